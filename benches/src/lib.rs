@@ -1,0 +1,1 @@
+//! Shared yardsticks of the benchmarks.

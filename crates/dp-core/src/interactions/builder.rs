@@ -1,0 +1,178 @@
+use super::Interactions;
+use crate::{Result, ShapeError};
+
+/// What the merge left out. A private figure: for internal reports only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DroppedRecords {
+    /// Records whose value was NaN or infinite.
+    pub not_finite: usize,
+    /// Records replaced by a later one of the same user-item pair.
+    pub repeated: usize,
+}
+
+/// Collects records and merges them into [`Interactions`].
+///
+/// Rules, each a function of one user's own records, so that no user's data can change what
+/// is kept of another's:
+///
+/// | record | rule |
+/// |---|---|
+/// | value NaN or infinite | left out, as if never given |
+/// | second record of a user-item pair | the last finite one given is kept |
+/// | any finite value, however large | kept; training clips it |
+///
+/// Without the merge one user could add the same item twice and double what the privacy bound
+/// allows per item.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct InteractionsBuilder {
+    n_items: usize,
+    n_users: usize,
+    records: Vec<(u32, u32, f32)>,
+    not_finite: usize,
+}
+
+impl InteractionsBuilder {
+    /// An empty collection over a catalogue of `n_items`.
+    #[must_use]
+    pub const fn new(n_items: usize) -> Self {
+        Self {
+            n_items,
+            n_users: 0,
+            records: Vec::new(),
+            not_finite: 0,
+        }
+    }
+
+    /// Adds one record. Users are numbered from 0; the highest number seen sets the table's
+    /// height.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when `item` is not in the catalogue.
+    pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
+        if item as usize >= self.n_items {
+            return Err(ShapeError {
+                name: "item index plus one",
+                found: item as usize + 1,
+                expected: self.n_items,
+            }
+            .into());
+        }
+        self.n_users = self.n_users.max(user as usize + 1);
+        if value.is_finite() {
+            self.records.push((user, item, value));
+        } else {
+            self.not_finite += 1;
+        }
+        Ok(())
+    }
+
+    /// Merges the records; cost O(records + users) and a sort within each user.
+    #[must_use]
+    pub fn build(self) -> (Interactions, DroppedRecords) {
+        let (starts, mut rows) = self.rows_by_user();
+        let n_given = rows.len();
+        let mut table = Interactions {
+            n_items: self.n_items,
+            offsets: vec![0],
+            items: Vec::with_capacity(n_given),
+            values: Vec::with_capacity(n_given),
+        };
+        for range in starts.windows(2) {
+            append_merged(&mut table, &mut rows[range[0]..range[1]]);
+        }
+        let dropped = DroppedRecords {
+            not_finite: self.not_finite,
+            repeated: n_given - table.items.len(),
+        };
+        (table, dropped)
+    }
+
+    /// Counting sort by user; records of one user keep the order in which they were given.
+    fn rows_by_user(&self) -> (Vec<usize>, Vec<(u32, f32)>) {
+        let mut starts = vec![0; self.n_users + 1];
+        for &(user, ..) in &self.records {
+            starts[user as usize + 1] += 1;
+        }
+        for user in 0..self.n_users {
+            starts[user + 1] += starts[user];
+        }
+        let mut next = starts.clone();
+        let mut rows = vec![(0, 0.0); self.records.len()];
+        for &(user, item, value) in &self.records {
+            let slot = &mut next[user as usize];
+            rows[*slot] = (item, value);
+            *slot += 1;
+        }
+        (starts, rows)
+    }
+}
+
+/// Appends one user's records: stable sort by item, then the last of each run.
+fn append_merged(table: &mut Interactions, row: &mut [(u32, f32)]) {
+    row.sort_by_key(|&(item, _)| item);
+    for run in row.chunk_by(|a, b| a.0 == b.0) {
+        let (item, value) = run[run.len() - 1];
+        table.items.push(item);
+        table.values.push(value);
+    }
+    table.offsets.push(table.items.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_finite_record_of_a_pair_wins() {
+        let mut b = InteractionsBuilder::new(2);
+        for value in [1.0, 2.0, f32::NAN, f32::INFINITY] {
+            b.push(0, 1, value).unwrap();
+        }
+        let (table, dropped) = b.build();
+        assert_eq!(table.user(0).items(), &[1]);
+        assert_eq!(table.user(0).values(), &[2.0]);
+        assert_eq!(
+            dropped,
+            DroppedRecords {
+                not_finite: 2,
+                repeated: 1
+            }
+        );
+    }
+
+    #[test]
+    fn another_users_records_do_not_change_what_is_kept() {
+        let records = [(0, 1, 1.0), (2, 0, 5.0), (0, 1, 3.0), (2, 1, 2.0)];
+        let build = |skip: Option<u32>| {
+            let mut b = InteractionsBuilder::new(2);
+            for (u, i, v) in records {
+                if Some(u) != skip {
+                    b.push(u, i, v).unwrap();
+                }
+            }
+            b.build().0
+        };
+        assert!(build(None).user(2) == build(Some(0)).user(2));
+    }
+
+    #[test]
+    fn rejects_items_outside_the_catalogue() {
+        let error = InteractionsBuilder::new(2).push(0, 2, 1.0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "item index plus one has size 3; expected 2"
+        );
+    }
+
+    #[test]
+    fn a_user_with_only_unusable_records_still_has_a_row() {
+        let mut b = InteractionsBuilder::new(1);
+        b.push(4, 0, f32::NAN).unwrap();
+        let (table, _) = b.build();
+        assert_eq!(table.n_users(), 5);
+        assert_eq!(table.n_records(), 0);
+    }
+}

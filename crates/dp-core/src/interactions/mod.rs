@@ -1,0 +1,271 @@
+//! Records of users with items, stored user by user.
+
+mod builder;
+mod item_major;
+
+pub use builder::{DroppedRecords, InteractionsBuilder};
+pub use item_major::{ItemEntry, ItemMajor};
+
+/// One user's records: what a per-user contribution may look at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UserRow<'a> {
+    items: &'a [u32],
+    values: &'a [f32],
+}
+
+impl<'a> UserRow<'a> {
+    /// Item indices, strictly increasing.
+    #[must_use]
+    pub const fn items(self) -> &'a [u32] {
+        self.items
+    }
+
+    /// Values, one per item, all finite.
+    #[must_use]
+    pub const fn values(self) -> &'a [f32] {
+        self.values
+    }
+
+    /// How many records the user has.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether the user has no record.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The records as pairs.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = (u32, f32)> + 'a {
+        self.items.iter().copied().zip(self.values.iter().copied())
+    }
+}
+
+/// A sparse user-by-item table in compressed rows, with at most one value per user-item pair.
+///
+/// Build one with [`InteractionsBuilder`], which states the rules for repeated pairs and for
+/// values that are not finite. `n_items` is public (the catalogue); everything else here,
+/// the number of users included, is private under add/remove adjacency.
+///
+/// # Examples
+/// ```
+/// use dp_core::InteractionsBuilder;
+/// let mut builder = InteractionsBuilder::new(3);
+/// builder.push(0, 2, 4.0)?;
+/// builder.push(1, 0, 1.0)?;
+/// builder.push(0, 2, 5.0)?; // the later record of a pair replaces the earlier one
+/// let (table, _) = builder.build();
+/// assert_eq!(table.n_users(), 2);
+/// assert_eq!(table.user(0).values(), &[5.0]);
+/// # Ok::<(), dp_core::Error>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+#[derive(Clone, PartialEq)]
+pub struct Interactions {
+    n_items: usize,
+    offsets: Vec<usize>,
+    items: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Interactions {
+    /// Number of users, those without records included.
+    #[must_use]
+    pub fn n_users(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Number of items in the public catalogue.
+    #[must_use]
+    pub const fn n_items(&self) -> usize {
+        self.n_items
+    }
+
+    /// Number of records.
+    #[must_use]
+    pub fn n_records(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The records of one user.
+    ///
+    /// # Panics
+    /// When `user` is not below [`n_users`](Self::n_users).
+    #[must_use]
+    pub fn user(&self, user: usize) -> UserRow<'_> {
+        let range = self.user_range(user);
+        UserRow {
+            items: &self.items[range.clone()],
+            values: &self.values[range],
+        }
+    }
+
+    /// Where the records of `user` lie among all records in user order.
+    ///
+    /// # Panics
+    /// When `user` is not below [`n_users`](Self::n_users).
+    #[must_use]
+    pub fn user_range(&self, user: usize) -> std::ops::Range<usize> {
+        self.offsets[user]..self.offsets[user + 1]
+    }
+
+    /// All users in order.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = UserRow<'_>> {
+        (0..self.n_users()).map(|user| self.user(user))
+    }
+
+    /// The same records listed item by item.
+    #[must_use]
+    pub fn item_major(&self) -> ItemMajor {
+        ItemMajor::new(self)
+    }
+
+    /// Copies the users into `n_shards` tables of consecutive users and similar size; every
+    /// user is in exactly one. Sums over shards add up to sums over the whole.
+    #[must_use]
+    pub fn shards(&self, n_shards: usize) -> Vec<Self> {
+        let n_shards = n_shards.max(1);
+        let mut shards = Vec::with_capacity(n_shards);
+        let mut first = 0;
+        for shard in 1..=n_shards {
+            let goal = self.n_records() / n_shards * shard;
+            let last = if shard == n_shards {
+                self.n_users()
+            } else {
+                self.offsets[..=self.n_users()]
+                    .partition_point(|&end| end < goal)
+                    .clamp(first, self.n_users())
+            };
+            shards.push(self.user_block(first, last));
+            first = last;
+        }
+        shards
+    }
+
+    /// Deals every record to one of `n_parts` tables over the same users and items, by
+    /// `part(user, item, value)`; a record whose part is `n_parts` or above is left out.
+    pub fn partition(
+        &self,
+        n_parts: usize,
+        mut part: impl FnMut(usize, u32, f32) -> usize,
+    ) -> Vec<Self> {
+        let empty = Self {
+            n_items: self.n_items,
+            offsets: vec![0],
+            items: Vec::new(),
+            values: Vec::new(),
+        };
+        let mut parts = vec![empty; n_parts];
+        for (user, row) in self.users().enumerate() {
+            for (item, value) in row.iter() {
+                if let Some(table) = parts.get_mut(part(user, item, value)) {
+                    table.items.push(item);
+                    table.values.push(value);
+                }
+            }
+            for table in &mut parts {
+                table.offsets.push(table.items.len());
+            }
+        }
+        parts
+    }
+
+    fn user_block(&self, first: usize, last: usize) -> Self {
+        let (low, high) = (self.offsets[first], self.offsets[last]);
+        Self {
+            n_items: self.n_items,
+            offsets: self.offsets[first..=last]
+                .iter()
+                .map(|&end| end - low)
+                .collect(),
+            items: self.items[low..high].to_vec(),
+            values: self.values[low..high].to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(records: &[(u32, u32, f32)], n_items: usize) -> Interactions {
+        let mut builder = InteractionsBuilder::new(n_items);
+        for &(user, item, value) in records {
+            builder.push(user, item, value).unwrap();
+        }
+        builder.build().0
+    }
+
+    fn sample() -> Interactions {
+        table(
+            &[
+                (0, 3, 1.0),
+                (0, 1, 2.0),
+                (2, 0, 3.0),
+                (2, 3, 4.0),
+                (3, 2, 5.0),
+            ],
+            4,
+        )
+    }
+
+    #[test]
+    fn rows_are_sorted_by_item_and_empty_users_stay() {
+        let t = sample();
+        assert_eq!(t.n_users(), 4);
+        assert_eq!(t.user(0).items(), &[1, 3]);
+        assert_eq!(t.user(0).values(), &[2.0, 1.0]);
+        assert!(t.user(1).is_empty());
+    }
+
+    #[test]
+    fn shards_hold_every_user_once_in_order() {
+        let t = sample();
+        for n_shards in [1, 2, 3, 7] {
+            let shards = t.shards(n_shards);
+            assert_eq!(shards.len(), n_shards);
+            let joined: Vec<_> = shards
+                .iter()
+                .flat_map(|s| s.users().map(|r| r.iter().collect::<Vec<_>>()))
+                .collect();
+            let whole: Vec<_> = t.users().map(|r| r.iter().collect::<Vec<_>>()).collect();
+            assert_eq!(joined, whole);
+        }
+    }
+
+    #[test]
+    fn partition_deals_each_record_once_and_keeps_the_users() {
+        let t = sample();
+        let parts = t.partition(2, |_, item, _| item as usize % 3);
+        assert_eq!(parts[0].n_records() + parts[1].n_records(), 4);
+        assert_eq!(parts[0].n_users(), 4);
+        assert_eq!(parts[1].user(0).items(), &[1]);
+        assert_eq!(parts[0].user(2).items(), &[0, 3]);
+        assert!(parts[1].user(3).is_empty());
+    }
+
+    #[test]
+    fn item_major_lists_the_same_records() {
+        let t = sample();
+        let by_item = t.item_major();
+        let mut seen = 0;
+        for item in 0..t.n_items() {
+            let mut last_user = None;
+            for entry in by_item.item(item) {
+                let user = entry.user as usize;
+                assert!(last_user < Some(user), "users of an item must increase");
+                last_user = Some(user);
+                assert!(t.user_range(user).contains(&(entry.position as usize)));
+                assert_eq!(t.items[entry.position as usize] as usize, item);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, t.n_records());
+    }
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod adjacency;
+mod error;
+mod event;
+mod guarantee;
+mod interactions;
+pub mod params;
+mod private;
+
+pub use adjacency::Adjacency;
+pub use error::{Error, ParamError, Result, ShapeError};
+pub use event::{DpEvent, ReplaceFactor};
+pub use guarantee::{ApproxDp, Gdp, Zcdp};
+pub use interactions::{
+    DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, UserRow,
+};
+pub use private::Private;
