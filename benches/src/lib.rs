@@ -1,1 +1,5 @@
 //! Shared yardsticks of the benchmarks.
+
+mod timing;
+
+pub use timing::{Contestant, median_seconds};

@@ -1,1 +1,20 @@
 #![doc = include_str!("../README.md")]
+
+mod catalogue;
+mod error;
+mod generate;
+mod metrics;
+mod ratings;
+mod readers;
+mod split;
+
+pub use catalogue::{CatalogueSource, ItemCatalogue};
+pub use error::{ColumnRole, Error, Expected, Result};
+pub use generate::{LongTailRatings, write_csv};
+pub use metrics::rmse;
+pub use ratings::{Ratings, ReadSummary};
+pub use readers::{
+    Layout, RatingsColumns, RatingsFormat, UserHistory, read_catalogue, read_history,
+    read_history_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
+};
+pub use split::{RatingSplit, SplitFractions};

@@ -1,1 +1,20 @@
 #![doc = include_str!("../README.md")]
+
+mod cholesky;
+mod error;
+mod gram;
+mod kernels;
+#[cfg(feature = "dense")]
+mod psd;
+mod real;
+mod score;
+mod svec;
+
+pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
+pub use error::{Error, Result};
+pub use gram::GramAccumulator;
+#[cfg(feature = "dense")]
+pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
+pub use real::Real;
+pub use score::{ScoredItem, dot, score_rows, top_k};
+pub use svec::{pack_symmetric, packed_index, packed_len, unpack_symmetric};

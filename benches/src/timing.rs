@@ -1,0 +1,65 @@
+use std::time::Instant;
+
+/// A computation to be timed against others.
+pub struct Contestant<'a> {
+    run: Box<dyn FnMut() + 'a>,
+    calls: u32,
+}
+
+impl std::fmt::Debug for Contestant<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Contestant");
+        out.field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Contestant<'a> {
+    /// Wraps one call of the computation; its data is built outside.
+    pub fn new(run: impl FnMut() + 'a) -> Self {
+        Self {
+            run: Box::new(run),
+            calls: 1,
+        }
+    }
+
+    /// Seconds of the current number of calls.
+    fn measure(&mut self) -> f64 {
+        let start = Instant::now();
+        for _ in 0..self.calls {
+            (self.run)();
+        }
+        start.elapsed().as_secs_f64()
+    }
+
+    /// Doubles the number of calls until they take `seconds`.
+    fn calibrate(&mut self, seconds: f64) {
+        while self.measure() < seconds {
+            self.calls *= 2;
+        }
+    }
+}
+
+/// Median seconds of one call of each contestant, over `n_repetitions` rounds in which all take
+/// turns, each for at least `seconds`. Slow phases of a shared machine so hit all of them alike,
+/// and ratios of the medians mean more than the medians.
+pub fn median_seconds(
+    contestants: &mut [Contestant<'_>],
+    n_repetitions: usize,
+    seconds: f64,
+) -> Vec<f64> {
+    let mut times = vec![Vec::with_capacity(n_repetitions); contestants.len()];
+    for contestant in contestants.iter_mut() {
+        contestant.calibrate(seconds);
+    }
+    for _ in 0..n_repetitions {
+        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
+            times.push(contestant.measure() / f64::from(contestant.calls));
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,206 @@
+//! What a run guarantees, in a form that can be checked without the run.
+
+mod build;
+mod json;
+mod verify;
+
+use dp_core::{Adjacency, ApproxDp};
+use serde::{Deserialize, Serialize};
+
+use crate::allowance::check_draws;
+use crate::gdp::{from_mu_squared, mu_squared};
+use crate::plan::guarantee_at;
+use crate::rounding::UpwardSum;
+use crate::{ReleaseRecord, Result};
+
+pub use build::CertificateBuilder;
+pub use verify::Verified;
+
+/// Version of the certificate's layout that this crate writes and reads.
+pub const CERTIFICATE_SCHEMA: u32 = 1;
+
+/// The statement of a run's guarantee, written as `certificate.json`.
+///
+/// Everything that [`guarantee`](Self::guarantee) claims follows from `releases`, `adjacency`
+/// and `target.delta`, and [`verify`](Self::verify) recomputes it from those. What a reader
+/// must take on trust is listed in `assumptions`.
+///
+/// `digest` is the SHA-256 hash of the certificate's compact JSON without the digest. It guards
+/// against accidents such as a mistyped or truncated copy, not against forgery: whoever edits a
+/// certificate can hash it again.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Certificate, Ledger, Plan, ReleaseRequest, Spend};
+/// use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+/// let target = ApproxDp::target(1.0, 1e-5)?;
+/// let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 100)];
+/// let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests)?;
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let spends = ledger.reserve(&plan)?;
+///
+/// let certificate = Certificate::builder(&plan, "ratings")
+///     .releases(spends.iter().map(Spend::record).collect())
+///     .released_output("item factors", "everyone")
+///     .assumption("item ids of the input are public")
+///     .build()?;
+/// let read_back = Certificate::from_json(&certificate.to_json())?;
+/// assert!(read_back.verify()?.is_private());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// Layout version, [`CERTIFICATE_SCHEMA`].
+    pub schema_version: u32,
+    /// The software that wrote it.
+    pub project: Project,
+    /// Whether anything is guaranteed at all.
+    pub status: Status,
+    /// Name of the data set, as in its ledger.
+    pub data_set_id: String,
+    /// What is protected: `user` (all of a user's data) or `record`.
+    pub unit: String,
+    /// Which data sets count as neighbours.
+    pub adjacency: Adjacency,
+    /// What the run was calibrated to.
+    pub target: ApproxDp,
+    /// What holds for the outputs; absent when the run is not private.
+    pub guarantee: Option<Guarantee>,
+    /// Every use of the private data, in the plan's order.
+    pub releases: Vec<ReleaseRecord>,
+    /// What leaves the run, and to whom.
+    pub released: Vec<ReleasedOutput>,
+    /// Whether the choice of hyper-parameters on this data is part of the guarantee.
+    pub tuning_included: bool,
+    /// What the guarantee rests on.
+    pub assumptions: Vec<String>,
+    /// Outputs of the same run that the guarantee does not cover.
+    pub not_covered: Vec<String>,
+    /// SHA-256 of the certificate without this field, 64 lowercase hexadecimal digits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+}
+
+/// The software that wrote a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Project {
+    /// `dp-personal`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Whether a run keeps a guarantee.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Status {
+    /// The guarantee holds under the certificate's assumptions.
+    Private,
+    /// Nothing is guaranteed.
+    NotPrivate {
+        /// Why, for example `seeded noise`.
+        reason: String,
+    },
+}
+
+/// The kind of statement that epsilon and delta belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuaranteeKind {
+    /// Differential privacy of everything in [`Certificate::released`] together.
+    Dp,
+}
+
+/// What holds for the released outputs together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Guarantee {
+    /// Which notion of privacy.
+    pub kind: GuaranteeKind,
+    /// Epsilon in nats at `delta`, under the certificate's adjacency.
+    pub epsilon: f64,
+    /// Delta, the error of the noise sampler included.
+    pub delta: f64,
+    /// mu of the ideal Gaussian mechanisms together.
+    pub gdp_mu: f64,
+    /// rho of zero-concentrated privacy, mu^2 / 2.
+    pub rho: f64,
+    /// Epsilon at `delta` if neighbours add or remove one unit; absent where undefined.
+    pub epsilon_add_remove: Option<f64>,
+    /// Epsilon at `delta` if neighbours replace one unit; absent where undefined.
+    pub epsilon_replace: Option<f64>,
+    /// The guarantee in a sentence, personal models included.
+    pub statement: String,
+}
+
+/// Something that leaves the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedOutput {
+    /// What it is, for example `item factors`.
+    pub what: String,
+    /// Who may see it, for example `everyone`.
+    pub to: String,
+}
+
+/// What follows from the releases alone.
+fn guarantee_of(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<Guarantee> {
+    let (mu_squared, epsilon) = account(releases, adjacency, delta)?;
+    let other = account(releases, counterpart(adjacency), delta)
+        .ok()
+        .map(|(_, epsilon)| epsilon);
+    let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
+        (other, Some(epsilon))
+    } else {
+        (Some(epsilon), other)
+    };
+    Ok(Guarantee {
+        kind: GuaranteeKind::Dp,
+        epsilon,
+        delta,
+        gdp_mu: from_mu_squared(mu_squared).mu,
+        rho: 0.5 * mu_squared,
+        epsilon_add_remove,
+        epsilon_replace,
+        statement: statement(adjacency),
+    })
+}
+
+/// Cost and epsilon of the releases, with the sampler's part of delta checked.
+fn account(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<(f64, f64)> {
+    let mut sum = UpwardSum::EMPTY;
+    let mut n_draws = 0_u64;
+    for release in releases {
+        sum = sum.plus(mu_squared(&release.event, adjacency)?);
+        n_draws = n_draws.saturating_add(release.n_draws);
+    }
+    let guarantee = guarantee_at(sum.total(), delta);
+    dp_core::params::finite("epsilon", guarantee.epsilon)?;
+    check_draws(guarantee, n_draws)?;
+    Ok((sum.total(), guarantee.epsilon))
+}
+
+/// The same unit with the other way of making neighbours.
+const fn counterpart(adjacency: Adjacency) -> Adjacency {
+    match adjacency {
+        Adjacency::AddRemoveUser => Adjacency::ReplaceUser,
+        Adjacency::ReplaceUser => Adjacency::AddRemoveUser,
+        Adjacency::AddRemoveRecord => Adjacency::ReplaceRecord,
+        Adjacency::ReplaceRecord => Adjacency::AddRemoveRecord,
+    }
+}
+
+fn statement(adjacency: Adjacency) -> String {
+    let unit = adjacency.unit();
+    let released = format!(
+        "Everything listed as released is, taken together, differentially private for each {unit} \
+         with the epsilon and delta given here."
+    );
+    if unit == "record" {
+        return released;
+    }
+    format!(
+        "{released} Personal models that users compute locally, each from the released outputs \
+         and the user's own data, make the whole jointly differentially private with the same \
+         figures (billboard model)."
+    )
+}

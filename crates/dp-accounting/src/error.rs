@@ -1,0 +1,124 @@
+//! Typed errors of this crate.
+
+use std::path::PathBuf;
+
+use dp_core::{Adjacency, ParamError};
+
+/// Errors of dp-accounting. No message holds data; labels, identifiers and paths are the
+/// operator's own.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// An event carries no guarantee, so it has no cost that could be counted.
+    #[error("the event carries no privacy guarantee and cannot be accounted for")]
+    NonPrivateEvent,
+    /// Two things that must speak of the same neighbours do not.
+    #[error("the plan is for {found}, the ledger for {expected}")]
+    AdjacencyMismatch {
+        /// The plan's adjacency.
+        found: Adjacency,
+        /// The ledger's adjacency.
+        expected: Adjacency,
+    },
+    /// More noise draws than the part of delta that is set aside for the sampler can cover.
+    #[error("{n_draws} noise draws exceed the {allowed} that the reserve of delta covers")]
+    SamplerAllowance {
+        /// Draws asked for in total.
+        n_draws: u64,
+        /// Largest number covered at this epsilon and delta.
+        allowed: u64,
+    },
+    /// Rounding could not be kept inside the target; the shares span more than f64 can hold.
+    #[error("the calibrated noise costs mu^2 = {mu_squared}, above the allowed {allowed}")]
+    TargetMissed {
+        /// Recomputed cost.
+        mu_squared: f64,
+        /// Cost that the target allows.
+        allowed: f64,
+    },
+    /// The ledger cannot pay for the plan; nothing was written. All figures are mu^2.
+    #[error(
+        "budget spent: the plan costs mu^2 = {requested}, {spent} of {budget} is already spent"
+    )]
+    BudgetSpent {
+        /// Cost of the plan.
+        requested: f64,
+        /// Cost of everything reserved so far.
+        spent: f64,
+        /// Cost that the budget allows.
+        budget: f64,
+    },
+    /// Another process, or another handle in this one, holds the ledger.
+    #[error("ledger {} is in use by another writer", path.display())]
+    LedgerLocked {
+        /// The ledger file.
+        path: PathBuf,
+    },
+    /// A line of the ledger is malformed or breaks the hash chain.
+    #[error("ledger {} is damaged at line {line}", path.display())]
+    LedgerCorrupt {
+        /// The ledger file.
+        path: PathBuf,
+        /// First bad line, counted from 1.
+        line: usize,
+    },
+    /// The ledger exists and was made for something else.
+    #[error("ledger {} has {field} {found}, expected {expected}", path.display())]
+    LedgerMismatch {
+        /// The ledger file.
+        path: PathBuf,
+        /// What differs: `schema_version`, `data_set`, `adjacency`, `epsilon` or `delta`.
+        field: &'static str,
+        /// The file's value.
+        found: String,
+        /// The caller's value.
+        expected: String,
+    },
+    /// An earlier write failed, so what is on disk is unknown until the ledger is opened again.
+    #[error("ledger {} failed to write earlier; open it again", path.display())]
+    LedgerPoisoned {
+        /// The ledger file.
+        path: PathBuf,
+    },
+    /// The operating system refused a file operation.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file concerned.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A certificate of a private run that names no release.
+    #[error("a certificate of a private run needs at least one release")]
+    NothingReleased,
+    /// The text is not a certificate.
+    #[error("not a certificate: {0}")]
+    CertificateSyntax(#[source] serde_json::Error),
+    /// The certificate has a layout that this version does not know.
+    #[error("certificate schema {found} is unknown; this version reads {supported}")]
+    CertificateSchema {
+        /// Version in the text.
+        found: u32,
+        /// Version that this crate reads.
+        supported: u32,
+    },
+    /// The text is not what this crate writes: a number, name or order was edited.
+    #[error("the certificate is not in the form it was written in; it was edited")]
+    CertificateEdited,
+    /// A field disagrees with what follows from the events.
+    #[error("certificate field {field}: claimed {claimed}, recomputed {recomputed}")]
+    CertificateMismatch {
+        /// Name of the field.
+        field: &'static str,
+        /// What the certificate says.
+        claimed: String,
+        /// What follows from its events, or what the plan says.
+        recomputed: String,
+    },
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,193 @@
+//! The lines of a ledger file and the hash that ends each.
+//!
+//! Every line is one JSON object on one line whose last member is
+//! `"hash":"<SHA-256 of the line's bytes up to this member>"`. Every line but the first also
+//! holds the previous line's hash, so a change anywhere breaks the chain from there on.
+
+use dp_core::{Adjacency, DpEvent};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Version of the line format written in the header.
+pub const LEDGER_SCHEMA: u32 = 1;
+
+/// How every header begins; tells a half-written ledger from somebody else's file.
+const HEADER_START: &[u8] = br#"{"ledger":"dp-personal","schema_version":"#;
+pub(super) const LEDGER_NAME: &str = "dp-personal";
+
+/// Stands between torn bytes and the seal on their line. JSON text never holds this byte.
+const SEAL_MARK: u8 = 0x1e;
+
+/// The first line: whose budget this is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) ledger: String,
+    pub(super) schema_version: u32,
+    pub(super) data_set: String,
+    pub(super) adjacency: Adjacency,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    /// Nanoseconds since 1970; 0 in memory. Keeps release ids of different files apart.
+    pub(super) created: u64,
+}
+
+/// One release that was paid for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) seq: u64,
+    pub(super) data_set: String,
+    pub(super) label: String,
+    pub(super) event: DpEvent,
+    pub(super) n_draws: u64,
+    pub(super) mu_squared: f64,
+    pub(super) previous_hash: String,
+}
+
+/// Says that the bytes before it on its line are the remains of an interrupted write.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Seal {
+    sealed_bytes: usize,
+    sealed_sha256: String,
+    pub(super) previous_hash: String,
+}
+
+/// SHA-256 in lowercase hexadecimal.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Returns the line for `body`, newline included, and its hash.
+///
+/// # Panics
+/// Never: the three bodies above hold nothing that JSON cannot express.
+pub(super) fn close<T: Serialize>(body: &T) -> (String, String) {
+    let mut line = serde_json::to_string(body).expect("ledger lines are plain JSON");
+    line.pop();
+    let hash = sha256_hex(line.as_bytes());
+    line.push_str(&hash_member(&hash));
+    line.push('\n');
+    (line, hash)
+}
+
+/// Reads a line without its newline: the body and the hash, or nothing if either is wrong.
+pub(super) fn read<T: DeserializeOwned>(line: &[u8]) -> Option<(T, String)> {
+    const MEMBER_LEN: usize = r#","hash":""}"#.len() + 64;
+    let (body, member) = line.split_at_checked(line.len().checked_sub(MEMBER_LEN)?)?;
+    let hash = sha256_hex(body);
+    if member != hash_member(&hash).as_bytes() {
+        return None;
+    }
+    Some((serde_json::from_slice(line).ok()?, hash))
+}
+
+fn hash_member(hash: &str) -> String {
+    format!(r#","hash":"{hash}"}}"#)
+}
+
+/// What must follow `torn` bytes on their line so that the chain can go on, and its hash.
+pub(super) fn seal(torn: &[u8], previous_hash: &str) -> (Vec<u8>, String) {
+    let (line, hash) = close(&Seal {
+        sealed_bytes: torn.len(),
+        sealed_sha256: sha256_hex(torn),
+        previous_hash: previous_hash.to_owned(),
+    });
+    let mut bytes = vec![SEAL_MARK];
+    bytes.extend(line.into_bytes());
+    (bytes, hash)
+}
+
+/// Reads a sealed line: the seal and its hash, `None` where the line is no intact sealed line.
+pub(super) fn read_sealed(line: &[u8]) -> Option<(Seal, String)> {
+    let mark = line.iter().rposition(|&byte| byte == SEAL_MARK)?;
+    let (torn, marked) = line.split_at(mark);
+    let (seal, hash): (Seal, String) = read(&marked[1..])?;
+    let matches = seal.sealed_bytes == torn.len() && seal.sealed_sha256 == sha256_hex(torn);
+    matches.then_some((seal, hash))
+}
+
+/// Whether a last line without newline is what an interrupted write leaves: a JSON object that
+/// is never closed, perhaps followed by an interrupted seal. A whole object followed by anything
+/// is not: its spend may have been handed out.
+pub(super) fn is_torn(tail: &[u8]) -> bool {
+    let start = tail.split(|&byte| byte == SEAL_MARK).next().unwrap_or(tail);
+    start.starts_with(b"{") && !closes_object(start)
+}
+
+/// Whether every brace that `text` opens outside strings is closed somewhere in it.
+fn closes_object(text: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for &byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'{' if !in_string => depth += 1,
+            b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth == 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a file never got past its header: empty, or a part of a header without newline.
+/// Nothing can have been handed out from such a file.
+pub(super) fn is_unborn(bytes: &[u8]) -> bool {
+    !bytes.contains(&b'\n') && (HEADER_START.starts_with(bytes) || bytes.starts_with(HEADER_START))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            ledger: LEDGER_NAME.to_owned(),
+            schema_version: LEDGER_SCHEMA,
+            data_set: "d".to_owned(),
+            adjacency: Adjacency::AddRemoveUser,
+            epsilon: 0.1 + 0.2,
+            delta: 1e-300,
+            created: 7,
+        }
+    }
+
+    #[test]
+    fn lines_read_back_exactly() {
+        let (line, hash) = close(&header());
+        assert!(line.as_bytes().starts_with(HEADER_START));
+        let found = read::<Header>(line.trim_end().as_bytes()).unwrap();
+        assert_eq!(found, (header(), hash));
+    }
+
+    #[test]
+    fn sha256_is_the_published_one() {
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expected);
+    }
+
+    #[test]
+    fn only_beginnings_of_objects_are_torn() {
+        assert!(is_torn(b"{") && is_torn(br#"{"seq":1,"mu_squared":0."#));
+        assert!(is_torn(b"{\"a\x1e{\"sealed_by"));
+        assert!(!is_torn(br#"{"seq":1}x"#) && !is_torn(b"{\"seq\":1}\x1e") && !is_torn(b"garbage"));
+        assert!(is_torn(br#"{"label":"}\"}"#) && !is_torn(br#"{"label":"}\"}"}"#));
+    }
+
+    #[test]
+    fn only_our_own_first_line_is_unborn() {
+        let (line, _) = close(&header());
+        for cut in 0..line.len() {
+            assert!(is_unborn(&line.as_bytes()[..cut]), "{cut}");
+        }
+        assert!(!is_unborn(line.as_bytes()));
+        assert!(!is_unborn(b"shopping list"));
+    }
+}

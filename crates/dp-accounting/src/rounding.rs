@@ -1,0 +1,143 @@
+//! Sums, products and quotients of non-negative numbers, rounded up.
+//!
+//! A cost must never come out below its true value. Each operation is done in the usual
+//! rounding, its exact error is found with a fused multiply-add (or Knuth's two-sum), and the
+//! result moves to the next number up when the error says that it is too small.
+
+/// Below this a fused residual may itself underflow, so results are always moved up.
+const RESIDUAL_FLOOR: f64 = 1e-280;
+
+/// a b, rounded up.
+pub(crate) fn mul_up(a: f64, b: f64) -> f64 {
+    let product = a * b;
+    let inexact_tiny = product < RESIDUAL_FLOOR && a > 0.0 && b > 0.0;
+    if inexact_tiny || a.mul_add(b, -product) > 0.0 {
+        product.next_up()
+    } else {
+        product
+    }
+}
+
+/// a / b for b > 0, rounded up.
+pub(crate) fn div_up(a: f64, b: f64) -> f64 {
+    let quotient = a / b;
+    let inexact_tiny = quotient < RESIDUAL_FLOOR && a > 0.0;
+    if inexact_tiny || quotient.mul_add(b, -a) < 0.0 {
+        quotient.next_up()
+    } else {
+        quotient
+    }
+}
+
+/// Square root, rounded up.
+pub(crate) fn sqrt_up(x: f64) -> f64 {
+    let root = x.sqrt();
+    if x < RESIDUAL_FLOOR && x > 0.0 || root.mul_add(root, -x) < 0.0 {
+        root.next_up()
+    } else {
+        root
+    }
+}
+
+/// The smallest f64 that is at least `n`.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "the rounding is what this function is about"
+)]
+pub(crate) fn count_up(n: u64) -> f64 {
+    const EXACT: u64 = 1 << 53;
+    let value = n as f64;
+    if n > EXACT { value.next_up() } else { value }
+}
+
+/// Rounded sum and its exact error, a + b = sum + error (Knuth).
+pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_part = sum - a;
+    (sum, (a - (sum - b_part)) + (b - b_part))
+}
+
+/// Running sum of non-negative numbers whose total is rounded up.
+///
+/// The error of every addition is kept, so that the total of n terms is too large by about one
+/// unit in the last place, not n.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct UpwardSum {
+    sum: f64,
+    error: f64,
+}
+
+impl UpwardSum {
+    /// The sum of nothing.
+    pub(crate) const EMPTY: Self = Self {
+        sum: 0.0,
+        error: 0.0,
+    };
+
+    /// This sum and one more term.
+    pub(crate) fn plus(self, term: f64) -> Self {
+        let (sum, error) = two_sum(self.sum, term);
+        Self {
+            sum,
+            error: self.error + error,
+        }
+    }
+
+    /// The total, rounded up; infinite after an overflow.
+    pub(crate) fn total(self) -> f64 {
+        let total = self.sum + self.error;
+        if total.is_nan() {
+            f64::INFINITY
+        } else if self.error == 0.0 {
+            total
+        } else {
+            total.next_up()
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the last bit is what is tested")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_results_stay_and_inexact_ones_go_up() {
+        assert_eq!(mul_up(1.5, 4.0), 6.0);
+        assert_eq!(div_up(1.0, 4.0), 0.25);
+        // 0.7 * 0.7 rounds down in f64 and 0.3 * 0.3 rounds up; 1/3 rounds down and 1/5 up.
+        assert_eq!(mul_up(0.7, 0.7), (0.7_f64 * 0.7).next_up());
+        assert_eq!(mul_up(0.3, 0.3), 0.3 * 0.3);
+        assert_eq!(div_up(1.0, 3.0), (1.0_f64 / 3.0).next_up());
+        assert_eq!(div_up(1.0, 5.0), 0.2);
+        assert_eq!(sqrt_up(2.25), 1.5);
+        let root = sqrt_up(5.0);
+        assert!(root.mul_add(root, -5.0) >= 0.0);
+    }
+
+    #[test]
+    fn underflow_never_gives_a_free_event() {
+        assert!(mul_up(1e-200, 1e-200) > 0.0);
+        assert!(div_up(1e-300, 1e300) > 0.0);
+        assert_eq!(mul_up(0.0, 1e-300), 0.0);
+        assert_eq!(count_up(u64::MAX), 18_446_744_073_709_555_712.0);
+    }
+
+    #[test]
+    fn sum_keeps_what_a_plain_sum_loses() {
+        let mut sum = UpwardSum::EMPTY.plus(1.0);
+        for _ in 0..1_000 {
+            sum = sum.plus(1e-17);
+        }
+        assert!(sum.total() >= 1.0 + 1e-14 && sum.total() <= 1.0 + 1.05e-14);
+        let exact = UpwardSum::EMPTY.plus(0.25).plus(0.5);
+        assert_eq!(exact.total(), 0.75);
+    }
+
+    #[test]
+    fn overflow_is_infinite_not_nan() {
+        assert_eq!(mul_up(1e300, 1e300), f64::INFINITY);
+        let sum = UpwardSum::EMPTY.plus(f64::MAX).plus(f64::MAX);
+        assert_eq!(sum.plus(1.0).total(), f64::INFINITY);
+    }
+}

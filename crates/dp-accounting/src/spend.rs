@@ -1,0 +1,94 @@
+use dp_core::DpEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::PlannedRelease;
+
+/// The right to make one release, paid for in a [`crate::Ledger`].
+///
+/// A spend exists only after its line in the ledger is durable. It cannot be copied or made any
+/// other way, and a release takes it by value, so one payment makes one release. There are no
+/// refunds: a spend that is dropped stays spent.
+///
+/// ```compile_fail
+/// fn twice(spend: dp_accounting::Spend) -> (dp_accounting::Spend, dp_accounting::Spend) {
+///     (spend.clone(), spend) // does not compile
+/// }
+/// ```
+#[must_use = "a spend that is dropped stays spent; nothing is refunded"]
+#[derive(Debug)]
+pub struct Spend {
+    release: PlannedRelease,
+    release_id: String,
+    data_set_id: String,
+}
+
+impl Spend {
+    pub(crate) fn new(release: PlannedRelease, release_id: String, data_set_id: String) -> Self {
+        Self {
+            release,
+            release_id,
+            data_set_id,
+        }
+    }
+
+    /// The label that the plan gave the release.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.release.label()
+    }
+
+    /// The event that was paid for.
+    #[must_use]
+    pub const fn event(&self) -> &DpEvent {
+        self.release.event()
+    }
+
+    /// The noise multiplier that was paid for: noise standard deviation over the L2
+    /// sensitivity under add/remove. The release must use at least this much noise.
+    #[must_use]
+    pub const fn noise_multiplier(&self) -> f64 {
+        self.release.noise_multiplier()
+    }
+
+    /// How many noise draws were paid for.
+    #[must_use]
+    pub const fn n_draws(&self) -> u64 {
+        self.release.n_draws()
+    }
+
+    /// The release's name in the ledger and in certificates: the hash of its ledger line.
+    #[must_use]
+    pub fn release_id(&self) -> &str {
+        &self.release_id
+    }
+
+    /// The data set whose budget paid.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// What a certificate says about this release. Take it before the spend moves.
+    #[must_use]
+    pub fn record(&self) -> ReleaseRecord {
+        ReleaseRecord {
+            label: self.label().to_owned(),
+            event: self.event().clone(),
+            n_draws: self.n_draws(),
+            release_id: self.release_id.clone(),
+        }
+    }
+}
+
+/// One release as a certificate states it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReleaseRecord {
+    /// The label that the plan gave the release.
+    pub label: String,
+    /// The mechanism.
+    pub event: DpEvent,
+    /// Number of noise draws.
+    pub n_draws: u64,
+    /// Hash of the ledger line that paid for it, 64 lowercase hexadecimal digits.
+    pub release_id: String,
+}

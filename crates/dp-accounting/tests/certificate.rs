@@ -1,0 +1,272 @@
+//! Certificates: what they say, and that nothing in them can be changed unnoticed.
+
+use dp_accounting::{
+    Budget, Certificate, CertificateBuilder, Error, Ledger, Plan, ReleaseRecord, ReleaseRequest,
+    Spend, Status,
+};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+
+const TARGET: ApproxDp = ApproxDp {
+    epsilon: 1.0,
+    delta: 1e-5,
+};
+
+fn run(adjacency: Adjacency) -> (Plan, Vec<ReleaseRecord>) {
+    let requests = [
+        ReleaseRequest::new("counts-0", 1.0, ReplaceFactor::Two, 17),
+        ReleaseRequest::new("gramians-1", 7.3, ReplaceFactor::SqrtTwo, 1_234),
+    ];
+    let plan = Plan::calibrate(TARGET, adjacency, &requests).unwrap();
+    let budget = Budget::new(TARGET, adjacency).unwrap();
+    let mut ledger = Ledger::in_memory("ratings-2024", budget).unwrap();
+    let records = ledger
+        .reserve(&plan)
+        .unwrap()
+        .iter()
+        .map(Spend::record)
+        .collect();
+    (plan, records)
+}
+
+fn builder(adjacency: Adjacency) -> CertificateBuilder {
+    let (plan, records) = run(adjacency);
+    Certificate::builder(&plan, "ratings-2024")
+        .releases(records)
+        .released_output("item factors, 32 numbers an item", "everyone")
+        .assumption("item ids of the 2024 input are public")
+        .not_covered("test RMSE in internal.md, 3 digits")
+}
+
+/// `certificate` with a matching digest, as a careful forger would write it.
+fn rehashed(mut certificate: Certificate) -> Certificate {
+    certificate.digest.clear();
+    let Err(Error::CertificateMismatch { recomputed, .. }) = certificate.verify() else {
+        panic!("an empty digest passed");
+    };
+    certificate.digest = recomputed.trim_matches('"').to_owned();
+    certificate
+}
+
+fn mismatched_field(certificate: Certificate) -> &'static str {
+    match rehashed(certificate).verify() {
+        Err(Error::CertificateMismatch { field, .. }) => field,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn says_the_plans_guarantee_under_both_neighbours() {
+    let (plan, _) = run(Adjacency::AddRemoveUser);
+    let certificate = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let guarantee = certificate.guarantee.as_ref().unwrap();
+    assert_eq!(guarantee.epsilon, plan.guarantee().epsilon);
+    assert_eq!(
+        (guarantee.gdp_mu, guarantee.rho),
+        (plan.gdp().mu, plan.zcdp().rho)
+    );
+    assert_eq!(guarantee.epsilon_add_remove, Some(guarantee.epsilon));
+    // Replacement costs 4 x the counts and 2 x the gramians: (4 + 2 * 7.3) / 8.3 of mu^2.
+    let mu = guarantee.gdp_mu * ((4.0 + 2.0 * 7.3) / 8.3_f64).sqrt();
+    let expected = dp_accounting::gdp::epsilon(mu, TARGET.delta);
+    assert!((guarantee.epsilon_replace.unwrap() / expected - 1.0).abs() < 1e-6);
+
+    let replaced = builder(Adjacency::ReplaceUser)
+        .build()
+        .unwrap()
+        .guarantee
+        .unwrap();
+    assert_eq!(replaced.epsilon_replace, Some(replaced.epsilon));
+    assert!(replaced.epsilon_add_remove.unwrap() < 0.75 * replaced.epsilon);
+}
+
+#[test]
+fn every_changed_digit_is_rejected() {
+    let text = builder(Adjacency::AddRemoveUser).build().unwrap().to_json();
+    let accepted = |text: &str| {
+        Certificate::from_json(text)
+            .and_then(|c| c.verify())
+            .is_ok()
+    };
+    assert!(accepted(&text));
+    let mut n_changes = 0;
+    for (at, digit) in text.bytes().enumerate().filter(|(_, b)| b.is_ascii_digit()) {
+        for other in b'0'..=b'9' {
+            if other == digit {
+                continue;
+            }
+            let mut changed = text.clone().into_bytes();
+            changed[at] = other;
+            let changed = String::from_utf8(changed).unwrap();
+            n_changes += 1;
+            assert!(!accepted(&changed), "{}", &text[at.saturating_sub(40)..=at]);
+        }
+    }
+    assert!(n_changes > 1_000, "only {n_changes} digits tried");
+}
+
+#[test]
+fn space_between_members_is_free_but_nothing_else() {
+    let certificate = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let text = certificate.to_json();
+    let spread = text.replace(",\n", "\n\t ,\r\n");
+    assert_eq!(Certificate::from_json(&spread).unwrap(), certificate);
+    let edits = [
+        text.replacen("\"unit\"", "\"extra\": 1,\n\"unit\"", 1),
+        text.replacen("1234", "1234.0", 1),
+        text.replacen("0.00001", "1e-5", 1),
+        text.replacen("\"unit\": \"user\",", "", 1),
+        format!("{text}x"),
+        text[..text.len() / 2].to_owned(),
+        "[]".to_owned(),
+    ];
+    for edited in edits {
+        assert_ne!(edited, text);
+        let error = Certificate::from_json(&edited).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::CertificateSyntax(_) | Error::CertificateEdited
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn unknown_layout_is_named() {
+    let text = builder(Adjacency::AddRemoveUser).build().unwrap().to_json();
+    let newer = text.replacen("\"schema_version\": 1", "\"schema_version\": 2", 1);
+    assert!(matches!(
+        Certificate::from_json(&newer),
+        Err(Error::CertificateSchema {
+            found: 2,
+            supported: 1
+        })
+    ));
+}
+
+#[test]
+fn rehashed_lies_are_found_by_recomputing() {
+    let honest = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let lie = |change: &dyn Fn(&mut Certificate)| {
+        let mut certificate = honest.clone();
+        change(&mut certificate);
+        mismatched_field(certificate)
+    };
+    let scale = |x: &mut f64| *x *= 1.0 - 1e-9;
+    let scale_some = |x: &mut Option<f64>| *x = x.map(|v| v * 0.999_999);
+    assert_eq!(
+        lie(&|c| scale(&mut c.guarantee.as_mut().unwrap().epsilon)),
+        "epsilon"
+    );
+    assert_eq!(
+        lie(&|c| scale(&mut c.guarantee.as_mut().unwrap().delta)),
+        "delta"
+    );
+    assert_eq!(
+        lie(&|c| scale(&mut c.guarantee.as_mut().unwrap().gdp_mu)),
+        "gdp_mu"
+    );
+    assert_eq!(
+        lie(&|c| scale(&mut c.guarantee.as_mut().unwrap().rho)),
+        "rho"
+    );
+    let field = lie(&|c| scale_some(&mut c.guarantee.as_mut().unwrap().epsilon_replace));
+    assert_eq!(field, "epsilon_replace");
+    let field = lie(&|c| c.guarantee.as_mut().unwrap().epsilon_add_remove = None);
+    assert_eq!(field, "epsilon_add_remove");
+    assert_eq!(
+        lie(&|c| c.guarantee.as_mut().unwrap().statement.clear()),
+        "statement"
+    );
+    assert_eq!(lie(&|c| c.guarantee = None), "guarantee");
+    assert_eq!(lie(&|c| c.target.epsilon = 0.9), "target");
+    assert_eq!(lie(&|c| c.unit = "record".to_owned()), "unit");
+    assert_eq!(lie(&|c| c.adjacency = Adjacency::ReplaceUser), "epsilon");
+    assert_eq!(lie(&|c| drop(c.releases.pop())), "epsilon");
+    let field = lie(&|c| c.releases[1].release_id = c.releases[0].release_id.clone());
+    assert_eq!(field, "release_id");
+    let field = lie(&|c| c.releases[0].event = dp_core::DpEvent::gaussian(1.0));
+    assert_eq!(field, "epsilon");
+}
+
+#[test]
+fn events_without_a_guarantee_are_refused() {
+    let honest = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let mut certificate = honest.clone();
+    certificate.releases[0].event = dp_core::DpEvent::NonPrivate;
+    assert!(matches!(
+        rehashed(certificate).verify(),
+        Err(Error::NonPrivateEvent)
+    ));
+    let mut certificate = honest.clone();
+    certificate.releases[0].n_draws = u64::MAX;
+    assert!(matches!(
+        rehashed(certificate).verify(),
+        Err(Error::SamplerAllowance { .. })
+    ));
+    let mut certificate = honest;
+    certificate.releases.clear();
+    assert!(matches!(
+        rehashed(certificate).verify(),
+        Err(Error::NothingReleased)
+    ));
+}
+
+#[test]
+fn not_private_verifies_only_as_such() {
+    let certificate = builder(Adjacency::AddRemoveUser)
+        .not_private("seeded noise")
+        .build()
+        .unwrap();
+    assert_eq!(certificate.guarantee, None);
+    let read_back = Certificate::from_json(&certificate.to_json()).unwrap();
+    let verified = read_back.verify().unwrap();
+    assert!(!verified.is_private());
+    let reason = "seeded noise".to_owned();
+    assert_eq!(verified.status, Status::NotPrivate { reason });
+    assert_eq!(verified.guarantee, None);
+    // Neither a guarantee slipped in nor the status turned round gets through.
+    let mut slipped = certificate.clone();
+    slipped.guarantee = builder(Adjacency::AddRemoveUser).build().unwrap().guarantee;
+    assert_eq!(mismatched_field(slipped), "guarantee");
+    let mut turned = certificate;
+    turned.status = Status::Private;
+    assert_eq!(mismatched_field(turned), "guarantee");
+}
+
+#[test]
+fn builder_insists_on_the_plans_releases() {
+    let (plan, records) = run(Adjacency::AddRemoveUser);
+    let build = |records| Certificate::builder(&plan, "d").releases(records).build();
+    assert!(build(records.clone()).is_ok());
+    let mut fewer_draws = records.clone();
+    fewer_draws[1].n_draws -= 1;
+    let swapped = records.iter().rev().cloned().collect();
+    for wrong in [vec![], records[..1].to_vec(), fewer_draws, swapped] {
+        assert!(matches!(
+            build(wrong),
+            Err(Error::CertificateMismatch {
+                field: "releases",
+                ..
+            })
+        ));
+    }
+}
+
+#[test]
+fn run_without_releases_cannot_be_called_private() {
+    let empty = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &[]).unwrap();
+    let private = Certificate::builder(&empty, "d").build();
+    assert!(matches!(private, Err(Error::NothingReleased)));
+    let baseline = Certificate::builder(&empty, "d")
+        .not_private("no noise")
+        .build();
+    assert!(!baseline.unwrap().verify().unwrap().is_private());
+}
+
+#[test]
+fn one_run_has_one_certificate() {
+    let text = || builder(Adjacency::AddRemoveUser).build().unwrap().to_json();
+    assert_eq!(text(), text());
+}

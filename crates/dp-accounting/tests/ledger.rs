@@ -1,0 +1,355 @@
+//! The ledger's file under crashes, damage and rivals.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+use tempfile::TempDir;
+
+const TARGET: ApproxDp = ApproxDp {
+    epsilon: 1.0,
+    delta: 1e-5,
+};
+const ADD_REMOVE: Adjacency = Adjacency::AddRemoveUser;
+
+fn budget() -> Budget {
+    Budget::new(TARGET, ADD_REMOVE).unwrap()
+}
+
+/// A plan of two releases that takes the given share of the budget's mu^2 or so.
+fn plan(epsilon: f64) -> Plan {
+    let requests = [
+        ReleaseRequest::new("counts é \"1\"}", 1.0, ReplaceFactor::Two, 3),
+        ReleaseRequest::new("gramians\n2", 4.0, ReplaceFactor::SqrtTwo, 30),
+    ];
+    Plan::calibrate(ApproxDp { epsilon, ..TARGET }, ADD_REMOVE, &requests).unwrap()
+}
+
+fn scratch() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    (folder, path)
+}
+
+fn open(path: &Path) -> Result<Ledger, Error> {
+    Ledger::open(path, "ratings", budget())
+}
+
+fn mu_squared(ledger: &Ledger) -> f64 {
+    ledger.spent().mu.powi(2)
+}
+
+#[test]
+fn budget_pays_for_exactly_one_full_plan() {
+    let (_folder, path) = scratch();
+    let full = plan(1.0);
+    let mut ledger = open(&path).unwrap();
+    let spends = ledger.reserve(&full).unwrap();
+    assert_eq!(spends.len(), 2);
+    assert_eq!(spends[1].label(), "gramians\n2");
+    assert_eq!(spends[1].event(), full.releases()[1].event());
+    assert_eq!(
+        (spends[1].n_draws(), spends[1].data_set_id()),
+        (30, "ratings")
+    );
+    let error = ledger.reserve(&full).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::BudgetSpent { requested, spent, budget }
+            if requested <= budget && spent <= budget && requested + spent > budget
+    ));
+    // Nothing was written by the refusal, and opening again still refuses.
+    drop(ledger);
+    let mut ledger = open(&path).unwrap();
+    assert_eq!(ledger.n_releases(), 2);
+    assert!(ledger.reserve(&full).is_err());
+    assert!(ledger.remaining().mu < 1e-5);
+}
+
+#[test]
+fn spending_survives_and_adds_up() {
+    let (_folder, path) = scratch();
+    let mut costs = 0.0;
+    let mut ids = Vec::new();
+    for epsilon in [0.3, 0.1, 0.5] {
+        let mut ledger = open(&path).unwrap();
+        assert!((mu_squared(&ledger) - costs).abs() <= 1e-14);
+        let part = plan(epsilon);
+        costs += part.mu_squared();
+        ids.extend(
+            ledger
+                .reserve(&part)
+                .unwrap()
+                .iter()
+                .map(|s| s.release_id().to_owned()),
+        );
+    }
+    let ledger = open(&path).unwrap();
+    let left = ledger.remaining().mu.powi(2);
+    assert!((mu_squared(&ledger) / costs - 1.0).abs() < 1e-14);
+    assert!((left + costs - plan(1.0).mu_squared()).abs() < 1e-12);
+    // Release ids are the hashes of the lines, all different, and stand in the file.
+    let text = fs::read_to_string(&path).unwrap();
+    for (i, id) in ids.iter().enumerate() {
+        assert!(
+            text.lines()
+                .nth(i + 1)
+                .unwrap()
+                .ends_with(&format!("\"hash\":\"{id}\"}}"))
+        );
+        assert_eq!(ids.iter().filter(|other| *other == id).count(), 1);
+    }
+}
+
+#[test]
+fn refused_plan_is_refused_as_a_whole() {
+    let mut ledger = Ledger::in_memory("ratings", budget()).unwrap();
+    let _spends = ledger.reserve(&plan(0.9)).unwrap();
+    let before = ledger.spent();
+    // One of this plan's two releases would still fit.
+    assert!(matches!(
+        ledger.reserve(&plan(0.45)),
+        Err(Error::BudgetSpent { .. })
+    ));
+    assert_eq!(ledger.spent(), before);
+    assert_eq!(ledger.n_releases(), 2);
+}
+
+#[test]
+fn draws_of_all_plans_together_must_fit_the_reserve() {
+    let high = ApproxDp {
+        epsilon: 40.0,
+        delta: 1e-9,
+    };
+    let mut ledger = Ledger::in_memory("d", Budget::new(high, ADD_REMOVE).unwrap()).unwrap();
+    let small = Plan::calibrate(
+        ApproxDp {
+            epsilon: 5.0,
+            ..high
+        },
+        ADD_REMOVE,
+        &[ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1_000)],
+    )
+    .unwrap();
+    assert!(ledger.reserve(&small).is_ok());
+    assert!(matches!(
+        ledger.reserve(&small),
+        Err(Error::SamplerAllowance {
+            n_draws: 2_000,
+            allowed: 1_411
+        })
+    ));
+    assert_eq!(ledger.n_releases(), 1);
+}
+
+#[test]
+fn plan_for_other_neighbours_is_refused() {
+    let other = Budget::new(TARGET, Adjacency::ReplaceUser).unwrap();
+    let mut ledger = Ledger::in_memory("ratings", other).unwrap();
+    assert!(matches!(
+        ledger.reserve(&plan(0.1)),
+        Err(Error::AdjacencyMismatch { .. })
+    ));
+}
+
+#[test]
+fn empty_plan_is_free() {
+    let (_folder, path) = scratch();
+    let mut ledger = open(&path).unwrap();
+    let empty = Plan::calibrate(TARGET, ADD_REMOVE, &[]).unwrap();
+    let before = fs::metadata(&path).unwrap().len();
+    assert!(ledger.reserve(&empty).unwrap().is_empty());
+    assert_eq!(fs::metadata(&path).unwrap().len(), before);
+}
+
+#[test]
+fn second_writer_is_kept_out_until_the_first_leaves() {
+    let (_folder, path) = scratch();
+    let first = open(&path).unwrap();
+    assert!(matches!(open(&path), Err(Error::LedgerLocked { path: p }) if p == path));
+    drop(first);
+    assert!(open(&path).is_ok());
+}
+
+#[test]
+fn ledger_of_something_else_is_refused_and_untouched() {
+    let (_folder, path) = scratch();
+    drop(open(&path).unwrap());
+    let before = fs::read(&path).unwrap();
+    let with = |target, adjacency| Budget::new(target, adjacency).unwrap();
+    let tries = [
+        ("data_set", "other", budget()),
+        ("adjacency", "ratings", with(TARGET, Adjacency::ReplaceUser)),
+        (
+            "epsilon",
+            "ratings",
+            with(
+                ApproxDp {
+                    epsilon: 1.0_f64.next_up(),
+                    ..TARGET
+                },
+                ADD_REMOVE,
+            ),
+        ),
+        (
+            "delta",
+            "ratings",
+            with(
+                ApproxDp {
+                    delta: 2e-5,
+                    ..TARGET
+                },
+                ADD_REMOVE,
+            ),
+        ),
+    ];
+    for (expected, data_set, budget) in tries {
+        let error = Ledger::open(&path, data_set, budget).unwrap_err();
+        assert!(matches!(error, Error::LedgerMismatch { field, .. } if field == expected));
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn files_that_are_no_ledger_are_left_alone() {
+    let (folder, path) = scratch();
+    for text in [
+        "shopping list",
+        "shopping\nlist\n",
+        "\n",
+        "{\"ledger\":\"else\"}",
+    ] {
+        fs::write(&path, text).unwrap();
+        assert!(
+            matches!(open(&path), Err(Error::LedgerCorrupt { line: 1, .. })),
+            "{text}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    assert!(matches!(open(folder.path()), Err(Error::Io { .. })));
+    assert!(matches!(
+        open(&folder.path().join("none/ledger")),
+        Err(Error::Io { .. })
+    ));
+}
+
+/// A ledger file after two plans: its bytes, and for each length that the file had while spends
+/// were out, the cost that had been handed out by then.
+fn history(path: &Path) -> (Vec<u8>, Vec<(usize, f64)>) {
+    let mut ledger = open(path).unwrap();
+    let mut handed_out = vec![(0, 0.0)];
+    for epsilon in [0.2, 0.3] {
+        let spends: Vec<Spend> = ledger.reserve(&plan(epsilon)).unwrap();
+        assert_eq!(spends.len(), 2);
+        let length = usize::try_from(fs::metadata(path).unwrap().len()).unwrap();
+        handed_out.push((length, mu_squared(&ledger)));
+    }
+    (fs::read(path).unwrap(), handed_out)
+}
+
+/// A mended file can be opened, spent from and opened again.
+fn check_that_it_goes_on(path: &Path, counted: f64) {
+    let mut ledger = open(path).unwrap();
+    assert!((mu_squared(&ledger) - counted).abs() < 1e-15);
+    let extra = plan(0.1);
+    assert_eq!(ledger.reserve(&extra).unwrap().len(), 2);
+    drop(ledger);
+    let again = mu_squared(&open(path).unwrap());
+    assert!((again - counted - extra.mu_squared()).abs() < 1e-14);
+}
+
+#[test]
+fn crash_at_any_byte_never_loses_a_spend() {
+    let (_folder, path) = scratch();
+    let (bytes, handed_out) = history(&path);
+    let total = handed_out[2].1;
+    for cut in 0..=bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let due = handed_out
+            .iter()
+            .rfind(|(length, _)| *length <= cut)
+            .unwrap()
+            .1;
+        let ledger = open(&path).unwrap();
+        let counted = mu_squared(&ledger);
+        assert!(
+            counted >= due * (1.0 - 1e-15),
+            "cut at {cut}: {counted} < {due}"
+        );
+        assert!(counted <= total * (1.0 + 1e-15), "cut at {cut}");
+        drop(ledger);
+        if cut % 13 == 0 {
+            check_that_it_goes_on(&path, counted);
+        }
+    }
+}
+
+#[test]
+fn crash_while_mending_is_mended_too() {
+    let (_folder, path) = scratch();
+    let (bytes, handed_out) = history(&path);
+    let torn = &bytes[..bytes.len() - 40];
+    fs::write(&path, torn).unwrap();
+    let counted = mu_squared(&open(&path).unwrap());
+    assert!(counted > handed_out[1].1 && counted < handed_out[2].1);
+    let mended = fs::read(&path).unwrap();
+    assert_eq!(&mended[..torn.len()], torn);
+    for cut in torn.len()..=mended.len() {
+        fs::write(&path, &mended[..cut]).unwrap();
+        assert!(
+            (mu_squared(&open(&path).unwrap()) - counted).abs() < 1e-15,
+            "cut at {cut}"
+        );
+        assert!(
+            (mu_squared(&open(&path).unwrap()) - counted).abs() < 1e-15,
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn any_changed_byte_is_detected() {
+    let (_folder, path) = scratch();
+    let (bytes, _) = history(&path);
+    fs::write(&path, &bytes[..bytes.len() - 40]).unwrap();
+    drop(open(&path).unwrap());
+    let mut ledger = open(&path).unwrap();
+    let _spends = ledger.reserve(&plan(0.1)).unwrap();
+    drop(ledger);
+    // Header, whole records, a sealed line and records after it.
+    let bytes = fs::read(&path).unwrap();
+    for at in 0..bytes.len() {
+        for flip in [0x01, 0x2a] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            fs::write(&path, &damaged).unwrap();
+            let line = bytes[..at].iter().filter(|&&b| b == b'\n').count() + 1;
+            match open(&path) {
+                Err(Error::LedgerCorrupt { line: found, .. }) => assert_eq!(found, line, "{at}"),
+                other => panic!("byte {at} changed unnoticed: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn removed_or_swapped_lines_are_detected() {
+    let (_folder, path) = scratch();
+    let (bytes, _) = history(&path);
+    let text = String::from_utf8(bytes).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for order in [
+        vec![0, 2, 3, 4],
+        vec![0, 1, 3, 4],
+        vec![0, 2, 1, 3, 4],
+        vec![0, 1, 1, 2],
+    ] {
+        let changed: String = order.iter().map(|&i| format!("{}\n", lines[i])).collect();
+        fs::write(&path, changed).unwrap();
+        assert!(
+            matches!(open(&path), Err(Error::LedgerCorrupt { .. })),
+            "{order:?}"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Typed errors. They name places in a file, never the content of a record.
+
+use std::{fmt, io};
+
+/// Errors of dp-data.
+///
+/// Where a `source` is carried it says why (no such file, disk full, ...), and `Display` leaves
+/// it to be printed by whoever walks the chain.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file does not exist or may not be opened.
+    #[error("{path}: cannot be opened")]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Reading stopped half-way.
+    #[error("{path}: cannot be read")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file starts like gzip and then is not, or ends too early.
+    #[error("{path}: the gzip data is damaged or cut short")]
+    Gzip {
+        /// The file.
+        path: String,
+        /// What the decoder met.
+        source: io::Error,
+    },
+    /// The file cannot be written; nothing was left behind.
+    #[error("{path}: cannot be written")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line does not have the promised structure.
+    #[error("{path}:{line}:{column}: expected {expected}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// Line, counted from 1, blank lines included.
+        line: usize,
+        /// Field within the line, counted from 1.
+        column: usize,
+        /// What should have been there.
+        expected: Expected,
+    },
+    /// The file holds no record: it is empty or has only a header.
+    #[error("{path}: expected at least one record; the file holds none")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+    /// The header names no column for something that is needed.
+    #[error(
+        "{path}:{line}: no column for the {role} (looked for {}); the columns are {}",
+        looked_for.join(", "),
+        found.join(", ")
+    )]
+    UnknownColumn {
+        /// The file.
+        path: String,
+        /// Line of the header, counted from 1.
+        line: usize,
+        /// What the column should hold.
+        role: ColumnRole,
+        /// Accepted names.
+        looked_for: Vec<String>,
+        /// Names in the header, in order.
+        found: Vec<String>,
+    },
+    /// Two rows of a table carry the same user id, so they are not two users.
+    #[error("two rows carry the same user id; expected one row per user")]
+    RepeatedUser,
+    /// A metric was asked of no predictions at all.
+    #[error("{metric} needs at least one prediction")]
+    NoPredictions {
+        /// The metric.
+        metric: &'static str,
+    },
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Param(#[from] dp_core::ParamError),
+    /// A dimension does not fit.
+    #[error(transparent)]
+    Shape(#[from] dp_core::ShapeError),
+    /// An error of dp-core.
+    #[error(transparent)]
+    Core(#[from] dp_core::Error),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColumnRole {
+    /// Who rated.
+    User,
+    /// What was rated.
+    Item,
+    /// The value given.
+    Rating,
+    /// An item's name in words.
+    Title,
+}
+
+impl fmt::Display for ColumnRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Item => "item",
+            Self::Rating => "rating",
+            Self::Title => "title",
+        })
+    }
+}
+
+/// What a reader needed at a place where something else stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expected {
+    /// A decimal number, `nan` or `inf`.
+    Number(ColumnRole),
+    /// An id of at least one byte.
+    Id(ColumnRole),
+    /// Text in UTF-8.
+    Utf8,
+    /// As many fields as the header or the first line has.
+    Fields {
+        /// Fields in the line.
+        found: usize,
+        /// Fields expected.
+        expected: usize,
+    },
+    /// Three or four fields, as the formats without header have.
+    ThreeOrFourFields {
+        /// Fields in the line.
+        found: usize,
+    },
+    /// A closing quote before the line ends, with a comma or the line's end after it.
+    ClosedQuote,
+    /// Column names where the first line holds values.
+    Header,
+    /// Fields separated by `::`, tabs or commas.
+    Separator,
+    /// Ratings of one user only.
+    OneUser,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(role) => write!(f, "a number for the {role}"),
+            Self::Id(role) => write!(f, "an id for the {role}; the field is empty"),
+            Self::Utf8 => f.write_str("text in UTF-8"),
+            Self::Fields { found, expected } => write!(f, "{expected} fields; found {found}"),
+            Self::ThreeOrFourFields { found } => write!(f, "3 or 4 fields; found {found}"),
+            Self::ClosedQuote => f.write_str("a quoted field that closes before the next comma"),
+            Self::Header => f.write_str("a header with column names; found a number"),
+            Self::Separator => f.write_str("fields separated by `::`, tabs or commas"),
+            Self::OneUser => f.write_str("one user's ratings; here a second user begins"),
+        }
+    }
+}

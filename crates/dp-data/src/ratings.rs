@@ -1,0 +1,169 @@
+//! Ratings with the ids of their users and items.
+
+use std::collections::HashSet;
+
+use dp_core::{DroppedRecords, Interactions, Private, ShapeError};
+
+use crate::{CatalogueSource, Error, ItemCatalogue, RatingSplit, Result, SplitFractions};
+
+/// What became of the records of a file. Private figures: for internal reports only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadSummary {
+    /// Records in the file.
+    pub n_read: usize,
+    /// Records on items outside the declared catalogue; left out.
+    pub n_outside_catalogue: usize,
+    /// Records the merge left out.
+    pub dropped: DroppedRecords,
+}
+
+/// A table of ratings, the ids behind its rows and columns, and how it came about.
+///
+/// The catalogue is public; ratings, user ids and all counts of them are private.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct Ratings {
+    interactions: Private<Interactions>,
+    user_ids: Private<Vec<String>>,
+    catalogue: ItemCatalogue,
+    catalogue_source: CatalogueSource,
+    summary: Private<ReadSummary>,
+}
+
+impl Ratings {
+    /// Puts a table together with its ids; row `u` belongs to `user_ids[u]`, column `i` to the
+    /// catalogue's item `i`. The summary counts every record as read and none as dropped.
+    ///
+    /// # Errors
+    /// * [`Error::Shape`] - there are not as many ids as rows, or items as columns.
+    /// * [`Error::RepeatedUser`] - an id occurs twice: its holder would have two rows, each
+    ///   bounded on its own.
+    pub fn new(
+        interactions: Interactions,
+        user_ids: Vec<String>,
+        catalogue: ItemCatalogue,
+        catalogue_source: CatalogueSource,
+    ) -> Result<Self> {
+        same_size("user ids", user_ids.len(), interactions.n_users())?;
+        same_size("catalogue", catalogue.len(), interactions.n_items())?;
+        let distinct: HashSet<_> = user_ids.iter().collect();
+        if distinct.len() < user_ids.len() {
+            return Err(Error::RepeatedUser);
+        }
+        let summary = ReadSummary {
+            n_read: interactions.n_records(),
+            ..ReadSummary::default()
+        };
+        Ok(Self::assemble(
+            interactions,
+            user_ids,
+            catalogue,
+            catalogue_source,
+            summary,
+        ))
+    }
+
+    /// As [`new`](Self::new), for callers whose ids are distinct by construction.
+    pub(crate) fn assemble(
+        interactions: Interactions,
+        user_ids: Vec<String>,
+        catalogue: ItemCatalogue,
+        catalogue_source: CatalogueSource,
+        summary: ReadSummary,
+    ) -> Self {
+        Self {
+            interactions: Private::new(interactions),
+            user_ids: Private::new(user_ids),
+            catalogue,
+            catalogue_source,
+            summary: Private::new(summary),
+        }
+    }
+
+    /// The ratings, shape `(n_users, n_items)`.
+    #[must_use]
+    pub const fn interactions(&self) -> &Private<Interactions> {
+        &self.interactions
+    }
+
+    /// Ids of the users by row, in order of first appearance.
+    #[must_use]
+    pub const fn user_ids(&self) -> &Private<Vec<String>> {
+        &self.user_ids
+    }
+
+    /// The items by column.
+    #[must_use]
+    pub const fn catalogue(&self) -> &ItemCatalogue {
+        &self.catalogue
+    }
+
+    /// Whether the catalogue was declared or collected from these ratings.
+    #[must_use]
+    pub const fn catalogue_source(&self) -> CatalogueSource {
+        self.catalogue_source
+    }
+
+    /// What was read and what was left out.
+    #[must_use]
+    pub const fn summary(&self) -> &Private<ReadSummary> {
+        &self.summary
+    }
+
+    /// Splits the ratings into training, validation and test parts; see [`RatingSplit::new`].
+    #[must_use]
+    pub fn split(&self, fractions: SplitFractions, seed: u64) -> RatingSplit {
+        RatingSplit::new(self, fractions, seed)
+    }
+}
+
+fn same_size(name: &'static str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(ShapeError {
+            name,
+            found,
+            expected,
+        }
+        .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dp_core::InteractionsBuilder;
+
+    fn two_by_three() -> Interactions {
+        let mut builder = InteractionsBuilder::new(3);
+        builder.push(1, 2, 4.0).unwrap();
+        builder.build().0
+    }
+
+    fn put_together(users: &[&str], n_items: usize) -> Result<Ratings> {
+        Ratings::new(
+            two_by_three(),
+            users.iter().map(ToString::to_string).collect(),
+            ItemCatalogue::from_ids((0..n_items).map(|i| i.to_string())),
+            CatalogueSource::Declared,
+        )
+    }
+
+    #[test]
+    fn ids_must_fit_the_table() {
+        assert!(put_together(&["a", "b"], 3).is_ok());
+        assert!(matches!(put_together(&["a"], 3), Err(Error::Shape(_))));
+        assert!(matches!(put_together(&["a", "b"], 2), Err(Error::Shape(_))));
+    }
+
+    #[test]
+    fn one_id_cannot_hold_two_rows() {
+        assert!(matches!(
+            put_together(&["a", "a"], 3),
+            Err(Error::RepeatedUser)
+        ));
+    }
+}

@@ -1,0 +1,50 @@
+//! Files of items.
+
+use std::path::Path;
+
+use super::fields::Separator;
+use super::format::Header;
+use super::source::open;
+use super::table::Table;
+use crate::{ColumnRole, Expected, ItemCatalogue, Result};
+
+/// Reads a declared catalogue: a header, then one item a line, separated by tabs if the header
+/// has one and by commas otherwise, plain or gzip.
+///
+/// The item column is `item`, `itemId`, `item_id`, `movieId` or `movie_id`; a column `title` is
+/// used if there is one, and an empty title is none. Ids given twice count once.
+///
+/// # Errors
+/// Those of [`read_ratings`](crate::read_ratings), with a title that is not UTF-8 among the malformed fields.
+pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
+    let (file, name) = open(path.as_ref())?;
+    let mut table = Table::open(file, name, |line| {
+        Some(if line.contains(&b'\t') {
+            Separator::Tab
+        } else {
+            Separator::Comma
+        })
+    })?;
+    let header = Header::read(&table)?;
+    let item = header.find(ColumnRole::Item, None)?;
+    let title = header.find(ColumnRole::Title, None).ok();
+    let mut items = Vec::new();
+    while table.advance()? {
+        items.push(read_item(&table, item, title)?);
+    }
+    Ok(ItemCatalogue::from_titled(items))
+}
+
+fn read_item(
+    table: &Table<'_>,
+    item: usize,
+    title: Option<usize>,
+) -> Result<(String, Option<String>)> {
+    let id = std::str::from_utf8(table.id(item, ColumnRole::Item)?)
+        .map_err(|_| table.malformed(item, Expected::Utf8))?;
+    let title = title
+        .map(|column| table.text(column))
+        .transpose()?
+        .filter(|title| !title.is_empty());
+    Ok((id.to_owned(), title.map(ToOwned::to_owned)))
+}

@@ -1,0 +1,264 @@
+//! Which layout a file has and which columns mean what.
+
+use super::fields::Separator;
+use super::table::{Table, parse_number};
+use crate::{ColumnRole, Error, Expected, Result};
+
+/// How lines are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// `user::item::rating` or `user::item::rating::timestamp`, no header (MovieLens
+    /// `ratings.dat`).
+    DoubleColon,
+    /// The same with tabs, no header (MovieLens `u.data`).
+    Tab,
+    /// Commas under a header; fields may be quoted.
+    Csv,
+    /// Tabs under a header; no quoting.
+    Tsv,
+}
+
+impl Layout {
+    const fn separator(self) -> Separator {
+        match self {
+            Self::DoubleColon => Separator::DoubleColon,
+            Self::Tab | Self::Tsv => Separator::Tab,
+            Self::Csv => Separator::Comma,
+        }
+    }
+
+    const fn has_header(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+}
+
+/// Names of the columns under a header. A name given here must match exactly; for `None` the
+/// first of these that the header has is taken, in any case:
+///
+/// | column | names |
+/// |---|---|
+/// | user | `user`, `userId`, `user_id` |
+/// | item | `item`, `itemId`, `item_id`, `movieId`, `movie_id` |
+/// | rating | `rating` |
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RatingsColumns {
+    /// Column of user ids.
+    pub user: Option<String>,
+    /// Column of item ids.
+    pub item: Option<String>,
+    /// Column of values.
+    pub rating: Option<String>,
+}
+
+impl RatingsColumns {
+    const fn any_named(&self) -> bool {
+        self.user.is_some() || self.item.is_some() || self.rating.is_some()
+    }
+}
+
+/// How to read a file of ratings. The default detects the layout.
+///
+/// Detection looks at the first line that is not blank:
+///
+/// 1. three or four fields between `::`, the third a number: [`Layout::DoubleColon`];
+/// 2. a tab: [`Layout::Tab`] if there are three or four fields and the third is a number,
+///    otherwise [`Layout::Tsv`];
+/// 3. a comma: [`Layout::Csv`];
+/// 4. anything else is an error.
+///
+/// Naming a column rules out the layouts without header.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RatingsFormat {
+    layout: Option<Layout>,
+    columns: RatingsColumns,
+}
+
+impl RatingsFormat {
+    /// Reads the file in this layout, without detection.
+    #[must_use]
+    pub const fn with_layout(mut self, layout: Layout) -> Self {
+        self.layout = Some(layout);
+        self
+    }
+
+    /// Looks for these columns under the header.
+    #[must_use]
+    pub fn with_columns(mut self, columns: RatingsColumns) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// Opens a table in this format and finds its columns. The user column may be missing only
+    /// where `user_is_optional`.
+    pub(super) fn open<'a>(
+        &self,
+        reader: impl std::io::Read + 'a,
+        name: String,
+        user_is_optional: bool,
+    ) -> Result<(Table<'a>, Columns)> {
+        let mut layout = self.layout;
+        let mut table = Table::open(reader, name, |line| {
+            layout = layout.or_else(|| detect(line, self.columns.any_named()));
+            layout.map(Layout::separator)
+        })?;
+        let columns = if layout.is_some_and(Layout::has_header) {
+            Columns::from_header(&table, &self.columns, user_is_optional)?
+        } else {
+            table.without_header();
+            Columns::by_position(&table)?
+        };
+        Ok((table, columns))
+    }
+}
+
+/// Places of the columns within a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) user: Option<usize>,
+    pub(super) item: usize,
+    pub(super) rating: usize,
+}
+
+impl Columns {
+    fn by_position(table: &Table<'_>) -> Result<Self> {
+        let found = table.n_fields();
+        if !matches!(found, 3 | 4) {
+            return Err(table.malformed(found.min(4), Expected::ThreeOrFourFields { found }));
+        }
+        Ok(Self {
+            user: Some(0),
+            item: 1,
+            rating: 2,
+        })
+    }
+
+    fn from_header(
+        table: &Table<'_>,
+        columns: &RatingsColumns,
+        user_is_optional: bool,
+    ) -> Result<Self> {
+        let header = Header::read(table)?;
+        let user = header.find(ColumnRole::User, columns.user.as_deref());
+        Ok(Self {
+            user: if user_is_optional {
+                user.ok()
+            } else {
+                Some(user?)
+            },
+            item: header.find(ColumnRole::Item, columns.item.as_deref())?,
+            rating: header.find(ColumnRole::Rating, columns.rating.as_deref())?,
+        })
+    }
+}
+
+/// The first line of a table, taken as names of columns.
+pub(super) struct Header<'t, 'a> {
+    table: &'t Table<'a>,
+    names: Vec<String>,
+}
+
+impl<'t, 'a> Header<'t, 'a> {
+    pub(super) fn read(table: &'t Table<'a>) -> Result<Self> {
+        let names = table.names()?;
+        Ok(Self { table, names })
+    }
+
+    /// The column called `name`, or else by one of the usual names.
+    ///
+    /// A first line with a number in it is a record rather than a header, and the error must
+    /// not show it.
+    pub(super) fn find(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
+        let found = match name {
+            Some(name) => self.names.iter().position(|n| n == name),
+            None => self.find_usual(role),
+        };
+        found.ok_or_else(|| {
+            let is_number = |n: &String| parse_number(n.as_bytes()).is_some();
+            if let Some(column) = self.names.iter().position(is_number) {
+                return self.table.malformed(column, Expected::Header);
+            }
+            self.unknown(role, name)
+        })
+    }
+
+    fn find_usual(&self, role: ColumnRole) -> Option<usize> {
+        usual_names(role).iter().find_map(|usual| {
+            self.names
+                .iter()
+                .position(|n| n.eq_ignore_ascii_case(usual))
+        })
+    }
+
+    fn unknown(&self, role: ColumnRole, name: Option<&str>) -> Error {
+        Error::UnknownColumn {
+            path: self.table.name().to_owned(),
+            line: self.table.line_number(),
+            role,
+            looked_for: name.map_or_else(
+                || usual_names(role).iter().map(ToString::to_string).collect(),
+                |name| vec![name.to_owned()],
+            ),
+            found: self.names.clone(),
+        }
+    }
+}
+
+const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
+    match role {
+        ColumnRole::User => &["user", "userId", "user_id"],
+        ColumnRole::Item => &["item", "itemId", "item_id", "movieId", "movie_id"],
+        ColumnRole::Rating => &["rating"],
+        ColumnRole::Title => &["title"],
+    }
+}
+
+fn detect(line: &[u8], needs_header: bool) -> Option<Layout> {
+    let text = String::from_utf8_lossy(line);
+    let is_record = |separator| {
+        let fields: Vec<_> = text.split(separator).collect();
+        !needs_header
+            && matches!(fields.len(), 3 | 4)
+            && parse_number(fields[2].as_bytes()).is_some()
+    };
+    if is_record("::") {
+        Some(Layout::DoubleColon)
+    } else if line.contains(&b'\t') {
+        Some(if is_record("\t") {
+            Layout::Tab
+        } else {
+            Layout::Tsv
+        })
+    } else {
+        line.contains(&b',').then_some(Layout::Csv)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_line_decides_the_layout() {
+        let table = [
+            ("1::1193::5::978300760", Some(Layout::DoubleColon)),
+            ("u::i::0.5", Some(Layout::DoubleColon)),
+            ("196\t242\t3\t881250949", Some(Layout::Tab)),
+            ("user\titem\trating", Some(Layout::Tsv)),
+            ("1\t2", Some(Layout::Tsv)),
+            ("userId,movieId,rating,timestamp", Some(Layout::Csv)),
+            ("a::b,user,x::y", Some(Layout::Csv)),
+            ("user::item::rating", None),
+            ("user;item;rating", None),
+        ];
+        for (line, layout) in table {
+            assert_eq!(detect(line.as_bytes(), false), layout, "{line}");
+        }
+    }
+
+    #[test]
+    fn named_columns_ask_for_a_header() {
+        assert_eq!(detect(b"a\tb\t3", true), Some(Layout::Tsv));
+        assert_eq!(detect(b"a::b::3", true), None);
+    }
+}

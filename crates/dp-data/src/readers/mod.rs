@@ -1,0 +1,19 @@
+//! Text files of ratings, items and one user's history.
+//!
+//! Layers: [`source`] gives lines of a plain or gzip file, [`fields`] cuts a line, [`table`]
+//! holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
+//! rest says what the columns mean.
+
+mod catalogue;
+mod fields;
+mod format;
+mod history;
+mod ids;
+mod ratings;
+mod source;
+mod table;
+
+pub use catalogue::read_catalogue;
+pub use format::{Layout, RatingsColumns, RatingsFormat};
+pub use history::{UserHistory, read_history, read_history_from};
+pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};

@@ -1,0 +1,182 @@
+//! Lines that all have the same number of fields.
+
+use std::io::Read;
+use std::ops::Range;
+
+use super::fields::{OpenQuote, Separator, cut};
+use super::source::Lines;
+use crate::{ColumnRole, Error, Expected, Result};
+
+/// Records of a file, one at a time.
+pub(super) struct Table<'a> {
+    lines: Lines<'a>,
+    separator: Separator,
+    fields: Vec<Range<usize>>,
+    n_fields: usize,
+    first_is_record: bool,
+    n_records: usize,
+}
+
+impl<'a> Table<'a> {
+    /// Reads the first line and lets `detect` choose the separator from it.
+    pub(super) fn open(
+        reader: impl Read + 'a,
+        name: String,
+        detect: impl FnOnce(&[u8]) -> Option<Separator>,
+    ) -> Result<Self> {
+        let mut lines = Lines::new(reader, name)?;
+        if !lines.advance()? {
+            return Err(Error::Empty {
+                path: lines.name().to_owned(),
+            });
+        }
+        let separator = detect(lines.line());
+        let mut table = Self {
+            lines,
+            separator: separator.unwrap_or(Separator::Comma),
+            fields: Vec::new(),
+            n_fields: 0,
+            first_is_record: false,
+            n_records: 0,
+        };
+        if separator.is_none() {
+            return Err(table.malformed(0, Expected::Separator));
+        }
+        table.cut()?;
+        table.n_fields = table.fields.len();
+        Ok(table)
+    }
+
+    /// Declares that there is no header: the first line will be given as a record.
+    pub(super) const fn without_header(&mut self) {
+        self.first_is_record = true;
+    }
+
+    /// Moves to the next record; false at the end.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        if std::mem::take(&mut self.first_is_record) {
+            self.n_records += 1;
+            return Ok(true);
+        }
+        if !self.lines.advance()? {
+            return self.finish();
+        }
+        self.cut()?;
+        let (found, expected) = (self.fields.len(), self.n_fields);
+        if found != expected {
+            let column = found.min(expected);
+            return Err(self.malformed(column, Expected::Fields { found, expected }));
+        }
+        self.n_records += 1;
+        Ok(true)
+    }
+
+    /// Number of fields in each line.
+    pub(super) const fn n_fields(&self) -> usize {
+        self.n_fields
+    }
+
+    /// Records given so far.
+    pub(super) const fn n_records(&self) -> usize {
+        self.n_records
+    }
+
+    /// One field of the current line.
+    pub(super) fn field(&self, column: usize) -> &[u8] {
+        &self.lines.line()[self.fields[column].clone()]
+    }
+
+    /// One field as text.
+    pub(super) fn text(&self, column: usize) -> Result<&str> {
+        std::str::from_utf8(self.field(column)).map_err(|_| self.malformed(column, Expected::Utf8))
+    }
+
+    /// One field as an id, which may not be empty; whether it is UTF-8 is checked where new ids
+    /// are kept.
+    pub(super) fn id(&self, column: usize, role: ColumnRole) -> Result<&[u8]> {
+        let id = self.field(column);
+        if id.is_empty() {
+            return Err(self.malformed(column, Expected::Id(role)));
+        }
+        Ok(id)
+    }
+
+    /// One field as a number. What is too large for `f32` becomes infinite.
+    pub(super) fn number(&self, column: usize, role: ColumnRole) -> Result<f32> {
+        parse_number(self.field(column))
+            .ok_or_else(|| self.malformed(column, Expected::Number(role)))
+    }
+
+    /// The current line's fields, which must be text: the names of columns.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        (0..self.fields.len())
+            .map(|column| Ok(self.text(column)?.trim().to_owned()))
+            .collect()
+    }
+
+    /// The current line's number, counted from 1.
+    pub(super) const fn line_number(&self) -> usize {
+        self.lines.number()
+    }
+
+    /// The name that errors show.
+    pub(super) fn name(&self) -> &str {
+        self.lines.name()
+    }
+
+    /// An error at a field of the current line; `column` counts from 0.
+    pub(super) fn malformed(&self, column: usize, expected: Expected) -> Error {
+        Error::Malformed {
+            path: self.name().to_owned(),
+            line: self.line_number(),
+            column: column + 1,
+            expected,
+        }
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        cut(self.lines.line_mut(), self.separator, &mut self.fields)
+            .map_err(|OpenQuote(field)| self.malformed(field - 1, Expected::ClosedQuote))
+    }
+
+    fn finish(&self) -> Result<bool> {
+        if self.n_records == 0 {
+            return Err(Error::Empty {
+                path: self.name().to_owned(),
+            });
+        }
+        Ok(false)
+    }
+}
+
+/// Decimal numbers, `nan` and `inf` in any case, with spaces around them.
+pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
+    match field {
+        [digit @ b'0'..=b'9'] => Some(f32::from(digit - b'0')),
+        _ => std::str::from_utf8(field).ok()?.trim().parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_and_words_are_not() {
+        for (text, value) in [
+            ("4", 4.0),
+            ("3.5", 3.5),
+            (" -2e1 ", -20.0),
+            ("1e400", f32::INFINITY),
+            ("-inf", f32::NEG_INFINITY),
+        ] {
+            let read = parse_number(text.as_bytes()).unwrap();
+            assert_eq!(read.to_bits(), value.to_bits(), "{text}");
+        }
+        assert!(parse_number(b"NaN").unwrap().is_nan());
+        for text in ["", " ", "four", "1,5", "0x10", "4 5", "--1", "\u{664}"] {
+            assert_eq!(parse_number(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse_number(b"\xff"), None);
+    }
+}

@@ -1,0 +1,313 @@
+use dp_core::params::in_range;
+
+use crate::error::check_len;
+use crate::kernels::{Ahead, Gather, GramUpdate, InstructionSet, Rows, WeightedSum};
+use crate::svec::{mirror_upper, pack_upper, packed_len};
+use crate::{Error, Real, Result};
+
+/// Bytes of rows that one sweep of the register tiles goes over; they should stay in the
+/// first-level cache, which the tiles read several times.
+const BLOCK_BYTES: usize = 32 * 1024;
+
+/// Rows gathered at a time. One strip of register tiles then takes about as long as fetching the
+/// lines of memory that the next block needs and the strip before it asked for.
+const GATHER_ROWS: usize = 32;
+
+/// Sum of outer products of rows, and the sum of labels times rows that goes with it.
+///
+/// ```text
+/// G = Σ_r w_r x_r x_rᵀ        b = Σ_r y_r w_r x_r
+/// ```
+/// `x_r` the rows added since the last [`reset`](Self::reset), `w_r` their weights (1 unless
+/// given), `y_r` their labels (only the `_with_rhs` forms add to b). These are the normal
+/// equations of weighted least squares.
+///
+/// Only one triangle of G is computed, in register tiles; rows are read where they lie, or, when
+/// gathered by index, copied block by block into a buffer of the accumulator. No method allocates
+/// after [`new`](Self::new).
+///
+/// # Numerics
+/// When all entries are integers and every partial sum of |w x_a x_b| (and |y w x_a|) stays below
+/// 2^53 (f64; 2^24 for f32), every product and sum is exact: the result does not depend on
+/// blocking, order, threads or processor. Otherwise the error is that of recursive summation,
+/// and the last bits depend on the block size and on whether the processor fuses multiply and add.
+/// NaN and infinities propagate only into the entries that their row and column take part in.
+/// Cost: n dim (dim + 1) useful floating-point operations for n rows.
+///
+/// # Examples
+/// ```
+/// use dp_linalg::GramAccumulator;
+///
+/// let factors = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; // three rows of two
+/// let mut gram = GramAccumulator::new(2)?;
+/// gram.add_gathered_with_rhs(&factors, &[0, 2], None, &[10.0, 1.0])?;
+///
+/// let mut packed = [0.0; 3];
+/// gram.write_packed(&mut packed)?;
+/// assert_eq!(packed, [26.0, 32.0, 40.0]); // (0,0), (0,1), (1,1)
+/// assert_eq!(gram.rhs(), [15.0, 26.0]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct GramAccumulator<T> {
+    dim: usize,
+    /// `dim` rounded up to a whole number of vectors.
+    width: usize,
+    block_rows: usize,
+    isa: InstructionSet,
+    /// width x width, of which the tiles that meet the upper triangle are kept.
+    gram: Vec<T>,
+    rhs: Vec<T>,
+    /// Room for one block of gathered rows, and for the same rows times their weights.
+    rows: Vec<T>,
+    scaled: Vec<T>,
+}
+
+impl<T: Real> GramAccumulator<T> {
+    /// Largest dimension supported.
+    pub const MAX_DIM: usize = 1024;
+
+    /// An accumulator of zeros.
+    ///
+    /// # Errors
+    /// [`Param`](Error::Param) unless `dim` is from 1 to [`MAX_DIM`](Self::MAX_DIM).
+    pub fn new(dim: usize) -> Result<Self> {
+        Self::with_instructions(dim, InstructionSet::detect())
+    }
+
+    fn with_instructions(dim: usize, isa: InstructionSet) -> Result<Self> {
+        in_range(
+            "dim",
+            dim,
+            1,
+            Self::MAX_DIM,
+            "a whole number from 1 to 1024",
+        )?;
+        let width = dim.next_multiple_of(T::width(isa));
+        let block_rows = (BLOCK_BYTES / (width * size_of::<T>())).clamp(16, 512);
+        let zeros = |n| vec![T::default(); n];
+        Ok(Self {
+            dim,
+            width,
+            block_rows,
+            isa,
+            gram: zeros(width * width),
+            rhs: zeros(width),
+            rows: zeros(GATHER_ROWS.max(block_rows) * width),
+            scaled: zeros(GATHER_ROWS * width),
+        })
+    }
+
+    /// Length of a row.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Sets both sums to zero.
+    pub fn reset(&mut self) {
+        self.gram.fill(T::default());
+        self.rhs.fill(T::default());
+    }
+
+    /// Adds `sum_r x_r x_r^T` over packed rows, shape `(n, dim)` row-major.
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `rows` is not a whole number of rows.
+    pub fn add_rows(&mut self, rows: &[T]) -> Result<()> {
+        let n = self.count_rows("rows", rows)?;
+        self.sweep_rows(rows, n, None);
+        Ok(())
+    }
+
+    /// As [`add_rows`](Self::add_rows), and adds `sum_r y_r x_r` to the right-hand side;
+    /// `labels` has one y per row.
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `rows` is not a whole number of rows or `labels` differs from
+    /// it in number.
+    pub fn add_rows_with_rhs(&mut self, rows: &[T], labels: &[T]) -> Result<()> {
+        let n = self.count_rows("rows", rows)?;
+        check_len("labels", labels.len(), n)?;
+        self.sweep_rows(rows, n, Some(labels));
+        Ok(())
+    }
+
+    /// Adds `sum_r w_r x_r x_r^T` over the rows of `factors`, shape `(m, dim)` row-major, that
+    /// `indices` names; `weights` has one w per index (1 when `None`). An index may repeat.
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or `weights` differs
+    /// from `indices` in number; [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not
+    /// below m. The sums are unchanged then.
+    pub fn add_gathered(
+        &mut self,
+        factors: &[T],
+        indices: &[u32],
+        weights: Option<&[T]>,
+    ) -> Result<()> {
+        self.check_gather(factors, indices, weights)?;
+        self.sweep_gathered(factors, indices, weights, None);
+        Ok(())
+    }
+
+    /// As [`add_gathered`](Self::add_gathered), and adds `sum_r y_r w_r x_r` to the right-hand
+    /// side; `labels` has one y per index.
+    ///
+    /// # Errors
+    /// As [`add_gathered`](Self::add_gathered), and [`Shape`](Error::Shape) when `labels` differs
+    /// from `indices` in number.
+    pub fn add_gathered_with_rhs(
+        &mut self,
+        factors: &[T],
+        indices: &[u32],
+        weights: Option<&[T]>,
+        labels: &[T],
+    ) -> Result<()> {
+        self.check_gather(factors, indices, weights)?;
+        check_len("labels", labels.len(), indices.len())?;
+        self.sweep_gathered(factors, indices, weights, Some(labels));
+        Ok(())
+    }
+
+    /// The right-hand side b, length `dim`.
+    #[must_use]
+    pub fn rhs(&self) -> &[T] {
+        &self.rhs[..self.dim]
+    }
+
+    /// Writes the upper triangle of G in packed order (see [`packed_index`](crate::packed_index)).
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `out` does not have [`packed_len`] entries.
+    pub fn write_packed(&self, out: &mut [T]) -> Result<()> {
+        check_len("out", out.len(), packed_len(self.dim))?;
+        pack_upper(&self.gram, self.width, self.dim, out);
+        Ok(())
+    }
+
+    /// Writes G as a full row-major matrix, shape `(dim, dim)`.
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `out` does not have `dim * dim` entries.
+    pub fn write_full(&self, out: &mut [T]) -> Result<()> {
+        check_len("out", out.len(), self.dim * self.dim)?;
+        for (to, from) in out
+            .chunks_exact_mut(self.dim)
+            .zip(self.gram.chunks_exact(self.width))
+        {
+            to.copy_from_slice(&from[..self.dim]);
+        }
+        mirror_upper(out, self.dim);
+        Ok(())
+    }
+
+    fn count_rows(&self, name: &'static str, rows: &[T]) -> Result<usize> {
+        let n = rows.len() / self.dim;
+        check_len(name, rows.len(), n * self.dim)?;
+        Ok(n)
+    }
+
+    fn check_gather(&self, factors: &[T], indices: &[u32], weights: Option<&[T]>) -> Result<()> {
+        let n_rows = self.count_rows("factors", factors)?;
+        if let Some(weights) = weights {
+            check_len("weights", weights.len(), indices.len())?;
+        }
+        let last = indices.iter().copied().max();
+        if last.is_some_and(|index| index as usize >= n_rows) {
+            return Err(Error::IndexOutOfRange { n_rows });
+        }
+        Ok(())
+    }
+
+    /// Rows are read where they lie, a vector's overhang running into the next row. The last few,
+    /// whose overhang would leave the slice, go through the buffer.
+    fn sweep_rows(&mut self, rows: &[T], n: usize, labels: Option<&[T]>) {
+        let (dim, width) = (self.dim, self.width);
+        let direct = Rows::<T>::readable(rows.len(), dim, n, width);
+        let mut start = 0;
+        while start < n {
+            let block = if start < direct {
+                let count = self.block_rows.min(direct - start);
+                Rows::new(&rows[start * dim..], dim, count, width)
+            } else {
+                let count = self.block_rows.min(n - start);
+                let padded = &mut self.rows[..count * width];
+                pad_rows(
+                    &rows[start * dim..(start + count) * dim],
+                    dim,
+                    padded,
+                    width,
+                );
+                Rows::new(padded, width, count, width)
+            };
+            let end = start + block.count();
+            let block = Block {
+                left: block,
+                right: block,
+                labels: labels.map(|labels| &labels[start..end]),
+                ahead: Ahead::NONE,
+            };
+            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+            start = end;
+        }
+    }
+
+    fn sweep_gathered(
+        &mut self,
+        factors: &[T],
+        indices: &[u32],
+        weights: Option<&[T]>,
+        labels: Option<&[T]>,
+    ) {
+        let (dim, width) = (self.dim, self.width);
+        for start in (0..indices.len()).step_by(GATHER_ROWS) {
+            let end = indices.len().min(start + GATHER_ROWS);
+            let next = indices.len().min(end + GATHER_ROWS);
+            let scaled = weights.map(|weights| (&weights[start..end], &mut self.scaled[..]));
+            let chosen = &indices[start..end];
+            let gather = Gather::new(factors, chosen, dim, width, &mut self.rows, scaled);
+            T::run(self.isa, gather);
+
+            let right = Rows::new(&self.rows, width, end - start, width);
+            let block = Block {
+                left: match weights {
+                    Some(_) => Rows::new(&self.scaled, width, end - start, width),
+                    None => right,
+                },
+                right,
+                labels: labels.map(|labels| &labels[start..end]),
+                ahead: Ahead::new(factors, &indices[end..next], dim),
+            };
+            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+        }
+    }
+}
+
+/// Rows that are summed in one sweep; weights are in `left`.
+struct Block<'a, T> {
+    left: Rows<'a, T>,
+    right: Rows<'a, T>,
+    labels: Option<&'a [T]>,
+    ahead: Ahead<'a, T>,
+}
+
+impl<T: Real> Block<'_, T> {
+    fn add_to(self, isa: InstructionSet, dim: usize, gram: &mut [T], rhs: &mut [T]) {
+        let Self {
+            left, right, ahead, ..
+        } = self;
+        T::run(isa, GramUpdate::new(left, right, dim, gram, ahead));
+        if let Some(labels) = self.labels {
+            T::run(isa, WeightedSum::new(labels, left, rhs));
+        }
+    }
+}
+
+/// Copies rows of `dim` into rows of `width`, zeros behind them.
+fn pad_rows<T: Real>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
+    for (to, row) in padded.chunks_exact_mut(width).zip(rows.chunks_exact(dim)) {
+        to[..dim].copy_from_slice(row);
+        to[dim..].fill(T::default());
+    }
+}

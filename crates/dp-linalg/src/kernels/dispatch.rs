@@ -1,0 +1,175 @@
+//! Choice of the instruction set at run time.
+
+use std::ops::{Add, Mul, Sub};
+
+use super::lanes::{Lanes, Plain};
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+
+/// A set of vector instructions that this processor is known to have.
+///
+/// The field is private and [`detect`](Self::detect) and [`available`](Self::available) are the
+/// only constructors, so a value is proof that its instructions can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InstructionSet(Level);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl InstructionSet {
+    /// The widest set that this processor has. Costs a few loads; the answer is cached by std.
+    #[inline]
+    pub(crate) fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return Self(Level::Avx512);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Self(Level::Avx2);
+            }
+        }
+        Self(Level::Portable)
+    }
+
+    /// Every set that this processor has, widest last.
+    #[cfg(test)]
+    pub(crate) fn available() -> Vec<Self> {
+        let mut sets = vec![Self(Level::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                sets.push(Self(Level::Avx2));
+            }
+            if is_x86_feature_detected!("avx512f") {
+                sets.push(Self(Level::Avx512));
+            }
+        }
+        sets
+    }
+}
+
+/// A computation written once for every vector type.
+pub(crate) trait Operation<T> {
+    /// What it returns.
+    type Output;
+
+    /// Runs with vectors `L` and blocks of `MR` rows, where `MR` divides `L::WIDTH`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `L`.
+    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) -> Self::Output;
+}
+
+/// The element types: `f32` and `f64`. Private, so nothing else can implement [`Real`](crate::Real).
+pub(crate) trait Kernel:
+    Copy
+    + Default
+    + PartialOrd
+    + std::fmt::Debug
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Send
+    + Sync
+    + 'static
+{
+    /// One.
+    const ONE: Self;
+
+    /// Square root.
+    fn root(self) -> Self;
+
+    /// `1 / self`.
+    fn reciprocal(self) -> Self;
+
+    /// Neither zero, subnormal, infinite nor NaN.
+    fn normal(self) -> bool;
+
+    /// Elements in one vector.
+    fn width(isa: InstructionSet) -> usize;
+
+    /// Runs `operation` compiled for `isa`.
+    fn run<O: Operation<Self>>(isa: InstructionSet, operation: O) -> O::Output;
+}
+
+/// Compiles `operation` with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn with_avx512<L: Lanes, O: Operation<L::Scalar>>(operation: O) -> O::Output {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { operation.run::<L, 8>() }
+}
+
+/// Compiles `operation` with AVX2 and FMA.
+///
+/// # Safety
+/// The processor must have AVX2 and FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn with_avx2<L: Lanes, O: Operation<L::Scalar>>(operation: O) -> O::Output {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { operation.run::<L, 4>() }
+}
+
+macro_rules! kernel {
+    ($scalar:ty, $wide:ty, $middle:ty, $plain:ty) => {
+        impl Kernel for $scalar {
+            const ONE: Self = 1.0;
+
+            #[inline(always)]
+            fn root(self) -> Self {
+                self.sqrt()
+            }
+
+            #[inline(always)]
+            fn reciprocal(self) -> Self {
+                1.0 / self
+            }
+
+            #[inline(always)]
+            fn normal(self) -> bool {
+                self.is_normal()
+            }
+
+            #[inline]
+            fn width(isa: InstructionSet) -> usize {
+                match isa.0 {
+                    Level::Portable => <$plain as Lanes>::WIDTH,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => <$middle as Lanes>::WIDTH,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => <$wide as Lanes>::WIDTH,
+                }
+            }
+
+            #[inline]
+            fn run<O: Operation<Self>>(isa: InstructionSet, operation: O) -> O::Output {
+                // SAFETY: an `InstructionSet` exists only for instructions the processor has
+                // (`Plain` needs none).
+                unsafe {
+                    match isa.0 {
+                        Level::Portable => operation.run::<$plain, 4>(),
+                        #[cfg(target_arch = "x86_64")]
+                        Level::Avx2 => with_avx2::<$middle, O>(operation),
+                        #[cfg(target_arch = "x86_64")]
+                        Level::Avx512 => with_avx512::<$wide, O>(operation),
+                    }
+                }
+            }
+        }
+    };
+}
+
+kernel!(f64, __m512d, __m256d, Plain<f64, 4>);
+kernel!(f32, __m512, __m256, Plain<f32, 8>);

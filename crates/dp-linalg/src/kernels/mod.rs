@@ -1,0 +1,27 @@
+//! Vector kernels, the only place with unsafe code.
+//!
+//! Three ideas keep the unsafe part small. [`Lanes`] names the handful of vector operations and
+//! implements them for AVX-512, AVX2 with FMA, and plain arrays. An [`Operation`] is written
+//! once, generic over `Lanes`. [`Kernel::run`] picks the widest instruction set that the
+//! processor has and compiles the operation for it. What an operation's pointers may touch is
+//! asserted by its safe constructor, so the functions exported from here are all safe.
+#![allow(
+    unsafe_code,
+    reason = "vector intrinsics and pointer sweeps; every block states why it is sound"
+)]
+
+mod block;
+mod dispatch;
+mod factor;
+mod gram;
+mod lanes;
+mod rows;
+mod score;
+mod solve;
+
+pub(crate) use dispatch::{InstructionSet, Kernel};
+pub(crate) use factor::Factor;
+pub(crate) use gram::{GramUpdate, WeightedSum};
+pub(crate) use rows::{Ahead, Gather, Rows};
+pub(crate) use score::Scores;
+pub(crate) use solve::Solve;

@@ -1,0 +1,171 @@
+use std::cmp::Ordering;
+
+use dp_core::params::at_least_one;
+
+use crate::error::check_len;
+use crate::kernels::{InstructionSet, Scores};
+use crate::{Error, Real, Result};
+
+/// Rows scored at a time by [`top_k`], in a buffer on the stack.
+const CHUNK: usize = 256;
+
+/// An item and its score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScoredItem<T> {
+    /// Row number of the item.
+    pub item: u32,
+    /// Its score; never NaN.
+    pub score: T,
+}
+
+/// Inner product of two vectors.
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when the lengths differ.
+pub fn dot<T: Real>(x: &[T], y: &[T]) -> Result<T> {
+    check_len("y", y.len(), x.len())?;
+    let mut out = [T::default()];
+    T::run(InstructionSet::detect(), Scores::new(x, y, &mut out));
+    Ok(out[0])
+}
+
+/// Writes the inner product of every row of `factors`, shape `(m, dim)` row-major, with `vector`,
+/// length `dim`, into `out`, length m.
+///
+/// # Errors
+/// [`Param`](Error::Param) when `vector` is empty; [`Shape`](Error::Shape) when a length does not
+/// fit.
+pub fn score_rows<T: Real>(factors: &[T], vector: &[T], out: &mut [T]) -> Result<()> {
+    let n_rows = count_rows(factors, vector)?;
+    check_len("out", out.len(), n_rows)?;
+    T::run(InstructionSet::detect(), Scores::new(factors, vector, out));
+    Ok(())
+}
+
+/// The `k` items with the highest scores, best first, leaving out those listed in `excluded`.
+///
+/// ```text
+/// score_j = ⟨factors_j, vector⟩
+/// ```
+/// Equal scores come in order of the item's number. An item whose score is NaN is left out.
+/// Fewer than `k` come back when fewer qualify.
+///
+/// # Arguments
+/// `factors` - shape `(m, dim)` row-major; `vector` - length `dim`; `excluded` - item numbers in
+/// increasing order (repeats and numbers of m or above are harmless).
+///
+/// # Errors
+/// [`Param`](Error::Param) when `vector` is empty or there are more than 2^32 rows;
+/// [`Shape`](Error::Shape) when `factors` is not a whole number of rows;
+/// [`NotSorted`](Error::NotSorted) when `excluded` is not.
+///
+/// # Numerics
+/// O(m dim + m log k).
+///
+/// # Examples
+/// ```
+/// use dp_linalg::top_k;
+///
+/// let factors = [1.0, 0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 0.0]; // four items, two numbers each
+/// let best = top_k(&factors, &[1.0, 0.5], 2, &[2])?;
+/// assert_eq!((best[0].item, best[0].score), (0, 1.0));
+/// assert_eq!((best[1].item, best[1].score), (3, 1.0));
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn top_k<T: Real>(
+    factors: &[T],
+    vector: &[T],
+    k: usize,
+    excluded: &[u32],
+) -> Result<Vec<ScoredItem<T>>> {
+    let n_rows = count_rows(factors, vector)?;
+    dp_core::params::in_range(
+        "n_rows",
+        n_rows,
+        0,
+        u32::MAX as usize,
+        "a number of rows below 2^32",
+    )?;
+    if !excluded.is_sorted() {
+        return Err(Error::NotSorted { name: "excluded" });
+    }
+    let isa = InstructionSet::detect();
+    let mut best = Best::new(k.min(n_rows));
+    let mut scores = [T::default(); CHUNK];
+    let mut excluded = excluded.iter().copied().peekable();
+    let mut items = 0_u32..;
+    for rows in factors.chunks(CHUNK * vector.len()) {
+        let chunk = &mut scores[..rows.len() / vector.len()];
+        T::run(isa, Scores::new(rows, vector, chunk));
+        for (&score, item) in chunk.iter().zip(&mut items) {
+            while excluded.next_if(|&e| e < item).is_some() {}
+            if excluded.peek() != Some(&item) {
+                best.offer(ScoredItem { item, score });
+            }
+        }
+    }
+    Ok(best.into_sorted())
+}
+
+fn count_rows<T: Real>(factors: &[T], vector: &[T]) -> Result<usize> {
+    let dim = at_least_one("dim", vector.len())?;
+    let n_rows = factors.len() / dim;
+    check_len("factors", factors.len(), n_rows * dim)?;
+    Ok(n_rows)
+}
+
+/// The best `k` items seen, as a heap with the worst of them on top.
+struct Best<T> {
+    k: usize,
+    heap: std::collections::BinaryHeap<Ranked<T>>,
+}
+
+/// Ordered so that the worse of two items is the greater.
+#[derive(PartialEq)]
+struct Ranked<T>(ScoredItem<T>);
+
+impl<T: Real> Eq for Ranked<T> {}
+
+impl<T: Real> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Real> Ord for Ranked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_score = other.0.score.partial_cmp(&self.0.score);
+        by_score
+            .unwrap_or(Ordering::Equal)
+            .then(self.0.item.cmp(&other.0.item))
+    }
+}
+
+impl<T: Real> Best<T> {
+    fn new(k: usize) -> Self {
+        Self {
+            k,
+            heap: std::collections::BinaryHeap::with_capacity(k),
+        }
+    }
+
+    /// Keeps the item if it is among the best so far. Items come in increasing order, so a tie
+    /// with the worst is lost.
+    fn offer(&mut self, item: ScoredItem<T>) {
+        if item.score.partial_cmp(&item.score).is_none() {
+            return; // NaN
+        }
+        if self.heap.len() < self.k {
+            self.heap.push(Ranked(item));
+        } else if let Some(mut worst) = self.heap.peek_mut()
+            && item.score > worst.0.score
+        {
+            *worst = Ranked(item);
+        }
+    }
+
+    fn into_sorted(self) -> Vec<ScoredItem<T>> {
+        let ranked = self.heap.into_sorted_vec();
+        ranked.into_iter().map(|r| r.0).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! What a user adds to a sum, as a function of that user's own records and public values.
+
+use dp_core::UserRow;
+
+/// One user's share of a vector sum.
+///
+/// The method receives one user's records and nothing of anybody else's. What it captures must
+/// be public or already released: the kernel enforces how *much* a user adds, and only this
+/// signature stands for what it may *depend on*.
+pub trait VectorContribution: Sync {
+    /// Working memory, made once per thread.
+    type Scratch: Send;
+
+    /// Fresh working memory.
+    fn scratch(&self) -> Self::Scratch;
+
+    /// Pushes this user's non-zero coordinates in data units.
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer);
+}
+
+/// One user's share of per-item sums `A_i = sum w x x^T` and `b_i = sum w y x`.
+///
+/// The same rule as for [`VectorContribution`] holds: only the user's own records, and values
+/// that are public or released.
+pub trait FactorContribution: Sync {
+    /// Working memory, made once per thread.
+    type Scratch: Send;
+
+    /// Fresh working memory.
+    fn scratch(&self) -> Self::Scratch;
+
+    /// Length of the factor `x`, the same for every user.
+    fn dim(&self) -> usize;
+
+    /// Fills the user's factor, and the weight and label of each of the user's records.
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer);
+}
+
+/// Coordinates of one user's contribution to a vector sum.
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private contribution; printing it is never wanted"
+)]
+pub struct SparseBuffer {
+    pub(crate) entries: Vec<(u32, f64)>,
+}
+
+impl SparseBuffer {
+    /// Adds `value` (data units) at coordinate `index`. Repeated indices add up; an index
+    /// outside the sum is ignored.
+    pub fn push(&mut self, index: u32, value: f64) {
+        self.entries.push((index, value));
+    }
+}
+
+/// One user's factor with the weights and labels of the user's records, in record order.
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private contribution; printing it is never wanted"
+)]
+pub struct FactorBuffer {
+    /// The factor `x`, length `dim`.
+    pub factor: Vec<f64>,
+    /// Weight `w >= 0` of each record; a negative or NaN weight counts as 0.
+    pub weights: Vec<f64>,
+    /// Label `y` of each record.
+    pub labels: Vec<f64>,
+}
+
+impl FactorBuffer {
+    pub(crate) fn reset(&mut self, dim: usize, n_records: usize) {
+        for (vector, len) in [
+            (&mut self.factor, dim),
+            (&mut self.weights, n_records),
+            (&mut self.labels, n_records),
+        ] {
+            vector.clear();
+            vector.resize(len, 0.0);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Second pass: gathered Gram sums item by item, exact in f64, spilled into i64.
+
+use dp_core::{ItemEntry, ItemMajor};
+use dp_linalg::{GramAccumulator, packed_len};
+use rayon::prelude::*;
+
+use super::factors::{BoundedFactors, integer_coordinate};
+use super::grids::GramGrids;
+use crate::Result;
+
+/// Rows packed before one call of the Gram kernel.
+const ROWS_PER_BLOCK: usize = 128;
+/// Integers up to here, and all their sums and differences on the way, are exact in f64.
+const EXACT_LIMIT: u64 = 1 << 53;
+
+/// Adds `x x^T` and `l x` of every record to the sums of its item.
+pub(super) fn gather_items(
+    item_major: &ItemMajor,
+    bounded: &BoundedFactors,
+    grids: &GramGrids,
+    matrices: &mut [i64],
+    rhs: &mut [i64],
+) -> Result<()> {
+    let dim = bounded.dim;
+    // |x_a x_b| <= ||x||^2 <= D_A and |l x_a| <= D_b for every admitted record
+    let largest = grids.matrix().l2_bound().max(grids.rhs().l2_bound());
+    let rows_between_spills =
+        usize::try_from(EXACT_LIMIT / largest).unwrap_or(usize::MAX).max(ROWS_PER_BLOCK);
+    matrices
+        .par_chunks_mut(packed_len(dim))
+        .zip(rhs.par_chunks_mut(dim))
+        .enumerate()
+        .try_for_each_init(
+            || ItemScratch::new(dim),
+            |scratch, (item, (matrix, rhs))| {
+                let scratch = scratch.as_mut().map_err(|e| e.clone())?;
+                for run in item_major.item(item).chunks(rows_between_spills) {
+                    scratch.add_run(run, bounded)?;
+                    scratch.spill(matrix, rhs)?;
+                }
+                Ok(())
+            },
+        )
+}
+
+/// One thread's block of packed rows and float accumulators.
+struct ItemScratch {
+    gram: GramAccumulator<f64>,
+    rows: Vec<f64>,
+    labels: Vec<f64>,
+    packed: Vec<f64>,
+}
+
+impl ItemScratch {
+    fn new(dim: usize) -> Result<Self> {
+        Ok(Self {
+            gram: GramAccumulator::new(dim)?,
+            rows: Vec::with_capacity(ROWS_PER_BLOCK * dim),
+            labels: Vec::with_capacity(ROWS_PER_BLOCK),
+            packed: vec![0.0; packed_len(dim)],
+        })
+    }
+
+    fn add_run(&mut self, run: &[ItemEntry], bounded: &BoundedFactors) -> Result<()> {
+        for block in run.chunks(ROWS_PER_BLOCK) {
+            self.rows.clear();
+            self.labels.clear();
+            for entry in block {
+                let record = bounded.records[entry.position as usize];
+                let factor = &bounded.factors[entry.user as usize * bounded.dim..][..bounded.dim];
+                let integers = factor.iter().map(|&v| f64::from(integer_coordinate(record.scale, v)));
+                self.rows.extend(integers);
+                self.labels.push(f64::from(record.label));
+            }
+            self.gram.add_rows_with_rhs(&self.rows, &self.labels)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the exact float sums into the integer sums and starts afresh.
+    fn spill(&mut self, matrix: &mut [i64], rhs: &mut [i64]) -> Result<()> {
+        self.gram.write_packed(&mut self.packed)?;
+        add_exact(matrix, &self.packed);
+        add_exact(rhs, self.gram.rhs());
+        self.gram.reset();
+        Ok(())
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the floats are integers of at most 53 bits"
+)]
+fn add_exact(sums: &mut [i64], exact: &[f64]) {
+    for (sum, &value) in sums.iter_mut().zip(exact) {
+        debug_assert!(value.abs() <= EXACT_LIMIT as f64 && value.fract() == 0.0);
+        *sum = sum.wrapping_add(value as i64);
+    }
+}

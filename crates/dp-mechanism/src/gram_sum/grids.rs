@@ -1,0 +1,78 @@
+use dp_core::params;
+
+use crate::{Grid, Result};
+
+/// The pair of grids of one Gram release: matrices `A` and right-hand sides `b`.
+///
+/// The two share the integer factors `x`, so the label grid follows from both:
+/// `sqrt(g_A)` data units per integer of a factor, `g_b / sqrt(g_A)` per integer of a label.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GramGrids {
+    matrix: Grid,
+    rhs: Grid,
+}
+
+impl GramGrids {
+    /// Largest factor length; keeps squared norms of clamped factors inside 63 bits.
+    pub const MAX_DIM: usize = 256;
+
+    /// Grids for noise multipliers `matrix_noise` and `rhs_noise`, where one user's weights,
+    /// factor `v` and labels `y` satisfy
+    ///
+    /// ```text
+    /// sum_i w_i^2 ||v||^4     <= matrix_clip^2
+    /// sum_i w_i^2 y_i^2 ||v||^2 <= rhs_clip^2
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] as in [`Grid::new`].
+    pub fn new(
+        matrix_noise: f64,
+        matrix_clip: f64,
+        rhs_noise: f64,
+        rhs_clip: f64,
+    ) -> Result<Self> {
+        let matrix = Grid::new(matrix_noise, matrix_clip)?;
+        let mut rhs = Grid::new(rhs_noise, rhs_clip)?;
+        // labels reach D_b / sqrt(D_A): a coarser grid where that would pass the clamp
+        while rhs.l2_bound() as f64 > LABEL_LIMIT * 0.5 * (matrix.l2_bound() as f64).sqrt() {
+            rhs = Grid::with_log2_sigma(rhs_noise, rhs_clip, rhs.log2_sigma() - 1)?;
+        }
+        Ok(Self { matrix, rhs })
+    }
+
+    /// Grid of the matrices.
+    #[must_use]
+    pub const fn matrix(&self) -> &Grid {
+        &self.matrix
+    }
+
+    /// Grid of the right-hand sides.
+    #[must_use]
+    pub const fn rhs(&self) -> &Grid {
+        &self.rhs
+    }
+
+    /// Integers per data unit of a factor, before the record's weight.
+    pub(super) fn factor_scale(&self) -> f64 {
+        1.0 / self.matrix.step().sqrt()
+    }
+
+    /// Integers per data unit of a label, before the record's weight.
+    pub(super) fn label_scale(&self) -> f64 {
+        self.matrix.step().sqrt() / self.rhs.step()
+    }
+}
+
+/// Labels are clamped to this: exact in an f32.
+pub(super) const LABEL_LIMIT: f64 = (1 << 24) as f64;
+
+pub(super) fn check_dim(dim: usize) -> Result<usize> {
+    Ok(params::in_range(
+        "dim",
+        dim,
+        1,
+        GramGrids::MAX_DIM,
+        "a whole number from 1 to 256",
+    )?)
+}

@@ -1,0 +1,175 @@
+//! Exact per-item sums of rank-one matrices and their right-hand sides.
+
+mod accumulate;
+mod factors;
+mod grids;
+
+use dp_accounting::Spend;
+use dp_core::{Interactions, Private};
+use dp_linalg::packed_len;
+
+use crate::contribution::FactorContribution;
+use crate::release::{ReleasedGrams, check_spend, same_grid, same_len};
+use crate::{NoiseSource, Result};
+
+pub use factors::{GramContribution, gram_contribution};
+pub use grids::GramGrids;
+
+/// Exact integer sums `A_i = sum_j x_ij x_ij^T` and `b_i = sum_j l_ij x_ij` over the users `j`
+/// of each item `i`, not yet released.
+///
+/// ```text
+/// x_ij = trunc(sqrt(w_ij) v_j / sqrt(g_A))       integer factor of user j for item i
+/// l_ij = trunc(sqrt(w_ij) y_ij sqrt(g_A) / g_b)  integer label
+/// ```
+///
+/// `g_A`, `g_b` are the steps of the two grids, `D_A`, `D_b` their integer bounds.
+///
+/// # Privacy
+/// One user adds a rank-one matrix to each of the user's items, every item once. Hence the
+/// squared Frobenius norm of everything the user adds to the matrices is exactly
+/// `sum_i ||x_i||^4`, and to the right-hand sides `sum_i l_i^2 ||x_i||^2`. The kernel checks both
+/// against `D_A^2` and `D_b^2` in exact integers; a user who exceeds either adds nothing to both.
+/// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
+/// most `sqrt 2 D_A`; the right-hand sides by `2 D_b`.
+///
+/// The sums are formed by a floating-point Gram kernel over integers whose partial sums all stay
+/// below 2^53, where every operation is exact: the result depends neither on order nor on threads.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private sums; printing them is never wanted"
+)]
+pub struct GramSums {
+    grids: GramGrids,
+    dim: usize,
+    matrices: Vec<i64>,
+    rhs: Vec<i64>,
+}
+
+impl GramSums {
+    /// Sums the contributions of all users, two passes: users (contribution, quantisation, bound),
+    /// then items (gathered Gram sums).
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the contribution's `dim` is 0 or above
+    /// [`GramGrids::MAX_DIM`].
+    pub fn accumulate<C: FactorContribution>(
+        data: &Private<Interactions>,
+        grids: GramGrids,
+        contribution: &C,
+    ) -> Result<Self> {
+        let data = data.expose();
+        let item_major = data.item_major();
+        Self::accumulate_item_major(data, &item_major, grids, contribution)
+    }
+
+    /// As [`accumulate`](Self::accumulate) with the item-major listing made by the caller, who
+    /// sums the same data many times.
+    ///
+    /// # Errors
+    /// As [`accumulate`](Self::accumulate).
+    pub fn accumulate_indexed<C: FactorContribution>(
+        data: &Private<Interactions>,
+        item_major: &Private<dp_core::ItemMajor>,
+        grids: GramGrids,
+        contribution: &C,
+    ) -> Result<Self> {
+        Self::accumulate_item_major(data.expose(), item_major.expose(), grids, contribution)
+    }
+
+    fn accumulate_item_major<C: FactorContribution>(
+        data: &Interactions,
+        item_major: &dp_core::ItemMajor,
+        grids: GramGrids,
+        contribution: &C,
+    ) -> Result<Self> {
+        let dim = grids::check_dim(contribution.dim())?;
+        let bounded = factors::bounded_factors(data, &grids, contribution);
+        let mut sums = Self::zero(data.n_items(), dim, grids);
+        accumulate::gather_items(item_major, &bounded, &grids, &mut sums.matrices, &mut sums.rhs)?;
+        Ok(sums)
+    }
+
+    fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
+        Self {
+            grids,
+            dim,
+            matrices: vec![0; n_items * packed_len(dim)],
+            rhs: vec![0; n_items * dim],
+        }
+    }
+
+    /// Adds the sums over another shard of users, made on the same grids.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when sizes differ, [`crate::Error::Param`] when grids do.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        same_grid(self.grids.matrix(), other.grids.matrix())?;
+        same_grid(self.grids.rhs(), other.grids.rhs())?;
+        same_len("factor of the shard", self.dim, other.dim)?;
+        same_len("shard sum", self.rhs.len(), other.rhs.len())?;
+        for (mine, theirs) in [
+            (&mut self.matrices, &other.matrices),
+            (&mut self.rhs, &other.rhs),
+        ] {
+            for (a, b) in mine.iter_mut().zip(theirs) {
+                *a = a.wrapping_add(*b);
+            }
+        }
+        Ok(())
+    }
+
+    /// Noise coordinates drawn by the release of the matrices: one per entry of the triangles.
+    #[must_use]
+    pub const fn matrix_draws(n_items: usize, dim: usize) -> u64 {
+        (n_items * packed_len(dim)) as u64
+    }
+
+    /// Noise coordinates drawn by the release of the right-hand sides.
+    #[must_use]
+    pub const fn rhs_draws(n_items: usize, dim: usize) -> u64 {
+        (n_items * dim) as u64
+    }
+
+    /// Adds exact noise once and makes both sums public.
+    ///
+    /// Diagonal entries get scale `2^k`, off-diagonal ones `ceil(2^k / sqrt 2)`: the Gaussian
+    /// mechanism in the isometric coordinates of symmetric matrices, where off-diagonals carry
+    /// sqrt 2 (`docs/errata.md`, Krichene 2023, 3).
+    ///
+    /// # Privacy
+    /// Two events under the spends given: matrices with `mu = D_A / 2^k_A`, right-hand sides with
+    /// `mu = D_b / 2^k_b`, under add/remove.
+    ///
+    /// # Errors
+    /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or
+    /// [`crate::Error::DrawCount`] when a spend does not pay for its part;
+    /// [`crate::Error::EntropyUnavailable`]. Nothing is released and the spends are gone.
+    pub fn release(
+        mut self,
+        matrix_spend: Spend,
+        rhs_spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<ReleasedGrams> {
+        check_spend(&matrix_spend, self.grids.matrix(), self.matrices.len(), true)?;
+        check_spend(&rhs_spend, self.grids.rhs(), self.rhs.len(), false)?;
+        let matrix_stream = noise.release_stream()?;
+        let rhs_stream = noise.release_stream()?;
+        let grid = self.grids.matrix();
+        matrix_stream.add_floored_gaussian_packed(
+            grid.sigma(),
+            grid.off_diagonal_sigma(),
+            self.dim,
+            &mut self.matrices,
+        );
+        rhs_stream.add_floored_gaussian(self.grids.rhs().sigma(), &mut self.rhs);
+        Ok(ReleasedGrams {
+            dim: self.dim,
+            matrix_grid: *self.grids.matrix(),
+            rhs_grid: *self.grids.rhs(),
+            matrices: self.matrices,
+            rhs: self.rhs,
+            insecure: noise.is_insecure(),
+        })
+    }
+}

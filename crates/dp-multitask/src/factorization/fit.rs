@@ -1,0 +1,252 @@
+use std::collections::VecDeque;
+
+use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
+use dp_core::{Interactions, ItemMajor, Private, ShapeError};
+use dp_mechanism::{GramSums, NoiseSource};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_distr::{Distribution, Normal};
+
+use super::item_step::{self, ItemStatistics};
+use super::model::FactorModel;
+use super::params::MatrixFactorization;
+use crate::{Error, NoisyCounts, Result, TaskWeights};
+
+/// How far a fit has come. Depends on public settings only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Releases made so far.
+    pub done: usize,
+    /// Releases of the whole plan.
+    pub total: usize,
+}
+
+/// Released factors with the certificate of the run that made them.
+#[derive(Debug, Clone)]
+pub struct FittedModel {
+    /// The released model.
+    pub model: FactorModel,
+    /// What was released, under which guarantee.
+    pub certificate: Certificate,
+    /// The released counts, when the run made any.
+    pub counts: Option<NoisyCounts>,
+}
+
+impl MatrixFactorization {
+    /// Trains item factors, consuming exactly the spends of `plan`.
+    ///
+    /// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 as the item update, corrected as
+    /// `docs/errata.md` says: counts once; then per round a local user step, the item statistics
+    /// with exact noise, and the solve on what was released.
+    ///
+    /// # Arguments
+    /// * `data` - training records; `n_items` of the table must be that of the plan
+    /// * `plan` - from [`plan`](Self::plan)
+    /// * `spends` - from `Ledger::reserve(&plan)`, in plan order
+    /// * `noise` - the operating system's, except in tests
+    /// * `progress` - called after each release
+    ///
+    /// # Privacy
+    /// The returned factors and counts are (epsilon, delta)-DP for every user under the plan's
+    /// adjacency. Per-user vectors never leave the kernel's contribution buffers.
+    ///
+    /// # Errors
+    /// [`Error::Spends`] when the spends are not those of the plan, before any data is touched;
+    /// [`Error::Mechanism`] when a release is refused or entropy fails. Spends are consumed either
+    /// way.
+    pub fn fit(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<FittedModel> {
+        let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
+        let item_major = Private::new(data.expose().item_major());
+        let (weights, counts) = self.weights(data, &mut run, noise)?;
+        let mut factors = self.initial_factors(run.n_items)?;
+        for _ in 0..self.params().n_rounds {
+            factors = self.round(data, &item_major, &weights, &factors, &mut run, noise)?;
+        }
+        let certificate = run.certificate(noise.is_insecure())?;
+        Ok(FittedModel {
+            model: FactorModel::new(self.params().scoring(), factors)?,
+            certificate,
+            counts,
+        })
+    }
+
+    fn weights(
+        &self,
+        data: &Private<Interactions>,
+        run: &mut Run<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<(TaskWeights, Option<NoisyCounts>)> {
+        let params = self.params();
+        if !params.releases_counts() {
+            return Ok((TaskWeights::uniform(run.n_items), None));
+        }
+        let spend = run.next_spend()?;
+        let counts =
+            NoisyCounts::release(data, run.n_items, params.count_clip_norm, spend, noise)?;
+        run.report();
+        let weights =
+            TaskWeights::from_counts(&counts, params.weight_exponent, params.count_floor)?;
+        Ok((weights, Some(counts)))
+    }
+
+    /// One round: users, sums, noise, items. Returns the new item factors.
+    fn round(
+        &self,
+        data: &Private<Interactions>,
+        item_major: &Private<ItemMajor>,
+        weights: &TaskWeights,
+        factors: &[f64],
+        run: &mut Run<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<f64>> {
+        let params = self.params();
+        let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
+        let grids = item_step::grids(
+            matrix.noise_multiplier(),
+            rhs.noise_multiplier(),
+            params.label_bound,
+        )?;
+        let statistics = ItemStatistics::new(params, factors, weights);
+        let sums = GramSums::accumulate_indexed(data, item_major, grids, &statistics)?;
+        let released = sums.release(matrix, rhs, noise)?;
+        run.report();
+        let width = (params.dim + 1) as f64;
+        let ridge = params.item_ridge_factor * released.matrix_noise_stddev() * width.sqrt()
+            + params.item_l2_penalty;
+        item_step::solve_items(&released, ridge, params.clip_norm)
+    }
+
+    /// Item biases 0, tastes normal with the public seed.
+    pub(crate) fn initial_factors(&self, n_items: usize) -> Result<Vec<f64>> {
+        let params = self.params();
+        initial_factors(n_items, params.dim, params.init_stddev, params.init_seed)
+    }
+}
+
+/// Rows `[0, q_i]` with `q_i` normal, shape `(n_items, dim + 1)`.
+pub(crate) fn initial_factors(
+    n_items: usize,
+    dim: usize,
+    stddev: f64,
+    seed: u64,
+) -> Result<Vec<f64>> {
+    let normal = Normal::new(0.0, stddev).map_err(|_| dp_core::ParamError {
+        name: "init_stddev",
+        value: stddev,
+        expected: "a finite number above 0",
+    })?;
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let width = dim + 1;
+    Ok((0..n_items * width)
+        .map(|at| {
+            if at % width == 0 {
+                0.0
+            } else {
+                normal.sample(&mut rng)
+            }
+        })
+        .collect())
+}
+
+/// The spends of one run, handed out in plan order.
+struct Run<'a> {
+    plan: &'a Plan,
+    n_items: usize,
+    spends: VecDeque<Spend>,
+    records: Vec<ReleaseRecord>,
+    data_set_id: String,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl<'a> Run<'a> {
+    /// Checks that plan and spends are those of this fit, before any data is touched.
+    fn start(
+        plan: &'a Plan,
+        spends: Vec<Spend>,
+        n_items: usize,
+        fit: &MatrixFactorization,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        fit.check_plan(plan, n_items)?;
+        let mismatch = plan.releases().iter().enumerate().find(|(at, planned)| {
+            spends.get(*at).is_none_or(|spend| {
+                spend.label() != planned.label() || spend.event() != planned.event()
+            })
+        });
+        if mismatch.is_some() || spends.len() != plan.releases().len() {
+            return Err(Error::Spends {
+                expected: plan.releases().len(),
+                found: spends.len(),
+                label: mismatch.map_or_else(String::new, |(_, planned)| planned.label().to_owned()),
+            });
+        }
+        Ok(Self {
+            plan,
+            n_items,
+            data_set_id: spends
+                .first()
+                .map_or_else(String::new, |spend| spend.data_set_id().to_owned()),
+            records: spends.iter().map(Spend::record).collect(),
+            spends: spends.into(),
+            progress,
+        })
+    }
+
+    fn next_spend(&mut self) -> Result<Spend> {
+        self.spends.pop_front().ok_or_else(|| Error::Spends {
+            expected: self.plan.releases().len(),
+            found: self.records.len(),
+            label: "past the end of the plan".to_owned(),
+        })
+    }
+
+    fn report(&mut self) {
+        let total = self.records.len();
+        (self.progress)(Progress {
+            done: total - self.spends.len(),
+            total,
+        });
+    }
+
+    fn certificate(self, insecure: bool) -> Result<Certificate> {
+        let mut builder = Certificate::builder(self.plan, self.data_set_id)
+            .releases(self.records)
+            .released_output("item factors, noisy item counts, settings", "anyone")
+            .assumption("one person has one user id")
+            .assumption("settings were not chosen by looking at this data set")
+            .not_covered("personal models: each is seen by its own user only (joint DP)")
+            .not_covered("internal report: accuracy and data-handling counts")
+            .not_covered("total running time")
+            .tuning_included(false);
+        if insecure {
+            builder = builder.not_private("seeded noise");
+        }
+        Ok(builder.build()?)
+    }
+}
+
+impl MatrixFactorization {
+    /// The plan must list what this fit releases, for a table of this many items.
+    fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
+        let wanted = super::plan::requests(self.params(), n_items);
+        let fits = wanted.len() == plan.releases().len()
+            && wanted.iter().zip(plan.releases()).all(|(request, planned)| {
+                request.label == planned.label() && request.n_draws == planned.n_draws()
+            });
+        if fits {
+            return Ok(());
+        }
+        Err(Error::Shape(ShapeError {
+            name: "plan (made for other settings or another number of items)",
+            found: plan.releases().len(),
+            expected: wanted.len(),
+        }))
+    }
+}

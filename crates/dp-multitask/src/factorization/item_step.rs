@@ -1,0 +1,175 @@
+//! The item step: what each user adds to the item statistics, and the solve on their release.
+
+use dp_core::UserRow;
+use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, ReleasedGrams};
+use rayon::prelude::*;
+
+use super::model::UserPenalties;
+use super::user_step::{Design, UserScratch, UserStep};
+use crate::allocation::TaskWeights;
+use crate::{LocalBias, Result};
+
+/// Single labels are clipped to this many label bounds before the user's joint clip.
+const SINGLE_LABEL_BOUNDS: f64 = 3.0;
+
+/// One user's share of the item statistics of one round.
+///
+/// ```text
+/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]                    user factor, norm at most 1
+/// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
+/// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
+/// w_ij     normalised so that sum_i w_ij^2 = 1
+/// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
+/// ```
+///
+/// The constant coordinate makes the first coordinate of the item's solution an item bias; `G`
+/// is how much of the norm the tastes get. Source: Krichene et al. 2023, Algorithms 1 and 3, with
+/// the regulariser outside the private sum (`docs/errata.md`).
+///
+/// # Privacy
+/// L2 sensitivity of the two sums when one user is added or removed:
+///
+/// ```text
+/// matrices:         sqrt(sum_i w_ij^2 ||f_j||^4)         <= 1
+/// right-hand sides: sqrt(sum_i w_ij^2 y_ij^2 ||f_j||^2)  <= B
+/// ```
+///
+/// The contribution is a function of the user's own records, released item factors, released
+/// counts and public constants.
+pub struct ItemStatistics<'a> {
+    design: Design,
+    weights: &'a TaskWeights,
+    bias: LocalBias,
+    penalties: UserPenalties,
+    clip_norm: f64,
+    label_bound: f64,
+}
+
+impl std::fmt::Debug for ItemStatistics<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ItemStatistics")
+            .field("clip_norm", &self.clip_norm)
+            .field("label_bound", &self.label_bound)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> ItemStatistics<'a> {
+    pub(super) fn new(
+        params: &super::FactorizationParams,
+        item_factors: &[f64],
+        weights: &'a TaskWeights,
+    ) -> Self {
+        Self {
+            design: Design::new(item_factors, params.dim + 1),
+            weights,
+            bias: params.bias(),
+            penalties: params.training_penalties,
+            clip_norm: params.clip_norm,
+            label_bound: params.label_bound,
+        }
+    }
+
+    /// The constant coordinate of every user's factor.
+    fn bias_coordinate(&self) -> f64 {
+        bias_coordinate(self.clip_norm)
+    }
+
+    fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
+        factor[0] = self.bias_coordinate();
+        let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let scale = if norm > 0.0 { self.clip_norm / norm } else { 0.0 };
+        for (f, v) in factor[1..].iter_mut().zip(solution) {
+            *f = scale * v;
+        }
+    }
+
+    /// Clips each label, then all labels of the user together.
+    fn write_labels(&self, user: UserRow<'_>, offset: f64, out: &mut FactorBuffer) {
+        let center = self.bias.center + offset;
+        let single = SINGLE_LABEL_BOUNDS * self.label_bound;
+        let mut total = 0.0;
+        for ((label, &y), w) in out.labels.iter_mut().zip(user.values()).zip(&out.weights) {
+            *label = (f64::from(y) - center).clamp(-single, single);
+            total += (w * *label) * (w * *label);
+        }
+        let norm = total.sqrt();
+        if norm > self.label_bound {
+            let scale = self.label_bound / norm;
+            for label in &mut out.labels {
+                *label *= scale;
+            }
+        }
+    }
+}
+
+impl FactorContribution for ItemStatistics<'_> {
+    type Scratch = Option<UserScratch>;
+
+    fn scratch(&self) -> Option<UserScratch> {
+        UserScratch::new(self.dim()).ok()
+    }
+
+    fn dim(&self) -> usize {
+        self.design.width()
+    }
+
+    fn contribute(
+        &self,
+        user: UserRow<'_>,
+        scratch: &mut Option<UserScratch>,
+        out: &mut FactorBuffer,
+    ) {
+        let Some(scratch) = scratch else { return };
+        let step = UserStep {
+            design: &self.design,
+            bias: self.bias,
+            penalties: self.penalties,
+        };
+        let solution = step.solve(user, scratch);
+        self.write_factor(solution.factor, &mut out.factor);
+        self.weights.normalised_for(user.items(), &mut out.weights);
+        self.write_labels(user, solution.offset, out);
+    }
+}
+
+/// `sqrt(1 - G^2)`.
+pub(super) fn bias_coordinate(clip_norm: f64) -> f64 {
+    (1.0 - clip_norm * clip_norm).sqrt()
+}
+
+/// The grids of one round's statistics: sensitivities 1 and `label_bound`, see
+/// [`ItemStatistics`].
+pub(super) fn grids(
+    matrix_noise: f64,
+    rhs_noise: f64,
+    label_bound: f64,
+) -> Result<GramGrids, dp_mechanism::Error> {
+    GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)
+}
+
+/// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, rows `[h_i, q_i]`.
+///
+/// Post-processing of a release. The projection comes before the ridge. The bias is
+/// `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant coordinate.
+pub(super) fn solve_items(
+    released: &ReleasedGrams,
+    ridge: f64,
+    clip_norm: f64,
+) -> Result<Vec<f64>> {
+    let dim = released.dim();
+    let bias = bias_coordinate(clip_norm);
+    let mut factors = vec![0.0; released.n_items() * dim];
+    factors.par_chunks_mut(dim).enumerate().try_for_each_init(
+        || (vec![0.0; dim * dim], PsdScratch::new(dim)),
+        |(matrix, scratch), (item, factor)| {
+            released.write_item(item, matrix, factor);
+            let scratch = scratch.as_mut().map_err(|e| *e)?;
+            psd_part_plus_ridge_solve(matrix, ridge, factor, scratch)?;
+            factor[0] *= bias;
+            Ok::<_, dp_linalg::Error>(())
+        },
+    )?;
+    Ok(factors)
+}

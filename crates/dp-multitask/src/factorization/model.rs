@@ -1,0 +1,224 @@
+//! What a fit leaves behind, and what each user does with it.
+
+use dp_core::{Interactions, Private, ShapeError, UserRow, params};
+use dp_linalg::top_k;
+use rayon::prelude::*;
+
+use super::user_step::{Design, UserScratch, UserStep};
+use crate::{LocalBias, Result};
+
+/// Ridge penalties of the local user step, each in units of squared item factors.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct UserPenalties {
+    /// On the user's offset, in ratings.
+    pub offset: f64,
+    /// On the user's factor.
+    pub factor: f64,
+    /// On the user's factor, for each record of the user's own.
+    pub factor_per_record: f64,
+}
+
+impl UserPenalties {
+    pub(crate) fn check(&self) -> Result<()> {
+        params::finite_positive("user offset penalty", self.offset)?;
+        params::finite_positive("user factor penalty", self.factor)?;
+        params::finite_non_negative("user factor penalty per record", self.factor_per_record)?;
+        Ok(())
+    }
+}
+
+/// The public constants by which every user turns own records into a personal model.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Scoring {
+    /// Length of the taste part of item factors.
+    pub dim: usize,
+    /// How a user's own offset starts.
+    pub bias: LocalBias,
+    /// Ridge of the user step.
+    pub penalties: UserPenalties,
+}
+
+/// Item factors and the constants to use them with. Public when its factors were released.
+///
+/// ```text
+/// rating of user j for item i:  offset_j + h_i + <q_i, v_j>
+/// ```
+///
+/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim` taste coordinates. `offset_j` and
+/// `v_j` come from [`fold_in`](Self::fold_in) and stay with the user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FactorModel {
+    scoring: Scoring,
+    item_factors: Vec<f64>,
+}
+
+impl FactorModel {
+    /// A model from rows `[h_i, q_i]`, shape `(n_items, dim + 1)`, row-major.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the length is not a multiple of `dim + 1`,
+    /// [`crate::Error::Param`] when a constant is out of range.
+    pub fn new(scoring: Scoring, item_factors: Vec<f64>) -> Result<Self> {
+        params::at_least_one("dim", scoring.dim)?;
+        params::finite("label_center", scoring.bias.center)?;
+        params::finite_non_negative("bias_shrinkage", scoring.bias.shrinkage)?;
+        scoring.penalties.check()?;
+        let width = scoring.dim + 1;
+        if !item_factors.len().is_multiple_of(width) {
+            return Err(ShapeError {
+                name: "item_factors",
+                found: item_factors.len(),
+                expected: item_factors.len().div_ceil(width) * width,
+            }
+            .into());
+        }
+        Ok(Self {
+            scoring,
+            item_factors,
+        })
+    }
+
+    /// The constants of the user step.
+    #[must_use]
+    pub const fn scoring(&self) -> &Scoring {
+        &self.scoring
+    }
+
+    /// Rows `[h_i, q_i]`, shape `(n_items, dim + 1)`, row-major.
+    #[must_use]
+    pub fn item_factors(&self) -> &[f64] {
+        &self.item_factors
+    }
+
+    /// Length of a row: `dim + 1`.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.scoring.dim + 1
+    }
+
+    /// Number of items.
+    #[must_use]
+    pub const fn n_items(&self) -> usize {
+        self.item_factors.len() / self.width()
+    }
+
+    /// A personal model from one user's own records, seen in training or not.
+    ///
+    /// # Privacy
+    /// Local: computed from released factors and the user's own records, and meant to stay with
+    /// the user. Together with the released factors the whole is jointly private.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when an item is outside the model's catalogue.
+    pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalModel> {
+        self.check_items(user)?;
+        let design = Design::new(&self.item_factors, self.width());
+        let step = self.user_step(&design);
+        Ok(step.personal_model(user, &mut UserScratch::new(self.width())?))
+    }
+
+    /// Personal models of all users, in user order. Private, like the data they come from.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the table has more items than the model.
+    pub fn fold_in_all(&self, data: &Private<Interactions>) -> Result<Private<Vec<PersonalModel>>> {
+        let data = data.expose();
+        if data.n_items() > self.n_items() {
+            return Err(ShapeError {
+                name: "items of the table",
+                found: data.n_items(),
+                expected: self.n_items(),
+            }
+            .into());
+        }
+        let design = Design::new(&self.item_factors, self.width());
+        let step = self.user_step(&design);
+        let models: Result<Vec<_>> = (0..data.n_users())
+            .into_par_iter()
+            .map_init(
+                || UserScratch::new(self.width()),
+                |scratch, user| match scratch {
+                    Ok(scratch) => Ok(step.personal_model(data.user(user), scratch)),
+                    Err(error) => Err((*error).into()),
+                },
+            )
+            .collect();
+        Ok(Private::new(models?))
+    }
+
+    fn user_step<'a>(&self, design: &'a Design) -> UserStep<'a> {
+        UserStep {
+            design,
+            bias: self.scoring.bias,
+            penalties: self.scoring.penalties,
+        }
+    }
+
+    fn check_items(&self, user: UserRow<'_>) -> Result<()> {
+        match user.items().last() {
+            Some(&item) if item as usize >= self.n_items() => Err(ShapeError {
+                name: "item index plus one",
+                found: item as usize + 1,
+                expected: self.n_items(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Predicted rating of one item, data units.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn predict(&self, personal: &PersonalModel, item: usize) -> f64 {
+        let row = &self.item_factors[item * self.width()..][..self.width()];
+        let taste: f64 = row[1..].iter().zip(&personal.factor).map(|(q, v)| q * v).sum();
+        personal.offset + row[0] + taste
+    }
+
+    /// The `k` items with the highest predicted rating, best first, without those in `exclude`
+    /// (sorted, increasing).
+    ///
+    /// # Errors
+    /// [`crate::Error::Linalg`] when `exclude` is not sorted.
+    pub fn recommend(
+        &self,
+        personal: &PersonalModel,
+        k: usize,
+        exclude: &[u32],
+    ) -> Result<Vec<(u32, f64)>> {
+        let mut vector = vec![1.0];
+        vector.extend_from_slice(&personal.factor);
+        let best = top_k(&self.item_factors, &vector, k, exclude)?;
+        Ok(best
+            .into_iter()
+            .map(|scored| (scored.item, personal.offset + scored.score))
+            .collect())
+    }
+}
+
+/// One user's own model. Private to the user.
+#[derive(Clone, PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "derived from one user's records; printing it is never wanted by accident"
+)]
+pub struct PersonalModel {
+    pub(crate) offset: f64,
+    pub(crate) factor: Vec<f64>,
+}
+
+impl PersonalModel {
+    /// The public centre plus everything the user rates above or below it, data units.
+    #[must_use]
+    pub const fn offset(&self) -> f64 {
+        self.offset
+    }
+
+    /// The user's factor, length `dim`.
+    #[must_use]
+    pub fn factor(&self) -> &[f64] {
+        &self.factor
+    }
+}

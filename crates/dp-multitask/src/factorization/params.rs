@@ -1,0 +1,140 @@
+use dp_core::{ApproxDp, params};
+
+use super::defaults;
+use super::model::{Scoring, UserPenalties};
+use crate::{LocalBias, Result};
+
+/// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS),
+/// not yet checked. All are public and must not be chosen by looking at the data.
+///
+/// Defaults come from [`for_target`](Self::for_target): some follow from epsilon, the others are
+/// constants. Ranges are checked by [`check`](Self::check), which rejects NaN everywhere.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct FactorizationParams {
+    /// Taste dimensions of the item factors, 1 to 255; an item bias comes on top.
+    pub dim: usize,
+    /// Rounds of alternating minimisation `T`, 1 to 1000; each releases the item statistics once.
+    pub n_rounds: usize,
+    /// Budget share of a round relative to the round before it, above 0.
+    pub round_growth: f64,
+    /// Exponent of the adaptive weights `n_i^-mu`, 0 or above; 0 weighs all items of a user alike
+    /// and needs no counts.
+    pub weight_exponent: f64,
+    /// Share of the budget (of the squared Gaussian-DP parameter) spent on the counts, strictly
+    /// between 0 and 1; without effect when the exponent is 0.
+    pub count_share: f64,
+    /// Largest L2 norm of one user's votes in the count release, above 0: a user with up to its
+    /// square of items counts in full.
+    pub count_clip_norm: f64,
+    /// Noisy counts below this are raised to it, above 0.
+    pub count_floor: f64,
+    /// Share of each round's budget spent on the matrices, strictly between 0 and 1; the rest goes
+    /// to the right-hand sides.
+    pub matrix_share: f64,
+    /// Norm of the taste part of a user's factor, above 0 and below 1; the constant coordinate,
+    /// which learns the item bias, gets the rest of the norm 1.
+    pub clip_norm: f64,
+    /// Public centre of the ratings, data units.
+    pub label_center: f64,
+    /// Bound on the weighted root mean square of a user's labels after centre and offset, above 0,
+    /// data units; single labels are first clipped to three times this.
+    pub label_bound: f64,
+    /// Shrinkage of the local user bias, in ratings, 0 or above.
+    pub bias_shrinkage: f64,
+    /// Penalties of the local user step while training.
+    pub training_penalties: UserPenalties,
+    /// Penalties of the local user step with the finished factors (fold-in).
+    pub fold_in_penalties: UserPenalties,
+    /// Ridge of the item step in units of `noise stddev * sqrt(dim + 1)` of the matrices, above 0.
+    pub item_ridge_factor: f64,
+    /// Constant ridge of the item step on top, 0 or above.
+    pub item_l2_penalty: f64,
+    /// Standard deviation of the initial item factors, above 0.
+    pub init_stddev: f64,
+    /// Seed of the initial item factors. Public; it has no part in the noise.
+    pub init_seed: u64,
+}
+
+impl FactorizationParams {
+    /// Defaults that follow from the privacy target alone.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_multitask::FactorizationParams;
+    /// let mut params = FactorizationParams::for_target(ApproxDp::target(1.0, 1e-5)?);
+    /// params.dim = 4;
+    /// assert!(params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn for_target(target: ApproxDp) -> Self {
+        defaults::for_target(target)
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<MatrixFactorization> {
+        params::in_range("dim", self.dim, 1, 255, "a whole number from 1 to 255")?;
+        params::in_range("steps", self.n_rounds, 1, 1000, "a whole number from 1 to 1000")?;
+        params::finite_non_negative("weight_exponent", self.weight_exponent)?;
+        params::open_unit("count_share", self.count_share)?;
+        params::open_unit("matrix_share", self.matrix_share)?;
+        params::open_unit("clip_norm", self.clip_norm)?;
+        params::finite("label_center", self.label_center)?;
+        for (name, value) in [
+            ("round_growth", self.round_growth),
+            ("count_clip_norm", self.count_clip_norm),
+            ("count_floor", self.count_floor),
+            ("label_bound", self.label_bound),
+            ("item_ridge_factor", self.item_ridge_factor),
+            ("init_stddev", self.init_stddev),
+        ] {
+            params::finite_positive(name, value)?;
+        }
+        params::finite_non_negative("bias_shrinkage", self.bias_shrinkage)?;
+        params::finite_non_negative("item_l2_penalty", self.item_l2_penalty)?;
+        self.training_penalties.check()?;
+        self.fold_in_penalties.check()?;
+        Ok(MatrixFactorization { params: self })
+    }
+
+    pub(super) const fn bias(&self) -> LocalBias {
+        LocalBias {
+            center: self.label_center,
+            shrinkage: self.bias_shrinkage,
+        }
+    }
+
+    /// The constants that users of the finished model need.
+    #[must_use]
+    pub const fn scoring(&self) -> Scoring {
+        Scoring {
+            dim: self.dim,
+            bias: self.bias(),
+            penalties: self.fold_in_penalties,
+        }
+    }
+
+    /// Whether the run releases counts: weights with exponent 0 need none.
+    #[must_use]
+    pub fn releases_counts(&self) -> bool {
+        self.weight_exponent > 0.0
+    }
+}
+
+/// Checked settings: the door to [`plan`](Self::plan) and [`fit`](Self::fit).
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatrixFactorization {
+    params: FactorizationParams,
+}
+
+impl MatrixFactorization {
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &FactorizationParams {
+        &self.params
+    }
+}

@@ -1,0 +1,113 @@
+use dp_accounting::{Plan, ReleaseRequest};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor, params};
+use dp_mechanism::GramSums;
+
+use super::params::{FactorizationParams, MatrixFactorization};
+use crate::Result;
+
+impl MatrixFactorization {
+    /// What a fit over `n_items` will release, calibrated to `target`.
+    ///
+    /// One release of counts when the weights need them, then per round one of the matrices and
+    /// one of the right-hand sides, in this order.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `n_items` is 0, [`crate::Error::Accounting`] when the target
+    /// cannot be met.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::{Adjacency, ApproxDp};
+    /// use dp_multitask::FactorizationParams;
+    /// let target = ApproxDp::target(1.0, 1e-5)?;
+    /// let fit = FactorizationParams::for_target(target).check()?;
+    /// let plan = fit.plan(3_706, target, Adjacency::AddRemoveUser)?;
+    /// assert!(plan.guarantee().epsilon <= 1.0 && plan.guarantee().epsilon > 0.9999);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        params::at_least_one("n_items", n_items)?;
+        let requests = requests(self.params(), n_items);
+        Ok(Plan::calibrate(target, adjacency, &requests)?)
+    }
+}
+
+pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseRequest> {
+    let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
+    let mut left = 1.0;
+    if settings.releases_counts() {
+        left -= settings.count_share;
+        requests.push(ReleaseRequest::new(
+            "item counts",
+            settings.count_share,
+            ReplaceFactor::Two,
+            n_items as u64,
+        ));
+    }
+    let width = settings.dim + 1;
+    for (round, share) in (1..).zip(round_shares(settings)) {
+        let share = share * left;
+        requests.push(ReleaseRequest::new(
+            format!("round {round}: item matrices"),
+            share * settings.matrix_share,
+            ReplaceFactor::SqrtTwo,
+            GramSums::matrix_draws(n_items, width),
+        ));
+        requests.push(ReleaseRequest::new(
+            format!("round {round}: item right-hand sides"),
+            share * (1.0 - settings.matrix_share),
+            ReplaceFactor::Two,
+            GramSums::rhs_draws(n_items, width),
+        ));
+    }
+    requests
+}
+
+/// Shares of the rounds, each `round_growth` times the one before, summing to 1.
+fn round_shares(settings: &FactorizationParams) -> Vec<f64> {
+    // counted from the last round, so that growth to a high power cannot overflow
+    let mut shares: Vec<f64> = Vec::with_capacity(settings.n_rounds);
+    let toward_last = settings.round_growth.min(1.0);
+    let toward_first = settings.round_growth.max(1.0).recip();
+    for round in 0..settings.n_rounds {
+        let from_last = settings.n_rounds - 1 - round;
+        shares.push(power(toward_last, round) * power(toward_first, from_last));
+    }
+    let total: f64 = shares.iter().sum();
+    shares.iter().map(|share| share / total).collect()
+}
+
+fn power(base: f64, exponent: usize) -> f64 {
+    // a share that underflowed would ask for infinite noise
+    base.powf(exponent as f64).max(1e-12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_grow_by_the_stated_factor_and_spend_everything() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        for growth in [0.5, 1.0, 1.7] {
+            let mut settings = FactorizationParams::for_target(target);
+            settings.n_rounds = 4;
+            settings.round_growth = growth;
+            let shares = round_shares(&settings);
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            for pair in shares.windows(2) {
+                assert!((pair[1] / pair[0] - growth).abs() < 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn the_plan_lists_counts_only_when_weights_need_them() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let mut settings = FactorizationParams::for_target(target);
+        settings.weight_exponent = 0.25;
+        let with = requests(&settings, 10).len();
+        settings.weight_exponent = 0.0;
+        assert_eq!(requests(&settings, 10).len() + 1, with);
+    }
+}
