@@ -11,7 +11,7 @@ use crate::rounding::UpwardSum;
 /// mu^2 = Σ_i f_i^2 / z_i^2,   f_i = 1 (add/remove), 2 or √2 (replace)
 /// ```
 ///
-/// Source: Dong, Roth, Su, arXiv 1905.02383, Corollary 2. It accounts for the ideal mechanisms;
+/// Source: Dong, Roth, Su, arXiv 1905.02383, Corollary 3.3. It accounts for the ideal mechanisms;
 /// [`crate::Plan`] also sets delta aside for the error of the sampler.
 ///
 /// # Examples

@@ -1,5 +1,7 @@
 //! What must hold for any input.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use dp_accounting::{
     Budget, Certificate, GdpAccountant, Ledger, Plan, ReleaseRequest, Spend, gdp, usable_delta,
 };
@@ -98,7 +100,9 @@ proptest! {
         count in 0..1_000_000_u64,
         adjacency in adjacencies(),
     ) {
-        let cost = |z: f64, n| gdp::mu_squared(&DpEvent::gaussian(z).repeated(n), adjacency).unwrap();
+        let cost = |noise: f64, n| {
+            gdp::mu_squared(&DpEvent::gaussian(noise).repeated(n), adjacency).unwrap()
+        };
         prop_assert!(cost(z * step, count) <= cost(z, count));
         prop_assert!(cost(z, count) < cost(z, count + 1));
         let replace = if adjacency.is_replace() { 4.0 } else { 1.0 };

@@ -4,6 +4,8 @@
 //! with enough digits that its cancellation does not matter, and bisection for epsilon. The
 //! inputs are the doubles nearest to the literals; 25 digits are shown.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use dp_accounting::gdp::{delta, epsilon, log_delta, mu_for};
 use dp_core::ApproxDp;
 

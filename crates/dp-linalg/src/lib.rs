@@ -9,6 +9,8 @@ mod psd;
 mod real;
 mod score;
 mod svec;
+#[cfg(test)]
+mod test_numbers;
 
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 pub use error::{Error, Result};

@@ -169,3 +169,96 @@ impl<T: Real> Best<T> {
         ranked.into_iter().map(|r| r.0).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Kernel;
+    use crate::test_numbers::Numbers;
+
+    #[test]
+    fn inner_products_of_integers_are_exact_at_every_length() {
+        let mut numbers = Numbers::new(21);
+        for isa in InstructionSet::available() {
+            for dim in 1..140 {
+                let (x, y) = (numbers.integers(dim, 1000), numbers.integers(dim, 1000));
+                let expected: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
+                let mut out = [f64::NAN];
+                f64::run(isa, Scores::new(&x, &y, &mut out));
+                assert!(out[0] == expected, "{isa:?} dim {dim}");
+
+                #[allow(clippy::cast_possible_truncation, reason = "whole numbers below 2^24")]
+                let single = |v: Vec<f64>| v.into_iter().map(|x| x as f32 / 100.0);
+                let (x, y): (Vec<_>, Vec<_>) = (single(x).collect(), single(y).collect());
+                let mut out = [f32::NAN];
+                f32::run(isa, Scores::new(&x, &y, &mut out));
+                assert!((f64::from(out[0]) - expected / 1e4).abs() < 0.01);
+            }
+        }
+    }
+
+    #[test]
+    fn best_items_agree_with_a_full_sort() -> Result<()> {
+        let (dim, m) = (5, 1000);
+        let mut numbers = Numbers::new(22);
+        // few distinct values, so that ties are common
+        let factors = numbers.integers(m * dim, 2);
+        let vector = numbers.integers(dim, 2);
+        let mut scores = vec![0.0; m];
+        score_rows(&factors, &vector, &mut scores)?;
+        let excluded: Vec<u32> = (0..1000).filter(|i| i % 7 < 2).collect();
+
+        let mut expected: Vec<u32> = (0..1000).filter(|i| i % 7 >= 2).collect();
+        expected.sort_by(|&i, &j| scores[j as usize].total_cmp(&scores[i as usize]));
+        for k in [0, 1, 10, 300, 2000] {
+            let found = top_k(&factors, &vector, k, &excluded)?;
+            let items: Vec<u32> = found.iter().map(|s| s.item).collect();
+            assert_eq!(items, expected[..k.min(expected.len())]);
+            assert!(found.iter().all(|s| s.score == scores[s.item as usize]));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nan_scores_are_left_out_and_infinite_ones_ranked() -> Result<()> {
+        let factors = [
+            f64::NAN,
+            -1.0,
+            f64::INFINITY,
+            2.0,
+            f64::NEG_INFINITY,
+            f64::NAN,
+        ];
+        let found = top_k(&factors, &[1.0], 6, &[])?;
+        let items: Vec<u32> = found.iter().map(|s| s.item).collect();
+        assert_eq!(items, [2, 3, 1, 4]);
+        let items: Vec<_> = top_k(&factors, &[1.0], 1, &[2])?;
+        assert_eq!(items[0].item, 3);
+        Ok(())
+    }
+
+    #[test]
+    fn exclusions_may_repeat_and_exceed_but_must_be_sorted() -> Result<()> {
+        let factors = [1.0_f32, 2.0, 3.0];
+        let found = top_k(&factors, &[1.0], 3, &[0, 0, 2, 2, 9])?;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].item, 1);
+        let got = top_k(&factors, &[1.0], 3, &[2, 0]);
+        assert_eq!(got, Err(Error::NotSorted { name: "excluded" }));
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_shapes_are_refused() {
+        let shape = |e: Error| matches!(e, Error::Shape(_));
+        assert!(shape(dot(&[1.0], &[1.0, 2.0]).unwrap_err()));
+        assert!(shape(top_k(&[1.0; 5], &[1.0; 2], 1, &[]).unwrap_err()));
+        let mut out = [0.0; 2];
+        assert!(shape(
+            score_rows(&[1.0; 6], &[1.0; 2], &mut out).unwrap_err()
+        ));
+        let got = score_rows(&[], &[], &mut out);
+        assert!(matches!(got, Err(Error::Param(_))));
+        assert_eq!(dot::<f64>(&[], &[]), Ok(0.0));
+    }
+}

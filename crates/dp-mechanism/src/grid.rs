@@ -3,7 +3,7 @@ use dp_core::params;
 use crate::{Error, Result};
 
 /// Smallest and largest base-2 logarithm of the integer noise scale.
-const LOG2_SIGMA_RANGE: std::ops::RangeInclusive<u32> = 5..=40;
+const LOG2_SIGMA_RANGE: std::ops::RangeInclusive<u32> = 6..=40;
 /// The integer bound never falls below this, so that a clipped contribution keeps ten bits.
 const MIN_L2_BOUND: u64 = 1 << 10;
 /// Largest integer bound: keeps sums of two million users at their bound inside an i64.
@@ -57,29 +57,32 @@ impl Grid {
         Self::with_log2_sigma(noise_multiplier, clip_norm, log2_sigma)
     }
 
-    /// A grid with a chosen noise scale `2^log2_sigma`, 5 to 40: small ones for tests against
+    /// A grid with a chosen noise scale `2^log2_sigma`, 6 to 40: small ones for tests against
     /// the exact probabilities and for rings of few bits.
     ///
     /// # Errors
     /// [`Error::Param`] when a parameter is out of range or the integer bound
     /// `floor(2^k / z)` would fall outside 2^10 to 2^42 (2^5 or above for `log2_sigma` below 20).
-    pub fn with_log2_sigma(
-        noise_multiplier: f64,
-        clip_norm: f64,
-        log2_sigma: u32,
-    ) -> Result<Self> {
+    pub fn with_log2_sigma(noise_multiplier: f64, clip_norm: f64, log2_sigma: u32) -> Result<Self> {
         params::finite_positive("noise_multiplier", noise_multiplier)?;
         params::finite_positive("clip_norm", clip_norm)?;
-        let sigma_range = (*LOG2_SIGMA_RANGE.start() as usize, *LOG2_SIGMA_RANGE.end() as usize);
+        let sigma_range = (
+            *LOG2_SIGMA_RANGE.start() as usize,
+            *LOG2_SIGMA_RANGE.end() as usize,
+        );
         params::in_range(
             "log2_sigma",
             log2_sigma as usize,
             sigma_range.0,
             sigma_range.1,
-            "a whole number from 5 to 40",
+            "a whole number from 6 to 40",
         )?;
         let l2_bound = floor_quotient(log2_sigma, noise_multiplier);
-        let least = if log2_sigma < 20 { 1 << 5 } else { MIN_L2_BOUND };
+        let least = if log2_sigma < 20 {
+            1 << 5
+        } else {
+            MIN_L2_BOUND
+        };
         if !(least..=MAX_L2_BOUND).contains(&l2_bound) {
             return Err(Error::Param(dp_core::ParamError {
                 name: "noise_multiplier",
@@ -129,7 +132,11 @@ impl Grid {
     pub const fn off_diagonal_sigma(&self) -> u64 {
         let square = 1_u128 << (2 * self.log2_sigma - 1);
         let root = square.isqrt();
-        let ceiling = if root * root == square { root } else { root + 1 };
+        let ceiling = if root * root == square {
+            root
+        } else {
+            root + 1
+        };
         // at most 2^40, so the narrowing keeps the value
         (ceiling & (u64::MAX as u128)) as u64
     }
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn off_diagonal_scale_is_the_least_integer_that_covers_the_triangle() {
-        for k in 5..=40 {
+        for k in 6..=40 {
             let grid = Grid::with_log2_sigma(0.5, 1.0, k).unwrap();
             let s = u128::from(grid.off_diagonal_sigma());
             let square = 1_u128 << (2 * k);
@@ -292,7 +299,7 @@ mod tests {
         ] {
             assert!(Grid::new(z, clip).is_err(), "z {z}, clip {clip}");
         }
-        assert!(Grid::with_log2_sigma(1.0, 1.0, 4).is_err());
+        assert!(Grid::with_log2_sigma(1.0, 1.0, 5).is_err());
         assert!(Grid::with_log2_sigma(1.0, 1.0, 41).is_err());
         assert!(Grid::new(1e9, 1.0).is_ok());
     }

@@ -7,6 +7,8 @@ mod grid;
 mod noise_source;
 mod release;
 mod sampler;
+#[cfg(test)]
+mod test_support;
 mod vector_sum;
 
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};

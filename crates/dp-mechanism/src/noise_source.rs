@@ -245,12 +245,11 @@ mod tests {
         let run = |n_threads| {
             in_pool(n_threads, || {
                 let mut source = NoiseSource::insecure_seeded(9);
+                let mut stream = || source.release_stream().unwrap();
                 let mut sums = vec![0; 5 * CHUNK + 17];
-                let stream = source.release_stream().unwrap();
-                stream.add_floored_gaussian(1 << 40, &mut sums);
+                stream().add_floored_gaussian(1 << 40, &mut sums);
                 let mut packed = vec![0; 2000 * 10];
-                let stream = source.release_stream().unwrap();
-                stream.add_floored_gaussian_packed(1 << 40, 777_472_127_994, 4, &mut packed);
+                stream().add_floored_gaussian_packed(1 << 40, 777_472_127_994, 4, &mut packed);
                 (sums, packed)
             })
         };

@@ -44,7 +44,10 @@ impl ReleasedVector {
     /// The released values in data units.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
-        self.integers.iter().map(|&y| self.grid.dequantise(y)).collect()
+        self.integers
+            .iter()
+            .map(|&y| self.grid.dequantise(y))
+            .collect()
     }
 
     /// Standard deviation of the noise in data units.

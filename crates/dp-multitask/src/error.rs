@@ -20,7 +20,9 @@ pub enum Error {
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
     /// The spends handed to a fit are not those of its plan.
-    #[error("the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})")]
+    #[error(
+        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
+    )]
     Spends {
         /// Number of releases in the plan.
         expected: usize,

@@ -147,7 +147,7 @@ fn guarantee_of(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) ->
     let (mu_squared, epsilon) = account(releases, adjacency, delta)?;
     let other = account(releases, counterpart(adjacency), delta)
         .ok()
-        .map(|(_, epsilon)| epsilon);
+        .map(|(_, other_epsilon)| other_epsilon);
     let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
         (other, Some(epsilon))
     } else {

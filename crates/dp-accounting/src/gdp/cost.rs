@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Repeated(e, n)   n mu^2(e)
 /// ```
 ///
-/// Source: Dong, Roth, Su, arXiv 1905.02383, Corollary 2. Exact under full adaptivity of the
+/// Source: Dong, Roth, Su, arXiv 1905.02383, Theorem 2.7 and Corollary 3.3. Exact under full adaptivity of the
 /// queries for noise multipliers fixed in advance; see [`crate::Ledger`] for adaptive ones.
 ///
 /// # Errors

@@ -4,8 +4,8 @@
 //! composition of Gaussian mechanisms is mu-GDP with mu^2 the sum of theirs. What follows is
 //! the exact privacy profile of that composition, not a bound on it.
 //!
-//! Sources: Dong, Roth, Su, *Gaussian Differential Privacy*, arXiv 1905.02383 (Corollary 1:
-//! profile; Corollary 2: composition); Balle, Wang, *Improving the Gaussian Mechanism for
+//! Sources: Dong, Roth, Su, *Gaussian Differential Privacy*, arXiv 1905.02383 (Theorem 2.7:
+//! mechanism; Corollary 2.13: profile; Corollary 3.3: composition); Balle, Wang, *Improving the Gaussian Mechanism for
 //! Differential Privacy*, arXiv 1805.06530v2, Theorem 8 (the same profile).
 
 mod cost;

@@ -50,7 +50,7 @@ pub fn log_delta(mu: f64, epsilon: f64) -> f64 {
     (profile.log_scale + (profile.log_scale_rest + libm::log(profile.factor))).min(0.0)
 }
 
-/// delta = exp(log_scale + log_scale_rest) * factor.
+/// `delta = exp(log_scale + log_scale_rest) * factor`.
 struct Profile {
     log_scale: f64,
     /// What rounding dropped from `log_scale`; tiny.

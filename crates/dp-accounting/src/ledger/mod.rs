@@ -57,7 +57,7 @@ impl Budget {
 /// reserve(plan) succeeds   iff   Σ mu^2 (all releases ever reserved, and the plan's) <= mu_B^2
 /// ```
 ///
-/// with mu_B = [`crate::gdp::mu_for`] at the budget's epsilon and [`crate::usable_delta`]. This
+/// with `mu_B` = [`crate::gdp::mu_for`] at the budget's epsilon and [`crate::usable_delta`]. This
 /// Gaussian filter is valid under full adaptivity: each plan may depend on everything released
 /// before (Smith, Thakurta, arXiv 2210.17520). The noise draws of all releases together must
 /// fit [`crate::DELTA_RESERVE`].
@@ -213,7 +213,7 @@ impl Ledger {
         from_mu_squared(self.chain.spent.total())
     }
 
-    /// What can still be reserved, rounded down: sqrt(mu_B^2 - mu_spent^2).
+    /// What can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`.
     #[must_use]
     pub fn remaining(&self) -> Gdp {
         let left = (self.mu_squared_budget - self.chain.spent.total()).next_down();
@@ -328,7 +328,7 @@ mod tests {
         let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
 
         let mut ledger = Ledger::open(&path, "d", budget).unwrap();
-        ledger.store.as_mut().unwrap().fill_disk();
+        ledger.store.as_mut().unwrap().fill_disk().unwrap();
         assert!(matches!(ledger.reserve(&plan), Err(Error::Io { .. })));
         assert!(matches!(
             ledger.reserve(&plan),
@@ -336,7 +336,7 @@ mod tests {
         ));
         drop(ledger);
         // Nothing had reached the real file, so the budget is whole when it is opened again.
-        let mut ledger = Ledger::open(&path, "d", budget).unwrap();
-        assert_eq!(ledger.reserve(&plan).unwrap().len(), 1);
+        let mut reopened = Ledger::open(&path, "d", budget).unwrap();
+        assert_eq!(reopened.reserve(&plan).unwrap().len(), 1);
     }
 }

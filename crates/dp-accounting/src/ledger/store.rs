@@ -103,8 +103,9 @@ impl Store {
 
     /// Swaps the file for a device that is always full.
     #[cfg(all(test, target_os = "linux"))]
-    pub(super) fn fill_disk(&mut self) {
-        self.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    pub(super) fn fill_disk(&mut self) -> io::Result<()> {
+        self.file = OpenOptions::new().write(true).open("/dev/full")?;
+        Ok(())
     }
 }
 

@@ -24,8 +24,9 @@ pub(super) fn gather_items(
     let dim = bounded.dim;
     // |x_a x_b| <= ||x||^2 <= D_A and |l x_a| <= D_b for every admitted record
     let largest = grids.matrix().l2_bound().max(grids.rhs().l2_bound());
-    let rows_between_spills =
-        usize::try_from(EXACT_LIMIT / largest).unwrap_or(usize::MAX).max(ROWS_PER_BLOCK);
+    let rows_between_spills = usize::try_from(EXACT_LIMIT / largest)
+        .unwrap_or(usize::MAX)
+        .max(ROWS_PER_BLOCK);
     matrices
         .par_chunks_mut(packed_len(dim))
         .zip(rhs.par_chunks_mut(dim))
@@ -68,7 +69,9 @@ impl ItemScratch {
             for entry in block {
                 let record = bounded.records[entry.position as usize];
                 let factor = &bounded.factors[entry.user as usize * bounded.dim..][..bounded.dim];
-                let integers = factor.iter().map(|&v| f64::from(integer_coordinate(record.scale, v)));
+                let integers = factor
+                    .iter()
+                    .map(|&v| f64::from(integer_coordinate(record.scale, v)));
                 self.rows.extend(integers);
                 self.labels.push(f64::from(record.label));
             }

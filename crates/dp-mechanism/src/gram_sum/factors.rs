@@ -221,7 +221,10 @@ pub fn gram_contribution<C: FactorContribution>(
     );
     let coordinates = |record: &Record| {
         let scale = record.scale;
-        factor.iter().map(move |&v| i64::from(integer_coordinate(scale, v))).collect::<Vec<_>>()
+        factor
+            .iter()
+            .map(move |&v| i64::from(integer_coordinate(scale, v)))
+            .collect::<Vec<_>>()
     };
     Ok(GramContribution {
         items: user.items().to_vec(),

@@ -26,12 +26,7 @@ impl GramGrids {
     ///
     /// # Errors
     /// [`crate::Error::Param`] as in [`Grid::new`].
-    pub fn new(
-        matrix_noise: f64,
-        matrix_clip: f64,
-        rhs_noise: f64,
-        rhs_clip: f64,
-    ) -> Result<Self> {
+    pub fn new(matrix_noise: f64, matrix_clip: f64, rhs_noise: f64, rhs_clip: f64) -> Result<Self> {
         let matrix = Grid::new(matrix_noise, matrix_clip)?;
         let mut rhs = Grid::new(rhs_noise, rhs_clip)?;
         // labels reach D_b / sqrt(D_A): a coarser grid where that would pass the clamp

@@ -86,7 +86,13 @@ impl GramSums {
         let dim = grids::check_dim(contribution.dim())?;
         let bounded = factors::bounded_factors(data, &grids, contribution);
         let mut sums = Self::zero(data.n_items(), dim, grids);
-        accumulate::gather_items(item_major, &bounded, &grids, &mut sums.matrices, &mut sums.rhs)?;
+        accumulate::gather_items(
+            item_major,
+            &bounded,
+            &grids,
+            &mut sums.matrices,
+            &mut sums.rhs,
+        )?;
         Ok(sums)
     }
 
@@ -151,7 +157,12 @@ impl GramSums {
         rhs_spend: Spend,
         noise: &mut NoiseSource,
     ) -> Result<ReleasedGrams> {
-        check_spend(&matrix_spend, self.grids.matrix(), self.matrices.len(), true)?;
+        check_spend(
+            &matrix_spend,
+            self.grids.matrix(),
+            self.matrices.len(),
+            true,
+        )?;
         check_spend(&rhs_spend, self.grids.rhs(), self.rhs.len(), false)?;
         let matrix_stream = noise.release_stream()?;
         let rhs_stream = noise.release_stream()?;
@@ -173,3 +184,6 @@ impl GramSums {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,11 @@ use chacha20::rand_core::Rng;
 
 use super::alias::{self, TIE_BITS};
 use super::uniform::{HEAD_BITS, Offset, bernoulli};
+use super::weights::N_BINS;
 use super::words::{Block, Words};
+
+/// The last bin, j = `N_BINS` - 1, keeps the rejection step (2j + v)/512 a probability.
+const _: () = assert!(2 * N_BINS <= 512);
 
 /// Bits of the first comparison with the offset that come with the candidate.
 const PROBE_BITS: u32 = 10;
@@ -97,8 +101,8 @@ fn settle<R: Rng + ?Sized>(
 ///
 /// (the alternating walk of von Neumann and Forsythe). The event of probability x/n is the
 /// conjunction of three independent ones: a fresh uniform below v, a fresh slot in the first
-/// 2j + v of 512, and one chance in n. It needs (2j + v)/512 <= 1, that is j <= 255, and bins
-/// end at 210.
+/// 2j + v of 512, and one chance in n. It needs (2j + v)/512 <= 1, that is j <= 255, and the bins
+/// end at 210; then also x < 1.
 fn accepts<R: Rng + ?Sized>(
     first_slot: u64,
     probe: u64,
@@ -336,10 +340,10 @@ mod tests {
                     }
                     n_edges += 1;
                     let (head, [first, second], finite) = edge(sigma, bin, q);
-                    let value = |head: u64, rest: &[u64]| {
+                    let value = |start: u64, rest: &[u64]| {
                         let blocks: Vec<_> = rest.iter().map(|&w| (0, w)).collect();
                         let mut script = Script::new(&blocks);
-                        let y = floor(sigma, bin, &Offset::new(head), &mut script.words());
+                        let y = floor(sigma, bin, &Offset::new(start), &mut script.words());
                         assert_eq!(script.n_left(), 0, "sigma {sigma}, bin {bin}, q {q}");
                         y
                     };
@@ -379,6 +383,11 @@ mod tests {
         let mut words = Words::new(&mut rng, usize::MAX);
         for bin in [0_u64, 5, 40, 200] {
             for v in [0.05, 0.5, 0.999] {
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "0 < v < 1"
+                )]
                 let head = (v * 2_f64.powi(52)) as u64;
                 let n_accepted = (0..N).filter(|_| {
                     let Block { high, low } = words.block();

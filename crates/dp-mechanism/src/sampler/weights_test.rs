@@ -5,7 +5,7 @@
 )]
 
 use super::TV_LOG2_PER_DRAW;
-use super::weights::{N_BINS, WEIGHTS};
+use super::weights::WEIGHTS;
 
 /// A number from 0 to below 2^64 in units of 2^-192, least limb first.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,9 +142,4 @@ fn weights_add_up_to_two_to_the_128() {
         n_wraps += u32::from(wrapped);
     }
     assert_eq!((sum, n_wraps), (0, 1));
-}
-
-#[test]
-fn every_bin_keeps_the_rejection_step_a_probability() {
-    assert!(2 * N_BINS - 1 <= 512 && N_BINS <= 256);
 }

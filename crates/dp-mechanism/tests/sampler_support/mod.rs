@@ -1,5 +1,9 @@
 //! Exact probabilities of floor(sigma N) and the chi-square test against them.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "helpers of tests; each test binary uses a part"
+)]
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;

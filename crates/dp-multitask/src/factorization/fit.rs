@@ -88,8 +88,7 @@ impl MatrixFactorization {
             return Ok((TaskWeights::uniform(run.n_items), None));
         }
         let spend = run.next_spend()?;
-        let counts =
-            NoisyCounts::release(data, run.n_items, params.count_clip_norm, spend, noise)?;
+        let counts = NoisyCounts::release(data, run.n_items, params.count_clip_norm, spend, noise)?;
         run.report();
         let weights =
             TaskWeights::from_counts(&counts, params.weight_exponent, params.count_floor)?;
@@ -237,9 +236,12 @@ impl MatrixFactorization {
     fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
         let wanted = super::plan::requests(self.params(), n_items);
         let fits = wanted.len() == plan.releases().len()
-            && wanted.iter().zip(plan.releases()).all(|(request, planned)| {
-                request.label == planned.label() && request.n_draws == planned.n_draws()
-            });
+            && wanted
+                .iter()
+                .zip(plan.releases())
+                .all(|(request, planned)| {
+                    request.label == planned.label() && request.n_draws == planned.n_draws()
+                });
         if fits {
             return Ok(());
         }

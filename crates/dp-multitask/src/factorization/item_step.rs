@@ -79,7 +79,11 @@ impl<'a> ItemStatistics<'a> {
     fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
         factor[0] = self.bias_coordinate();
         let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let scale = if norm > 0.0 { self.clip_norm / norm } else { 0.0 };
+        let scale = if norm > 0.0 {
+            self.clip_norm / norm
+        } else {
+            0.0
+        };
         for (f, v) in factor[1..].iter_mut().zip(solution) {
             *f = scale * v;
         }

@@ -173,7 +173,11 @@ impl FactorModel {
     #[must_use]
     pub fn predict(&self, personal: &PersonalModel, item: usize) -> f64 {
         let row = &self.item_factors[item * self.width()..][..self.width()];
-        let taste: f64 = row[1..].iter().zip(&personal.factor).map(|(q, v)| q * v).sum();
+        let taste: f64 = row[1..]
+            .iter()
+            .zip(&personal.factor)
+            .map(|(q, v)| q * v)
+            .sum();
         personal.offset + row[0] + taste
     }
 

@@ -78,7 +78,13 @@ impl FactorizationParams {
     /// [`crate::Error::Param`] naming the first setting out of range.
     pub fn check(self) -> Result<MatrixFactorization> {
         params::in_range("dim", self.dim, 1, 255, "a whole number from 1 to 255")?;
-        params::in_range("steps", self.n_rounds, 1, 1000, "a whole number from 1 to 1000")?;
+        params::in_range(
+            "steps",
+            self.n_rounds,
+            1,
+            1000,
+            "a whole number from 1 to 1000",
+        )?;
         params::finite_non_negative("weight_exponent", self.weight_exponent)?;
         params::open_unit("count_share", self.count_share)?;
         params::open_unit("matrix_share", self.matrix_share)?;

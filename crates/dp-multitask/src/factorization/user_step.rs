@@ -83,7 +83,11 @@ impl UserScratch {
 impl UserStep<'_> {
     /// Solves for one user. A system that cannot be solved, because released factors overflowed,
     /// gives the zero factor.
-    pub(crate) fn solve<'s>(&self, user: UserRow<'_>, scratch: &'s mut UserScratch) -> UserSolution<'s> {
+    pub(crate) fn solve<'s>(
+        &self,
+        user: UserRow<'_>,
+        scratch: &'s mut UserScratch,
+    ) -> UserSolution<'s> {
         let bias = self.bias.of(user.values());
         let start = self.bias.center + bias;
         scratch.labels.clear();
@@ -121,7 +125,11 @@ impl UserStep<'_> {
     }
 
     /// The user's own model.
-    pub(crate) fn personal_model(&self, user: UserRow<'_>, scratch: &mut UserScratch) -> PersonalModel {
+    pub(crate) fn personal_model(
+        &self,
+        user: UserRow<'_>,
+        scratch: &mut UserScratch,
+    ) -> PersonalModel {
         let solution = self.solve(user, scratch);
         PersonalModel {
             offset: self.bias.center + solution.offset,

@@ -311,3 +311,6 @@ fn pad_rows<T: Real>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
         to[dim..].fill(T::default());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,13 +93,25 @@ impl VectorSum {
         let data = data.expose();
         let n_tasks = data.n_users().div_ceil(USERS_PER_TASK);
         let partials = (0..n_tasks).into_par_iter().fold(
-            || (vec![0_i64; n_coordinates], contribution.scratch(), SparseBuffer::default()),
+            || {
+                (
+                    vec![0_i64; n_coordinates],
+                    contribution.scratch(),
+                    SparseBuffer::default(),
+                )
+            },
             |(mut sums, mut scratch, mut buffer), task| {
                 let first = task * USERS_PER_TASK;
                 for user in first..(first + USERS_PER_TASK).min(data.n_users()) {
                     let row = data.user(user);
-                    let bounded =
-                        bounded_entries(&grid, n_coordinates, contribution, row, &mut scratch, &mut buffer);
+                    let bounded = bounded_entries(
+                        &grid,
+                        n_coordinates,
+                        contribution,
+                        row,
+                        &mut scratch,
+                        &mut buffer,
+                    );
                     for (index, z) in bounded {
                         sums[index] = sums[index].wrapping_add(z);
                     }
@@ -140,7 +152,11 @@ impl VectorSum {
         check_spend(&spend, &self.grid, self.sums.len(), false)?;
         let stream = noise.release_stream()?;
         stream.add_floored_gaussian(self.grid.sigma(), &mut self.sums);
-        Ok(ReleasedVector::new(self.grid, self.sums, noise.is_insecure()))
+        Ok(ReleasedVector::new(
+            self.grid,
+            self.sums,
+            noise.is_insecure(),
+        ))
     }
 }
 
@@ -155,7 +171,15 @@ pub fn vector_contribution<C: VectorContribution>(
 ) -> Vec<(usize, i64)> {
     let mut buffer = SparseBuffer::default();
     let mut scratch = contribution.scratch();
-    bounded_entries(grid, n_coordinates, contribution, user, &mut scratch, &mut buffer).collect()
+    bounded_entries(
+        grid,
+        n_coordinates,
+        contribution,
+        user,
+        &mut scratch,
+        &mut buffer,
+    )
+    .collect()
 }
 
 /// Runs the contribution and returns its integer entries, none if they exceed the bound.
@@ -170,7 +194,9 @@ fn bounded_entries<'b, C: VectorContribution>(
     buffer.entries.clear();
     contribution.contribute(user, scratch, buffer);
     merge_repeats(&mut buffer.entries);
-    buffer.entries.retain(|&(index, _)| (index as usize) < n_coordinates);
+    buffer
+        .entries
+        .retain(|&(index, _)| (index as usize) < n_coordinates);
     let squared_norm = buffer
         .entries
         .iter()
@@ -213,3 +239,6 @@ fn wrapping_sum(mut a: Vec<i64>, b: Vec<i64>) -> Vec<i64> {
     }
     a
 }
+
+#[cfg(test)]
+mod tests;
