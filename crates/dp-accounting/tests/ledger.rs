@@ -288,7 +288,7 @@ fn crash_at_any_byte_never_loses_a_spend() {
         );
         assert!(counted <= total * (1.0 + 1e-15), "cut at {cut}");
         drop(ledger);
-        if cut % 13 == 0 {
+        if cut % 13 == 0 || bytes.get(cut) == Some(&b'\n') {
             check_that_it_goes_on(&path, counted);
         }
     }
@@ -361,4 +361,22 @@ fn removed_or_swapped_lines_are_detected() {
             "{order:?}"
         );
     }
+}
+
+#[test]
+fn line_of_another_ledger_is_detected() {
+    let (_folder, path) = scratch();
+    let (_other_folder, other_path) = scratch();
+    let bytes = history(&path).0;
+    let other = history(&other_path).0;
+    // Same data set, plan and sequence number; only the chain before it differs.
+    let last_line = |b: &[u8]| b[..b.len() - 1].iter().rposition(|&c| c == b'\n').unwrap() + 1;
+    let mut spliced = bytes[..last_line(&bytes)].to_vec();
+    spliced.extend(&other[last_line(&other)..]);
+    assert_ne!(spliced, bytes);
+    fs::write(&path, spliced).unwrap();
+    assert!(matches!(
+        open(&path),
+        Err(Error::LedgerCorrupt { line: 5, .. })
+    ));
 }

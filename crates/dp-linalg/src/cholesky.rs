@@ -59,6 +59,11 @@ fn solve<T: Real>(isa: InstructionSet, u: &[T], dim: usize, rhs: &mut [T]) -> Re
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    clippy::shadow_unrelated,
+    reason = "equality is the claim; each check rebinds the same few names"
+)]
 mod tests {
     use super::*;
     use crate::GramAccumulator;

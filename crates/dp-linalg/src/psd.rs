@@ -10,6 +10,9 @@ use crate::{
     Error, GramAccumulator, Result, cholesky_in_place, cholesky_solve_in_place, score_rows,
 };
 
+/// 2^-100, the square of the unit round-off and a margin for the dimension.
+const NEGLIGIBLE: f64 = f64::from_bits((1023 - 100) << 52);
+
 /// Which computation gave the answer. It follows from the matrix alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PsdPath {
@@ -76,13 +79,15 @@ impl PsdScratch {
 
     /// Eigenvalues and eigenvectors of the symmetric matrix with the upper triangle of `a`.
     ///
-    /// The matrix is first divided by a power of two near its largest entry, so that no square
-    /// inside the iteration overflows or vanishes.
+    /// The matrix is first divided by a power of two near its largest entry, and entries below
+    /// [`NEGLIGIBLE`] of it become zero: a change far below the round-off of the decomposition.
+    /// Otherwise squares inside the iteration overflow, or vanish and stall it.
     fn decompose(&mut self, a: &[f64]) -> Result<()> {
         let dim = self.dim;
         let scale = power_of_two_below(largest_magnitude(a, dim));
         for (to, from) in self.matrix.iter_mut().zip(a) {
-            *to = from / scale;
+            let x = from / scale;
+            *to = if x.abs() < NEGLIGIBLE { 0.0 } else { x };
         }
         // The row-major upper triangle is the column-major lower one, which is what faer reads.
         self_adjoint_evd(

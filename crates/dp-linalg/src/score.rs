@@ -171,6 +171,11 @@ impl<T: Real> Best<T> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    clippy::shadow_unrelated,
+    reason = "equality is the claim; each check rebinds the same few names"
+)]
 mod tests {
     use super::*;
     use crate::kernels::Kernel;

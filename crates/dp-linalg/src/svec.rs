@@ -97,6 +97,11 @@ pub(crate) fn mirror_upper<T: Copy>(full: &mut [T], dim: usize) {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    clippy::shadow_unrelated,
+    reason = "equality is the claim; each check rebinds the same few names"
+)]
 mod tests {
     use super::*;
     use crate::Error;

@@ -18,8 +18,9 @@ type Key = Zeroizing<[u8; 32]>;
 /// Where the noise of releases comes from.
 ///
 /// Each release draws from a ChaCha20 key of its own. The key is fresh from the operating system,
-/// lives for one release, is overwritten afterwards and is never shown, copied or stored. A
-/// source holds no generator state, so there is nothing to checkpoint and nothing to replay.
+/// lives for one release, is overwritten afterwards (what a register or a moved stack slot held is
+/// beyond the language's reach) and is never shown or stored. A source holds no generator state,
+/// so there is nothing to checkpoint and nothing to replay.
 ///
 /// # Privacy
 /// The guarantee is that of a cipher that nobody can tell from random bits. What root on the

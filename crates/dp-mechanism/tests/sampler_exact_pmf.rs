@@ -143,7 +143,7 @@ fn draws_for_a_fixed_key_are_those_of_a_slow_exact_implementation() {
     assert_eq!(large.iter().sum::<i64>(), -56_364_674_871_380);
 }
 
-/// Four billion draws; about five minutes.
+/// Four billion draws; about a minute in a release build.
 #[test]
 #[ignore = "long: 4e9 draws"]
 fn four_billion_draws_fit_the_exact_probabilities() {

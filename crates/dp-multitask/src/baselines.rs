@@ -18,7 +18,7 @@ use crate::{LocalBias, Result};
 /// Not private: its output may only be seen by who may see the data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NonPrivateAls {
-    /// Taste dimensions.
+    /// Length of the factors, item bias included.
     pub dim: usize,
     /// Rounds of alternating minimisation.
     pub n_rounds: usize,
@@ -31,10 +31,10 @@ pub struct NonPrivateAls {
 }
 
 impl Default for NonPrivateAls {
-    /// 16 dimensions, 15 rounds, ridge 10: settings known to do well on MovieLens-1M.
+    /// 17 coordinates, 15 rounds, ridge 10: settings known to do well on MovieLens-1M.
     fn default() -> Self {
         Self {
-            dim: 16,
+            dim: 17,
             n_rounds: 15,
             l2_penalty: 10.0,
             label_center: 3.5,
@@ -50,7 +50,7 @@ impl NonPrivateAls {
     /// [`crate::Error::Param`] when a setting is out of range, [`crate::Error::Linalg`] when a
     /// system cannot be solved.
     pub fn fit(&self, data: &Private<Interactions>) -> Result<FactorModel> {
-        params::in_range("dim", self.dim, 1, 255, "a whole number from 1 to 255")?;
+        params::in_range("dim", self.dim, 1, 256, "a whole number from 1 to 256")?;
         params::at_least_one("n_rounds", self.n_rounds)?;
         params::finite_positive("l2_penalty", self.l2_penalty)?;
         let scoring = self.scoring();
@@ -82,28 +82,28 @@ impl NonPrivateAls {
 
 /// All users' factors `[1, v_j]` and residual labels, for one exact item step.
 struct UserSide {
-    width: usize,
+    dim: usize,
     factors: Vec<f64>,
     labels: Vec<f64>,
 }
 
 impl UserSide {
     fn solve(table: &Interactions, item_factors: &[f64], scoring: &Scoring) -> Result<Self> {
-        let width = scoring.dim + 1;
-        let design = Design::new(item_factors, width);
+        let dim = scoring.dim;
+        let design = Design::new(item_factors, dim);
         let step = UserStep {
             design: &design,
             bias: scoring.bias,
             penalties: scoring.penalties,
         };
-        let mut factors = vec![1.0; table.n_users() * width];
+        let mut factors = vec![1.0; table.n_users() * dim];
         let mut offsets = vec![0.0; table.n_users()];
         factors
-            .par_chunks_mut(width)
+            .par_chunks_mut(dim)
             .zip(&mut offsets)
             .enumerate()
             .try_for_each_init(
-                || UserScratch::new(width),
+                || UserScratch::new(dim),
                 |scratch, (user, (factor, offset))| {
                     let scratch = scratch.as_mut().map_err(|e| *e)?;
                     let solution = step.solve(table.user(user), scratch);
@@ -118,7 +118,7 @@ impl UserSide {
             .flat_map(|(row, offset)| row.values().iter().map(move |&y| f64::from(y) - offset))
             .collect();
         Ok(Self {
-            width,
+            dim,
             factors,
             labels,
         })
@@ -131,10 +131,10 @@ impl UserSide {
         item_factors: &mut [f64],
     ) -> Result<()> {
         item_factors
-            .par_chunks_mut(self.width)
+            .par_chunks_mut(self.dim)
             .enumerate()
             .try_for_each_init(
-                || ItemScratch::new(self.width),
+                || ItemScratch::new(self.dim),
                 |scratch, (item, factor)| {
                     let scratch = scratch.as_mut().map_err(|e| *e)?;
                     scratch.solve(self, by_item.item(item), l2_penalty, factor)
@@ -152,12 +152,12 @@ struct ItemScratch {
 }
 
 impl ItemScratch {
-    fn new(width: usize) -> Result<Self, dp_linalg::Error> {
+    fn new(dim: usize) -> Result<Self, dp_linalg::Error> {
         Ok(Self {
-            gram: GramAccumulator::new(width)?,
+            gram: GramAccumulator::new(dim)?,
             users: Vec::new(),
             labels: Vec::new(),
-            matrix: vec![0.0; width * width],
+            matrix: vec![0.0; dim * dim],
         })
     }
 
@@ -168,7 +168,7 @@ impl ItemScratch {
         l2_penalty: f64,
         factor: &mut [f64],
     ) -> Result<(), dp_linalg::Error> {
-        let width = users.width;
+        let dim = users.dim;
         self.users.clear();
         self.labels.clear();
         for entry in entries {
@@ -180,11 +180,11 @@ impl ItemScratch {
             .add_gathered_with_rhs(&users.factors, &self.users, None, &self.labels)?;
         self.gram.write_full(&mut self.matrix)?;
         factor.copy_from_slice(self.gram.rhs());
-        for diagonal in self.matrix.iter_mut().step_by(width + 1) {
+        for diagonal in self.matrix.iter_mut().step_by(dim + 1) {
             *diagonal += l2_penalty;
         }
-        cholesky_in_place(&mut self.matrix, width)?;
-        cholesky_solve_in_place(&self.matrix, width, factor)
+        cholesky_in_place(&mut self.matrix, dim)?;
+        cholesky_solve_in_place(&self.matrix, dim, factor)
     }
 }
 

@@ -85,6 +85,12 @@ impl NoisyCounts {
         &self.values
     }
 
+    /// Mean noisy count of an item.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
     /// Standard deviation of the noise on each count.
     #[must_use]
     pub const fn noise_stddev(&self) -> f64 {

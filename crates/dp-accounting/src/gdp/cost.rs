@@ -13,8 +13,9 @@ use crate::{Error, Result};
 /// Repeated(e, n)   n mu^2(e)
 /// ```
 ///
-/// Source: Dong, Roth, Su, arXiv 1905.02383, Theorem 2.7 and Corollary 3.3. Exact under full adaptivity of the
-/// queries for noise multipliers fixed in advance; see [`crate::Ledger`] for adaptive ones.
+/// Source: Dong, Roth, Su, arXiv 1905.02383, Theorem 2.7 and Corollary 3.3. Exact under full
+/// adaptivity of the queries for noise multipliers fixed in advance; see [`crate::Ledger`] for
+/// adaptive ones.
 ///
 /// # Errors
 /// [`Error::NonPrivateEvent`] when a part that ran has no guarantee; [`Error::Param`] when a

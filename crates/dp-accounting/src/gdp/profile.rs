@@ -17,9 +17,9 @@ use crate::rounding::two_sum;
 /// `mu` - at least 0. `epsilon` - nats, at least 0.
 ///
 /// # Numerics
-/// Relative error about 1e-14 + 2e-16 |ln delta| in double arithmetic, below 1e-12 down to
-/// delta = 1e-300; mu above 1e4 together with a > 0 (epsilon above 5e7) 3e-12. Not rounded to
-/// either side: [`epsilon`](super::epsilon) and [`mu_for`](super::mu_for) add the margin.
+/// Relative error below 4e-15 for mu up to 100, tiny mu and delta down to 1e-300 included; below
+/// 1e-14 for mu up to 1e4, and 3e-12 beyond together with a > 0 (epsilon above 5e7). Not rounded
+/// to either side: [`epsilon`](super::epsilon) and [`mu_for`](super::mu_for) add the margin.
 ///
 /// | input | result |
 /// | --- | --- |
@@ -42,7 +42,7 @@ pub fn delta(mu: f64, epsilon: f64) -> f64 {
 /// Returns the natural logarithm of [`delta`], also where delta itself underflows.
 ///
 /// # Numerics
-/// Absolute error about 1e-14 + 2e-16 |ln delta|. Minus infinity for mu = 0, and where even the
+/// Absolute error below 1e-14 + 2e-16 |ln delta|. Minus infinity for mu = 0, and where even the
 /// logarithm is beyond 1e200; 0 where `delta` returns 1.
 #[must_use]
 pub fn log_delta(mu: f64, epsilon: f64) -> f64 {

@@ -27,9 +27,9 @@ const GATHER_ROWS: usize = 32;
 /// after [`new`](Self::new).
 ///
 /// # Numerics
-/// When all entries are integers and every partial sum of |w x_a x_b| (and |y w x_a|) stays below
-/// 2^53 (f64; 2^24 for f32), every product and sum is exact: the result does not depend on
-/// blocking, order, threads or processor. Otherwise the error is that of recursive summation,
+/// When all entries are integers and the sums of magnitudes, `Σ_r |w x_a²|` and `Σ_r |y w x_a|`,
+/// stay below 2^53 (f64; 2^24 for f32), every product and sum is exact: the result does not depend
+/// on blocking, order, threads or processor. Otherwise the error is that of recursive summation,
 /// and the last bits depend on the block size and on whether the processor fuses multiply and add.
 /// NaN and infinities propagate only into the entries that their row and column take part in.
 /// Cost: n dim (dim + 1) useful floating-point operations for n rows.
@@ -48,7 +48,7 @@ const GATHER_ROWS: usize = 32;
 /// assert_eq!(gram.rhs(), [15.0, 26.0]);
 /// # Ok::<(), dp_linalg::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct GramAccumulator<T> {
     dim: usize,
     /// `dim` rounded up to a whole number of vectors.
@@ -61,6 +61,14 @@ pub struct GramAccumulator<T> {
     /// Room for one block of gathered rows, and for the same rows times their weights.
     rows: Vec<T>,
     scaled: Vec<T>,
+}
+
+/// Prints the dimension only: the sums may be private.
+impl<T> std::fmt::Debug for GramAccumulator<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("GramAccumulator");
+        out.field("dim", &self.dim).finish_non_exhaustive()
+    }
 }
 
 impl<T: Real> GramAccumulator<T> {
@@ -313,4 +321,9 @@ fn pad_rows<T: Real>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    clippy::shadow_unrelated,
+    reason = "equality is the claim; each check rebinds the same few names"
+)]
 mod tests;

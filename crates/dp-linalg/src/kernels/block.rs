@@ -7,7 +7,7 @@ use super::Kernel;
 pub(super) struct Block<T, const MR: usize> {
     /// Only the upper triangle means anything.
     pub(super) u: [[T; MR]; MR],
-    /// 1 / u_kk.
+    /// One over the diagonal.
     pub(super) reciprocals: [T; MR],
 }
 

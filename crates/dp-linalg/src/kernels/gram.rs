@@ -4,7 +4,7 @@ use super::dispatch::Operation;
 use super::lanes::Lanes;
 use super::rows::{Ahead, Rows};
 
-/// sum_r left_r[..MR] right_r[..NV * WIDTH]^T over `count` rows, held in registers.
+/// `sum_r left_r[..MR] right_r[..NV * WIDTH]^T` over `count` rows, held in registers.
 ///
 /// # Safety
 /// Row r starts at `left + r * left_stride` and is readable for MR elements; the same with
@@ -92,7 +92,7 @@ unsafe fn add_strip<L: Lanes, const MR: usize>(
     }
 }
 
-/// Adds sum_r left_r right_r^T to the tiles of `gram` that meet the triangle row <= column.
+/// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
 /// Before each strip, a share of the rows `ahead` is fetched that fits the strip's work.
 #[derive(Debug)]
 pub(crate) struct GramUpdate<'a, T> {
@@ -161,7 +161,7 @@ impl<T> Operation<T> for GramUpdate<'_, T> {
     }
 }
 
-/// Adds sum_r labels_r rows_r to `out`.
+/// Adds `sum_r labels_r rows_r` to `out`.
 #[derive(Debug)]
 pub(crate) struct WeightedSum<'a, T> {
     labels: &'a [T],

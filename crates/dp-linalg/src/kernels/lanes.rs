@@ -260,7 +260,7 @@ mod x86 {
         __m512d, f64, 8,
         _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd
         _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_fmadd_pd _mm512_fnmadd_pd,
-        |n| low_bits(n) as __mmask8,
+        |n| low_bits(n)[0],
         |from, mask| _mm512_maskz_loadu_pd(mask, from),
         |to, mask, value| _mm512_mask_storeu_pd(to, mask, value),
         |whole| _mm512_reduce_add_pd(whole)
@@ -270,7 +270,10 @@ mod x86 {
         __m512, f32, 16,
         _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
         _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps,
-        |n| low_bits(n),
+        |n| {
+            let [low, high, ..] = low_bits(n);
+            __mmask16::from_le_bytes([low, high])
+        },
         |from, mask| _mm512_maskz_loadu_ps(mask, from),
         |to, mask, value| _mm512_mask_storeu_ps(to, mask, value),
         |whole| _mm512_reduce_add_ps(whole)
@@ -310,14 +313,10 @@ mod x86 {
     /// Reading 8 entries from `8 - n` on gives a mask of the first n lanes.
     static LOW_WORDS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-    /// A mask with the n <= 16 lowest bits set.
+    /// The n <= 16 lowest bits set, as bytes from the lowest on.
     #[inline(always)]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "n <= 16, so at most 16 bits are set"
-    )]
-    fn low_bits(n: usize) -> u16 {
+    fn low_bits(n: usize) -> [u8; 4] {
         debug_assert!(n <= 16);
-        ((1_u32 << n) - 1) as u16
+        ((1_u32 << n) - 1).to_le_bytes()
     }
 }

@@ -9,6 +9,10 @@
     unsafe_code,
     reason = "vector intrinsics and pointer sweeps; every block states why it is sound"
 )]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "arrays of registers are walked side by side within constant bounds"
+)]
 
 mod block;
 mod dispatch;

@@ -9,7 +9,7 @@ use rand_distr::{Distribution, Normal};
 
 use super::item_step::{self, ItemStatistics};
 use super::model::FactorModel;
-use super::params::MatrixFactorization;
+use super::params::{FactorizationParams, MatrixFactorization};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
 
 /// How far a fit has come. Depends on public settings only.
@@ -65,13 +65,14 @@ impl MatrixFactorization {
         let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
         let item_major = Private::new(data.expose().item_major());
         let (weights, counts) = self.weights(data, &mut run, noise)?;
-        let mut factors = self.initial_factors(run.n_items)?;
+        let dim = self.choose_dim(plan, counts.as_ref());
+        let mut state = RoundState::new(self.params(), run.n_items, dim)?;
         for _ in 0..self.params().n_rounds {
-            factors = self.round(data, &item_major, &weights, &factors, &mut run, noise)?;
+            self.round(data, &item_major, &weights, &mut state, &mut run, noise)?;
         }
-        let certificate = run.certificate(noise.is_insecure())?;
+        let certificate = run.certificate(self.assumptions(), noise.is_insecure())?;
         Ok(FittedModel {
-            model: FactorModel::new(self.params().scoring(), factors)?,
+            model: FactorModel::new(self.params().scoring(dim), state.factors)?,
             certificate,
             counts,
         })
@@ -95,16 +96,25 @@ impl MatrixFactorization {
         Ok((weights, Some(counts)))
     }
 
-    /// One round: users, sums, noise, items. Returns the new item factors.
+    /// The length of the factors: as set, or by rule from what was released.
+    fn choose_dim(&self, plan: &Plan, counts: Option<&NoisyCounts>) -> usize {
+        let params = self.params();
+        let mean = counts.map(NoisyCounts::mean);
+        params
+            .dim
+            .unwrap_or_else(|| params.rule_dim(plan.gdp().mu, mean))
+    }
+
+    /// One round: users, sums, noise, items.
     fn round(
         &self,
         data: &Private<Interactions>,
         item_major: &Private<ItemMajor>,
         weights: &TaskWeights,
-        factors: &[f64],
+        state: &mut RoundState,
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
-    ) -> Result<Vec<f64>> {
+    ) -> Result<()> {
         let params = self.params();
         let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
         let grids = item_step::grids(
@@ -112,24 +122,51 @@ impl MatrixFactorization {
             rhs.noise_multiplier(),
             params.label_bound,
         )?;
-        let statistics = ItemStatistics::new(params, factors, weights);
+        let statistics = ItemStatistics::new(params, state.dim, &state.factors, weights);
         let sums = GramSums::accumulate_indexed(data, item_major, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
         run.report();
-        let width = (params.dim + 1) as f64;
-        let ridge = params.item_ridge_factor * released.matrix_noise_stddev() * width.sqrt()
-            + params.item_l2_penalty;
-        item_step::solve_items(&released, ridge, params.clip_norm)
-    }
-
-    /// Item biases 0, tastes normal with the public seed.
-    pub(crate) fn initial_factors(&self, n_items: usize) -> Result<Vec<f64>> {
-        let params = self.params();
-        initial_factors(n_items, params.dim, params.init_stddev, params.init_seed)
+        let ridge = item_step::ridge(params, &released);
+        let solved = item_step::solve_items(&released, ridge, params.clip_norm)?;
+        state.advance(solved, grids.rhs().noise_multiplier());
+        Ok(())
     }
 }
 
-/// Rows `[0, q_i]` with `q_i` normal, shape `(n_items, dim + 1)`.
+/// Item factors as they stand after the rounds so far. Everything in it was released.
+struct RoundState {
+    dim: usize,
+    factors: Vec<f64>,
+    /// Sum of the inverse noise variances of the rounds so far.
+    precision: f64,
+}
+
+impl RoundState {
+    fn new(params: &FactorizationParams, n_items: usize, dim: usize) -> Result<Self> {
+        Ok(Self {
+            dim,
+            factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
+            precision: 0.0,
+        })
+    }
+
+    /// Takes over a round's factors. Item biases alone do not depend on how users were described
+    /// in the round, so rounds are averaged by their precision; tastes are those of the last round.
+    fn advance(&mut self, solved: Vec<f64>, noise_multiplier: f64) {
+        let precision = noise_multiplier.powi(-2);
+        self.precision += precision;
+        if self.dim > 1 {
+            self.factors = solved;
+            return;
+        }
+        let share = precision / self.precision;
+        for (average, new) in self.factors.iter_mut().zip(solved) {
+            *average += share * (new - *average);
+        }
+    }
+}
+
+/// Rows `[0, q_i]` with `q_i` normal, shape `(n_items, dim)`.
 pub(crate) fn initial_factors(
     n_items: usize,
     dim: usize,
@@ -142,10 +179,9 @@ pub(crate) fn initial_factors(
         expected: "a finite number above 0",
     })?;
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let width = dim + 1;
-    Ok((0..n_items * width)
+    Ok((0..n_items * dim)
         .map(|at| {
-            if at % width == 0 {
+            if at % dim == 0 {
                 0.0
             } else {
                 normal.sample(&mut rng)
@@ -214,7 +250,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn certificate(self, insecure: bool) -> Result<Certificate> {
+    fn certificate(self, assumptions: &[String], insecure: bool) -> Result<Certificate> {
         let mut builder = Certificate::builder(self.plan, self.data_set_id)
             .releases(self.records)
             .released_output("item factors, noisy item counts, settings", "anyone")
@@ -224,6 +260,9 @@ impl<'a> Run<'a> {
             .not_covered("internal report: accuracy and data-handling counts")
             .not_covered("total running time")
             .tuning_included(false);
+        for assumption in assumptions {
+            builder = builder.assumption(assumption.as_str());
+        }
         if insecure {
             builder = builder.not_private("seeded noise");
         }

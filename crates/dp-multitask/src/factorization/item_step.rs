@@ -16,7 +16,7 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// One user's share of the item statistics of one round.
 ///
 /// ```text
-/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]                    user factor, norm at most 1
+/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]       user factor, norm at most 1; [1] without tastes
 /// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
 /// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
 /// w_ij     normalised so that sum_i w_ij^2 = 1
@@ -58,11 +58,12 @@ impl std::fmt::Debug for ItemStatistics<'_> {
 impl<'a> ItemStatistics<'a> {
     pub(super) fn new(
         params: &super::FactorizationParams,
+        dim: usize,
         item_factors: &[f64],
         weights: &'a TaskWeights,
     ) -> Self {
         Self {
-            design: Design::new(item_factors, params.dim + 1),
+            design: Design::new(item_factors, dim),
             weights,
             bias: params.bias(),
             penalties: params.training_penalties,
@@ -71,13 +72,8 @@ impl<'a> ItemStatistics<'a> {
         }
     }
 
-    /// The constant coordinate of every user's factor.
-    fn bias_coordinate(&self) -> f64 {
-        bias_coordinate(self.clip_norm)
-    }
-
     fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
-        factor[0] = self.bias_coordinate();
+        factor[0] = bias_coordinate(self.clip_norm, factor.len());
         let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
         let scale = if norm > 0.0 {
             self.clip_norm / norm
@@ -116,7 +112,7 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 
     fn dim(&self) -> usize {
-        self.design.width()
+        self.design.dim()
     }
 
     fn contribute(
@@ -138,9 +134,13 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 }
 
-/// `sqrt(1 - G^2)`.
-pub(super) fn bias_coordinate(clip_norm: f64) -> f64 {
-    (1.0 - clip_norm * clip_norm).sqrt()
+/// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
+fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
+    if dim == 1 {
+        1.0
+    } else {
+        (1.0 - clip_norm * clip_norm).sqrt()
+    }
 }
 
 /// The grids of one round's statistics: sensitivities 1 and `label_bound`, see
@@ -153,6 +153,13 @@ pub(super) fn grids(
     GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)
 }
 
+/// Ridge of the item step: it follows the noise of the matrices, so that directions that are all
+/// noise stay small, plus a public constant.
+pub(super) fn ridge(params: &super::FactorizationParams, released: &ReleasedGrams) -> f64 {
+    let noise = released.matrix_noise_stddev() * (released.dim() as f64).sqrt();
+    params.item_ridge_factor * noise + params.item_l2_penalty
+}
+
 /// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, rows `[h_i, q_i]`.
 ///
 /// Post-processing of a release. The projection comes before the ridge. The bias is
@@ -163,7 +170,7 @@ pub(super) fn solve_items(
     clip_norm: f64,
 ) -> Result<Vec<f64>> {
     let dim = released.dim();
-    let bias = bias_coordinate(clip_norm);
+    let bias = bias_coordinate(clip_norm, dim);
     let mut factors = vec![0.0; released.n_items() * dim];
     factors.par_chunks_mut(dim).enumerate().try_for_each_init(
         || (vec![0.0; dim * dim], PsdScratch::new(dim)),

@@ -30,7 +30,7 @@ impl UserPenalties {
 /// The public constants by which every user turns own records into a personal model.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Scoring {
-    /// Length of the taste part of item factors.
+    /// Length of item factors: the item bias and the taste coordinates.
     pub dim: usize,
     /// How a user's own offset starts.
     pub bias: LocalBias,
@@ -44,8 +44,8 @@ pub struct Scoring {
 /// rating of user j for item i:  offset_j + h_i + <q_i, v_j>
 /// ```
 ///
-/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim` taste coordinates. `offset_j` and
-/// `v_j` come from [`fold_in`](Self::fold_in) and stay with the user.
+/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste coordinates. `offset_j`
+/// and `v_j` come from [`fold_in`](Self::fold_in) and stay with the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FactorModel {
     scoring: Scoring,
@@ -53,22 +53,21 @@ pub struct FactorModel {
 }
 
 impl FactorModel {
-    /// A model from rows `[h_i, q_i]`, shape `(n_items, dim + 1)`, row-major.
+    /// A model from rows `[h_i, q_i]`, shape `(n_items, dim)`, row-major.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the length is not a multiple of `dim + 1`,
+    /// [`crate::Error::Shape`] when the length is not a multiple of `dim`,
     /// [`crate::Error::Param`] when a constant is out of range.
     pub fn new(scoring: Scoring, item_factors: Vec<f64>) -> Result<Self> {
         params::at_least_one("dim", scoring.dim)?;
         params::finite("label_center", scoring.bias.center)?;
         params::finite_non_negative("bias_shrinkage", scoring.bias.shrinkage)?;
         scoring.penalties.check()?;
-        let width = scoring.dim + 1;
-        if !item_factors.len().is_multiple_of(width) {
+        if !item_factors.len().is_multiple_of(scoring.dim) {
             return Err(ShapeError {
                 name: "item_factors",
                 found: item_factors.len(),
-                expected: item_factors.len().div_ceil(width) * width,
+                expected: item_factors.len().div_ceil(scoring.dim) * scoring.dim,
             }
             .into());
         }
@@ -84,22 +83,22 @@ impl FactorModel {
         &self.scoring
     }
 
-    /// Rows `[h_i, q_i]`, shape `(n_items, dim + 1)`, row-major.
+    /// Rows `[h_i, q_i]`, shape `(n_items, dim)`, row-major.
     #[must_use]
     pub fn item_factors(&self) -> &[f64] {
         &self.item_factors
     }
 
-    /// Length of a row: `dim + 1`.
+    /// Length of a row.
     #[must_use]
-    pub const fn width(&self) -> usize {
-        self.scoring.dim + 1
+    pub const fn dim(&self) -> usize {
+        self.scoring.dim
     }
 
     /// Number of items.
     #[must_use]
     pub const fn n_items(&self) -> usize {
-        self.item_factors.len() / self.width()
+        self.item_factors.len() / self.dim()
     }
 
     /// A personal model from one user's own records, seen in training or not.
@@ -112,9 +111,9 @@ impl FactorModel {
     /// [`crate::Error::Shape`] when an item is outside the model's catalogue.
     pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalModel> {
         self.check_items(user)?;
-        let design = Design::new(&self.item_factors, self.width());
+        let design = Design::new(&self.item_factors, self.dim());
         let step = self.user_step(&design);
-        Ok(step.personal_model(user, &mut UserScratch::new(self.width())?))
+        Ok(step.personal_model(user, &mut UserScratch::new(self.dim())?))
     }
 
     /// Personal models of all users, in user order. Private, like the data they come from.
@@ -131,12 +130,12 @@ impl FactorModel {
             }
             .into());
         }
-        let design = Design::new(&self.item_factors, self.width());
+        let design = Design::new(&self.item_factors, self.dim());
         let step = self.user_step(&design);
         let models: Result<Vec<_>> = (0..data.n_users())
             .into_par_iter()
             .map_init(
-                || UserScratch::new(self.width()),
+                || UserScratch::new(self.dim()),
                 |scratch, user| match scratch {
                     Ok(scratch) => Ok(step.personal_model(data.user(user), scratch)),
                     Err(error) => Err((*error).into()),
@@ -172,7 +171,7 @@ impl FactorModel {
     /// When `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn predict(&self, personal: &PersonalModel, item: usize) -> f64 {
-        let row = &self.item_factors[item * self.width()..][..self.width()];
+        let row = &self.item_factors[item * self.dim()..][..self.dim()];
         let taste: f64 = row[1..]
             .iter()
             .zip(&personal.factor)
@@ -220,7 +219,7 @@ impl PersonalModel {
         self.offset
     }
 
-    /// The user's factor, length `dim`.
+    /// The user's factor, length `dim - 1`.
     #[must_use]
     pub fn factor(&self) -> &[f64] {
         &self.factor

@@ -11,8 +11,12 @@ use crate::{LocalBias, Result};
 /// constants. Ranges are checked by [`check`](Self::check), which rejects NaN everywhere.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FactorizationParams {
-    /// Taste dimensions of the item factors, 1 to 255; an item bias comes on top.
-    pub dim: usize,
+    /// Length of the item factors, 1 to 256: an item bias and `dim - 1` tastes. `None` chooses it by
+    /// rule from the released counts (or from epsilon when the run releases none); see
+    /// [`rule_dim`](Self::rule_dim).
+    pub dim: Option<usize>,
+    /// Privacy target that the rule for `dim` looks at, nats; finite and above 0.
+    pub rule_epsilon: f64,
     /// Rounds of alternating minimisation `T`, 1 to 1000; each releases the item statistics once.
     pub n_rounds: usize,
     /// Budget share of a round relative to the round before it, above 0.
@@ -45,7 +49,7 @@ pub struct FactorizationParams {
     pub training_penalties: UserPenalties,
     /// Penalties of the local user step with the finished factors (fold-in).
     pub fold_in_penalties: UserPenalties,
-    /// Ridge of the item step in units of `noise stddev * sqrt(dim + 1)` of the matrices, above 0.
+    /// Ridge of the item step in units of `noise stddev * sqrt(dim)` of the matrices, above 0.
     pub item_ridge_factor: f64,
     /// Constant ridge of the item step on top, 0 or above.
     pub item_l2_penalty: f64,
@@ -63,7 +67,7 @@ impl FactorizationParams {
     /// use dp_core::ApproxDp;
     /// use dp_multitask::FactorizationParams;
     /// let mut params = FactorizationParams::for_target(ApproxDp::target(1.0, 1e-5)?);
-    /// params.dim = 4;
+    /// params.dim = Some(4);
     /// assert!(params.check().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -77,7 +81,10 @@ impl FactorizationParams {
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
     pub fn check(self) -> Result<MatrixFactorization> {
-        params::in_range("dim", self.dim, 1, 255, "a whole number from 1 to 255")?;
+        if let Some(dim) = self.dim {
+            params::in_range("dim", dim, 1, 256, "a whole number from 1 to 256")?;
+        }
+        params::finite_positive("rule_epsilon", self.rule_epsilon)?;
         params::in_range(
             "steps",
             self.n_rounds,
@@ -104,7 +111,10 @@ impl FactorizationParams {
         params::finite_non_negative("item_l2_penalty", self.item_l2_penalty)?;
         self.training_penalties.check()?;
         self.fold_in_penalties.check()?;
-        Ok(MatrixFactorization { params: self })
+        Ok(MatrixFactorization {
+            params: self,
+            assumptions: Vec::new(),
+        })
     }
 
     pub(super) const fn bias(&self) -> LocalBias {
@@ -114,11 +124,11 @@ impl FactorizationParams {
         }
     }
 
-    /// The constants that users of the finished model need.
+    /// The constants that users of a finished model of length `dim` need.
     #[must_use]
-    pub const fn scoring(&self) -> Scoring {
+    pub const fn scoring(&self, dim: usize) -> Scoring {
         Scoring {
-            dim: self.dim,
+            dim,
             bias: self.bias(),
             penalties: self.fold_in_penalties,
         }
@@ -135,6 +145,7 @@ impl FactorizationParams {
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixFactorization {
     params: FactorizationParams,
+    assumptions: Vec<String>,
 }
 
 impl MatrixFactorization {
@@ -142,5 +153,18 @@ impl MatrixFactorization {
     #[must_use]
     pub const fn params(&self) -> &FactorizationParams {
         &self.params
+    }
+
+    /// Names something that the run takes on trust, to be listed in its certificate.
+    #[must_use]
+    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
+        self.assumptions.push(assumption.into());
+        self
+    }
+
+    /// What the caller takes on trust.
+    #[must_use]
+    pub fn assumptions(&self) -> &[String] {
+        &self.assumptions
     }
 }

@@ -44,26 +44,26 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             n_items as u64,
         ));
     }
-    let width = settings.dim + 1;
+    let dim = settings.largest_dim();
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
         requests.push(ReleaseRequest::new(
             format!("round {round}: item matrices"),
             share * settings.matrix_share,
             ReplaceFactor::SqrtTwo,
-            GramSums::matrix_draws(n_items, width),
+            GramSums::matrix_draws(n_items, dim),
         ));
         requests.push(ReleaseRequest::new(
             format!("round {round}: item right-hand sides"),
             share * (1.0 - settings.matrix_share),
             ReplaceFactor::Two,
-            GramSums::rhs_draws(n_items, width),
+            GramSums::rhs_draws(n_items, dim),
         ));
     }
     requests
 }
 
-/// Shares of the rounds, each `round_growth` times the one before, summing to 1.
+/// Shares of the rounds: each `round_growth` times the one before, summing to 1.
 fn round_shares(settings: &FactorizationParams) -> Vec<f64> {
     // counted from the last round, so that growth to a high power cannot overflow
     let mut shares: Vec<f64> = Vec::with_capacity(settings.n_rounds);

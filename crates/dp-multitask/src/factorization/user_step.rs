@@ -8,29 +8,29 @@ use crate::LocalBias;
 
 /// Item factors as the user step needs them: rows `[1, q_i]` and the item biases `h_i`.
 pub(crate) struct Design {
-    width: usize,
+    dim: usize,
     rows: Vec<f64>,
     item_bias: Vec<f64>,
 }
 
 impl Design {
-    /// From rows `[h_i, q_i]` of length `width`.
-    pub(crate) fn new(item_factors: &[f64], width: usize) -> Self {
+    /// From rows `[h_i, q_i]` of length `dim`.
+    pub(crate) fn new(item_factors: &[f64], dim: usize) -> Self {
         let mut rows = item_factors.to_vec();
-        let mut item_bias = Vec::with_capacity(rows.len() / width);
-        for row in rows.chunks_exact_mut(width) {
+        let mut item_bias = Vec::with_capacity(rows.len() / dim);
+        for row in rows.chunks_exact_mut(dim) {
             item_bias.push(row[0]);
             row[0] = 1.0;
         }
         Self {
-            width,
+            dim,
             rows,
             item_bias,
         }
     }
 
-    pub(crate) const fn width(&self) -> usize {
-        self.width
+    pub(crate) const fn dim(&self) -> usize {
+        self.dim
     }
 }
 
@@ -65,17 +65,17 @@ pub struct UserScratch {
 pub(crate) struct UserSolution<'a> {
     /// Bias plus offset, relative to the public centre.
     pub(crate) offset: f64,
-    /// The factor `v`, length `dim`.
+    /// The factor `v`, length `dim - 1`.
     pub(crate) factor: &'a [f64],
 }
 
 impl UserScratch {
-    pub(crate) fn new(width: usize) -> Result<Self, dp_linalg::Error> {
+    pub(crate) fn new(dim: usize) -> Result<Self, dp_linalg::Error> {
         Ok(Self {
-            gram: GramAccumulator::new(width)?,
+            gram: GramAccumulator::new(dim)?,
             labels: Vec::new(),
-            matrix: vec![0.0; width * width],
-            solution: vec![0.0; width],
+            matrix: vec![0.0; dim * dim],
+            solution: vec![0.0; dim],
         })
     }
 }
@@ -109,7 +109,7 @@ impl UserStep<'_> {
         user: UserRow<'_>,
         scratch: &mut UserScratch,
     ) -> Result<(), dp_linalg::Error> {
-        let width = self.design.width;
+        let dim = self.design.dim;
         let gram = &mut scratch.gram;
         gram.reset();
         gram.add_gathered_with_rhs(&self.design.rows, user.items(), None, &scratch.labels)?;
@@ -117,11 +117,11 @@ impl UserStep<'_> {
         scratch.solution.copy_from_slice(gram.rhs());
         let taste = self.penalties.factor + user.len() as f64 * self.penalties.factor_per_record;
         scratch.matrix[0] += self.penalties.offset;
-        for k in 1..width {
-            scratch.matrix[k * width + k] += taste;
+        for k in 1..dim {
+            scratch.matrix[k * dim + k] += taste;
         }
-        cholesky_in_place(&mut scratch.matrix, width)?;
-        cholesky_solve_in_place(&scratch.matrix, width, &mut scratch.solution)
+        cholesky_in_place(&mut scratch.matrix, dim)?;
+        cholesky_solve_in_place(&scratch.matrix, dim, &mut scratch.solution)
     }
 
     /// The user's own model.
