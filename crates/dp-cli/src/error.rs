@@ -21,6 +21,8 @@ pub(crate) enum Error {
     Data(#[from] dp_data::Error),
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
+    #[error("the certificate does not hold: {0}")]
+    Certificate(#[source] dp_accounting::Error),
     #[error(transparent)]
     Training(#[from] dp_multitask::Error),
     #[error("{}: {reason}", path.display())]
@@ -72,6 +74,7 @@ impl Error {
             Self::Accounting(error) => accounting_code(error),
             Self::Training(dp_multitask::Error::Param(_)) => 2,
             Self::Training(dp_multitask::Error::Accounting(error)) => accounting_code(error),
+            Self::Certificate(_) => 6,
             Self::OutputExists { .. } | Self::Write { .. } => 7,
             Self::Training(_) | Self::Print(_) => 1,
         })
@@ -81,7 +84,13 @@ impl Error {
 fn accounting_code(error: &dp_accounting::Error) -> u8 {
     use dp_accounting::Error;
     match error {
-        Error::Param(_) => 2,
+        Error::Param(_) | Error::SamplerAllowance { .. } => 2,
+        Error::BudgetSpent { .. } => 3,
+        Error::LedgerLocked { .. }
+        | Error::LedgerCorrupt { .. }
+        | Error::LedgerMismatch { .. }
+        | Error::LedgerPoisoned { .. }
+        | Error::Io { .. } => 5,
         _ => 1,
     }
 }

@@ -1,1 +1,30 @@
-fn main() {}
+//! `dp`: train a private recommender, fold users in, verify certificates.
+
+mod args;
+mod commands;
+mod error;
+mod evaluate;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Train(args) => commands::train::run(&args),
+        Command::Recommend(args) => commands::recommend::run(&args),
+        Command::Verify(args) => commands::verify::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::print_error(&error);
+            error.exit_code()
+        }
+    }
+}

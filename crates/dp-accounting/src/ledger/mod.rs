@@ -109,19 +109,51 @@ impl Ledger {
     /// [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a budget
     /// whose delta is too small to aim at.
     pub fn open(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
-        let mu_squared_budget = mu_squared_budget(budget.target)?;
-        let (mut store, bytes) = Store::open(path.as_ref())?;
-        let expected = header(data_set_id, budget, now());
-        let chain = if is_unborn(&bytes) {
-            let (line, hash) = close(&expected);
+        Self::open_with(path.as_ref(), data_set_id, budget, |_| Ok(budget))
+    }
+
+    /// Opens the ledger of `data_set_id` at `path` with the budget it was made with, or starts one
+    /// with `new_budget`. This is what repeated runs on one data set want: the first run sets the
+    /// budget, the later ones live within it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta.
+    pub fn open_or_create(
+        path: impl AsRef<Path>,
+        data_set_id: &str,
+        new_budget: Budget,
+    ) -> Result<Self> {
+        Self::open_with(path.as_ref(), data_set_id, new_budget, |found| {
+            let target = ApproxDp::target(found.epsilon, found.delta)?;
+            Budget::new(target, new_budget.adjacency)
+        })
+    }
+
+    /// `agreed` says which budget an existing file has to have.
+    fn open_with(
+        path: &Path,
+        data_set_id: &str,
+        new_budget: Budget,
+        agreed: impl FnOnce(&Header) -> Result<Budget>,
+    ) -> Result<Self> {
+        mu_squared_budget(new_budget.target)?;
+        let (mut store, bytes) = Store::open(path)?;
+        let (budget, chain) = if is_unborn(&bytes) {
+            let (line, hash) = close(&header(data_set_id, new_budget, now()));
             store.begin(line.as_bytes())?;
-            Chain::after_header(hash)
+            (new_budget, Chain::after_header(hash))
         } else {
-            resume(&mut store, &bytes, &expected)?
+            let (found, chain, tail) = replay(&bytes).map_err(|bad| Error::LedgerCorrupt {
+                path: path.to_owned(),
+                line: bad.0,
+            })?;
+            let budget = agreed(&found)?;
+            check_header(&found, &header(data_set_id, budget, 0), store.path())?;
+            (budget, mend(&mut store, chain, &tail)?)
         };
         Ok(Self {
             budget,
-            mu_squared_budget,
+            mu_squared_budget: mu_squared_budget(budget.target)?,
             data_set_id: data_set_id.to_owned(),
             chain,
             store: Some(store),
@@ -260,13 +292,8 @@ fn now() -> u64 {
         .map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(0))
 }
 
-/// Counts an existing file and mends its end.
-fn resume(store: &mut Store, bytes: &[u8], expected: &Header) -> Result<Chain> {
-    let (found, mut chain, tail) = replay(bytes).map_err(|bad| Error::LedgerCorrupt {
-        path: store.path().to_owned(),
-        line: bad.0,
-    })?;
-    check_header(&found, expected, store.path())?;
+/// Mends the end of a file that a crash may have torn.
+fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Result<Chain> {
     match tail {
         Tail::Clean => {}
         Tail::NoNewline => store.append(b"\n")?,

@@ -69,6 +69,11 @@ impl InteractionsBuilder {
         Ok(())
     }
 
+    /// Makes room for users `0..n_users`, so that those without records have a row too.
+    pub fn ensure_users(&mut self, n_users: usize) {
+        self.n_users = self.n_users.max(n_users);
+    }
+
     /// Merges the records; cost O(records + users) and a sort within each user.
     #[must_use]
     pub fn build(self) -> (Interactions, DroppedRecords) {

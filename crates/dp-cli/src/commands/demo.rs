@@ -1,0 +1,130 @@
+//! `dp demo`: the whole path on generated ratings.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use dp_accounting::{Budget, Ledger};
+use dp_core::{Adjacency, ApproxDp};
+use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{FactorizationParams, NonPrivateAls};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use serde_json::json;
+
+use crate::args::DemoArgs;
+use crate::error::Result;
+use crate::evaluate::{Metrics, model_rmse};
+use crate::output::{self, CERTIFICATE, OutputFolder, Seconds, TrainReport};
+use crate::progress::ReleaseBar;
+
+const EPSILONS: [f64; 2] = [1.0, 5.0];
+const DELTA: f64 = 1e-5;
+
+pub(crate) fn run(args: &DemoArgs) -> Result<()> {
+    let start = Instant::now();
+    let folder = OutputFolder::create(&args.out, is_earlier_demo(&args.out))?;
+    let mut rng = ChaCha20Rng::seed_from_u64(args.data_seed);
+    let ratings = LongTailRatings::movielens_1m().generate(&mut rng)?;
+    let split = ratings.split(SplitFractions::default(), 0);
+    let table = ratings.interactions().expose();
+    let load = start.elapsed().as_secs_f64();
+    if !args.json {
+        println!(
+            "generated {} ratings of {} users for {} items\n",
+            table.n_records(),
+            table.n_users(),
+            table.n_items()
+        );
+    }
+
+    let mut rows = Vec::new();
+    let mut baselines = Metrics::default();
+    for epsilon in EPSILONS {
+        let last = epsilon >= EPSILONS[EPSILONS.len() - 1];
+        let keep = last.then_some(&folder);
+        baselines = train(&ratings, &split, epsilon, load, keep)?;
+        rows.push((format!("private, epsilon {epsilon}"), baselines.test_rmse));
+    }
+    let als = NonPrivateAls::default().fit(&split.train)?;
+    let als = model_rmse(&als, &split.train, &split.test)?;
+    rows.insert(0, ("constant".to_owned(), baselines.constant_rmse));
+    rows.insert(1, ("user mean (free, local)".to_owned(), baselines.user_mean_rmse));
+    rows.push(("no privacy".to_owned(), als));
+    folder.commit()?;
+    print(args, &rows, start)
+}
+
+/// One run on its own budget; the last one leaves its model behind.
+fn train(
+    ratings: &Ratings,
+    split: &RatingSplit,
+    epsilon: f64,
+    load: f64,
+    keep: Option<&OutputFolder>,
+) -> Result<Metrics> {
+    let target = ApproxDp::target(epsilon, DELTA)?;
+    let adjacency = Adjacency::AddRemoveUser;
+    let fit = FactorizationParams::for_target(target)
+        .check()?
+        .assuming("generated data: each run of the demo has a budget of its own");
+    let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
+    let mut ledger = Ledger::in_memory("generated ratings", Budget::new(target, adjacency)?)?;
+    let bar = ReleaseBar::new(plan.releases().len());
+    let start = Instant::now();
+    let fitted = fit.fit(
+        &split.train,
+        &plan,
+        ledger.reserve(&plan)?,
+        &mut NoiseSource::operating_system(),
+        &mut |done| bar.show(done),
+    )?;
+    let trained = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let metrics = Metrics::measure(&fitted.model, split)?;
+    if let Some(folder) = keep {
+        let report = TrainReport {
+            fitted: &fitted,
+            params: fit.params(),
+            plan: &plan,
+            ratings,
+            metrics,
+            seconds: Seconds {
+                load,
+                train: trained,
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write(folder)?;
+    }
+    Ok(metrics)
+}
+
+/// Only a folder that holds a certificate is replaced without being asked.
+fn is_earlier_demo(out: &Path) -> bool {
+    fs::exists(out.join(CERTIFICATE)).unwrap_or(false)
+}
+
+fn print(args: &DemoArgs, rows: &[(String, Option<f64>)], start: Instant) -> Result<()> {
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(method, rmse)| json!({"method": method, "test_rmse": rmse}))
+            .collect();
+        return output::print_json(&json!({"rows": rows, "out": args.out, "seconds": seconds}));
+    }
+    println!("{:<28} test RMSE", "method");
+    for (method, rmse) in rows {
+        let rmse = rmse.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+        println!("{method:<28} {rmse}");
+    }
+    let out = args.out.display();
+    println!(
+        "\nmodel and certificate of the run at epsilon 5: {out}\n\
+         check the certificate:  dp verify {out}\n\
+         {seconds:.1} s in all"
+    );
+    Ok(())
+}

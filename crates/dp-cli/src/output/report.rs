@@ -1,0 +1,172 @@
+//! The files of a training run, and its summary on the screen.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use dp_accounting::Plan;
+use dp_data::Ratings;
+use dp_multitask::{FactorizationParams, FittedModel};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{CERTIFICATE, OutputFolder, privacy_statement, write_model};
+use crate::error::Result;
+use crate::evaluate::Metrics;
+
+/// Wall-clock time of the parts of a run.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Seconds {
+    pub(crate) load: f64,
+    pub(crate) train: f64,
+    pub(crate) evaluate: f64,
+}
+
+/// Everything a run has to say, released and internal apart.
+pub(crate) struct TrainReport<'a> {
+    pub(crate) fitted: &'a FittedModel,
+    pub(crate) params: &'a FactorizationParams,
+    pub(crate) plan: &'a Plan,
+    pub(crate) ratings: &'a Ratings,
+    pub(crate) metrics: Metrics,
+    pub(crate) seconds: Seconds,
+}
+
+const METHOD: &str = "adadpals";
+
+impl TrainReport<'_> {
+    /// Model, certificate, released report and internal report.
+    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+        let private = self.fitted.certificate.verify()?.is_private();
+        write_model(folder, &self.fitted.model, self.ratings.catalogue(), private)?;
+        folder.write(CERTIFICATE, self.fitted.certificate.to_json().as_bytes())?;
+        folder.write("report.md", self.released_report().as_bytes())?;
+        folder.write("internal.md", self.internal_report().as_bytes())
+    }
+
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self) -> Value {
+        let certificate = &self.fitted.certificate;
+        let guarantee = certificate.guarantee.as_ref();
+        json!({
+            "method": METHOD,
+            "dim": self.fitted.model.dim(),
+            "steps": self.params.n_rounds,
+            "n_items": self.fitted.model.n_items(),
+            "released": {
+                "private": guarantee.is_some(),
+                "epsilon": guarantee.map(|g| g.epsilon),
+                "delta": self.plan.target().delta,
+                "gdp_mu": guarantee.map(|g| g.gdp_mu),
+                "rho": guarantee.map(|g| g.rho),
+                "adjacency": certificate.adjacency,
+                "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
+                "assumptions": certificate.assumptions,
+            },
+            "internal": {
+                "metrics": self.metrics,
+                "seconds": self.seconds,
+                "n_users": self.ratings.interactions().expose().n_users(),
+                "n_ratings": self.ratings.interactions().expose().n_records(),
+            },
+        })
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn summary(&self, out: &Path) -> String {
+        let mut text = String::new();
+        match &self.fitted.certificate.guarantee {
+            Some(g) => {
+                let replace = g.epsilon_replace.map_or(String::new(), |e| format!(" ({e:.3} under replacement)"));
+                put(&mut text, &format!("private     epsilon {:.4}{replace}, delta {:e}, add/remove one user", g.epsilon, g.delta));
+            }
+            None => put(&mut text, "NOT PRIVATE seeded noise"),
+        }
+        put(&mut text, &format!(
+            "model       {} items x {} ({}), {} rounds",
+            self.fitted.model.n_items(), self.fitted.model.dim(), self.describe_dim(), self.params.n_rounds
+        ));
+        put(&mut text, &format!("written to  {}", out.display()));
+        put(&mut text, "\ninternal, not covered by the guarantee:");
+        for (name, value) in self.metric_rows() {
+            put(&mut text, &format!("  {name:<32} {value}"));
+        }
+        let s = self.seconds;
+        put(&mut text, &format!("  seconds: load {:.2}, train {:.2}, evaluate {:.2}", s.load, s.train, s.evaluate));
+        text
+    }
+
+    fn describe_dim(&self) -> String {
+        match self.fitted.model.dim() {
+            1 => "item bias only: at this epsilon tastes would add more noise than they tell; \
+                  --dim 3 insists"
+                .to_owned(),
+            dim => format!("item bias and {} tastes", dim - 1),
+        }
+    }
+
+    fn metric_rows(&self) -> [(&'static str, String); 4] {
+        let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+        [
+            ("RMSE test", show(self.metrics.test_rmse)),
+            ("RMSE validation", show(self.metrics.valid_rmse)),
+            ("RMSE user mean (free, local)", show(self.metrics.user_mean_rmse)),
+            ("RMSE constant", show(self.metrics.constant_rmse)),
+        ]
+    }
+
+    fn released_report(&self) -> String {
+        let model = &self.fitted.model;
+        let mut text = String::from("# Private item factors\n\n");
+        put(&mut text, &format!(
+            "{} items, factors of length {} ({}), {} rounds of `{METHOD}`.\n\n## Guarantee\n",
+            model.n_items(), model.dim(), self.describe_dim(), self.params.n_rounds
+        ));
+        text.push_str(&privacy_statement(&self.fitted.certificate));
+        if let Some(counts) = &self.fitted.counts {
+            put(&mut text, &format!(
+                "\n## Released counts\n\nMean noisy count of an item {:.1}, noise {:.1} on each; {:.0} % of \
+                 the items stand more than two noise deviations above zero.",
+                counts.mean(), counts.noise_stddev(), 100.0 * share_above_noise(counts)
+            ));
+        }
+        put(&mut text, "\n## Settings\n\n```json");
+        put(&mut text, &serde_json::to_string_pretty(self.params).unwrap_or_default());
+        put(&mut text, "```");
+        text
+    }
+
+    fn internal_report(&self) -> String {
+        let mut text = String::from(
+            "# Internal: not covered by the guarantee\n\nComputed from private data. Do not publish, and \
+             do not choose settings by it without charging every run.\n\n| | |\n|---|---|\n",
+        );
+        for (name, value) in self.metric_rows() {
+            put(&mut text, &format!("| {name} | {value} |"));
+        }
+        let table = self.ratings.interactions().expose();
+        let summary = self.ratings.summary().expose();
+        for (name, value) in [
+            ("users", table.n_users()),
+            ("ratings kept", table.n_records()),
+            ("ratings read", summary.n_read),
+            ("outside the catalogue", summary.n_outside_catalogue),
+            ("NaN or infinite, left out", summary.dropped.not_finite),
+            ("repeated pairs, replaced by the later", summary.dropped.repeated),
+        ] {
+            put(&mut text, &format!("| {name} | {value} |"));
+        }
+        let s = self.seconds;
+        put(&mut text, &format!("| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |", s.load, s.train, s.evaluate));
+        text
+    }
+}
+
+fn share_above_noise(counts: &dp_multitask::NoisyCounts) -> f64 {
+    let above = counts.values().iter().filter(|&&c| c > 2.0 * counts.noise_stddev()).count();
+    above as f64 / counts.values().len() as f64
+}
+
+fn put(text: &mut String, line: &str) {
+    // writing to a String cannot fail
+    let _ = writeln!(text, "{line}");
+}
