@@ -15,12 +15,13 @@ use dp_linalg::{
 use faer::linalg::matmul::matmul;
 use faer::linalg::solvers::Solve;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
+use rand::distr::{Distribution, StandardUniform};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const DIMS: [usize; 4] = [8, 16, 32, 64];
 /// Rows of the table that gathers draw from.
-const TABLE_ROWS: usize = 20_000;
+const TABLE_ROWS: u32 = 20_000;
 
 fn main() {
     faer::set_global_parallelism(Par::Seq);
@@ -43,14 +44,14 @@ fn gram_table() {
     contestants.extend([64, 256, 4096].map(|n| Case::gemm(64, n)));
     for dim in DIMS {
         for n in [16, 64, 256, 4096] {
-            contestants.push(Case::packed::<f64>(dim, n, "f64", &mut rng, |x| x));
-            contestants.push(Case::gathered::<f64>(dim, n, "f64", &mut rng, |x| x));
+            contestants.push(Case::packed::<f64>(dim, n, "f64", &mut rng));
+            contestants.push(Case::gathered::<f64>(dim, n, "f64", &mut rng));
         }
     }
     for dim in DIMS {
         for n in [64, 4096] {
-            contestants.push(Case::packed::<f32>(dim, n, "f32", &mut rng, |x| x as f32));
-            contestants.push(Case::gathered::<f32>(dim, n, "f32", &mut rng, |x| x as f32));
+            contestants.push(Case::packed::<f32>(dim, n, "f32", &mut rng));
+            contestants.push(Case::gathered::<f32>(dim, n, "f32", &mut rng));
         }
     }
     let mut runs = Vec::new();
@@ -61,8 +62,8 @@ fn gram_table() {
     let seconds = median_seconds(&mut runs, 25, 4e-3);
     let yardstick = rows[0].1 / seconds[0];
     println!("useful Gflop/s of one core, and the ratio to faer's f64 GEMM of 512 x 512 x 512");
-    for ((name, flops), seconds) in rows.iter().zip(&seconds) {
-        let rate = flops / seconds;
+    for ((name, flops), time) in rows.iter().zip(&seconds) {
+        let rate = flops / time;
         println!("{name:<40} {:8.1} {:6.2}", rate / 1e9, rate / yardstick);
     }
 }
@@ -91,14 +92,11 @@ impl Case {
     }
 
     /// Reset, add `n` packed rows, read out.
-    fn packed<T: Real>(
-        dim: usize,
-        n: usize,
-        label: &str,
-        rng: &mut ChaCha8Rng,
-        number: fn(f64) -> T,
-    ) -> Self {
-        let rows: Vec<T> = (0..n * dim).map(|_| number(rng.random::<f64>())).collect();
+    fn packed<T: Real>(dim: usize, n: usize, label: &str, rng: &mut ChaCha8Rng) -> Self
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let rows: Vec<T> = (0..n * dim).map(|_| rng.random()).collect();
         Self::gram(
             dim,
             n,
@@ -110,15 +108,13 @@ impl Case {
     }
 
     /// Reset, add `n` rows of a table in random order, read out.
-    fn gathered<T: Real>(
-        dim: usize,
-        n: usize,
-        label: &str,
-        rng: &mut ChaCha8Rng,
-        number: fn(f64) -> T,
-    ) -> Self {
-        let mut draws = || number(rng.random::<f64>());
-        let table: Vec<T> = (0..TABLE_ROWS * dim).map(|_| draws()).collect();
+    fn gathered<T: Real>(dim: usize, n: usize, label: &str, rng: &mut ChaCha8Rng) -> Self
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let table: Vec<T> = (0..TABLE_ROWS as usize * dim)
+            .map(|_| rng.random())
+            .collect();
         let indices = random_indices(n.max(4096), rng);
         let mut start = 0;
         let name = format!("gathered {label} dim {dim} rows {n}");
@@ -155,9 +151,7 @@ impl Case {
 }
 
 fn random_indices(n: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
-    (0..n)
-        .map(|_| rng.random_range(0..TABLE_ROWS as u32))
-        .collect()
+    (0..n).map(|_| rng.random_range(0..TABLE_ROWS)).collect()
 }
 
 fn solve_table() {
@@ -169,7 +163,7 @@ fn solve_table() {
         let (mut u, mut x) = (a.clone(), b.clone());
         let (mut y, mut z) = (b.clone(), b.clone());
         let mut scratch = PsdScratch::new(dim).expect("dim is in range");
-        let mut scratch_of_eigen = PsdScratch::new(dim).expect("dim is in range");
+        let mut scratch_too = PsdScratch::new(dim).expect("dim is in range");
         let mut contestants = [
             Contestant::new(|| {
                 u.copy_from_slice(black_box(&a));
@@ -190,8 +184,7 @@ fn solve_table() {
             }),
             Contestant::new(|| {
                 z.copy_from_slice(&b);
-                let scratch = &mut scratch_of_eigen;
-                psd_part_plus_ridge_solve(black_box(&indefinite), 0.1, &mut z, scratch)
+                psd_part_plus_ridge_solve(black_box(&indefinite), 0.1, &mut z, &mut scratch_too)
                     .expect("finite");
             }),
         ];
@@ -235,7 +228,9 @@ fn gram_group(criterion: &mut Criterion) {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut group = criterion.benchmark_group("dp-linalg/gram");
     for (dim, n) in [(16, 64), (32, 256), (64, 256), (64, 4096)] {
-        let table: Vec<f64> = (0..TABLE_ROWS * dim).map(|_| rng.random()).collect();
+        let table: Vec<f64> = (0..TABLE_ROWS as usize * dim)
+            .map(|_| rng.random())
+            .collect();
         let indices = random_indices(n, &mut rng);
         let mut gram = GramAccumulator::new(dim).expect("dim is in range");
         group.throughput(Throughput::Elements((n * dim * (dim + 1)) as u64));

@@ -52,8 +52,8 @@ pub fn median_seconds(
         contestant.calibrate(seconds);
     }
     for _ in 0..n_repetitions {
-        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
-            times.push(contestant.measure() / f64::from(contestant.calls));
+        for (contestant, own) in contestants.iter_mut().zip(&mut times) {
+            own.push(contestant.measure() / f64::from(contestant.calls));
         }
     }
     times.into_iter().map(median).collect()

@@ -167,6 +167,21 @@ fn extreme_scales_neither_overflow_nor_vanish() -> Result<()> {
     Ok(())
 }
 
+/// The iteration stalled on this matrix before negligible entries were set to zero.
+#[test]
+fn entries_of_very_different_size_do_not_stall_the_iteration() -> Result<()> {
+    let mut a = [0.0; 16];
+    (a[2], a[6], a[7]) = (4e25, -8e-31, -2e219);
+    let mut scratch = PsdScratch::new(4)?;
+    let mut x = [1.0; 4];
+    let path = psd_part_plus_ridge_solve(&a, 1.0, &mut x, &mut scratch)?;
+    assert_eq!(path, PsdPath::Eigen);
+    // The large eigenvalue belongs to (0, 1, 0, -1), which b has no part of; its opposite, along
+    // (0, 1, 0, 1), becomes 0, and so does nearly everything else.
+    assert_close(&x, &[1.0, 1.0, 1.0, 1.0], 1e-12);
+    Ok(())
+}
+
 #[test]
 fn a_zero_matrix_leaves_only_the_ridge() -> Result<()> {
     let mut scratch = PsdScratch::new(3)?;

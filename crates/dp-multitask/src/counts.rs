@@ -103,3 +103,32 @@ impl NoisyCounts {
         self.insecure
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dp_core::InteractionsBuilder;
+    use dp_mechanism::vector_contribution;
+
+    use super::*;
+
+    #[test]
+    fn votes_are_whole_up_to_the_squared_norm_and_bounded_above_it() {
+        let grid = Grid::new(7.0, 10.0).unwrap();
+        let contribution = CountContribution::new(10.0).unwrap();
+        for (n, vote) in [(1_u32, 1.0), (100, 1.0), (101, 0.995), (10_000, 0.1)] {
+            let mut builder = InteractionsBuilder::new(n as usize);
+            for item in 0..n {
+                builder.push(0, item, 5.0).unwrap();
+            }
+            let (table, _) = builder.build();
+            let votes = vector_contribution(&grid, n as usize, &contribution, table.user(0));
+            assert_eq!(votes.len(), n as usize, "a user at the bound was rejected");
+            let squared: u128 = votes
+                .iter()
+                .map(|&(_, z)| u128::from(z.unsigned_abs()).pow(2))
+                .sum();
+            assert!(squared <= u128::from(grid.l2_bound()).pow(2));
+            assert!((votes[0].1 as f64 * grid.step() - vote).abs() < 1e-3);
+        }
+    }
+}

@@ -16,3 +16,6 @@ pub use params::{FactorizationParams, MatrixFactorization};
 pub(crate) use fit::initial_factors;
 pub use user_step::UserScratch;
 pub(crate) use user_step::{Design, UserStep};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The privacy argument of the item step, on the statistics that training really sums.
+
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor};
+use dp_mechanism::{GramContribution, GramGrids, GramSums, Grid, NoiseSource, gram_contribution};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use super::fit::initial_factors;
+use super::item_step::{ItemStatistics, grids};
+use super::*;
+use crate::{NoisyCounts, TaskWeights};
+
+const N_ITEMS: usize = 60;
+
+fn params(epsilon: f64) -> FactorizationParams {
+    FactorizationParams::for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
+}
+
+/// Ordinary users, and users who do everything a user must not do.
+fn users_of_all_kinds(seed: u64) -> Interactions {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    for user in 0..200_u32 {
+        for _ in 0..rng.random_range(1..40) {
+            let item = rng.random_range(0..N_ITEMS as u32);
+            let stars = [1.0, 2.0, 3.0, 4.0, 5.0][rng.random_range(0..5)];
+            builder.push(user, item, stars).unwrap();
+        }
+    }
+    let everything = [
+        f32::MAX,
+        f32::MIN,
+        f32::INFINITY,
+        f32::NAN,
+        1e-45,
+        0.0,
+        -7.5,
+        3e30,
+    ];
+    for (user, value) in (200..).zip(everything) {
+        for item in 0..N_ITEMS as u32 {
+            builder.push(user, item, value).unwrap(); // one value everywhere
+        }
+        builder.push(user + 20, user % 7, value).unwrap(); // a single rating
+        for item in 0..N_ITEMS as u32 {
+            let value = everything[(user + item) as usize % everything.len()];
+            builder.push(user + 40, item, value).unwrap(); // a mixture
+        }
+    }
+    builder.ensure_users(260);
+    builder.build().0
+}
+
+fn spends(adjacency: Adjacency, releases: Vec<PlannedRelease>) -> Vec<Spend> {
+    let plan = Plan::with_noise_multipliers(1e-5, adjacency, releases).unwrap();
+    let mut target = plan.target();
+    target.epsilon += 1.0;
+    let budget = Budget::new(target, adjacency).unwrap();
+    Ledger::in_memory("test", budget)
+        .unwrap()
+        .reserve(&plan)
+        .unwrap()
+}
+
+fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
+    let release =
+        PlannedRelease::gaussian("counts", 20.0, ReplaceFactor::Two, N_ITEMS as u64).unwrap();
+    let spend = spends(Adjacency::AddRemoveUser, vec![release]).remove(0);
+    NoisyCounts::release(
+        data,
+        N_ITEMS,
+        10.0,
+        spend,
+        &mut NoiseSource::insecure_seeded(1),
+    )
+    .unwrap()
+}
+
+/// Exact squared norms of what one user adds to matrices and right-hand sides.
+fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
+    let mut norms = (0, 0);
+    for (x, l) in one.factors.chunks_exact(dim).zip(&one.labels) {
+        let square: u128 = x.iter().map(|a| u128::from(a.unsigned_abs()).pow(2)).sum();
+        norms.0 += square * square;
+        norms.1 += u128::from(l.unsigned_abs()).pow(2) * square;
+    }
+    norms
+}
+
+fn share_of(square: u128, grid: &Grid) -> f64 {
+    (square as f64).sqrt() / grid.l2_bound() as f64
+}
+
+/// Every (dim, weights, label bound, grids) that the tests below go through.
+fn for_each_setting(
+    data: &Private<Interactions>,
+    mut check: impl FnMut(&ItemStatistics<'_>, &GramGrids, usize),
+) {
+    let counts = noisy_counts(data);
+    for dim in [1, 3, 6] {
+        for (exponent, label_bound, scale) in [(0.0, 1.0, 0.3), (0.25, 0.5, 0.3), (1.0, 2.0, 1e6)] {
+            let mut params = params(1.0);
+            params.label_bound = label_bound;
+            let weights = TaskWeights::from_counts(&counts, exponent, 5.0).unwrap();
+            let factors = initial_factors(N_ITEMS, dim, scale, 3).unwrap();
+            let statistics = ItemStatistics::new(&params, dim, &factors, &weights);
+            let grids = grids(11.0, 5.5, label_bound).unwrap();
+            check(&statistics, &grids, dim);
+        }
+    }
+}
+
+#[test]
+fn no_user_moves_the_statistics_by_more_than_the_bound() {
+    let data = Private::new(users_of_all_kinds(5));
+    for_each_setting(&data, |statistics, grids, dim| {
+        for row in data.expose().users() {
+            let one = gram_contribution(grids, statistics, row).unwrap();
+            let (matrix, rhs) = squared_norms(&one, dim);
+            assert!(matrix <= u128::from(grids.matrix().l2_bound()).pow(2));
+            assert!(rhs <= u128::from(grids.rhs().l2_bound()).pow(2));
+        }
+    });
+}
+
+#[test]
+fn every_user_uses_the_whole_matrix_budget_and_none_is_rejected() {
+    let data = Private::new(users_of_all_kinds(6));
+    for_each_setting(&data, |statistics, grids, dim| {
+        for row in data.expose().users().filter(|row| !row.is_empty()) {
+            let one = gram_contribution(grids, statistics, row).unwrap();
+            let share = share_of(squared_norms(&one, dim).0, grids.matrix());
+            // a user whose taste came out as zero keeps only the constant coordinate
+            assert!(
+                share > 0.95 || (share - 0.0975).abs() < 0.001,
+                "share {share}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_released_difference_of_neighbours_is_one_users_contribution() {
+    let table = users_of_all_kinds(7);
+    let data = Private::new(table.clone());
+    let counts = noisy_counts(&data);
+    let weights = TaskWeights::from_counts(&counts, 0.25, 5.0).unwrap();
+    let dim = 3;
+    let params = params(1.0);
+    let factors = initial_factors(N_ITEMS, dim, 0.3, 3).unwrap();
+    let statistics = ItemStatistics::new(&params, dim, &factors, &weights);
+    let grids = grids(11.0, 5.5, params.label_bound).unwrap();
+    let release = |data: &Private<Interactions>| {
+        let matrix = PlannedRelease::gaussian(
+            "matrices",
+            11.0,
+            ReplaceFactor::SqrtTwo,
+            GramSums::matrix_draws(N_ITEMS, dim),
+        );
+        let draws = GramSums::rhs_draws(N_ITEMS, dim);
+        let rhs = PlannedRelease::gaussian("rhs", 5.5, ReplaceFactor::Two, draws);
+        let releases = vec![matrix.unwrap(), rhs.unwrap()];
+        let mut spends = spends(Adjacency::AddRemoveUser, releases);
+        let (rhs, matrix) = (spends.remove(1), spends.remove(0));
+        GramSums::accumulate(data, grids, &statistics)
+            .unwrap()
+            .release(matrix, rhs, &mut NoiseSource::insecure_seeded(9))
+            .unwrap()
+    };
+    let with = release(&data);
+    for gone in [0, 17, 200, 201, 204, 220, 240, 247, 259] {
+        let mut builder = InteractionsBuilder::new(N_ITEMS);
+        for (user, row) in (0..).zip(table.users()) {
+            for (item, value) in row.iter().filter(|_| user != gone) {
+                builder.push(user, item, value).unwrap();
+            }
+        }
+        let without = release(&Private::new(builder.build().0));
+        // equal noise cancels: what is left is S - S', exactly
+        let moved = |a: &[i64], b: &[i64]| -> Vec<i64> {
+            a.iter().zip(b).map(|(a, b)| a.wrapping_sub(*b)).collect()
+        };
+        let matrix = moved(with.matrix_integers(), without.matrix_integers());
+        let rhs = moved(with.rhs_integers(), without.rhs_integers());
+        let mut frobenius = 0_u128;
+        for packed in matrix.chunks_exact(6) {
+            for (at, entry) in packed.iter().enumerate() {
+                let twice = if matches!(at, 0 | 3 | 5) { 1 } else { 2 };
+                frobenius += twice * u128::from(entry.unsigned_abs()).pow(2);
+            }
+        }
+        let squared: u128 = rhs
+            .iter()
+            .map(|b| u128::from(b.unsigned_abs()).pow(2))
+            .sum();
+        let one = gram_contribution(&grids, &statistics, table.user(gone as usize)).unwrap();
+        assert_eq!((frobenius, squared), squared_norms(&one, dim));
+        assert!(frobenius <= u128::from(grids.matrix().l2_bound()).pow(2));
+        assert!(squared <= u128::from(grids.rhs().l2_bound()).pow(2));
+    }
+}
+
+#[test]
+fn a_users_contribution_ignores_all_other_users() {
+    let table = users_of_all_kinds(8);
+    let alone = table
+        .partition(1, |user, _, _| usize::from(user != 3))
+        .remove(0);
+    let data = Private::new(table.clone());
+    for_each_setting(&data, |statistics, grids, _| {
+        assert_eq!(
+            gram_contribution(grids, statistics, table.user(3)).unwrap(),
+            gram_contribution(grids, statistics, alone.user(3)).unwrap()
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs the real data sets; see CONTRIBUTING.md"]
+fn real_data_movielens_1m_users_stay_within_the_bounds() {
+    let folder = std::env::var_os("DP_DATA").map_or_else(
+        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        Into::into,
+    );
+    let path = folder.join("ml-1m/ratings.csv.gz");
+    let ratings = dp_data::read_ratings(&path, &dp_data::RatingsFormat::default())
+        .expect("set DP_DATA to the folder of the real data sets");
+    let data = ratings.interactions();
+    let n_items = ratings.catalogue().len();
+    let weights = TaskWeights::uniform(n_items);
+    let params = params(5.0);
+    let factors = initial_factors(n_items, 5, 0.3, 1).unwrap();
+    let statistics = ItemStatistics::new(&params, 5, &factors, &weights);
+    let grids = grids(3.0, 1.5, params.label_bound).unwrap();
+    for row in data.expose().users() {
+        let one = gram_contribution(&grids, &statistics, row).unwrap();
+        let (matrix, rhs) = squared_norms(&one, 5);
+        assert!(matrix <= u128::from(grids.matrix().l2_bound()).pow(2));
+        assert!(rhs <= u128::from(grids.rhs().l2_bound()).pow(2));
+        assert!(
+            share_of(matrix, grids.matrix()) > 0.99,
+            "a user was rejected"
+        );
+    }
+}
