@@ -2,4 +2,4 @@
 
 mod timing;
 
-pub use timing::{Contestant, median_seconds};
+pub use timing::{Contestant, Timing, median_seconds, take_turns};

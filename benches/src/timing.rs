@@ -39,14 +39,24 @@ impl<'a> Contestant<'a> {
     }
 }
 
-/// Median seconds of one call of each contestant, over `n_repetitions` rounds in which all take
-/// turns, each for at least `seconds`. Slow phases of a shared machine so hit all of them alike,
-/// and ratios of the medians mean more than the medians.
-pub fn median_seconds(
+/// Seconds of one call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timing {
+    /// Median over the rounds.
+    pub median: f64,
+    /// Fastest round: where other programs take the processor half of the time, the median says
+    /// more about them.
+    pub best: f64,
+}
+
+/// Times the contestants over `n_repetitions` rounds in which all take turns, each for at least
+/// `seconds`. Slow phases of a shared machine so hit all of them alike, and ratios mean more than
+/// the times.
+pub fn take_turns(
     contestants: &mut [Contestant<'_>],
     n_repetitions: usize,
     seconds: f64,
-) -> Vec<f64> {
+) -> Vec<Timing> {
     let mut times = vec![Vec::with_capacity(n_repetitions); contestants.len()];
     for contestant in contestants.iter_mut() {
         contestant.calibrate(seconds);
@@ -56,10 +66,23 @@ pub fn median_seconds(
             own.push(contestant.measure() / f64::from(contestant.calls));
         }
     }
-    times.into_iter().map(median).collect()
+    times.into_iter().map(summary).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The medians of [`take_turns`].
+pub fn median_seconds(
+    contestants: &mut [Contestant<'_>],
+    n_repetitions: usize,
+    seconds: f64,
+) -> Vec<f64> {
+    let timings = take_turns(contestants, n_repetitions, seconds);
+    timings.into_iter().map(|timing| timing.median).collect()
+}
+
+fn summary(mut times: Vec<f64>) -> Timing {
+    times.sort_by(f64::total_cmp);
+    Timing {
+        median: times[times.len() / 2],
+        best: times[0],
+    }
 }

@@ -7,7 +7,6 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
-use super::item_step::{self, ItemStatistics};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
@@ -115,20 +114,13 @@ impl MatrixFactorization {
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
     ) -> Result<()> {
-        let params = self.params();
         let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
-        let grids = item_step::grids(
-            matrix.noise_multiplier(),
-            rhs.noise_multiplier(),
-            params.label_bound,
-        )?;
-        let statistics = ItemStatistics::new(params, state.dim, &state.factors, weights);
+        let grids = self.grids(matrix.noise_multiplier(), rhs.noise_multiplier())?;
+        let statistics = self.statistics(state.dim, &state.factors, weights)?;
         let sums = GramSums::accumulate_indexed(data, item_major, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
         run.report();
-        let ridge = item_step::ridge(params, &released);
-        let solved = item_step::solve_items(&released, ridge, params.clip_norm)?;
-        state.advance(solved, grids.rhs().noise_multiplier());
+        state.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! The item step: what each user adds to the item statistics, and the solve on their release.
 
-use dp_core::UserRow;
+use dp_core::{ShapeError, UserRow};
 use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, ReleasedGrams};
 use rayon::prelude::*;
 
 use super::model::UserPenalties;
+use super::params::{FactorizationParams, MatrixFactorization};
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::allocation::TaskWeights;
 use crate::{LocalBias, Result};
@@ -55,23 +56,74 @@ impl std::fmt::Debug for ItemStatistics<'_> {
     }
 }
 
-impl<'a> ItemStatistics<'a> {
-    pub(super) fn new(
-        params: &super::FactorizationParams,
+impl MatrixFactorization {
+    /// What users will contribute to the item statistics of one round, for factors of length
+    /// `dim`: a [`FactorContribution`] for [`dp_mechanism::GramSums`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when `item_factors` does not hold one row of length `dim` for each
+    /// weight.
+    pub fn statistics<'a>(
+        &self,
         dim: usize,
         item_factors: &[f64],
         weights: &'a TaskWeights,
-    ) -> Self {
-        Self {
+    ) -> Result<ItemStatistics<'a>> {
+        let expected = dim * weights.omega().len();
+        if item_factors.len() != expected || dim == 0 {
+            return Err(ShapeError {
+                name: "item_factors",
+                found: item_factors.len(),
+                expected,
+            }
+            .into());
+        }
+        let params = self.params();
+        Ok(ItemStatistics {
             design: Design::new(item_factors, dim),
             weights,
             bias: params.bias(),
             penalties: params.training_penalties,
             clip_norm: params.clip_norm,
             label_bound: params.label_bound,
-        }
+        })
     }
 
+    /// The grids of one round's statistics, with sensitivities 1 and `label_bound`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
+    pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
+        let label_bound = self.params().label_bound;
+        Ok(GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)?)
+    }
+
+    /// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
+    /// `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant
+    /// coordinate. The projection comes before the ridge. Post-processing of a release.
+    ///
+    /// # Errors
+    /// [`crate::Error::Linalg`] when the released values are not finite.
+    pub fn solve_items(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
+        let dim = released.dim();
+        let ridge = ridge(self.params(), released);
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let mut factors = vec![0.0; released.n_items() * dim];
+        factors.par_chunks_mut(dim).enumerate().try_for_each_init(
+            || (vec![0.0; dim * dim], PsdScratch::new(dim)),
+            |(matrix, scratch), (item, factor)| {
+                released.write_item(item, matrix, factor);
+                let scratch = scratch.as_mut().map_err(|e| *e)?;
+                psd_part_plus_ridge_solve(matrix, ridge, factor, scratch)?;
+                factor[0] *= bias;
+                Ok::<_, dp_linalg::Error>(())
+            },
+        )?;
+        Ok(factors)
+    }
+}
+
+impl ItemStatistics<'_> {
     fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
         factor[0] = bias_coordinate(self.clip_norm, factor.len());
         let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -143,44 +195,9 @@ fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     }
 }
 
-/// The grids of one round's statistics: sensitivities 1 and `label_bound`, see
-/// [`ItemStatistics`].
-pub(super) fn grids(
-    matrix_noise: f64,
-    rhs_noise: f64,
-    label_bound: f64,
-) -> Result<GramGrids, dp_mechanism::Error> {
-    GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)
-}
-
 /// Ridge of the item step: it follows the noise of the matrices, so that directions that are all
 /// noise stay small, plus a public constant.
-pub(super) fn ridge(params: &super::FactorizationParams, released: &ReleasedGrams) -> f64 {
+fn ridge(params: &FactorizationParams, released: &ReleasedGrams) -> f64 {
     let noise = released.matrix_noise_stddev() * (released.dim() as f64).sqrt();
     params.item_ridge_factor * noise + params.item_l2_penalty
-}
-
-/// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, rows `[h_i, q_i]`.
-///
-/// Post-processing of a release. The projection comes before the ridge. The bias is
-/// `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant coordinate.
-pub(super) fn solve_items(
-    released: &ReleasedGrams,
-    ridge: f64,
-    clip_norm: f64,
-) -> Result<Vec<f64>> {
-    let dim = released.dim();
-    let bias = bias_coordinate(clip_norm, dim);
-    let mut factors = vec![0.0; released.n_items() * dim];
-    factors.par_chunks_mut(dim).enumerate().try_for_each_init(
-        || (vec![0.0; dim * dim], PsdScratch::new(dim)),
-        |(matrix, scratch), (item, factor)| {
-            released.write_item(item, matrix, factor);
-            let scratch = scratch.as_mut().map_err(|e| *e)?;
-            psd_part_plus_ridge_solve(matrix, ridge, factor, scratch)?;
-            factor[0] *= bias;
-            Ok::<_, dp_linalg::Error>(())
-        },
-    )?;
-    Ok(factors)
 }

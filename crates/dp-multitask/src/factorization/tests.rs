@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::fit::initial_factors;
-use super::item_step::{ItemStatistics, grids};
+use super::item_step::ItemStatistics;
 use super::*;
 use crate::{NoisyCounts, TaskWeights};
 
@@ -104,8 +104,9 @@ fn for_each_setting(
             params.label_bound = label_bound;
             let weights = TaskWeights::from_counts(&counts, exponent, 5.0).unwrap();
             let factors = initial_factors(N_ITEMS, dim, scale, 3).unwrap();
-            let statistics = ItemStatistics::new(&params, dim, &factors, &weights);
-            let grids = grids(11.0, 5.5, label_bound).unwrap();
+            let fit = params.check().unwrap();
+            let statistics = fit.statistics(dim, &factors, &weights).unwrap();
+            let grids = fit.grids(11.0, 5.5).unwrap();
             check(&statistics, &grids, dim);
         }
     }
@@ -149,8 +150,9 @@ fn the_released_difference_of_neighbours_is_one_users_contribution() {
     let dim = 3;
     let params = params(1.0);
     let factors = initial_factors(N_ITEMS, dim, 0.3, 3).unwrap();
-    let statistics = ItemStatistics::new(&params, dim, &factors, &weights);
-    let grids = grids(11.0, 5.5, params.label_bound).unwrap();
+    let fit = params.check().unwrap();
+    let statistics = fit.statistics(dim, &factors, &weights).unwrap();
+    let grids = fit.grids(11.0, 5.5).unwrap();
     let release = |data: &Private<Interactions>| {
         let matrix = PlannedRelease::gaussian(
             "matrices",
@@ -231,8 +233,9 @@ fn real_data_movielens_1m_users_stay_within_the_bounds() {
     let weights = TaskWeights::uniform(n_items);
     let params = params(5.0);
     let factors = initial_factors(n_items, 5, 0.3, 1).unwrap();
-    let statistics = ItemStatistics::new(&params, 5, &factors, &weights);
-    let grids = grids(3.0, 1.5, params.label_bound).unwrap();
+    let fit = params.check().unwrap();
+    let statistics = fit.statistics(5, &factors, &weights).unwrap();
+    let grids = fit.grids(3.0, 1.5).unwrap();
     for row in data.expose().users() {
         let one = gram_contribution(&grids, &statistics, row).unwrap();
         let (matrix, rhs) = squared_norms(&one, 5);
