@@ -6,11 +6,11 @@
 use std::time::Instant;
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, ItemMajor, Private, ReplaceFactor};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor};
 use dp_data::LongTailRatings;
 use dp_mechanism::{GramSums, NoiseSource};
 use dp_multitask::{
-    FactorModel, FactorizationParams, MatrixFactorization, NonPrivateAls, TaskWeights,
+    FactorModel, FactorizationParams, MatrixFactorization, NonPrivateAls, Provenance, TaskWeights,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -47,7 +47,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 struct Shape<'a> {
     name: &'static str,
     data: &'a Private<Interactions>,
-    item_major: Private<ItemMajor>,
     dim: usize,
     fit: MatrixFactorization,
     weights: TaskWeights,
@@ -81,7 +80,6 @@ impl<'a> Shape<'a> {
         Ok(Self {
             name,
             data,
-            item_major: Private::new(data.expose().item_major()),
             dim,
             fit,
             weights: TaskWeights::uniform(data.expose().n_items()),
@@ -115,15 +113,18 @@ impl<'a> Shape<'a> {
 
     fn private_round(&self) -> Result<Parts, Box<dyn std::error::Error>> {
         let n_items = self.data.expose().n_items();
-        let model = FactorModel::new(self.fit.params().scoring(self.dim), self.factors.clone())?;
+        let model = FactorModel::new(
+            self.fit.params().scoring(self.dim),
+            self.factors.clone(),
+            Provenance::NonPrivate,
+        )?;
         let statistics = self
             .fit
             .statistics(self.dim, &self.factors, &self.weights)?;
         let grids = self.fit.grids(MATRIX_NOISE, RHS_NOISE)?;
         let (matrix, rhs) = spends(n_items, self.dim)?;
         let (users, _) = timed(|| model.fold_in_all(self.data));
-        let (users_and_sums, sums) =
-            timed(|| GramSums::accumulate_indexed(self.data, &self.item_major, grids, &statistics));
+        let (users_and_sums, sums) = timed(|| GramSums::accumulate(self.data, grids, &statistics));
         let sums = sums?;
         let mut source = NoiseSource::operating_system();
         let (noise, released) = timed(|| sums.release(matrix, rhs, &mut source));

@@ -13,8 +13,8 @@ mod spend;
 pub use accountant::GdpAccountant;
 pub use allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
 pub use certificate::{
-    CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee, GuaranteeKind, Project,
-    ReleasedOutput, Status, Verified,
+    Artifact, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee, GuaranteeKind,
+    Project, ReleasedOutput, Status, Verified,
 };
 pub use error::{Error, Result};
 pub use ledger::{Budget, LEDGER_SCHEMA, Ledger};

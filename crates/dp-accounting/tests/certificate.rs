@@ -264,7 +264,28 @@ fn run_without_releases_cannot_be_called_private() {
 }
 
 #[test]
-fn one_run_has_one_certificate() {
-    let text = || builder(Adjacency::AddRemoveUser).build().unwrap().to_json();
-    assert_eq!(text(), text());
+fn two_runs_never_share_a_payment() {
+    let adjacency = Adjacency::AddRemoveUser;
+    let (first, second) = (builder(adjacency).build(), builder(adjacency).build());
+    for (a, b) in first.unwrap().releases.iter().zip(&second.unwrap().releases) {
+        assert_eq!(a.event, b.event);
+        assert_ne!(a.release_id, b.release_id);
+    }
+}
+
+#[test]
+fn a_certificate_is_bound_to_its_files() {
+    let certificate = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let certificate = certificate.with_artifact("model.bin", b"factors");
+    assert!(certificate.verify().unwrap().is_private());
+    assert!(certificate.verify_artifact("model.bin", b"factors").is_ok());
+    for (name, bytes) in [("model.bin", &b"Factors"[..]), ("other.bin", b"factors")] {
+        assert!(matches!(
+            certificate.verify_artifact(name, bytes),
+            Err(Error::CertificateMismatch {
+                field: "artifact",
+                ..
+            })
+        ));
+    }
 }

@@ -6,11 +6,20 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Train recommenders that protect each user's whole data, and check what they promise.
 #[derive(Parser)]
-#[command(name = "dp", version, about, propagate_version = true)]
+#[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
+  dp verify dp-model
+  dp recommend --model dp-model --history my-ratings.csv
+
+Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
+use or damaged, 6 certificate does not hold, 7 output cannot be written.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -30,7 +39,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", default_value = "dp-demo")]
     pub(crate) out: PathBuf,
     /// Seed of the generated ratings (the noise is always fresh)
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) data_seed: u64,
     /// Print one JSON object instead of the table
     #[arg(long)]
@@ -40,7 +49,7 @@ pub(crate) struct DemoArgs {
 /// How the item factors are trained.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// Matrix factorisation by noisy sufficient statistics with adaptive weights
+    // no doc comment: with one, clap spreads the whole help page out
     Adadpals,
 }
 
@@ -48,112 +57,137 @@ pub(crate) enum Method {
 pub(crate) struct TrainArgs {
     /// Ratings: csv or tsv with a header, MovieLens `::` or tab, optionally gzip
     pub(crate) ratings: PathBuf,
-    /// Training method
+    /// Training method: matrix factorisation by noisy sufficient statistics, adaptive weights
     #[arg(long, value_enum, default_value_t = Method::Adadpals)]
     pub(crate) method: Method,
-    /// Privacy target epsilon (nats), add/remove one user
-    #[arg(long)]
+    /// Privacy target epsilon (nats), for adding or removing one user
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
     pub(crate) epsilon: f64,
-    /// Privacy target delta
-    #[arg(long)]
+    /// Privacy target delta; choose it well below one over the number of users
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) delta: f64,
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerArgs,
+    #[command(flatten)]
+    pub(crate) split: SplitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What is in the file of ratings.
+#[derive(Args)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct InputArgs {
     /// Catalogue of items (csv or tsv with an `item` column); without it the item ids of the
     /// ratings are assumed to be public
     #[arg(long, value_name = "CATALOGUE")]
     pub(crate) items: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) columns: ColumnArgs,
-    #[command(flatten)]
-    pub(crate) settings: SettingArgs,
-    #[command(flatten)]
-    pub(crate) split: SplitArgs,
-    #[command(flatten)]
-    pub(crate) ledger: LedgerArgs,
-    /// Folder for model, certificate and reports
-    #[arg(long, value_name = "DIR", default_value = "dp-model")]
-    pub(crate) out: PathBuf,
-    /// Replace the output folder when it exists
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print one JSON object on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Repeatable noise, for tests only: the result is marked as not private
-    #[arg(long, value_name = "N")]
-    pub(crate) insecure_seed: Option<u64>,
-}
-
-/// Names of the columns of a file with a header.
-#[derive(Args)]
-pub(crate) struct ColumnArgs {
-    /// Name of the user column
+    /// Name of the user column [default: user, userId or user_id]
     #[arg(long, value_name = "NAME")]
     pub(crate) user_col: Option<String>,
-    /// Name of the item column
+    /// Name of the item column [default: item, itemId, item_id, movieId or movie_id]
     #[arg(long, value_name = "NAME")]
     pub(crate) item_col: Option<String>,
-    /// Name of the rating column
+    /// Name of the rating column [default: rating]
     #[arg(long, value_name = "NAME")]
     pub(crate) rating_col: Option<String>,
 }
 
-/// Settings that otherwise follow from epsilon. Public: never choose them by looking at the data.
+/// Settings of the method.
 #[derive(Args)]
-#[command(next_help_heading = "Settings (defaults follow from epsilon)")]
+#[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct SettingArgs {
-    /// Taste dimensions of the item factors, besides the item bias
+    /// Length of the item factors: the item bias and DIM - 1 tastes [default: by rule from
+    /// epsilon and the released counts]
     #[arg(long)]
     pub(crate) dim: Option<usize>,
-    /// Rounds of alternating minimisation
-    #[arg(long)]
+    /// Rounds of alternating minimisation [default: 5]
+    #[arg(long, value_name = "ROUNDS")]
     pub(crate) steps: Option<usize>,
-    /// Exponent of the adaptive weights n^-mu; 0 weighs all items alike and needs no counts
-    #[arg(long)]
+    /// Exponent of the adaptive weights n^-X; 0 weighs all items alike and needs no counts
+    /// [default: 0.25]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_exponent: Option<f64>,
-    /// Norm of a user's factor
-    #[arg(long)]
+    /// Norm of the taste part of a user's factor, below 1 [default: 0.95]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) clip_norm: Option<f64>,
-    /// Public centre of the ratings
-    #[arg(long)]
+    /// Centre of the ratings, in rating units [default: 3]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) label_center: Option<f64>,
-    /// Clip of ratings after centre and user bias
-    #[arg(long)]
+    /// Bound on a user's ratings after centre and the user's own bias, in rating units
+    /// [default: 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) label_bound: Option<f64>,
-    /// Ridge of the item step, in units of its noise
-    #[arg(long)]
+    /// Ridge of the item step, in units of its noise [default: 0.7]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) reg: Option<f64>,
-    /// Share of the budget spent on item counts
-    #[arg(long)]
+    /// Share of the budget spent on item counts [default: 0.03]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub(crate) count_share: Option<f64>,
+}
+
+/// Where the privacy loss is recorded.
+#[derive(Args)]
+#[command(next_help_heading = "Ledger")]
+pub(crate) struct LedgerArgs {
+    /// Ledger file of this data set; made when it does not exist. Without one, earlier and later
+    /// runs on the same data are not counted together
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+    /// Total epsilon of the ledger [default: that of an existing ledger; of a new one, the run's]
+    #[arg(
+        long,
+        value_name = "E",
+        requires = "ledger",
+        allow_negative_numbers = true
+    )]
+    pub(crate) ledger_epsilon: Option<f64>,
+    /// Total delta of the ledger [default: that of an existing ledger; of a new one, the run's]
+    #[arg(
+        long,
+        value_name = "D",
+        requires = "ledger",
+        allow_negative_numbers = true
+    )]
+    pub(crate) ledger_delta: Option<f64>,
+    /// Name of the data set in ledger and certificate [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) data_set: Option<String>,
 }
 
 /// What is held out for the internal report.
 #[derive(Args)]
+#[command(next_help_heading = "Held-out ratings (for the internal report)")]
 pub(crate) struct SplitArgs {
     /// Seed of the 80/10/10 split of ratings into train, validation and test
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) split_seed: u64,
     /// Train on all ratings and report no accuracy
     #[arg(long, conflicts_with = "split_seed")]
     pub(crate) no_split: bool,
 }
 
-/// Where the privacy loss is recorded.
+/// What the run leaves behind.
 #[derive(Args)]
-pub(crate) struct LedgerArgs {
-    /// Ledger file of this data set; made when it does not exist. Without one, earlier and later
-    /// runs on the same data are not counted together
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ledger: Option<PathBuf>,
-    /// Total epsilon of a new ledger [default: epsilon of the run]
-    #[arg(long, value_name = "E", requires = "ledger")]
-    pub(crate) ledger_epsilon: Option<f64>,
-    /// Total delta of a new ledger [default: delta of the run]
-    #[arg(long, value_name = "D", requires = "ledger")]
-    pub(crate) ledger_delta: Option<f64>,
-    /// Name of the data set in ledger and certificate [default: the file's name]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) data_set: Option<String>,
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Folder for model, certificate and reports
+    #[arg(long, value_name = "DIR", default_value = "dp-model")]
+    pub(crate) out: PathBuf,
+    /// Replace the output folder, whatever it holds
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Repeatable noise, for tests only: the result is marked as not private, and no ledger may
+    /// be used
+    #[arg(long, value_name = "N", conflicts_with = "ledger")]
+    pub(crate) insecure_seed: Option<u64>,
 }
 
 #[derive(Args)]
@@ -165,7 +199,7 @@ pub(crate) struct RecommendArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) history: PathBuf,
     /// How many items to recommend
-    #[arg(short = 'k', default_value_t = 10)]
+    #[arg(short = 'k', value_name = "K", default_value_t = 10)]
     pub(crate) count: usize,
     /// Print one JSON object instead of the table
     #[arg(long)]
@@ -179,4 +213,48 @@ pub(crate) struct VerifyArgs {
     /// Print one JSON object instead of the statement
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use dp_core::ApproxDp;
+    use dp_multitask::FactorizationParams;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// The number in `[default: X]` of a flag's help.
+    fn stated_default(flag: &str) -> Option<f64> {
+        let command = Cli::command();
+        let train = command.find_subcommand("train").unwrap();
+        let arg = train.get_arguments().find(|arg| arg.get_id() == flag);
+        let help = arg.unwrap().get_help().unwrap().to_string();
+        let (_, stated) = help.split_once("[default: ")?;
+        stated.strip_suffix(']')?.parse().ok()
+    }
+
+    #[test]
+    fn the_help_states_the_defaults_of_the_library() {
+        for epsilon in [0.1, 1.0, 5.0, 20.0] {
+            let target = ApproxDp::target(epsilon, 1e-5).unwrap();
+            let params = FactorizationParams::for_target(target);
+            assert_eq!(params.dim, None);
+            for (flag, value) in [
+                ("steps", params.n_rounds as f64),
+                ("weight_exponent", params.weight_exponent),
+                ("clip_norm", params.clip_norm),
+                ("label_center", params.label_center),
+                ("label_bound", params.label_bound),
+                ("reg", params.item_ridge_factor),
+                ("count_share", params.count_share),
+            ] {
+                assert_eq!(stated_default(flag), Some(value), "--{flag} at {epsilon}");
+            }
+        }
+    }
 }

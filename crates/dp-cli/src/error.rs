@@ -1,5 +1,12 @@
+//! What a command can fail with, and what to do about it.
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use dp_accounting::Error as AccountingError;
+use dp_core::{ApproxDp, ParamError};
+
+use crate::output::rounded_down;
 
 /// Everything a command can fail with. The exit code says what kind it was.
 ///
@@ -7,31 +14,51 @@ use std::process::ExitCode;
 /// |---|---|
 /// | 0 | done |
 /// | 1 | anything not listed below |
-/// | 2 | a bad argument or setting; nothing was read or spent |
+/// | 2 | a bad argument or setting; nothing was read, spent or written |
 /// | 3 | the ledger's budget does not allow the run; nothing was released |
 /// | 4 | an input file is missing or malformed |
-/// | 5 | the ledger is in use by another process, or damaged |
-/// | 6 | a certificate does not hold |
+/// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
+/// | 6 | a certificate does not hold, or promises nothing |
 /// | 7 | output could not be written |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
-    Param(#[from] dp_core::ParamError),
+    Param(ParamError),
+    #[error("{0}")]
+    Usage(String),
     #[error(transparent)]
     Data(#[from] dp_data::Error),
     #[error(transparent)]
-    Accounting(#[from] dp_accounting::Error),
-    #[error("the certificate does not hold: {0}")]
-    Certificate(#[source] dp_accounting::Error),
+    Accounting(AccountingError),
     #[error(transparent)]
-    Training(#[from] dp_multitask::Error),
+    Budget(Box<Shortfall>),
+    #[error("{}: the certificate does not hold: {source}", path.display())]
+    Certificate {
+        path: PathBuf,
+        source: AccountingError,
+    },
+    #[error("{}: intact, but it promises no privacy: {reason}", path.display())]
+    NotPrivate { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Training(dp_multitask::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
     #[error("{} exists; choose another folder or pass --force to replace it", path.display())]
     OutputExists { path: PathBuf },
+    #[error("another run is writing to {} at this moment", path.display())]
+    OutputBusy { path: PathBuf },
     #[error("cannot write {}: {source}", path.display())]
     Write {
         path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "cannot move the finished output to {}: {source}; it is complete in {}",
+        target.display(), kept.display()
+    )]
+    Move {
+        target: PathBuf,
+        kept: PathBuf,
         source: std::io::Error,
     },
     #[error("cannot read {}: {source}", path.display())]
@@ -40,10 +67,31 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     #[error("cannot print the result: {0}")]
-    Print(#[from] serde_json::Error),
+    Print(#[from] std::io::Error),
+    #[error("cannot write the result as JSON: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A run that its ledger cannot pay for, in epsilon at the delta of the run.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{ledger} does not cover this run; nothing was released\n  \
+     asked   epsilon {}, delta {:e}\n  \
+     left    epsilon {}, delta {:e}\n  \
+     budget  epsilon {}, delta {:e}, for all runs on `{data_set}`; {n_releases} releases so far",
+    asked.epsilon, asked.delta, rounded_down(*left), asked.delta, total.epsilon, total.delta
+)]
+pub(crate) struct Shortfall {
+    pub(crate) ledger: String,
+    pub(crate) data_set: String,
+    pub(crate) asked: ApproxDp,
+    /// Epsilon at the delta of the run.
+    pub(crate) left: f64,
+    pub(crate) total: ApproxDp,
+    pub(crate) n_releases: u64,
+}
 
 impl Error {
     pub(crate) fn write(path: &Path, source: std::io::Error) -> Self {
@@ -69,28 +117,146 @@ impl Error {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Param(_) => 2,
+            Self::Param(_) | Self::Usage(_) => 2,
+            Self::Budget(_) => 3,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => 4,
-            Self::Accounting(error) => accounting_code(error),
-            Self::Training(dp_multitask::Error::Param(_)) => 2,
-            Self::Training(dp_multitask::Error::Accounting(error)) => accounting_code(error),
-            Self::Certificate(_) => 6,
-            Self::OutputExists { .. } | Self::Write { .. } => 7,
-            Self::Training(_) | Self::Print(_) => 1,
+            Self::Certificate { .. } | Self::NotPrivate { .. } => 6,
+            Self::OutputExists { .. }
+            | Self::OutputBusy { .. }
+            | Self::Write { .. }
+            | Self::Move { .. }
+            | Self::Print(_) => 7,
+            Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
+                accounting_code(error)
+            }
+            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
+            Self::Training(_) | Self::Json(_) => 1,
+        })
+    }
+
+    /// What to do about it, where that is not plain from the message.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Budget(shortfall) => Some(shortfall.hint()),
+            Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
+                accounting_hint(error)
+            }
+            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => Some(
+                "these settings leave one release too little of the budget, or too much, for \
+                     its noise to be drawn exactly; change --epsilon, --count-share or --steps"
+                    .to_owned(),
+            ),
+            Self::Data(dp_data::Error::UnknownColumn { .. }) => Some(
+                "dp train takes other names of the ratings' columns with --user-col, --item-col \
+                 and --rating-col"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+impl Shortfall {
+    fn hint(&self) -> String {
+        if self.left > 0.0 {
+            let left = rounded_down(self.left);
+            return format!(
+                "a run with --epsilon {left} still fits; a spent budget does not come back"
+            );
+        }
+        "nothing more can be released from this data; a spent budget does not come back".to_owned()
+    }
+}
+
+fn accounting_code(error: &AccountingError) -> u8 {
+    match error {
+        AccountingError::Param(_)
+        | AccountingError::SamplerAllowance { .. }
+        | AccountingError::TargetMissed { .. } => 2,
+        AccountingError::BudgetSpent { .. } => 3,
+        AccountingError::LedgerLocked { .. }
+        | AccountingError::LedgerCorrupt { .. }
+        | AccountingError::LedgerMismatch { .. }
+        | AccountingError::LedgerPoisoned { .. }
+        | AccountingError::Io { .. } => 5,
+        _ => 1,
+    }
+}
+
+fn accounting_hint(error: &AccountingError) -> Option<String> {
+    Some(match error {
+        AccountingError::SamplerAllowance { .. } => {
+            "the noise is exact only up to a tiny part of delta, which these settings exhaust; \
+             choose a smaller --epsilon or a larger --delta"
+                .to_owned()
+        }
+        AccountingError::LedgerLocked { .. } => {
+            "runs on one data set go one after another; start again when the other has ended"
+                .to_owned()
+        }
+        AccountingError::LedgerCorrupt { .. } => {
+            "restore it from a backup; starting a new one would forget what was spent".to_owned()
+        }
+        AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
+        _ => return None,
+    })
+}
+
+fn mismatch_hint(field: &str, found: &str) -> String {
+    match field {
+        "data_set" => format!(
+            "one ledger counts one data set; if this file is a version of the same data, pass \
+             --data-set '{found}'"
+        ),
+        "epsilon" | "delta" => format!(
+            "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
+        ),
+        _ => "it was made by another version or for other neighbours".to_owned(),
+    }
+}
+
+/// The flag that sets a parameter, or its name when none does.
+fn flag(name: &'static str) -> &'static str {
+    match name {
+        "epsilon" | "rule_epsilon" => "--epsilon",
+        "delta" => "--delta",
+        "dim" => "--dim",
+        "steps" => "--steps",
+        "weight_exponent" => "--weight-exponent",
+        "clip_norm" => "--clip-norm",
+        "label_center" => "--label-center",
+        "label_bound" => "--label-bound",
+        "item_ridge_factor" => "--reg",
+        "count_share" => "--count-share",
+        "k" => "-k",
+        other => other,
+    }
+}
+
+impl From<ParamError> for Error {
+    fn from(error: ParamError) -> Self {
+        Self::Param(ParamError {
+            name: flag(error.name),
+            ..error
         })
     }
 }
 
-fn accounting_code(error: &dp_accounting::Error) -> u8 {
-    use dp_accounting::Error;
-    match error {
-        Error::Param(_) | Error::SamplerAllowance { .. } => 2,
-        Error::BudgetSpent { .. } => 3,
-        Error::LedgerLocked { .. }
-        | Error::LedgerCorrupt { .. }
-        | Error::LedgerMismatch { .. }
-        | Error::LedgerPoisoned { .. }
-        | Error::Io { .. } => 5,
-        _ => 1,
+impl From<AccountingError> for Error {
+    fn from(error: AccountingError) -> Self {
+        match error {
+            AccountingError::Param(param) => param.into(),
+            other => Self::Accounting(other),
+        }
+    }
+}
+
+impl From<dp_multitask::Error> for Error {
+    fn from(error: dp_multitask::Error) -> Self {
+        match error {
+            dp_multitask::Error::Param(param) => param.into(),
+            dp_multitask::Error::Accounting(inner) => inner.into(),
+            other => Self::Training(other),
+        }
     }
 }

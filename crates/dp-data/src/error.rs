@@ -61,9 +61,9 @@ pub enum Error {
     },
     /// The header names no column for something that is needed.
     #[error(
-        "{path}:{line}: no column for the {role} (looked for {}); the columns are {}",
-        looked_for.join(", "),
-        found.join(", ")
+        "{path}:{line}: no column for the {role}: looked for {} among the {n_columns} names of the \
+         header",
+        looked_for.join(", ")
     )]
     UnknownColumn {
         /// The file.
@@ -74,8 +74,9 @@ pub enum Error {
         role: ColumnRole,
         /// Accepted names.
         looked_for: Vec<String>,
-        /// Names in the header, in order.
-        found: Vec<String>,
+        /// Number of columns. Their names are not shown: where the header is missing, the first line
+        /// is somebody's record.
+        n_columns: usize,
     },
     /// Two rows of a table carry the same user id, so they are not two users.
     #[error("two rows carry the same user id; expected one row per user")]

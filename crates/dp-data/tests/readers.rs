@@ -270,12 +270,12 @@ fn files_without_records_are_empty() {
 }
 
 #[test]
-fn unknown_columns_list_the_header_but_never_a_record() {
-    let found = message(auto("who,item,rating\na,b,1\n"));
+fn unknown_columns_are_named_without_showing_the_first_line() {
+    let found = message(auto("ann@example.org,item,rating\na,b,1\n"));
     assert_eq!(
         found,
-        "r.csv:1: no column for the user (looked for user, userId, user_id); \
-         the columns are who, item, rating"
+        "r.csv:1: no column for the user: looked for user, userId, user_id among the 3 names of \
+         the header"
     );
     let named = RatingsColumns {
         rating: Some("Rating".into()),
@@ -386,8 +386,8 @@ fn malformed_catalogues_are_named_by_place() {
     );
     assert_eq!(
         found(b"name,title\n1,x\n"),
-        "i.csv:1: no column for the item (looked for item, itemId, item_id, movieId, movie_id); \
-         the columns are name, title"
+        "i.csv:1: no column for the item: looked for item, itemId, item_id, movieId, movie_id \
+         among the 2 names of the header"
     );
     assert_eq!(
         found(b"item\n"),
@@ -427,4 +427,14 @@ fn a_history_of_two_users_is_refused() {
     ));
     assert!(read("u::7::1\nv::8::2\n").is_err());
     assert!(matches!(read("item,rating\n"), Err(Error::Empty { .. })));
+}
+
+#[test]
+fn with_a_declared_catalogue_no_record_is_an_empty_table() {
+    let catalogue = ItemCatalogue::from_ids(["a".to_owned(), "b".to_owned()]);
+    let format = RatingsFormat::default();
+    let text = "user,item,rating\n";
+    let ratings = read_ratings_from(text.as_bytes(), "r", &format, Some(catalogue)).unwrap();
+    assert_eq!(ratings.interactions().expose().n_users(), 0);
+    assert_eq!(ratings.interactions().expose().n_items(), 2);
 }

@@ -14,7 +14,7 @@ mod test_numbers;
 
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 pub use error::{Error, Result};
-pub use gram::GramAccumulator;
+pub use gram::{GramAccumulator, INTEGER_LIMIT, integer_row, integer_squared_norms};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 pub use real::Real;

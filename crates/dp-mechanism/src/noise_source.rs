@@ -56,7 +56,8 @@ impl NoiseSource {
     /// releases of one source differ, and a second source with the same seed repeats both.
     ///
     /// # Privacy
-    /// None: whoever knows or guesses the seed can subtract the noise. Every result says so.
+    /// None: whoever knows or guesses the seed can subtract the noise. Every result says so. Never
+    /// pay for seeded releases from a ledger that other runs rely on: its total would be void.
     #[must_use]
     pub const fn insecure_seeded(seed: u64) -> Self {
         Self {

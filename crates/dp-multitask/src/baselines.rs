@@ -5,7 +5,7 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use rayon::prelude::*;
 
 use crate::factorization::{
-    Design, FactorModel, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
+    Design, FactorModel, Provenance, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
 };
 use crate::{LocalBias, Result};
 
@@ -59,9 +59,9 @@ impl NonPrivateAls {
         let mut factors = initial_factors(table.n_items(), self.dim, 0.1, self.init_seed)?;
         for _ in 0..self.n_rounds {
             let users = UserSide::solve(table, &factors, &scoring)?;
-            users.item_step(&by_item, self.l2_penalty, &mut factors)?;
+            users.item_step(by_item, self.l2_penalty, &mut factors)?;
         }
-        FactorModel::new(scoring, factors)
+        FactorModel::new(scoring, factors, Provenance::NonPrivate)
     }
 
     const fn scoring(&self) -> Scoring {

@@ -1,6 +1,8 @@
 use super::{
-    CERTIFICATE_SCHEMA, Certificate, Project, ReleasedOutput, Status, guarantee_of, verify,
+    Artifact, CERTIFICATE_SCHEMA, Certificate, Project, ReleasedOutput, Status, guarantee_of,
+    verify,
 };
+use crate::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
 
 impl Certificate {
@@ -23,12 +25,26 @@ impl Certificate {
                 guarantee: None,
                 releases: Vec::new(),
                 released: Vec::new(),
+                artifacts: Vec::new(),
                 tuning_included: false,
                 assumptions: Vec::new(),
                 not_covered: Vec::new(),
                 digest: String::new(),
             },
         }
+    }
+}
+
+impl Certificate {
+    /// Binds a file to the certificate by the hash of its bytes, and renews the digest.
+    #[must_use]
+    pub fn with_artifact(mut self, name: impl Into<String>, bytes: &[u8]) -> Self {
+        self.artifacts.push(Artifact {
+            name: name.into(),
+            sha256: sha256_hex(bytes),
+        });
+        self.digest = verify::digest_of(&self);
+        self
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Certificate {
     pub releases: Vec<ReleaseRecord>,
     /// What leaves the run, and to whom.
     pub released: Vec<ReleasedOutput>,
+    /// Files that the run wrote, so that the certificate cannot be laid beside another run's.
+    pub artifacts: Vec<Artifact>,
     /// Whether the choice of hyper-parameters on this data is part of the guarantee.
     pub tuning_included: bool,
     /// What the guarantee rests on.
@@ -142,6 +144,15 @@ pub struct ReleasedOutput {
     pub to: String,
 }
 
+/// A file that belongs to the certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Name within the folder of the certificate.
+    pub name: String,
+    /// SHA-256 of its bytes, 64 lowercase hexadecimal digits.
+    pub sha256: String,
+}
+
 /// What follows from the releases alone.
 fn guarantee_of(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<Guarantee> {
     let (mu_squared, epsilon) = account(releases, adjacency, delta)?;
@@ -192,7 +203,7 @@ const fn counterpart(adjacency: Adjacency) -> Adjacency {
 fn statement(adjacency: Adjacency) -> String {
     let unit = adjacency.unit();
     let released = format!(
-        "Everything listed as released is, taken together, differentially private for each {unit} \
+        "Everything listed as released by this run is, taken together, differentially private for each {unit} \
          with the epsilon and delta given here."
     );
     if unit == "record" {

@@ -61,6 +61,20 @@ impl Certificate {
         })
     }
 
+    /// Checks the bytes of a file against the certificate.
+    ///
+    /// # Errors
+    /// [`Error::CertificateMismatch`] with field `artifact` when the certificate names no such
+    /// file, or the bytes are not those it was issued for.
+    pub fn verify_artifact(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let claimed = self.artifacts.iter().find(|artifact| artifact.name == name);
+        let found = sha256_hex(bytes);
+        match claimed {
+            Some(artifact) => agree("artifact", &artifact.sha256, &found),
+            None => Err(mismatch("artifact", &"no such file", &found)),
+        }
+    }
+
     /// A payment covers one release, so no id may occur twice.
     fn check_release_ids(&self) -> Result<()> {
         let ids: HashSet<&str> = self

@@ -166,7 +166,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Param`] for a budget whose delta is too small to aim at.
     pub fn in_memory(data_set_id: &str, budget: Budget) -> Result<Self> {
-        let (_, hash) = close(&header(data_set_id, budget, 0));
+        let (_, hash) = close(&header(data_set_id, budget, now()));
         Ok(Self {
             budget,
             mu_squared_budget: mu_squared_budget(budget.target)?,

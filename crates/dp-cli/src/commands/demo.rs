@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use dp_accounting::{Budget, Ledger};
+use dp_accounting::{Budget, Certificate, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
 use dp_mechanism::NoiseSource;
@@ -21,6 +21,8 @@ use crate::progress::ReleaseBar;
 
 const EPSILONS: [f64; 2] = [1.0, 5.0];
 const DELTA: f64 = 1e-5;
+/// Name of the data set in the certificate; by it an earlier demo is known.
+const DATA_SET: &str = "generated ratings";
 
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
@@ -31,12 +33,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let table = ratings.interactions().expose();
     let load = start.elapsed().as_secs_f64();
     if !args.json {
-        println!(
-            "generated {} ratings of {} users for {} items\n",
+        output::print(&format!(
+            "generated {} ratings of {} users for {} items\n\n",
             table.n_records(),
             table.n_users(),
             table.n_items()
-        );
+        ))?;
     }
 
     let mut rows = Vec::new();
@@ -50,7 +52,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let als = NonPrivateAls::default().fit(&split.train)?;
     let als = model_rmse(&als, &split.train, &split.test)?;
     rows.insert(0, ("constant".to_owned(), baselines.constant_rmse));
-    rows.insert(1, ("user mean (free, local)".to_owned(), baselines.user_mean_rmse));
+    rows.insert(
+        1,
+        (
+            "user mean (free, local)".to_owned(),
+            baselines.user_mean_rmse,
+        ),
+    );
     rows.push(("no privacy".to_owned(), als));
     folder.commit()?;
     print(args, &rows, start)
@@ -70,7 +78,7 @@ fn train(
         .check()?
         .assuming("generated data: each run of the demo has a budget of its own");
     let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
-    let mut ledger = Ledger::in_memory("generated ratings", Budget::new(target, adjacency)?)?;
+    let mut ledger = Ledger::in_memory(DATA_SET, Budget::new(target, adjacency)?)?;
     let bar = ReleaseBar::new(plan.releases().len());
     let start = Instant::now();
     let fitted = fit.fit(
@@ -101,30 +109,35 @@ fn train(
     Ok(metrics)
 }
 
-/// Only a folder that holds a certificate is replaced without being asked.
+/// Only what an earlier demo wrote is replaced without being asked.
 fn is_earlier_demo(out: &Path) -> bool {
-    fs::exists(out.join(CERTIFICATE)).unwrap_or(false)
+    let certificate = fs::read_to_string(out.join(CERTIFICATE))
+        .ok()
+        .and_then(|text| Certificate::from_json(&text).ok());
+    certificate.is_some_and(|found| found.data_set_id == DATA_SET)
 }
 
 fn print(args: &DemoArgs, rows: &[(String, Option<f64>)], start: Instant) -> Result<()> {
     let seconds = start.elapsed().as_secs_f64();
+    let out = args.out.display();
     if args.json {
         let rows: Vec<_> = rows
             .iter()
             .map(|(method, rmse)| json!({"method": method, "test_rmse": rmse}))
             .collect();
-        return output::print_json(&json!({"rows": rows, "out": args.out, "seconds": seconds}));
+        let out = out.to_string();
+        return output::print_json(&json!({"rows": rows, "out": out, "seconds": seconds}));
     }
-    println!("{:<28} test RMSE", "method");
+    let mut text = format!("{:<26} test RMSE\n", "method");
     for (method, rmse) in rows {
         let rmse = rmse.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
-        println!("{method:<28} {rmse}");
+        text.push_str(&format!("{method:<26} {rmse:>9}\n"));
     }
-    let out = args.out.display();
-    println!(
-        "\nmodel and certificate of the run at epsilon 5: {out}\n\
+    text.push_str(&format!(
+        "\nmodel and certificate of the run at epsilon {LAST}: {out}\n\
          check the certificate:  dp verify {out}\n\
-         {seconds:.1} s in all"
-    );
-    Ok(())
+         {seconds:.1} s in all\n",
+        LAST = EPSILONS[EPSILONS.len() - 1]
+    ));
+    output::print(&text)
 }

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod demo;
+mod ledger;
 pub(crate) mod recommend;
 pub(crate) mod train;
 pub(crate) mod verify;

@@ -1,51 +1,112 @@
 //! `dp recommend`: fold one user in, locally, and rank the items the user has not rated.
 
-use dp_core::InteractionsBuilder;
-use serde_json::json;
+use std::path::Path;
+
+use dp_core::{Interactions, InteractionsBuilder};
+use dp_data::ItemCatalogue;
+use serde_json::{Value, json};
 
 use crate::args::RecommendArgs;
 use crate::error::Result;
-use crate::output;
+use crate::output::{self, StoredModel};
 
 pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     dp_core::params::at_least_one("k", args.count)?;
-    let (model, catalogue) = output::read_model(&args.model)?;
-    let history = dp_data::read_history(&args.history, &catalogue)?;
-    let mut builder = InteractionsBuilder::new(model.n_items());
-    for &(item, value) in history.records() {
-        builder.push(0, item, value).map_err(dp_data::Error::from)?;
+    let StoredModel {
+        model,
+        catalogue,
+        private,
+    } = output::read_model(&args.model)?;
+    let history = read_history(&args.history, &catalogue)?;
+    let row = history.table.user(0);
+    let personal = model.fold_in(row)?;
+    let best = model.recommend(&personal, args.count, row.items())?;
+    if args.json {
+        return output::print_json(&json!({
+            "private_model": private,
+            "n_history": row.len(),
+            "n_unknown_items": history.n_unknown_items,
+            "recommendations": as_json(&best, &catalogue),
+        }));
+    }
+    if !private {
+        output::warn("this model is not private: it was trained with seeded noise");
+    }
+    output::print(&as_table(
+        &best,
+        &catalogue,
+        row.len(),
+        history.n_unknown_items,
+    ))
+}
+
+/// One user's own ratings on the catalogue.
+struct History {
+    table: Interactions,
+    n_unknown_items: usize,
+}
+
+/// A file without ratings is a user who has not rated yet.
+fn read_history(path: &Path, catalogue: &ItemCatalogue) -> Result<History> {
+    let mut builder = InteractionsBuilder::new(catalogue.len());
+    let mut n_unknown_items = 0;
+    match dp_data::read_history(path, catalogue) {
+        Ok(history) => {
+            for &(item, value) in history.records() {
+                builder.push(0, item, value).map_err(dp_data::Error::from)?;
+            }
+            n_unknown_items = history.n_unknown_items();
+        }
+        Err(dp_data::Error::Empty { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
     builder.ensure_users(1);
     let (table, _) = builder.build();
-    let row = table.user(0);
-    let personal = model.fold_in(row)?;
-    let best = model.recommend(&personal, args.count, row.items())?;
+    Ok(History {
+        table,
+        n_unknown_items,
+    })
+}
 
-    let rows: Vec<_> = (1..)
-        .zip(&best)
+fn as_json(best: &[(u32, f64)], catalogue: &ItemCatalogue) -> Vec<Value> {
+    (1..)
+        .zip(best)
         .map(|(rank, &(item, rating))| {
-            let item = item as usize;
             json!({
                 "rank": rank,
-                "item": catalogue.ids()[item],
-                "title": catalogue.title(item),
+                "item": catalogue.ids()[item as usize],
+                "title": catalogue.title(item as usize),
                 "predicted_rating": rating,
             })
         })
-        .collect();
-    if args.json {
-        return output::print_json(&json!({
-            "n_history": row.len(),
-            "n_unknown_items": history.n_unknown_items(),
-            "recommendations": rows,
-        }));
+        .collect()
+}
+
+fn as_table(
+    best: &[(u32, f64)],
+    catalogue: &ItemCatalogue,
+    n_history: usize,
+    n_unknown: usize,
+) -> String {
+    let mut text = match n_history {
+        0 => "no own ratings: these are the items that people like in general\n".to_owned(),
+        1 => "from 1 own rating:\n".to_owned(),
+        n => format!("from {n} own ratings:\n"),
+    };
+    if n_unknown > 0 {
+        text.push_str(&format!(
+            "({n_unknown} more on items the model does not know)\n"
+        ));
     }
-    println!("from {} own ratings:", row.len());
-    for (rank, &(item, rating)) in (1..).zip(&best) {
-        let item = item as usize;
-        let id = &catalogue.ids()[item];
-        let title = catalogue.title(item).unwrap_or("");
-        println!("{rank:>4}  {rating:>5.2}  {id:<10} {title}");
+    let id = |item: u32| catalogue.ids()[item as usize].as_str();
+    let widest = best.iter().map(|&(item, _)| id(item).chars().count()).max();
+    let width = widest.unwrap_or(0).max("item".len());
+    text.push_str(&format!("\nrank  rating  {:<width$}  title\n", "item"));
+    for (rank, &(item, rating)) in (1..).zip(best) {
+        let title = catalogue.title(item as usize).unwrap_or("");
+        let line = format!("{rank:>4}  {rating:>6.2}  {:<width$}  {title}", id(item));
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
-    Ok(())
+    text
 }

@@ -1,15 +1,19 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Budget, Ledger, Plan};
+use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
-use dp_data::{CatalogueSource, RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions};
+use dp_data::{
+    CatalogueSource, RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions,
+};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, FittedModel, MatrixFactorization};
 
-use crate::args::{LedgerArgs, Method, SettingArgs, TrainArgs};
-use crate::error::Result;
+use crate::args::{Method, SettingArgs, TrainArgs};
+use crate::commands::ledger::Account;
+use crate::error::{Error, Result};
 use crate::evaluate::Metrics;
 use crate::output::{self, OutputFolder, Seconds, TrainReport};
 use crate::progress::ReleaseBar;
@@ -20,19 +24,24 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.epsilon, args.delta)?;
     let Method::Adadpals = args.method;
-    let mut fit = settings(&args.settings, target).check()?;
-    let folder = OutputFolder::create(&args.out, args.force)?;
-    let mut ledger = open_ledger(&args.ledger, &data_set_id(args), target)?;
+    let fit = settings(&args.settings, target).check()?;
+    // neither noise nor cost depends on the number of items
+    let draft = fit.plan(1, target, ADJACENCY)?;
+    protect_inputs(args)?;
+    let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
+    account.check(&draft)?;
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();
     let ratings = read(args)?;
     let split = hold_out(args, &ratings)?;
     let load = start.elapsed();
 
-    fit = with_assumptions(fit, args, &ratings);
+    let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
-    let fitted = fit_model(&fit, &plan, &mut ledger, &split, args.insecure_seed)?;
+    let spends = account.reserve(&plan)?;
+    let fitted = fit_model(&fit, &plan, spends, &split, args.output.insecure_seed)?;
     let train = start.elapsed();
 
     let start = Instant::now();
@@ -51,11 +60,11 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     };
     report.write(&folder)?;
     folder.commit()?;
-    if args.json {
+    if args.output.json {
         output::print_json(&report.json())
     } else {
-        print!("{}", report.summary(&args.out));
-        Ok(())
+        let balance = account.balance(&plan);
+        output::print(&report.summary(&args.output.out, balance.as_deref()))
     }
 }
 
@@ -77,6 +86,38 @@ fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
     params
 }
 
+/// Refuses an output folder whose replacement would delete what the run needs.
+fn protect_inputs(args: &TrainArgs) -> Result<()> {
+    let Ok(out) = args.output.out.canonicalize() else {
+        return Ok(()); // does not exist, so there is nothing in it
+    };
+    let here = Path::new(".");
+    let inputs = [
+        Some(args.ratings.as_path()),
+        args.input.items.as_deref(),
+        args.ledger.ledger.as_deref(),
+        Some(here),
+    ];
+    for input in inputs.into_iter().flatten() {
+        if absolute(input).is_some_and(|path| path.starts_with(&out)) {
+            let (input, out) = (input.display(), args.output.out.display());
+            return Err(Error::Usage(format!(
+                "{input} lies in the output folder {out}, which would be replaced; choose another \
+                 --out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The path without links, also of a file that does not exist yet.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    let whole = path.canonicalize();
+    whole
+        .or_else(|_| output::folder_of(path).canonicalize())
+        .ok()
+}
+
 fn data_set_id(args: &TrainArgs) -> String {
     args.ledger.data_set.clone().unwrap_or_else(|| {
         let name = args.ratings.file_name().unwrap_or(args.ratings.as_os_str());
@@ -84,28 +125,13 @@ fn data_set_id(args: &TrainArgs) -> String {
     })
 }
 
-/// An existing ledger keeps the budget it was made with; a new one gets the run's, or a larger one.
-fn open_ledger(args: &LedgerArgs, data_set: &str, run: ApproxDp) -> Result<Ledger> {
-    let asked = args.ledger_epsilon.is_some() || args.ledger_delta.is_some();
-    let total = ApproxDp::target(
-        args.ledger_epsilon.unwrap_or(run.epsilon),
-        args.ledger_delta.unwrap_or(run.delta),
-    )?;
-    let budget = Budget::new(total, ADJACENCY)?;
-    Ok(match &args.ledger {
-        None => Ledger::in_memory(data_set, budget)?,
-        Some(path) if asked => Ledger::open(path, data_set, budget)?,
-        Some(path) => Ledger::open_or_create(path, data_set, budget)?,
-    })
-}
-
 fn read(args: &TrainArgs) -> Result<Ratings> {
     let format = RatingsFormat::default().with_columns(RatingsColumns {
-        user: args.columns.user_col.clone(),
-        item: args.columns.item_col.clone(),
-        rating: args.columns.rating_col.clone(),
+        user: args.input.user_col.clone(),
+        item: args.input.item_col.clone(),
+        rating: args.input.rating_col.clone(),
     });
-    Ok(match &args.items {
+    Ok(match &args.input.items {
         Some(path) => {
             let catalogue = dp_data::read_catalogue(path)?;
             dp_data::read_ratings_with_catalogue(&args.ratings, &format, catalogue)?
@@ -138,20 +164,17 @@ fn with_assumptions(
     }
 }
 
-/// Reserves the plan and trains; from the reservation on the budget counts as spent.
+/// Trains on what was paid for.
 fn fit_model(
     fit: &MatrixFactorization,
     plan: &Plan,
-    ledger: &mut Ledger,
+    spends: Vec<Spend>,
     split: &RatingSplit,
     insecure_seed: Option<u64>,
 ) -> Result<FittedModel> {
-    let mut noise = insecure_seed.map_or_else(
-        NoiseSource::operating_system,
-        NoiseSource::insecure_seeded,
-    );
+    let mut noise =
+        insecure_seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded);
     let bar = ReleaseBar::new(plan.releases().len());
-    let spends = ledger.reserve(plan)?;
     let mut progress = |done| bar.show(done);
     Ok(fit.fit(&split.train, plan, spends, &mut noise, &mut progress)?)
 }

@@ -1,65 +1,109 @@
 //! An output folder that appears whole or not at all.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::output::warn;
+
+/// Says in the hidden folder that a living process writes there.
+const LOCK: &str = ".lock";
 
 /// Files are written into a hidden folder beside the final one and moved by one rename.
 ///
 /// Until [`commit`](Self::commit) the final path is untouched; when the value is dropped before,
-/// the hidden folder is removed.
+/// the hidden folder is removed. What a killed process left is taken over by the next one.
 pub(crate) struct OutputFolder {
     target: PathBuf,
     staging: PathBuf,
     replace: bool,
+    keep: bool,
+    _lock: File,
 }
 
 impl OutputFolder {
     /// Makes the hidden folder, so that a path that cannot be written fails before any work.
     pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
-        if target.exists() && !replace {
+        if target.file_name().is_none() {
+            let reason = format!(
+                "--out {} does not name a folder to be made",
+                target.display()
+            );
+            return Err(Error::Usage(reason));
+        }
+        if is_present(target) && !replace {
             return Err(Error::OutputExists {
                 path: target.to_owned(),
             });
         }
         let staging = sibling(target, "partial");
-        let parent = staging.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(|e| Error::write(parent, e))?;
-        if staging.exists() {
-            fs::remove_dir_all(&staging).map_err(|e| Error::write(&staging, e))?;
-        }
-        fs::create_dir(&staging).map_err(|e| Error::write(&staging, e))?;
+        fs::create_dir_all(folder_of(target)).map_err(|e| Error::write(folder_of(target), e))?;
+        let lock = take_over(&staging, target)?;
         Ok(Self {
             target: target.to_owned(),
             staging,
             replace,
+            keep: false,
+            _lock: lock,
         })
     }
 
-    /// Writes one file and waits until it is on disk.
+    /// Writes one file that anybody may read and waits until it is on disk.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.write_with(OpenOptions::new(), name, bytes)
+    }
+
+    /// Writes one file for the eyes of its owner.
+    pub(crate) fn write_internal(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        #[cfg_attr(not(unix), allow(unused_mut, reason = "modes are a Unix notion"))]
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        self.write_with(options, name, bytes)
+    }
+
+    fn write_with(&self, mut options: OpenOptions, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.staging.join(name);
-        let write = || {
-            let mut file = File::create(&path)?;
+        let open = options.write(true).create_new(true).open(&path);
+        let write = |mut file: File| {
             file.write_all(bytes)?;
             file.sync_all()
         };
-        write().map_err(|e| Error::write(&path, e))
+        open.and_then(write).map_err(|e| Error::write(&path, e))
     }
 
-    /// Moves the folder to its final path, replacing an old one only now.
-    pub(crate) fn commit(self) -> Result<()> {
+    /// Moves the folder to its final path, replacing an old one only now. When the move fails,
+    /// the finished files stay where they are and the error says where: they cannot be made
+    /// again without paying again.
+    pub(crate) fn commit(mut self) -> Result<()> {
+        self.keep = true;
+        let lock = self.staging.join(LOCK);
+        fs::remove_file(&lock).map_err(|e| Error::write(&lock, e))?;
+        self.swap().map_err(|source| Error::Move {
+            target: self.target.clone(),
+            kept: self.staging.clone(),
+            source,
+        })
+    }
+
+    /// Old folder out of the way, new one in; the old one comes back when the new one cannot.
+    fn swap(&self) -> io::Result<()> {
         let retired = sibling(&self.target, "old");
-        let old = self.replace && self.target.exists();
+        let old = self.replace && is_present(&self.target);
         if old {
-            remove_if_present(&retired).map_err(|e| Error::write(&retired, e))?;
-            fs::rename(&self.target, &retired).map_err(|e| Error::write(&self.target, e))?;
+            remove_if_present(&retired)?;
+            fs::rename(&self.target, &retired)?;
         }
-        fs::rename(&self.staging, &self.target).map_err(|e| Error::write(&self.target, e))?;
-        if old {
-            remove_if_present(&retired).map_err(|e| Error::write(&retired, e))?;
+        if let Err(error) = fs::rename(&self.staging, &self.target) {
+            if old {
+                fs::rename(&retired, &self.target)?;
+            }
+            return Err(error);
+        }
+        sync_folder(folder_of(&self.target));
+        if let Err(error) = remove_if_present(&retired) {
+            warn(&format!("could not remove {}: {error}", retired.display()));
         }
         Ok(())
     }
@@ -67,18 +111,61 @@ impl OutputFolder {
 
 impl Drop for OutputFolder {
     fn drop(&mut self) {
-        // after a commit there is nothing left to remove; before one, leave no trace
+        if self.keep {
+            return;
+        }
         if let Err(error) = remove_if_present(&self.staging) {
-            eprintln!("could not remove {}: {error}", self.staging.display());
+            warn(&format!(
+                "could not remove {}: {error}",
+                self.staging.display()
+            ));
         }
     }
 }
 
-fn remove_if_present(path: &Path) -> std::io::Result<()> {
+/// Makes the hidden folder or empties the one that a killed process left.
+fn take_over(staging: &Path, target: &Path) -> Result<File> {
+    let failed = |e| Error::write(staging, e);
+    match fs::create_dir(staging) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let lock = File::create(staging.join(LOCK)).map_err(failed)?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::OutputBusy {
+            path: target.to_owned(),
+        },
+        TryLockError::Error(source) => failed(source),
+    })?;
+    for entry in fs::read_dir(staging).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name() != LOCK {
+            remove_if_present(&entry.path()).map_err(failed)?;
+        }
+    }
+    Ok(lock)
+}
+
+/// Makes a rename durable, where the system can. The files themselves already are.
+fn sync_folder(folder: &Path) {
+    #[cfg(unix)]
+    if let Err(error) = File::open(folder).and_then(|opened| opened.sync_all()) {
+        warn(&format!("could not sync {}: {error}", folder.display()));
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+}
+
+/// Whether there is anything at `path`, a dangling link included.
+fn is_present(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn remove_if_present(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -87,6 +174,14 @@ fn remove_if_present(path: &Path) -> std::io::Result<()> {
 fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{suffix}"))
+}
+
+/// The folder that holds `path`.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +215,74 @@ mod tests {
         folder.commit().unwrap();
         assert!(target.join("new.txt").exists() && !target.join("old.txt").exists());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn two_writers_to_one_folder_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        let first = OutputFolder::create(&target, false).unwrap();
+        first.write("a.txt", b"1").unwrap();
+        assert!(matches!(
+            OutputFolder::create(&target, false),
+            Err(Error::OutputBusy { .. })
+        ));
+        first.commit().unwrap();
+        assert_eq!(fs::read(target.join("a.txt")).unwrap(), b"1");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        let folder = OutputFolder::create(&target, false).unwrap();
+        folder.write("half.txt", b"1").unwrap();
+        let staging = folder.staging.clone();
+        drop(folder._lock.try_clone().unwrap());
+        std::mem::forget(folder); // the lock's handle is leaked too, so free it by hand
+        fs::remove_file(staging.join(LOCK)).unwrap();
+        let folder = OutputFolder::create(&target, false).unwrap();
+        folder.write("whole.txt", b"2").unwrap();
+        folder.commit().unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_finished_folder_that_cannot_be_moved_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        let folder = OutputFolder::create(&target, false).unwrap();
+        folder.write("a.txt", b"1").unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("other.txt"), "came in between").unwrap();
+        let Err(Error::Move { kept, .. }) = folder.commit() else {
+            panic!("moved over another folder");
+        };
+        assert_eq!(fs::read(kept.join("a.txt")).unwrap(), b"1");
+        assert!(target.join("other.txt").exists());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_dangling_link_counts_as_existing() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &target).unwrap();
+        assert!(matches!(
+            OutputFolder::create(&target, false),
+            Err(Error::OutputExists { .. })
+        ));
+    }
+
+    #[test]
+    fn a_path_without_a_name_is_refused() {
+        for path in ["", "/", "..", "a/.."] {
+            assert!(matches!(
+                OutputFolder::create(Path::new(path), true),
+                Err(Error::Usage(_))
+            ));
+        }
     }
 
     #[test]

@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{FactorModel, Scoring};
+use dp_multitask::{FactorModel, Provenance, Scoring};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
-use super::OutputFolder;
 use crate::error::{Error, Result};
 
 pub(crate) const FACTORS: &str = "item_factors.safetensors";
@@ -26,20 +25,24 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Serialize, Deserialize)]
 struct Header {
     schema_version: u32,
-    private: bool,
+    provenance: Provenance,
     scoring: Scoring,
 }
 
-/// Writes factors and catalogue into an output folder.
-pub(crate) fn write_model(
-    folder: &OutputFolder,
+/// The part of a header that every version has.
+#[derive(Deserialize)]
+struct SchemaOnly {
+    schema_version: u32,
+}
+
+/// The files of a model: name and bytes of factors and catalogue.
+pub(crate) fn model_files(
     model: &FactorModel,
     catalogue: &ItemCatalogue,
-    private: bool,
-) -> Result<()> {
+) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = Header {
         schema_version: SCHEMA_VERSION,
-        private,
+        provenance: model.provenance(),
         scoring: model.scoring().clone(),
     };
     let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(&header)?)]);
@@ -53,8 +56,7 @@ pub(crate) fn write_model(
     let view = TensorView::new(Dtype::F64, shape, &bytes).map_err(|e| Error::model(path, e))?;
     let file = safetensors::serialize([(TENSOR, view)], Some(header))
         .map_err(|e| Error::model(path, e))?;
-    folder.write(FACTORS, &file)?;
-    folder.write(ITEMS, &catalogue_csv(catalogue)?)
+    Ok([(FACTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
 }
 
 fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
@@ -69,35 +71,76 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
     write().map_err(|e: csv::Error| Error::model(Path::new(ITEMS), e))
 }
 
+/// A model as [`model_files`] left it.
+pub(crate) struct StoredModel {
+    pub(crate) model: FactorModel,
+    pub(crate) catalogue: ItemCatalogue,
+    /// Whether its noise was drawn for privacy.
+    pub(crate) private: bool,
+}
+
 /// Reads a model folder back. A newer schema is refused rather than guessed at.
-pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
+pub(crate) fn read_model(folder: &Path) -> Result<StoredModel> {
     let path = folder.join(FACTORS);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| Error::model(&path, e))?;
-    let header = metadata
-        .metadata()
-        .as_ref()
-        .and_then(|entries| entries.get(HEADER_KEY))
-        .ok_or_else(|| Error::model(&path, "no dp_personal header; not a model of dp train"))?;
-    let header: Header = serde_json::from_str(header).map_err(|e| Error::model(&path, e))?;
-    if header.schema_version > SCHEMA_VERSION {
-        let found = header.schema_version;
-        let reason = format!("schema {found} is newer than this program knows ({SCHEMA_VERSION})");
-        return Err(Error::model(&path, reason));
-    }
-    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| Error::model(&path, e))?;
-    let tensor = tensors.tensor(TENSOR).map_err(|e| Error::model(&path, e))?;
-    if tensor.dtype() != Dtype::F64 {
-        return Err(Error::model(&path, "the factors are not f64"));
-    }
-    let (values, _) = tensor.data().as_chunks::<8>();
-    let factors = values.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
-    let model = FactorModel::new(header.scoring, factors).map_err(|e| Error::model(&path, e))?;
+    let header = read_header(&bytes).map_err(|reason| Error::model(&path, reason))?;
+    let factors =
+        read_factors(&bytes, header.scoring.dim).map_err(|reason| Error::model(&path, reason))?;
+    let model = FactorModel::new(header.scoring, factors, header.provenance)
+        .map_err(|e| Error::model(&path, e))?;
     let catalogue = dp_data::read_catalogue(folder.join(ITEMS))?;
     if catalogue.len() != model.n_items() {
         let (items, rows) = (catalogue.len(), model.n_items());
         let reason = format!("{rows} rows of factors for {items} items in {ITEMS}");
         return Err(Error::model(&path, reason));
     }
-    Ok((model, catalogue))
+    Ok(StoredModel {
+        model,
+        catalogue,
+        private: header.provenance == Provenance::Private,
+    })
+}
+
+fn read_header(bytes: &[u8]) -> Result<Header, String> {
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
+    let text = metadata
+        .metadata()
+        .as_ref()
+        .and_then(|entries| entries.get(HEADER_KEY))
+        .ok_or("not a model of dp train: the header has no dp_personal entry")?;
+    let bad = |e: serde_json::Error| format!("the dp_personal entry of the header is damaged: {e}");
+    let SchemaOnly {
+        schema_version: found,
+    } = serde_json::from_str(text).map_err(bad)?;
+    if found > SCHEMA_VERSION {
+        return Err(format!(
+            "model schema {found} is newer than this program, which reads {SCHEMA_VERSION}; \
+             use a newer dp"
+        ));
+    }
+    serde_json::from_str(text).map_err(bad)
+}
+
+/// The factors, shape `(n_items, dim)`, all finite.
+fn read_factors(bytes: &[u8], dim: usize) -> Result<Vec<f64>, String> {
+    let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
+    let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
+    let as_written = tensor.dtype() == Dtype::F64 && matches!(tensor.shape(), &[_, d] if d == dim);
+    if !as_written {
+        return Err(format!("expected f64 factors of length {dim}"));
+    }
+    let (values, _) = tensor.data().as_chunks::<8>();
+    let factors: Vec<f64> = values
+        .iter()
+        .map(|&bytes| f64::from_le_bytes(bytes))
+        .collect();
+    if factors.iter().all(|v| v.is_finite()) {
+        Ok(factors)
+    } else {
+        Err("the factors are not all finite numbers".to_owned())
+    }
+}
+
+fn not_safetensors(error: safetensors::SafeTensorError) -> String {
+    format!("not a whole safetensors file: {error}")
 }

@@ -9,7 +9,7 @@ use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{CERTIFICATE, OutputFolder, privacy_statement, write_model};
+use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
 use crate::error::Result;
 use crate::evaluate::Metrics;
 
@@ -36,11 +36,14 @@ const METHOD: &str = "adadpals";
 impl TrainReport<'_> {
     /// Model, certificate, released report and internal report.
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
-        let private = self.fitted.certificate.verify()?.is_private();
-        write_model(folder, &self.fitted.model, self.ratings.catalogue(), private)?;
-        folder.write(CERTIFICATE, self.fitted.certificate.to_json().as_bytes())?;
+        let mut certificate = self.fitted.certificate.clone();
+        for (name, bytes) in model_files(&self.fitted.model, self.ratings.catalogue())? {
+            folder.write(name, &bytes)?;
+            certificate = certificate.with_artifact(name, &bytes);
+        }
+        folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report().as_bytes())?;
-        folder.write("internal.md", self.internal_report().as_bytes())
+        folder.write_internal("internal.md", self.internal_report().as_bytes())
     }
 
     /// The object that `--json` prints.
@@ -72,65 +75,126 @@ impl TrainReport<'_> {
     }
 
     /// What the terminal shows.
-    pub(crate) fn summary(&self, out: &Path) -> String {
+    pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
         let mut text = String::new();
         match &self.fitted.certificate.guarantee {
             Some(g) => {
-                let replace = g.epsilon_replace.map_or(String::new(), |e| format!(" ({e:.3} under replacement)"));
-                put(&mut text, &format!("private     epsilon {:.4}{replace}, delta {:e}, add/remove one user", g.epsilon, g.delta));
+                let epsilon = rounded_up(g.epsilon);
+                put(
+                    &mut text,
+                    &format!(
+                        "private     epsilon {epsilon}, delta {:e}, add or remove one user",
+                        g.delta
+                    ),
+                );
+                if let Some(epsilon) = g.epsilon_replace.map(rounded_up) {
+                    put(
+                        &mut text,
+                        &format!(
+                            "            epsilon {epsilon}, delta {:e}, replace one user",
+                            g.delta
+                        ),
+                    );
+                }
             }
-            None => put(&mut text, "NOT PRIVATE seeded noise"),
+            None => put(
+                &mut text,
+                "NOT PRIVATE the noise is seeded: whoever has the seed can take it off",
+            ),
         }
-        put(&mut text, &format!(
-            "model       {} items x {} ({}), {} rounds",
-            self.fitted.model.n_items(), self.fitted.model.dim(), self.describe_dim(), self.params.n_rounds
-        ));
+        put(&mut text, &format!("model       {}", self.describe_model()));
+        if let Some(reason) = self.why_no_tastes() {
+            put(
+                &mut text,
+                &format!("            {reason}; --dim 3 trains two all the same"),
+            );
+        }
         put(&mut text, &format!("written to  {}", out.display()));
-        put(&mut text, "\ninternal, not covered by the guarantee:");
+        if let Some(balance) = balance {
+            put(&mut text, &format!("ledger      {balance}"));
+        }
+        put(
+            &mut text,
+            "\ninternal, not covered by the guarantee: do not publish",
+        );
         for (name, value) in self.metric_rows() {
-            put(&mut text, &format!("  {name:<32} {value}"));
+            put(&mut text, &format!("  {name:<36} {value}"));
         }
         let s = self.seconds;
-        put(&mut text, &format!("  seconds: load {:.2}, train {:.2}, evaluate {:.2}", s.load, s.train, s.evaluate));
+        put(
+            &mut text,
+            &format!(
+                "  {:<36} {:.2} load, {:.2} train, {:.2} evaluate",
+                "seconds", s.load, s.train, s.evaluate
+            ),
+        );
         text
     }
 
-    fn describe_dim(&self) -> String {
-        match self.fitted.model.dim() {
-            1 => "item bias only: at this epsilon tastes would add more noise than they tell; \
-                  --dim 3 insists"
-                .to_owned(),
+    fn describe_model(&self) -> String {
+        let model = &self.fitted.model;
+        let length = match model.dim() {
+            1 => "item bias only".to_owned(),
+            2 => "item bias and 1 taste".to_owned(),
             dim => format!("item bias and {} tastes", dim - 1),
-        }
+        };
+        let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds);
+        format!(
+            "{n_items} items, factors of length {} ({length}), {n_rounds} rounds of {METHOD}",
+            model.dim()
+        )
+    }
+
+    /// Said where the rule, not the operator, chose factors without tastes.
+    fn why_no_tastes(&self) -> Option<&'static str> {
+        (self.params.dim.is_none() && self.fitted.model.dim() == 1).then_some(
+            "tastes would add more noise than they tell at this epsilon and number of ratings",
+        )
     }
 
     fn metric_rows(&self) -> [(&'static str, String); 4] {
-        let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+        let show = |value: Option<f64>| {
+            value.map_or_else(|| "- (nothing held out)".to_owned(), |v| format!("{v:.4}"))
+        };
         [
             ("RMSE test", show(self.metrics.test_rmse)),
             ("RMSE validation", show(self.metrics.valid_rmse)),
-            ("RMSE user mean (free, local)", show(self.metrics.user_mean_rmse)),
-            ("RMSE constant", show(self.metrics.constant_rmse)),
+            (
+                "RMSE test of user means (free, local)",
+                show(self.metrics.user_mean_rmse),
+            ),
+            ("RMSE test of a constant", show(self.metrics.constant_rmse)),
         ]
     }
 
     fn released_report(&self) -> String {
-        let model = &self.fitted.model;
-        let mut text = String::from("# Private item factors\n\n");
-        put(&mut text, &format!(
-            "{} items, factors of length {} ({}), {} rounds of `{METHOD}`.\n\n## Guarantee\n",
-            model.n_items(), model.dim(), self.describe_dim(), self.params.n_rounds
-        ));
+        let title = match self.fitted.certificate.guarantee {
+            Some(_) => "Private item factors",
+            None => "Item factors, NOT PRIVATE",
+        };
+        let mut text = format!("# {title}\n\n{}", self.describe_model());
+        if let Some(reason) = self.why_no_tastes() {
+            text.push_str(&format!(": {reason}"));
+        }
+        put(&mut text, ".\n\n## Guarantee\n");
         text.push_str(&privacy_statement(&self.fitted.certificate));
         if let Some(counts) = &self.fitted.counts {
-            put(&mut text, &format!(
-                "\n## Released counts\n\nMean noisy count of an item {:.1}, noise {:.1} on each; {:.0} % of \
+            put(
+                &mut text,
+                &format!(
+                    "\n## Released counts\n\nMean noisy count of an item {:.1}, noise {:.1} on each; {:.0} % of \
                  the items stand more than two noise deviations above zero.",
-                counts.mean(), counts.noise_stddev(), 100.0 * share_above_noise(counts)
-            ));
+                    counts.mean(),
+                    counts.noise_stddev(),
+                    100.0 * share_above_noise(counts)
+                ),
+            );
         }
         put(&mut text, "\n## Settings\n\n```json");
-        put(&mut text, &serde_json::to_string_pretty(self.params).unwrap_or_default());
+        put(
+            &mut text,
+            &serde_json::to_string_pretty(self.params).unwrap_or_default(),
+        );
         put(&mut text, "```");
         text
     }
@@ -151,18 +215,31 @@ impl TrainReport<'_> {
             ("ratings read", summary.n_read),
             ("outside the catalogue", summary.n_outside_catalogue),
             ("NaN or infinite, left out", summary.dropped.not_finite),
-            ("repeated pairs, replaced by the later", summary.dropped.repeated),
+            (
+                "repeated pairs, replaced by the later",
+                summary.dropped.repeated,
+            ),
         ] {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         let s = self.seconds;
-        put(&mut text, &format!("| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |", s.load, s.train, s.evaluate));
+        put(
+            &mut text,
+            &format!(
+                "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
+                s.load, s.train, s.evaluate
+            ),
+        );
         text
     }
 }
 
 fn share_above_noise(counts: &dp_multitask::NoisyCounts) -> f64 {
-    let above = counts.values().iter().filter(|&&c| c > 2.0 * counts.noise_stddev()).count();
+    let above = counts
+        .values()
+        .iter()
+        .filter(|&&c| c > 2.0 * counts.noise_stddev())
+        .count();
     above as f64 / counts.values().len() as f64
 }
 

@@ -84,6 +84,7 @@ impl InteractionsBuilder {
             offsets: vec![0],
             items: Vec::with_capacity(n_given),
             values: Vec::with_capacity(n_given),
+            by_item: std::sync::OnceLock::new(),
         };
         for range in starts.windows(2) {
             append_merged(&mut table, &mut rows[range[0]..range[1]]);

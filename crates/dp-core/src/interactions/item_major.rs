@@ -1,7 +1,11 @@
 use super::Interactions;
 
 /// One record seen from its item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "says who holds what; printing it is never wanted"
+)]
 pub struct ItemEntry {
     /// The user who holds the record.
     pub user: u32,
@@ -13,7 +17,11 @@ pub struct ItemEntry {
 ///
 /// A sum over the users of each item reads this list and gathers per-user data, which is far
 /// cheaper than walking the users and scattering into per-item sums.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "says who holds what; printing it is never wanted"
+)]
 pub struct ItemMajor {
     offsets: Vec<usize>,
     entries: Vec<ItemEntry>,

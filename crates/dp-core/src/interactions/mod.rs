@@ -3,11 +3,17 @@
 mod builder;
 mod item_major;
 
+use std::sync::OnceLock;
+
 pub use builder::{DroppedRecords, InteractionsBuilder};
 pub use item_major::{ItemEntry, ItemMajor};
 
 /// One user's records: what a per-user contribution may look at.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
 pub struct UserRow<'a> {
     items: &'a [u32],
     values: &'a [f32],
@@ -66,12 +72,23 @@ impl<'a> UserRow<'a> {
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
 )]
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Interactions {
     n_items: usize,
     offsets: Vec<usize>,
     items: Vec<u32>,
     values: Vec<f32>,
+    /// Made when first asked for; always the listing of this very table.
+    by_item: OnceLock<ItemMajor>,
+}
+
+impl PartialEq for Interactions {
+    fn eq(&self, other: &Self) -> bool {
+        self.n_items == other.n_items
+            && self.offsets == other.offsets
+            && self.items == other.items
+            && self.values == other.values
+    }
 }
 
 impl Interactions {
@@ -120,10 +137,10 @@ impl Interactions {
         (0..self.n_users()).map(|user| self.user(user))
     }
 
-    /// The same records listed item by item.
+    /// The same records listed item by item; made once and kept.
     #[must_use]
-    pub fn item_major(&self) -> ItemMajor {
-        ItemMajor::new(self)
+    pub fn item_major(&self) -> &ItemMajor {
+        self.by_item.get_or_init(|| ItemMajor::new(self))
     }
 
     /// Copies the users into `n_shards` tables of consecutive users and similar size; every
@@ -150,6 +167,10 @@ impl Interactions {
 
     /// Deals every record to one of `n_parts` tables over the same users and items, by
     /// `part(user, item, value)`; a record whose part is `n_parts` or above is left out.
+    ///
+    /// A user can be in several parts. Parts are for training on one and testing on another, never
+    /// for sums that are added up: each part would bound the user anew. Use
+    /// [`shards`](Self::shards) for that.
     pub fn partition(
         &self,
         n_parts: usize,
@@ -160,6 +181,7 @@ impl Interactions {
             offsets: vec![0],
             items: Vec::new(),
             values: Vec::new(),
+            by_item: OnceLock::new(),
         };
         let mut parts = vec![empty; n_parts];
         for (user, row) in self.users().enumerate() {
@@ -186,6 +208,7 @@ impl Interactions {
                 .collect(),
             items: self.items[low..high].to_vec(),
             values: self.values[low..high].to_vec(),
+            by_item: OnceLock::new(),
         }
     }
 }

@@ -32,6 +32,7 @@ pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
     while table.advance()? {
         items.push(read_item(&table, item, title)?);
     }
+    table.require_records()?;
     Ok(ItemCatalogue::from_titled(items))
 }
 

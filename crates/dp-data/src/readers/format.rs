@@ -199,7 +199,7 @@ impl<'t, 'a> Header<'t, 'a> {
                 || usual_names(role).iter().map(ToString::to_string).collect(),
                 |name| vec![name.to_owned()],
             ),
-            found: self.names.clone(),
+            n_columns: self.names.len(),
         }
     }
 }

@@ -81,6 +81,7 @@ pub fn read_history_from(
             None => n_unknown_items += 1,
         }
     }
+    table.require_records()?;
     let (interactions, dropped) = builder.build();
     let records = interactions.users().flat_map(|row| row.iter()).collect();
     Ok(UserHistory {

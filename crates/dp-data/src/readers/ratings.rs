@@ -25,7 +25,8 @@ use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadS
 /// # Errors
 /// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read) - the operating system refuses.
 /// * [`Error::Gzip`](crate::Error::Gzip) - damaged or truncated compression.
-/// * [`Error::Empty`](crate::Error::Empty) - no record.
+/// * [`Error::Empty`](crate::Error::Empty) - no header, or without a declared catalogue no record.
+///   With one, a file without records is an empty table: that the last user is gone must not show.
 /// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) - a column is missing from the header.
 /// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the first one, a rating
 ///   that is no number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that
@@ -80,9 +81,13 @@ pub fn read_ratings_from(
     catalogue: Option<ItemCatalogue>,
 ) -> Result<Ratings> {
     let (mut table, columns) = format.open(reader, name.into(), false)?;
+    let catalogue_is_declared = catalogue.is_some();
     let mut collected = Collected::new(catalogue);
     while table.advance()? {
         collected.push(&table, columns)?;
+    }
+    if !catalogue_is_declared {
+        table.require_records()?;
     }
     Ok(collected.merge(table.n_records()))
 }

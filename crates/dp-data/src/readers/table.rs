@@ -59,7 +59,7 @@ impl<'a> Table<'a> {
             return Ok(true);
         }
         if !self.lines.advance()? {
-            return self.finish();
+            return Ok(false);
         }
         self.cut()?;
         let (found, expected) = (self.fields.len(), self.n_fields);
@@ -139,13 +139,14 @@ impl<'a> Table<'a> {
             .map_err(|OpenQuote(field)| self.malformed(field - 1, Expected::ClosedQuote))
     }
 
-    fn finish(&self) -> Result<bool> {
+    /// Fails when the whole table has been read and held no record.
+    pub(super) fn require_records(&self) -> Result<()> {
         if self.n_records == 0 {
             return Err(Error::Empty {
                 path: self.name().to_owned(),
             });
         }
-        Ok(false)
+        Ok(())
     }
 }
 

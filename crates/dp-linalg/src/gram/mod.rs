@@ -5,6 +5,10 @@ use crate::kernels::{Ahead, Gather, GramUpdate, InstructionSet, Rows, WeightedSu
 use crate::svec::{mirror_upper, pack_upper, packed_len};
 use crate::{Error, Real, Result};
 
+mod integers;
+
+pub use integers::{INTEGER_LIMIT, integer_row, integer_squared_norms};
+
 /// Bytes of rows that one sweep of the register tiles goes over; they should stay in the
 /// first-level cache, which the tiles read several times.
 const BLOCK_BYTES: usize = 32 * 1024;
@@ -297,7 +301,7 @@ struct Block<'a, T> {
     left: Rows<'a, T>,
     right: Rows<'a, T>,
     labels: Option<&'a [T]>,
-    ahead: Ahead<'a, T>,
+    ahead: Ahead<'a>,
 }
 
 impl<T: Real> Block<'_, T> {

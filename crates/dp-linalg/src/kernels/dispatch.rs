@@ -93,6 +93,12 @@ pub(crate) trait Kernel:
     /// Neither zero, subnormal, infinite nor NaN.
     fn normal(self) -> bool;
 
+    /// The same number, exactly.
+    fn from_single(value: f32) -> Self;
+
+    /// Clamped to `[-limit, limit]` and rounded toward zero; NaN becomes zero.
+    fn truncate_within(self, limit: Self) -> Self;
+
     /// Elements in one vector.
     fn width(isa: InstructionSet) -> usize;
 
@@ -140,6 +146,20 @@ macro_rules! kernel {
             #[inline(always)]
             fn normal(self) -> bool {
                 self.is_normal()
+            }
+
+            #[inline(always)]
+            fn from_single(value: f32) -> Self {
+                value.into()
+            }
+
+            #[inline(always)]
+            fn truncate_within(self, limit: Self) -> Self {
+                if self.is_nan() {
+                    0.0
+                } else {
+                    self.clamp(-limit, limit).trunc()
+                }
             }
 
             #[inline]

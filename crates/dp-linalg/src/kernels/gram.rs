@@ -100,7 +100,7 @@ pub(crate) struct GramUpdate<'a, T> {
     right: Rows<'a, T>,
     dim: usize,
     gram: &'a mut [T],
-    ahead: Ahead<'a, T>,
+    ahead: Ahead<'a>,
 }
 
 impl<'a, T> GramUpdate<'a, T> {
@@ -111,7 +111,7 @@ impl<'a, T> GramUpdate<'a, T> {
         right: Rows<'a, T>,
         dim: usize,
         gram: &'a mut [T],
-        ahead: Ahead<'a, T>,
+        ahead: Ahead<'a>,
     ) -> Self {
         let width = right.width();
         assert!(left.count() == right.count() && left.width() == width);

@@ -40,6 +40,11 @@ pub(crate) trait Lanes: Copy {
     unsafe fn minus_product(self, a: Self, b: Self) -> Self;
     /// Sum of the lanes.
     unsafe fn sum(self) -> Self::Scalar;
+    /// Reads the first `n <= WIDTH` numbers of single precision and touches no others; widens
+    /// them exactly, and the remaining lanes are zero.
+    unsafe fn load_single(from: *const f32, n: usize) -> Self;
+    /// Each lane clamped to `[-limit, limit]` and rounded toward zero; NaN becomes zero.
+    unsafe fn truncate_within(self, limit: Self::Scalar) -> Self;
 
     /// [`load_first`](Self::load_first), without a mask where the vector is whole.
     #[inline(always)]
@@ -158,6 +163,21 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
     unsafe fn sum(self) -> T {
         self.0.into_iter().fold(T::default(), |x, y| x + y)
     }
+
+    #[inline(always)]
+    unsafe fn load_single(from: *const f32, n: usize) -> Self {
+        let mut out = [T::default(); N];
+        for (lane, slot) in out.iter_mut().enumerate().take(n) {
+            // SAFETY: lane < n, and the caller vouches for n elements.
+            *slot = T::from_single(unsafe { from.add(lane).read() });
+        }
+        Self(out)
+    }
+
+    #[inline(always)]
+    unsafe fn truncate_within(self, limit: T) -> Self {
+        Self(self.0.map(|x| x.truncate_within(limit)))
+    }
 }
 
 /// Implements [`Lanes`] for a register type of the processor; the masked and the summing
@@ -170,7 +190,9 @@ macro_rules! register {
         |$n:ident| $mask:expr,
         |$from:ident, $load_mask:ident| $load_first:expr,
         |$to:ident, $store_mask:ident, $value:ident| $store_first:expr,
-        |$whole:ident| $sum:expr
+        |$whole:ident| $sum:expr,
+        |$single:ident, $single_n:ident| $load_single:expr,
+        |$x:ident, $limit:ident| $truncate:expr
     ) => {
         // SAFETY of every block below: the trait's caller vouches for the instructions and for
         // the memory; masked loads and stores touch only the lanes of the mask.
@@ -246,6 +268,17 @@ macro_rules! register {
                 let $whole = self;
                 unsafe { $sum }
             }
+
+            #[inline(always)]
+            unsafe fn load_single($single: *const f32, $single_n: usize) -> Self {
+                unsafe { $load_single }
+            }
+
+            #[inline(always)]
+            unsafe fn truncate_within(self, $limit: $scalar) -> Self {
+                let $x = self;
+                unsafe { $truncate }
+            }
         }
     };
 }
@@ -263,7 +296,16 @@ mod x86 {
         |n| low_bits(n)[0],
         |from, mask| _mm512_maskz_loadu_pd(mask, from),
         |to, mask, value| _mm512_mask_storeu_pd(to, mask, value),
-        |whole| _mm512_reduce_add_pd(whole)
+        |whole| _mm512_reduce_add_pd(whole),
+        |from, n| {
+            let [low, ..] = low_bits(n);
+            _mm512_cvtps_pd(_mm512_castps512_ps256(_mm512_maskz_loadu_ps(low.into(), from)))
+        },
+        |x, limit| {
+            let bound = _mm512_set1_pd(limit);
+            let clamped = _mm512_max_pd(_mm512_min_pd(x, bound), _mm512_sub_pd(Self::zero(), bound));
+            _mm512_maskz_roundscale_pd::<TOWARD_ZERO>(_mm512_cmp_pd_mask::<_CMP_ORD_Q>(x, x), clamped)
+        }
     );
 
     register!(
@@ -276,7 +318,13 @@ mod x86 {
         },
         |from, mask| _mm512_maskz_loadu_ps(mask, from),
         |to, mask, value| _mm512_mask_storeu_ps(to, mask, value),
-        |whole| _mm512_reduce_add_ps(whole)
+        |whole| _mm512_reduce_add_ps(whole),
+        |from, n| Self::load_up_to(from, n),
+        |x, limit| {
+            let bound = _mm512_set1_ps(limit);
+            let clamped = _mm512_max_ps(_mm512_min_ps(x, bound), _mm512_sub_ps(Self::zero(), bound));
+            _mm512_maskz_roundscale_ps::<TOWARD_ZERO>(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(x, x), clamped)
+        }
     );
 
     register!(
@@ -290,6 +338,16 @@ mod x86 {
             let mut lanes = [0.0; 4];
             whole.store(lanes.as_mut_ptr());
             (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+        },
+        |from, n| {
+            let mask = _mm_loadu_si128(LOW_WORDS.as_ptr().add(8 - n).cast());
+            _mm256_cvtps_pd(_mm_maskload_ps(from, mask))
+        },
+        |x, limit| {
+            let bound = _mm256_set1_pd(limit);
+            let clamped = _mm256_max_pd(_mm256_min_pd(x, bound), _mm256_sub_pd(Self::zero(), bound));
+            let rounded = _mm256_round_pd::<TOWARD_ZERO>(clamped);
+            _mm256_and_pd(_mm256_cmp_pd::<_CMP_ORD_Q>(x, x), rounded)
         }
     );
 
@@ -305,8 +363,18 @@ mod x86 {
             whole.store(lanes.as_mut_ptr());
             let [a, b, c, d, e, f, g, h] = lanes;
             ((a + e) + (b + f)) + ((c + g) + (d + h))
+        },
+        |from, n| Self::load_up_to(from, n),
+        |x, limit| {
+            let bound = _mm256_set1_ps(limit);
+            let clamped = _mm256_max_ps(_mm256_min_ps(x, bound), _mm256_sub_ps(Self::zero(), bound));
+            let rounded = _mm256_round_ps::<TOWARD_ZERO>(clamped);
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_ORD_Q>(x, x), rounded)
         }
     );
+
+    /// Rounding mode of the round instructions: toward zero, no exceptions raised.
+    const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 
     /// Reading 4 entries from `4 - n` on gives a mask of the first n lanes.
     static LOW_QUADS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];

@@ -59,25 +59,26 @@ impl<'a, T> Rows<'a, T> {
 /// Rows that the next block will gather. Fetching them during the arithmetic of this block hides
 /// the latency of memory, which otherwise costs as much as the arithmetic.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ahead<'a, T> {
-    factors: &'a [T],
+pub(crate) struct Ahead<'a> {
+    /// Where the rows begin; never read through, so its element type does not matter.
+    factors: *const u8,
+    row_bytes: usize,
     indices: &'a [u32],
-    dim: usize,
 }
 
-impl<'a, T> Ahead<'a, T> {
+impl<'a> Ahead<'a> {
     /// Nothing to fetch.
     pub(crate) const NONE: Self = Self {
-        factors: &[],
+        factors: std::ptr::null(),
+        row_bytes: 0,
         indices: &[],
-        dim: 0,
     };
 
-    pub(crate) fn new(factors: &'a [T], indices: &'a [u32], dim: usize) -> Self {
+    pub(crate) fn new<T>(factors: &[T], indices: &'a [u32], dim: usize) -> Self {
         Self {
-            factors,
+            factors: factors.as_ptr().cast(),
+            row_bytes: dim * size_of::<T>(),
             indices,
-            dim,
         }
     }
 
@@ -86,12 +87,9 @@ impl<'a, T> Ahead<'a, T> {
     #[inline(always)]
     pub(super) fn fetch(&self, share: Range<usize>, work: usize) {
         let n = self.indices.len();
-        let bytes = self.dim * size_of::<T>();
+        let bytes = self.row_bytes;
         for &index in &self.indices[share.start * n / work..share.end * n / work] {
-            let row = self
-                .factors
-                .as_ptr()
-                .wrapping_add(index as usize * self.dim);
+            let row = self.factors.wrapping_add(index as usize * bytes);
             // as many fetches for every row, whatever its alignment: no branch to mispredict
             for offset in (0..bytes).step_by(CACHE_LINE) {
                 prefetch(row.wrapping_byte_add(offset));

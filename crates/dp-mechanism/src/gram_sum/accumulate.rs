@@ -4,12 +4,10 @@ use dp_core::{ItemEntry, ItemMajor};
 use dp_linalg::{GramAccumulator, packed_len};
 use rayon::prelude::*;
 
-use super::factors::{BoundedFactors, integer_coordinate};
+use super::factors::BoundedFactors;
 use super::grids::GramGrids;
 use crate::Result;
 
-/// Rows packed before one call of the Gram kernel.
-const ROWS_PER_BLOCK: usize = 128;
 /// Integers up to here, and all their sums and differences on the way, are exact in f64.
 const EXACT_LIMIT: u64 = 1 << 53;
 
@@ -24,9 +22,7 @@ pub(super) fn gather_items(
     let dim = bounded.dim;
     // |x_a x_b| <= ||x||^2 <= D_A and |l x_a| <= D_b for every admitted record
     let largest = grids.matrix().l2_bound().max(grids.rhs().l2_bound());
-    let rows_between_spills = usize::try_from(EXACT_LIMIT / largest)
-        .unwrap_or(usize::MAX)
-        .max(ROWS_PER_BLOCK);
+    let rows_between_spills = usize::try_from(EXACT_LIMIT / largest).unwrap_or(usize::MAX);
     matrices
         .par_chunks_mut(packed_len(dim))
         .zip(rhs.par_chunks_mut(dim))
@@ -44,10 +40,11 @@ pub(super) fn gather_items(
         )
 }
 
-/// One thread's block of packed rows and float accumulators.
+/// One thread's records of the item at hand, and float accumulators.
 struct ItemScratch {
     gram: GramAccumulator<f64>,
-    rows: Vec<f64>,
+    users: Vec<u32>,
+    scales: Vec<f32>,
     labels: Vec<f64>,
     packed: Vec<f64>,
 }
@@ -56,27 +53,29 @@ impl ItemScratch {
     fn new(dim: usize) -> Result<Self> {
         Ok(Self {
             gram: GramAccumulator::new(dim)?,
-            rows: Vec::with_capacity(ROWS_PER_BLOCK * dim),
-            labels: Vec::with_capacity(ROWS_PER_BLOCK),
+            users: Vec::new(),
+            scales: Vec::new(),
+            labels: Vec::new(),
             packed: vec![0.0; packed_len(dim)],
         })
     }
 
     fn add_run(&mut self, run: &[ItemEntry], bounded: &BoundedFactors) -> Result<()> {
-        for block in run.chunks(ROWS_PER_BLOCK) {
-            self.rows.clear();
-            self.labels.clear();
-            for entry in block {
-                let record = bounded.records[entry.position as usize];
-                let factor = &bounded.factors[entry.user as usize * bounded.dim..][..bounded.dim];
-                let integers = factor
-                    .iter()
-                    .map(|&v| f64::from(integer_coordinate(record.scale, v)));
-                self.rows.extend(integers);
-                self.labels.push(f64::from(record.label));
-            }
-            self.gram.add_rows_with_rhs(&self.rows, &self.labels)?;
+        self.users.clear();
+        self.scales.clear();
+        self.labels.clear();
+        for entry in run {
+            let position = entry.position as usize;
+            self.users.push(entry.user);
+            self.scales.push(bounded.scales[position]);
+            self.labels.push(bounded.labels[position].into());
         }
+        self.gram.add_gathered_integers_with_rhs(
+            &bounded.factors,
+            &self.users,
+            &self.scales,
+            &self.labels,
+        )?;
         Ok(())
     }
 

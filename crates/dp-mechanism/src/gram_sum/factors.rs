@@ -4,42 +4,22 @@ use dp_core::{Interactions, UserRow};
 use rayon::prelude::*;
 
 use super::grids::{GramGrids, LABEL_LIMIT};
+use crate::Result;
 use crate::contribution::{FactorBuffer, FactorContribution};
 
-/// Factor coordinates are clamped to this: squares stay below 2^45, sums of 256 below 2^53.
-const FACTOR_LIMIT: f64 = (1 << 22) as f64;
 /// Users handled by one task.
 const USERS_PER_TASK: usize = 256;
 
-/// What one record contributes, apart from the user's factor. Both are zero for a rejected user.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Record {
-    /// Integers per data unit of the factor for this record: `sqrt(w / g_A)`.
-    pub(super) scale: f32,
-    /// The integer label, exact in an f32.
-    pub(super) label: f32,
-}
-
-/// Per-user factors (data units) and per-record scales, everything within the bounds.
+/// Per-user factors (data units), and per record, in user order, the integers per data unit of the
+/// factor and the integer label. Both are zero for the records of a rejected user.
 pub(super) struct BoundedFactors {
     pub(super) dim: usize,
-    /// Factors, `(n_users, dim)` row-major.
+    /// Factors `v`, `(n_users, dim)` row-major.
     pub(super) factors: Vec<f32>,
-    /// Records in user order.
-    pub(super) records: Vec<Record>,
-}
-
-/// A record's integer factor `x = trunc(scale * v)`, clamped; NaN becomes 0.
-///
-/// Both passes and the client call exactly this function, so the integers that were bounded are
-/// the integers that are summed. The product of two f32 is exact in f64.
-#[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "clamped to 23 bits first; truncation toward zero and NaN to 0 are wanted"
-)]
-pub(super) fn integer_coordinate(scale: f32, v: f32) -> i32 {
-    (f64::from(scale) * f64::from(v)).clamp(-FACTOR_LIMIT, FACTOR_LIMIT) as i32
+    /// `sqrt(w / g_A)`: a record's integer factor is [`dp_linalg::integer_row`] of `v` and this.
+    pub(super) scales: Vec<f32>,
+    /// Integer labels, exact in an f32.
+    pub(super) labels: Vec<f32>,
 }
 
 /// Runs every user's contribution and keeps what stays within the bounds.
@@ -47,27 +27,38 @@ pub(super) fn bounded_factors<C: FactorContribution>(
     data: &Interactions,
     grids: &GramGrids,
     contribution: &C,
-) -> BoundedFactors {
+) -> Result<BoundedFactors> {
     let dim = contribution.dim();
     let mut factors = vec![0.0_f32; data.n_users() * dim];
-    let mut records = vec![Record::default(); data.n_records()];
-    let tasks = user_tasks(data, dim, &mut factors, &mut records);
-    tasks.into_par_iter().for_each_init(
-        || (contribution.scratch(), FactorBuffer::default()),
-        |(scratch, buffer), task| {
-            let mut records = task.records;
-            for (user, factor) in (task.first_user..).zip(task.factors.chunks_exact_mut(dim)) {
-                let row = data.user(user);
-                let (mine, rest) = records.split_at_mut(row.len());
-                records = rest;
-                bound_user(grids, contribution, row, scratch, buffer, factor, mine);
-            }
-        },
-    );
-    BoundedFactors {
+    let mut scales = vec![0.0_f32; data.n_records()];
+    let mut labels = vec![0.0_f32; data.n_records()];
+    let tasks = user_tasks(data, dim, &mut factors, &mut scales, &mut labels);
+    tasks.into_par_iter().try_for_each_init(
+        || UserScratch::new(contribution),
+        |scratch, task| task.run(data, grids, contribution, scratch),
+    )?;
+    Ok(BoundedFactors {
         dim,
         factors,
-        records,
+        scales,
+        labels,
+    })
+}
+
+/// Working memory of one thread.
+struct UserScratch<S> {
+    own: S,
+    buffer: FactorBuffer,
+    norms: Vec<f64>,
+}
+
+impl<S> UserScratch<S> {
+    fn new<C: FactorContribution<Scratch = S>>(contribution: &C) -> Self {
+        Self {
+            own: contribution.scratch(),
+            buffer: FactorBuffer::default(),
+            norms: Vec::new(),
+        }
     }
 }
 
@@ -75,55 +66,98 @@ pub(super) fn bounded_factors<C: FactorContribution>(
 struct UserTask<'a> {
     first_user: usize,
     factors: &'a mut [f32],
-    records: &'a mut [Record],
+    scales: &'a mut [f32],
+    labels: &'a mut [f32],
+}
+
+impl UserTask<'_> {
+    fn run<C: FactorContribution>(
+        self,
+        data: &Interactions,
+        grids: &GramGrids,
+        contribution: &C,
+        scratch: &mut UserScratch<C::Scratch>,
+    ) -> Result<()> {
+        let (mut scales, mut labels) = (self.scales, self.labels);
+        let factors = self.factors.chunks_exact_mut(contribution.dim());
+        for (user, factor) in (self.first_user..).zip(factors) {
+            let row = data.user(user);
+            let (own_scales, own_labels);
+            (own_scales, scales) = scales.split_at_mut(row.len());
+            (own_labels, labels) = labels.split_at_mut(row.len());
+            let out = BoundedUser {
+                factor,
+                scales: own_scales,
+                labels: own_labels,
+            };
+            out.fill(grids, contribution, row, scratch)?;
+        }
+        Ok(())
+    }
 }
 
 fn user_tasks<'a>(
     data: &Interactions,
     dim: usize,
     factors: &'a mut [f32],
-    mut records: &'a mut [Record],
+    mut scales: &'a mut [f32],
+    mut labels: &'a mut [f32],
 ) -> Vec<UserTask<'a>> {
     let mut tasks = Vec::new();
     let mut first_user = 0;
     for factors in factors.chunks_mut(USERS_PER_TASK * dim) {
         let n_users = factors.len() / dim;
         let start = data.user_range(first_user).start;
-        let end = data.user_range(first_user + n_users - 1).end;
-        let (mine, rest) = records.split_at_mut(end - start);
-        records = rest;
+        let n_records = data.user_range(first_user + n_users - 1).end - start;
+        let (own_scales, own_labels);
+        (own_scales, scales) = scales.split_at_mut(n_records);
+        (own_labels, labels) = labels.split_at_mut(n_records);
         tasks.push(UserTask {
             first_user,
             factors,
-            records: mine,
+            scales: own_scales,
+            labels: own_labels,
         });
         first_user += n_users;
     }
     tasks
 }
 
-/// One user: contribution, quantisation, exact check. A user above a bound is zeroed.
-fn bound_user<C: FactorContribution>(
-    grids: &GramGrids,
-    contribution: &C,
-    row: UserRow<'_>,
-    scratch: &mut C::Scratch,
-    buffer: &mut FactorBuffer,
-    factor: &mut [f32],
-    records: &mut [Record],
-) {
-    buffer.reset(contribution.dim(), row.len());
-    contribution.contribute(row, scratch, buffer);
-    // a contribution that resized its buffers still cannot add more than its records
-    buffer.factor.resize(factor.len(), 0.0);
-    buffer.weights.resize(records.len(), 0.0);
-    buffer.labels.resize(records.len(), 0.0);
-    narrow(&buffer.factor, factor);
-    for ((record, &weight), &label) in records.iter_mut().zip(&buffer.weights).zip(&buffer.labels) {
-        *record = quantise_record(grids, weight, label);
-    }
-    if !within_bounds(grids, factor, records) {
-        records.fill(Record::default());
+/// One user's slices of the output.
+struct BoundedUser<'a> {
+    factor: &'a mut [f32],
+    scales: &'a mut [f32],
+    labels: &'a mut [f32],
+}
+
+impl BoundedUser<'_> {
+    /// Contribution, quantisation, exact check. A user above a bound is zeroed.
+    fn fill<C: FactorContribution>(
+        self,
+        grids: &GramGrids,
+        contribution: &C,
+        row: UserRow<'_>,
+        scratch: &mut UserScratch<C::Scratch>,
+    ) -> Result<()> {
+        let buffer = &mut scratch.buffer;
+        buffer.reset(contribution.dim(), row.len());
+        contribution.contribute(row, &mut scratch.own, buffer);
+        // a contribution that resized its buffers still cannot add more than its records
+        buffer.factor.resize(self.factor.len(), 0.0);
+        buffer.weights.resize(row.len(), 0.0);
+        buffer.labels.resize(row.len(), 0.0);
+        narrow(&buffer.factor, self.factor);
+        let records = self.scales.iter_mut().zip(&mut *self.labels);
+        for ((scale, label), (&w, &y)) in records.zip(buffer.weights.iter().zip(&buffer.labels)) {
+            (*scale, *label) = quantise_record(grids, w, y);
+        }
+        scratch.norms.resize(row.len(), 0.0);
+        dp_linalg::integer_squared_norms(self.factor, self.scales, &mut scratch.norms)?;
+        if !within_bounds(grids, &scratch.norms, self.labels) {
+            self.scales.fill(0.0);
+            self.labels.fill(0.0);
+        }
+        Ok(())
     }
 }
 
@@ -145,50 +179,54 @@ fn narrow(wide: &[f64], out: &mut [f32]) {
     clippy::cast_possible_truncation,
     reason = "the scale is rounded by design; the label is a clamped integer, exact in an f32"
 )]
-fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> Record {
+fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> (f32, f32) {
     let root = weight.sqrt();
     let label = root * label * grids.label_scale();
     let label = if label.is_nan() { 0.0 } else { label };
-    Record {
-        scale: (root * grids.factor_scale()) as f32,
-        label: label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32,
-    }
+    (
+        (root * grids.factor_scale()) as f32,
+        label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32,
+    )
 }
 
-/// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` and `sum l^2 ||x||^2 <= D_b^2`.
-fn within_bounds(grids: &GramGrids, factor: &[f32], records: &[Record]) -> bool {
+/// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` and `sum l^2 ||x||^2 <= D_b^2`,
+/// from the squared norms `||x||^2` of the records' integer factors.
+fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
     let mut matrix = 0_u128;
     let mut rhs = 0_u128;
-    for record in records {
-        let norm = u128::from(squared_norm(factor, record.scale));
-        let label = u128::from(integer_label(record.label).unsigned_abs());
+    for (&norm, &label) in norms.iter().zip(labels) {
+        let norm = u128::from(integer_norm(norm));
+        let label = u128::from(integer_label(label).unsigned_abs());
         matrix = matrix.saturating_add(norm * norm);
         rhs = rhs.saturating_add(label * label * norm);
     }
     grids.matrix().admits(matrix) && grids.rhs().admits(rhs)
 }
 
-/// `||x||^2` of a record's integer factor; below 2^53 by the clamp and the largest `dim`.
-fn squared_norm(factor: &[f32], scale: f32) -> u64 {
-    factor
-        .iter()
-        .map(|&v| {
-            let x = u64::from(integer_coordinate(scale, v).unsigned_abs());
-            x * x
-        })
-        .sum()
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a sum of at most 256 squares of at most 2^44: an integer up to 2^52"
+)]
+const fn integer_norm(norm: f64) -> u64 {
+    norm as u64
 }
 
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "the label is an integer of at most 24 bits"
+    reason = "the label is an integer of at most 25 bits"
 )]
 const fn integer_label(label: f32) -> i64 {
     label as i64
 }
 
-/// What one user adds, in exact integers: what a client would send to a secure sum.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What one user adds, in exact integers: what a client would send to a secure sum. As private as
+/// the records it is made from.
+#[derive(Clone, PartialEq, Eq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private contribution; printing it is never wanted"
+)]
 pub struct GramContribution {
     /// Item of each record.
     pub items: Vec<u32>,
@@ -206,29 +244,36 @@ pub fn gram_contribution<C: FactorContribution>(
     grids: &GramGrids,
     contribution: &C,
     user: UserRow<'_>,
-) -> crate::Result<GramContribution> {
+) -> Result<GramContribution> {
     let dim = super::grids::check_dim(contribution.dim())?;
     let mut factor = vec![0.0; dim];
-    let mut records = vec![Record::default(); user.len()];
-    bound_user(
+    let (mut scales, mut labels) = (vec![0.0; user.len()], vec![0.0; user.len()]);
+    let out = BoundedUser {
+        factor: &mut factor,
+        scales: &mut scales,
+        labels: &mut labels,
+    };
+    out.fill(
         grids,
         contribution,
         user,
-        &mut contribution.scratch(),
-        &mut FactorBuffer::default(),
-        &mut factor,
-        &mut records,
-    );
-    let coordinates = |record: &Record| {
-        let scale = record.scale;
-        factor
-            .iter()
-            .map(move |&v| i64::from(integer_coordinate(scale, v)))
-            .collect::<Vec<_>>()
-    };
+        &mut UserScratch::new(contribution),
+    )?;
+    let mut integers = vec![0.0; user.len() * dim];
+    for (row, &scale) in integers.chunks_exact_mut(dim).zip(&scales) {
+        dp_linalg::integer_row(&factor, scale, row)?;
+    }
     Ok(GramContribution {
         items: user.items().to_vec(),
-        factors: records.iter().flat_map(coordinates).collect(),
-        labels: records.iter().map(|r| integer_label(r.label)).collect(),
+        factors: integers.into_iter().map(integer).collect(),
+        labels: labels.into_iter().map(integer_label).collect(),
     })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "coordinates of integer rows have at most 23 bits"
+)]
+const fn integer(x: f64) -> i64 {
+    x as i64
 }

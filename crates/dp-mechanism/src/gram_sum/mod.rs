@@ -59,40 +59,11 @@ impl GramSums {
         contribution: &C,
     ) -> Result<Self> {
         let data = data.expose();
-        let item_major = data.item_major();
-        Self::accumulate_item_major(data, &item_major, grids, contribution)
-    }
-
-    /// As [`accumulate`](Self::accumulate) with the item-major listing made by the caller, who
-    /// sums the same data many times.
-    ///
-    /// # Errors
-    /// As [`accumulate`](Self::accumulate).
-    pub fn accumulate_indexed<C: FactorContribution>(
-        data: &Private<Interactions>,
-        item_major: &Private<dp_core::ItemMajor>,
-        grids: GramGrids,
-        contribution: &C,
-    ) -> Result<Self> {
-        Self::accumulate_item_major(data.expose(), item_major.expose(), grids, contribution)
-    }
-
-    fn accumulate_item_major<C: FactorContribution>(
-        data: &Interactions,
-        item_major: &dp_core::ItemMajor,
-        grids: GramGrids,
-        contribution: &C,
-    ) -> Result<Self> {
         let dim = grids::check_dim(contribution.dim())?;
-        let bounded = factors::bounded_factors(data, &grids, contribution);
+        let bounded = factors::bounded_factors(data, &grids, contribution)?;
         let mut sums = Self::zero(data.n_items(), dim, grids);
-        accumulate::gather_items(
-            item_major,
-            &bounded,
-            &grids,
-            &mut sums.matrices,
-            &mut sums.rhs,
-        )?;
+        let (matrices, rhs) = (&mut sums.matrices, &mut sums.rhs);
+        accumulate::gather_items(data.item_major(), &bounded, &grids, matrices, rhs)?;
         Ok(sums)
     }
 
@@ -105,21 +76,22 @@ impl GramSums {
         }
     }
 
-    /// Adds the sums over another shard of users, made on the same grids.
+    /// Adds the sums over another shard of users, made on the same grids. The shards must hold
+    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when sizes differ, [`crate::Error::Param`] when grids do.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
+    pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(self.grids.matrix(), other.grids.matrix())?;
         same_grid(self.grids.rhs(), other.grids.rhs())?;
         same_len("factor of the shard", self.dim, other.dim)?;
         same_len("shard sum", self.rhs.len(), other.rhs.len())?;
         for (mine, theirs) in [
-            (&mut self.matrices, &other.matrices),
-            (&mut self.rhs, &other.rhs),
+            (&mut self.matrices, other.matrices),
+            (&mut self.rhs, other.rhs),
         ] {
             for (a, b) in mine.iter_mut().zip(theirs) {
-                *a = a.wrapping_add(*b);
+                *a = a.wrapping_add(b);
             }
         }
         Ok(())

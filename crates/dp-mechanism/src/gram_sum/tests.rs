@@ -29,7 +29,7 @@ impl FactorContribution for Drawn {
             (h ^ u64::from(item) ^ u64::from(value.to_bits())).wrapping_mul(0x100_0000_01b3)
         });
         let mut rng = Lcg(seed);
-        let mut draw = |rng: &mut Lcg| {
+        let draw = |rng: &mut Lcg| {
             if self.hostile {
                 rng.hostile()
             } else {
@@ -265,7 +265,7 @@ fn order_threads_and_shards_do_not_matter() {
         for shard in data.shards(n_shards) {
             let shard = Private::new(shard);
             let part = GramSums::accumulate(&shard, grids(), &contribution).unwrap();
-            total.merge(&part).unwrap();
+            total.merge(part).unwrap();
         }
         assert_eq!(total.matrices, reference.matrices);
         assert_eq!(total.rhs, reference.rhs);

@@ -125,7 +125,8 @@ impl VectorSum {
         Ok(total)
     }
 
-    /// Adds the sum over another shard of users, made on the same grid.
+    /// Adds the sum over another shard of users, made on the same grid. The shards must hold
+    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.

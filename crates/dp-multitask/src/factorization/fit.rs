@@ -1,13 +1,13 @@
 use std::collections::VecDeque;
 
 use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
-use dp_core::{Interactions, ItemMajor, Private, ShapeError};
+use dp_core::{Interactions, Private, ShapeError};
 use dp_mechanism::{GramSums, NoiseSource};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
-use super::model::FactorModel;
+use super::model::{FactorModel, Provenance};
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
 
@@ -62,16 +62,20 @@ impl MatrixFactorization {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<FittedModel> {
         let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
-        let item_major = Private::new(data.expose().item_major());
         let (weights, counts) = self.weights(data, &mut run, noise)?;
         let dim = self.choose_dim(plan, counts.as_ref());
         let mut state = RoundState::new(self.params(), run.n_items, dim)?;
         for _ in 0..self.params().n_rounds {
-            self.round(data, &item_major, &weights, &mut state, &mut run, noise)?;
+            self.round(data, &weights, &mut state, &mut run, noise)?;
         }
+        let provenance = if noise.is_insecure() {
+            Provenance::SeededNoise
+        } else {
+            Provenance::Private
+        };
         let certificate = run.certificate(self.assumptions(), noise.is_insecure())?;
         Ok(FittedModel {
-            model: FactorModel::new(self.params().scoring(dim), state.factors)?,
+            model: FactorModel::new(self.params().scoring(dim), state.factors, provenance)?,
             certificate,
             counts,
         })
@@ -108,7 +112,6 @@ impl MatrixFactorization {
     fn round(
         &self,
         data: &Private<Interactions>,
-        item_major: &Private<ItemMajor>,
         weights: &TaskWeights,
         state: &mut RoundState,
         run: &mut Run<'_>,
@@ -117,7 +120,7 @@ impl MatrixFactorization {
         let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
         let grids = self.grids(matrix.noise_multiplier(), rhs.noise_multiplier())?;
         let statistics = self.statistics(state.dim, &state.factors, weights)?;
-        let sums = GramSums::accumulate_indexed(data, item_major, grids, &statistics)?;
+        let sums = GramSums::accumulate(data, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
         run.report();
         state.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
@@ -204,7 +207,9 @@ impl<'a> Run<'a> {
         fit.check_plan(plan, n_items)?;
         let mismatch = plan.releases().iter().enumerate().find(|(at, planned)| {
             spends.get(*at).is_none_or(|spend| {
-                spend.label() != planned.label() || spend.event() != planned.event()
+                spend.label() != planned.label()
+                    || spend.event() != planned.event()
+                    || spend.data_set_id() != spends[0].data_set_id()
             })
         });
         if mismatch.is_some() || spends.len() != plan.releases().len() {

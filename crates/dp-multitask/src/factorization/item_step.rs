@@ -60,6 +60,10 @@ impl MatrixFactorization {
     /// What users will contribute to the item statistics of one round, for factors of length
     /// `dim`: a [`FactorContribution`] for [`dp_mechanism::GramSums`].
     ///
+    /// # Privacy
+    /// `item_factors` and `weights` must be public or released: the sensitivity bound is about what a
+    /// user adds given them.
+    ///
     /// # Errors
     /// [`crate::Error::Shape`] when `item_factors` does not hold one row of length `dim` for each
     /// weight.

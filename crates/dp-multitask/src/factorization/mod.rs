@@ -10,7 +10,7 @@ mod user_step;
 
 pub use fit::{FittedModel, Progress};
 pub use item_step::ItemStatistics;
-pub use model::{FactorModel, PersonalModel, Scoring, UserPenalties};
+pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
 
 pub(crate) use fit::initial_factors;

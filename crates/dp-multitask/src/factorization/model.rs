@@ -38,6 +38,18 @@ pub struct Scoring {
     pub penalties: UserPenalties,
 }
 
+/// How factors came about, and so who may see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provenance {
+    /// Released under a guarantee: see the certificate of the run.
+    Private,
+    /// Released with repeatable noise: no guarantee.
+    SeededNoise,
+    /// Computed without noise: for the eyes of who may see the data.
+    NonPrivate,
+}
+
 /// Item factors and the constants to use them with. Public when its factors were released.
 ///
 /// ```text
@@ -50,6 +62,7 @@ pub struct Scoring {
 pub struct FactorModel {
     scoring: Scoring,
     item_factors: Vec<f64>,
+    provenance: Provenance,
 }
 
 impl FactorModel {
@@ -58,7 +71,7 @@ impl FactorModel {
     /// # Errors
     /// [`crate::Error::Shape`] when the length is not a multiple of `dim`,
     /// [`crate::Error::Param`] when a constant is out of range.
-    pub fn new(scoring: Scoring, item_factors: Vec<f64>) -> Result<Self> {
+    pub fn new(scoring: Scoring, item_factors: Vec<f64>, provenance: Provenance) -> Result<Self> {
         params::at_least_one("dim", scoring.dim)?;
         params::finite("label_center", scoring.bias.center)?;
         params::finite_non_negative("bias_shrinkage", scoring.bias.shrinkage)?;
@@ -74,7 +87,14 @@ impl FactorModel {
         Ok(Self {
             scoring,
             item_factors,
+            provenance,
         })
+    }
+
+    /// How the factors came about.
+    #[must_use]
+    pub const fn provenance(&self) -> Provenance {
+        self.provenance
     }
 
     /// The constants of the user step.

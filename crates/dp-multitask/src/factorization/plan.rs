@@ -1,6 +1,6 @@
-use dp_accounting::{Plan, ReleaseRequest};
+use dp_accounting::{Plan, PlannedRelease, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, params};
-use dp_mechanism::GramSums;
+use dp_mechanism::{GramSums, Grid};
 
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::Result;
@@ -13,7 +13,8 @@ impl MatrixFactorization {
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `n_items` is 0, [`crate::Error::Accounting`] when the target
-    /// cannot be met.
+    /// cannot be met, [`crate::Error::Mechanism`] when a release would get so small a share that
+    /// its noise does not fit a grid. A plan that is returned can be carried out.
     ///
     /// # Examples
     /// ```
@@ -28,7 +29,24 @@ impl MatrixFactorization {
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         params::at_least_one("n_items", n_items)?;
         let requests = requests(self.params(), n_items);
-        Ok(Plan::calibrate(target, adjacency, &requests)?)
+        let plan = Plan::calibrate(target, adjacency, &requests)?;
+        self.check_grids(&plan)?;
+        Ok(plan)
+    }
+
+    /// Makes every grid once, so that nothing is paid for that could not be released.
+    fn check_grids(&self, plan: &Plan) -> Result<()> {
+        let mut releases = plan.releases().iter();
+        if self.params().releases_counts() {
+            let counts = releases.next();
+            let noise = counts.map_or(1.0, PlannedRelease::noise_multiplier);
+            Grid::new(noise, self.params().count_clip_norm)?;
+        }
+        let noise: Vec<f64> = releases.map(PlannedRelease::noise_multiplier).collect();
+        for round in noise.chunks_exact(2) {
+            self.grids(round[0], round[1])?;
+        }
+        Ok(())
     }
 }
 
@@ -99,6 +117,18 @@ mod tests {
                 assert!((pair[1] / pair[0] - growth).abs() < 1e-9);
             }
         }
+    }
+
+    #[test]
+    fn a_share_too_small_for_any_grid_is_refused_before_it_is_paid_for() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let mut settings = FactorizationParams::for_target(target);
+        settings.count_share = 1e-20;
+        let plan = settings
+            .check()
+            .unwrap()
+            .plan(10, target, Adjacency::AddRemoveUser);
+        assert!(matches!(plan, Err(crate::Error::Mechanism(_))));
     }
 
     #[test]

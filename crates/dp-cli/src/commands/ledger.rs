@@ -1,0 +1,144 @@
+//! The account that pays for a training run.
+
+use std::path::PathBuf;
+
+use dp_accounting::{Budget, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta};
+use dp_core::{Adjacency, ApproxDp};
+
+use crate::args::LedgerArgs;
+use crate::error::{Error, Result, Shortfall};
+use crate::output::{folder_of, rounded_down};
+
+/// A ledger that is opened before the data is read and, where it is new, made only when
+/// something is paid: a run that fails on its input must not fix anybody's budget.
+pub(crate) struct Account {
+    file: Option<PathBuf>,
+    data_set: String,
+    new_budget: Budget,
+    ledger: Option<Ledger>,
+}
+
+impl Account {
+    /// An existing ledger keeps the budget it was made with; a new one gets the run's, or that
+    /// of the flags.
+    pub(crate) fn open(
+        args: &LedgerArgs,
+        data_set: String,
+        run: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Self> {
+        let total = total(args, run)?;
+        let mut account = Self {
+            file: args.ledger.clone(),
+            data_set,
+            new_budget: Budget::new(total, adjacency)?,
+            ledger: None,
+        };
+        match &args.ledger {
+            None => {
+                account.ledger = Some(Ledger::in_memory(&account.data_set, account.new_budget)?)
+            }
+            Some(path) if path.exists() => {
+                let as_made = args.ledger_epsilon.is_none() && args.ledger_delta.is_none();
+                account.ledger = Some(if as_made {
+                    Ledger::open_or_create(path, &account.data_set, account.new_budget)?
+                } else {
+                    Ledger::open(path, &account.data_set, account.new_budget)?
+                });
+            }
+            Some(path) if !folder_of(path).is_dir() => {
+                let folder = folder_of(path).display();
+                let reason = format!("--ledger {}: there is no folder {folder}", path.display());
+                return Err(Error::Usage(reason));
+            }
+            Some(_) => {}
+        }
+        Ok(account)
+    }
+
+    /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        let left = match &self.ledger {
+            Some(ledger) => ledger.remaining().mu,
+            None => new_mu(self.new_budget)?,
+        };
+        // leaves the last few units in the last place to the ledger
+        if plan.gdp().mu > left * (1.0 + 1e-12) {
+            return Err(self.shortfall(plan, left));
+        }
+        Ok(())
+    }
+
+    /// Pays for the whole plan before any noise is drawn.
+    pub(crate) fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        let mut ledger = match (self.ledger.take(), &self.file) {
+            (Some(ledger), _) => ledger,
+            (None, Some(path)) => Ledger::open_or_create(path, &self.data_set, self.new_budget)?,
+            (None, None) => Ledger::in_memory(&self.data_set, self.new_budget)?,
+        };
+        let outcome = ledger.reserve(plan);
+        let left = ledger.remaining().mu;
+        self.ledger = Some(ledger);
+        outcome.map_err(|error| match error {
+            AccountingError::BudgetSpent { .. } => self.shortfall(plan, left),
+            other => other.into(),
+        })
+    }
+
+    /// What the file says after the run; nothing without a file.
+    pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
+        let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
+        let total = ledger.budget().target();
+        let left = ledger.remaining().mu;
+        let more = (left / plan.gdp().mu).powi(2) * (1.0 + 1e-12);
+        Some(format!(
+            "{}: epsilon {} of {} left at delta {:e}, enough for {:.0} more such runs",
+            file.display(),
+            rounded_down(gdp::epsilon(left, usable_delta(total.delta))),
+            total.epsilon,
+            total.delta,
+            more.floor()
+        ))
+    }
+
+    fn shortfall(&self, plan: &Plan, left: f64) -> Error {
+        let asked = plan.target();
+        let budget = self
+            .ledger
+            .as_ref()
+            .map_or(&self.new_budget, Ledger::budget);
+        Error::Budget(Box::new(Shortfall {
+            ledger: self.file.as_ref().map_or_else(
+                || "the ledger".to_owned(),
+                |path| format!("the ledger {}", path.display()),
+            ),
+            data_set: self.data_set.clone(),
+            asked,
+            left: gdp::epsilon(left, usable_delta(asked.delta)),
+            total: budget.target(),
+            n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
+        }))
+    }
+}
+
+/// The budget that the flags name, or else the run's own target.
+fn total(args: &LedgerArgs, run: ApproxDp) -> Result<ApproxDp> {
+    let epsilon = args.ledger_epsilon.unwrap_or(run.epsilon);
+    let delta = args.ledger_delta.unwrap_or(run.delta);
+    ApproxDp::target(epsilon, delta).map_err(|mut error| {
+        error.name = match error.name {
+            "epsilon" => "--ledger-epsilon",
+            _ => "--ledger-delta",
+        };
+        error.into()
+    })
+}
+
+fn new_mu(budget: Budget) -> Result<f64> {
+    let ApproxDp { epsilon, delta } = budget.target();
+    let usable = ApproxDp {
+        epsilon,
+        delta: usable_delta(delta),
+    };
+    Ok(gdp::mu_for(usable)?)
+}

@@ -1,0 +1,48 @@
+//! Standard output and standard error. A reader that has gone away is no failure.
+
+use std::error::Error as _;
+use std::io::{ErrorKind, Write, stderr, stdout};
+
+use crate::error::{Error, Result};
+
+/// Text on standard output. Whoever closed the pipe early, as `head` does, has seen enough.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Print(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// One JSON object on standard output.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Something the operator should know, on standard error.
+pub(crate) fn warn(text: &str) {
+    say(&format!("warning: {text}"));
+}
+
+/// The error, what caused it and what to do, one line each, on standard error.
+pub(crate) fn print_error(error: &Error) {
+    let mut said = error.to_string();
+    say(&format!("error: {said}"));
+    let mut cause = error.source();
+    while let Some(reason) = cause {
+        let text = reason.to_string();
+        if !said.contains(&text) {
+            say(&format!("  because: {text}"));
+            said = text;
+        }
+        cause = reason.source();
+    }
+    if let Some(hint) = error.hint() {
+        say(&format!("hint: {hint}"));
+    }
+}
+
+/// With standard error gone as well there is nobody left to tell.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}

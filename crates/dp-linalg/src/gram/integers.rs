@@ -1,0 +1,202 @@
+//! Gram sums of integer rows made on the way from scaled factors.
+
+use super::{Block, GATHER_ROWS, GramAccumulator};
+use crate::error::check_len;
+use crate::kernels::{Ahead, GatherIntegers, InstructionSet, Kernel, Rows, SquaredNorms};
+use crate::{Error, Result};
+
+/// Coordinates of integer rows are clamped to this: squares stay below 2^45, and the sum of 256 of
+/// them below 2^53.
+pub const INTEGER_LIMIT: f64 = (1 << 22) as f64;
+
+/// Writes the integer row `trunc(scale v)`, each coordinate clamped to ±[`INTEGER_LIMIT`], NaN to
+/// zero. Exact: the same integers on every processor and as in
+/// [`GramAccumulator::add_gathered_integers_with_rhs`].
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when the lengths differ.
+///
+/// # Examples
+/// ```
+/// let mut row = [0.0; 3];
+/// dp_linalg::integer_row(&[1.5, -0.4, f32::NAN], 2.0, &mut row)?;
+/// assert_eq!(row, [3.0, 0.0, 0.0]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn integer_row(factor: &[f32], scale: f32, out: &mut [f64]) -> Result<()> {
+    check_len("out", out.len(), factor.len())?;
+    for (x, &v) in out.iter_mut().zip(factor) {
+        *x = (f64::from(scale) * f64::from(v)).truncate_within(INTEGER_LIMIT);
+    }
+    Ok(())
+}
+
+/// Writes the squared norm of [`integer_row`] for every scale; exact up to 256 coordinates.
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when `out` does not hold one number for each scale.
+pub fn integer_squared_norms(factor: &[f32], scales: &[f32], out: &mut [f64]) -> Result<()> {
+    check_len("out", out.len(), scales.len())?;
+    let norms = SquaredNorms::new(factor, scales, INTEGER_LIMIT, out);
+    f64::run(InstructionSet::detect(), norms);
+    Ok(())
+}
+
+impl GramAccumulator<f64> {
+    /// Adds `sum_r x_r x_r^T` and `sum_r y_r x_r` over the integer rows
+    /// `x_r = trunc(scale_r factors_(index_r))` of [`integer_row`].
+    ///
+    /// # Arguments
+    /// * `factors` - shape `(m, dim)`, row-major
+    /// * `indices`, `scales`, `labels` - row, scale and y of each term; integers for exact sums
+    ///
+    /// # Errors
+    /// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or the other lengths
+    /// differ; [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not below m. The sums
+    /// are unchanged then.
+    pub fn add_gathered_integers_with_rhs(
+        &mut self,
+        factors: &[f32],
+        indices: &[u32],
+        scales: &[f32],
+        labels: &[f64],
+    ) -> Result<()> {
+        let n_rows = factors.len() / self.dim;
+        check_len("factors", factors.len(), n_rows * self.dim)?;
+        check_len("scales", scales.len(), indices.len())?;
+        check_len("labels", labels.len(), indices.len())?;
+        let last = indices.iter().copied().max();
+        if last.is_some_and(|index| index as usize >= n_rows) {
+            return Err(Error::IndexOutOfRange { n_rows });
+        }
+        self.sweep_integers(factors, indices, scales, labels);
+        Ok(())
+    }
+
+    fn sweep_integers(&mut self, factors: &[f32], indices: &[u32], scales: &[f32], labels: &[f64]) {
+        let (dim, width) = (self.dim, self.width);
+        for start in (0..indices.len()).step_by(GATHER_ROWS) {
+            let end = indices.len().min(start + GATHER_ROWS);
+            let next = indices.len().min(end + GATHER_ROWS);
+            let shape = (dim, width);
+            let (chosen, scales) = (&indices[start..end], &scales[start..end]);
+            let rows = &mut self.rows;
+            let gather = GatherIntegers::new(factors, chosen, scales, shape, INTEGER_LIMIT, rows);
+            f64::run(self.isa, gather);
+            let rows = Rows::new(&self.rows, width, end - start, width);
+            let block = Block {
+                left: rows,
+                right: rows,
+                labels: Some(&labels[start..end]),
+                ahead: Ahead::new(factors, &indices[end..next], dim),
+            };
+            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    clippy::cast_possible_truncation,
+    reason = "exact integers are the claim"
+)]
+mod tests {
+    use super::*;
+    use crate::packed_len;
+
+    /// Ordinary and extreme numbers in turn.
+    fn factor(n: usize) -> Vec<f32> {
+        let odd = [
+            f32::NAN,
+            f32::INFINITY,
+            -f32::MAX,
+            1e-45,
+            -0.0,
+            4.2e6,
+            -4.2e6,
+        ];
+        (0..n)
+            .map(|i| match i % 11 {
+                5 => odd[i / 11 % odd.len()],
+                k => (k as f32 - 5.3) * 1.37,
+            })
+            .collect()
+    }
+
+    /// The definition, with integers.
+    fn expected(scale: f32, v: f32) -> i64 {
+        let product = f64::from(scale) * f64::from(v);
+        if product.is_nan() {
+            return 0;
+        }
+        product.max(-INTEGER_LIMIT).min(INTEGER_LIMIT) as i64
+    }
+
+    const SCALES: [f32; 7] = [0.0, 1.0, 0.3, 1234.5, -2.0, f32::INFINITY, f32::NAN];
+
+    #[test]
+    fn every_instruction_set_makes_the_same_integers_and_norms() {
+        for dim in [1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 64] {
+            let v = factor(dim * SCALES.len());
+            let indices: Vec<u32> = (0..SCALES.len() as u32).collect();
+            let rows = v.chunks_exact(dim);
+            let mut sums = vec![0_i64; dim];
+            for (row, &scale) in rows.clone().zip(&SCALES) {
+                let mut integers = vec![0.0; dim];
+                integer_row(row, scale, &mut integers).unwrap();
+                for ((x, &v), sum) in integers.iter().zip(row).zip(&mut sums) {
+                    assert_eq!(*x as i64, expected(scale, v));
+                    *sum += expected(scale, v);
+                }
+            }
+            for isa in InstructionSet::available() {
+                let mut gram = GramAccumulator::<f64>::with_instructions(dim, isa).unwrap();
+                gram.add_gathered_integers_with_rhs(&v, &indices, &SCALES, &[1.0; 7])
+                    .unwrap();
+                let rhs: Vec<i64> = gram.rhs().iter().map(|&b| b as i64).collect();
+                assert_eq!(rhs, sums, "{isa:?}, dim {dim}");
+                let mut packed = vec![0.0; packed_len(dim)];
+                gram.write_packed(&mut packed).unwrap();
+                let corner: i64 = rows
+                    .clone()
+                    .zip(&SCALES)
+                    .map(|(row, &s)| expected(s, row[0]).pow(2))
+                    .sum();
+                assert_eq!(packed[0] as i64, corner);
+                let mut norms = [0.0; 7];
+                let row = &v[..dim];
+                f64::run(
+                    isa,
+                    SquaredNorms::new(row, &SCALES, INTEGER_LIMIT, &mut norms),
+                );
+                for (&norm, &scale) in norms.iter().zip(&SCALES) {
+                    let exact: i64 = row.iter().map(|&v| expected(scale, v).pow(2)).sum();
+                    assert_eq!(norm as i64, exact);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_norms_are_exact() {
+        let v = [f32::MAX; 256];
+        let mut norm = [0.0];
+        integer_squared_norms(&v, &[1.0], &mut norm).unwrap();
+        assert_eq!(norm[0] as i64, 256 << 44);
+    }
+
+    #[test]
+    fn lengths_and_indices_are_checked() {
+        let mut gram = GramAccumulator::<f64>::new(2).unwrap();
+        let mut add = |f: &[f32], i: &[u32], s: &[f32], y: &[f64]| {
+            gram.add_gathered_integers_with_rhs(f, i, s, y).is_err()
+        };
+        assert!(add(&[1.0; 3], &[0], &[1.0], &[1.0]));
+        assert!(add(&[1.0; 4], &[2], &[1.0], &[1.0]));
+        assert!(add(&[1.0; 4], &[1], &[], &[1.0]));
+        assert!(add(&[1.0; 4], &[1], &[1.0], &[]));
+        assert!(!add(&[1.0; 4], &[1], &[1.0], &[1.0]));
+        assert_eq!(gram.rhs(), [1.0, 1.0]);
+    }
+}
