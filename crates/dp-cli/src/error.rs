@@ -39,6 +39,8 @@ pub(crate) enum Error {
     },
     #[error("{}: intact, but it promises no privacy: {reason}", path.display())]
     NotPrivate { path: PathBuf, reason: String },
+    #[error("{} is not the file that the certificate was issued for: {reason}", path.display())]
+    Artifact { path: PathBuf, reason: String },
     #[error(transparent)]
     Training(dp_multitask::Error),
     #[error("{}: {reason}", path.display())]
@@ -120,7 +122,7 @@ impl Error {
             Self::Param(_) | Self::Usage(_) => 2,
             Self::Budget(_) => 3,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => 4,
-            Self::Certificate { .. } | Self::NotPrivate { .. } => 6,
+            Self::Certificate { .. } | Self::Artifact { .. } | Self::NotPrivate { .. } => 6,
             Self::OutputExists { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }

@@ -25,16 +25,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let text = String::from_utf8_lossy(&bytes);
     let certificate = Certificate::from_json(&text).map_err(does_not_hold)?;
     let verified = certificate.verify().map_err(does_not_hold)?;
-    if args.certificate.is_dir() {
-        for artifact in &certificate.artifacts {
-            let file = args.certificate.join(&artifact.name);
-            let bytes = fs::read(&file).map_err(|e| Error::read(&file, e))?;
-            let same = certificate.verify_artifact(&artifact.name, &bytes);
-            same.map_err(does_not_hold)?;
-        }
+    let files_compared = args.certificate.is_dir();
+    if files_compared {
+        compare_files(&args.certificate, &certificate)?;
     }
     if args.json {
-        output::print_json(&as_json(&path, &certificate, &verified))?;
+        output::print_json(&as_json(&path, &certificate, &verified, files_compared))?;
     }
     if let Status::NotPrivate { reason } = verified.status {
         return Err(Error::NotPrivate { path, reason });
@@ -42,18 +38,45 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     if args.json {
         return Ok(());
     }
+    let files = if files_compared {
+        "the model beside it is the one it was issued for"
+    } else {
+        "model not compared: give the folder to compare it too"
+    };
     output::print(&format!(
-        "{} holds: recomputed from its {} releases\n\n{}",
+        "{} holds: recomputed from its {} releases\n{files}\n\n{}",
         path.display(),
         certificate.releases.len(),
         output::privacy_overview(&certificate)
     ))
 }
 
-fn as_json(path: &Path, certificate: &Certificate, verified: &Verified) -> Value {
+/// Compares every file that the certificate names with what lies in the folder.
+fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
+    for artifact in &certificate.artifacts {
+        let path = folder.join(&artifact.name);
+        let does_not_belong = |reason: String| Error::Artifact {
+            path: path.clone(),
+            reason,
+        };
+        let bytes = fs::read(&path).map_err(|e| does_not_belong(e.to_string()))?;
+        certificate
+            .verify_artifact(&artifact.name, &bytes)
+            .map_err(|_| does_not_belong("its hash is another one".to_owned()))?;
+    }
+    Ok(())
+}
+
+fn as_json(
+    path: &Path,
+    certificate: &Certificate,
+    verified: &Verified,
+    files_compared: bool,
+) -> Value {
     json!({
         "certificate": path.display().to_string(),
         "verified": true,
+        "files_compared": files_compared,
         "private": verified.is_private(),
         "guarantee": verified.guarantee,
         "adjacency": certificate.adjacency,
