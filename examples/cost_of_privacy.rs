@@ -138,7 +138,7 @@ fn draw(path: &Path, points: &[Point], baselines: &[(&str, f64)]) -> Result<()> 
         .light_line_style(TRANSPARENT)
         .x_desc("epsilon (delta 1e-5, add or remove one user)")
         .y_desc("test RMSE")
-        .x_label_formatter(&|x| format!("{x}"))
+        .x_label_formatter(&|x| tick(*x))
         .label_style(("sans-serif", 14))
         .draw()?;
     for &(name, value) in baselines {
@@ -163,4 +163,14 @@ fn draw(path: &Path, points: &[Point], baselines: &[(&str, f64)]) -> Result<()> 
     }
     area.present()?;
     Ok(())
+}
+
+/// Labels only where a point is; the other ticks of a logarithmic axis stay bare.
+fn tick(x: f64) -> String {
+    let measured = EPSILONS.iter().any(|e| (e - x).abs() < 1e-9);
+    if measured {
+        format!("{x}")
+    } else {
+        String::new()
+    }
 }

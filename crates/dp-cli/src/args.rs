@@ -39,7 +39,12 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", default_value = "dp-demo")]
     pub(crate) out: PathBuf,
     /// Seed of the generated ratings (the noise is always fresh)
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 1
+    )]
     pub(crate) data_seed: u64,
     /// Print one JSON object instead of the table
     #[arg(long)]
@@ -57,7 +62,7 @@ pub(crate) enum Method {
 pub(crate) struct TrainArgs {
     /// Ratings: csv or tsv with a header, MovieLens `::` or tab, optionally gzip
     pub(crate) ratings: PathBuf,
-    /// Training method: matrix factorisation by noisy sufficient statistics, adaptive weights
+    /// Training method
     #[arg(long, value_enum, default_value_t = Method::Adadpals)]
     pub(crate) method: Method,
     /// Privacy target epsilon (nats), for adding or removing one user
@@ -82,8 +87,7 @@ pub(crate) struct TrainArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Catalogue of items (csv or tsv with an `item` column); without it the item ids of the
-    /// ratings are assumed to be public
+    /// Catalogue of items; without one the item ids of the ratings are taken to be public
     #[arg(long, value_name = "CATALOGUE")]
     pub(crate) items: Option<PathBuf>,
     /// Name of the user column [default: user, userId or user_id]
@@ -101,15 +105,13 @@ pub(crate) struct InputArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct SettingArgs {
-    /// Length of the item factors: the item bias and DIM - 1 tastes [default: by rule from
-    /// epsilon and the released counts]
-    #[arg(long)]
+    /// Length of item factors: a bias and DIM - 1 tastes [default: by rule, from released counts]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) dim: Option<usize>,
     /// Rounds of alternating minimisation [default: 5]
-    #[arg(long, value_name = "ROUNDS")]
+    #[arg(long, value_name = "ROUNDS", allow_negative_numbers = true)]
     pub(crate) steps: Option<usize>,
-    /// Exponent of the adaptive weights n^-X; 0 weighs all items alike and needs no counts
-    /// [default: 0.25]
+    /// Weight n^-X of an item with n ratings; 0 releases no counts [default: 0.25]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_exponent: Option<f64>,
     /// Norm of the taste part of a user's factor, below 1 [default: 0.95]
@@ -118,8 +120,7 @@ pub(crate) struct SettingArgs {
     /// Centre of the ratings, in rating units [default: 3]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) label_center: Option<f64>,
-    /// Bound on a user's ratings after centre and the user's own bias, in rating units
-    /// [default: 1]
+    /// Bound on ratings after centre and user bias, in rating units [default: 1]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) label_bound: Option<f64>,
     /// Ridge of the item step, in units of its noise [default: 0.7]
@@ -134,11 +135,10 @@ pub(crate) struct SettingArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Ledger")]
 pub(crate) struct LedgerArgs {
-    /// Ledger file of this data set; made when it does not exist. Without one, earlier and later
-    /// runs on the same data are not counted together
+    /// Account of this data set over all runs; made when it does not exist
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
-    /// Total epsilon of the ledger [default: that of an existing ledger; of a new one, the run's]
+    /// Total epsilon of the ledger [default: as it was made; of a new one, the run's]
     #[arg(
         long,
         value_name = "E",
@@ -146,7 +146,7 @@ pub(crate) struct LedgerArgs {
         allow_negative_numbers = true
     )]
     pub(crate) ledger_epsilon: Option<f64>,
-    /// Total delta of the ledger [default: that of an existing ledger; of a new one, the run's]
+    /// Total delta of the ledger [default: as it was made; of a new one, the run's]
     #[arg(
         long,
         value_name = "D",
@@ -164,7 +164,12 @@ pub(crate) struct LedgerArgs {
 #[command(next_help_heading = "Held-out ratings (for the internal report)")]
 pub(crate) struct SplitArgs {
     /// Seed of the 80/10/10 split of ratings into train, validation and test
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 0
+    )]
     pub(crate) split_seed: u64,
     /// Train on all ratings and report no accuracy
     #[arg(long, conflicts_with = "split_seed")]
@@ -184,8 +189,7 @@ pub(crate) struct OutputArgs {
     /// Print one JSON object instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
-    /// Repeatable noise, for tests only: the result is marked as not private, and no ledger may
-    /// be used
+    /// Repeatable noise for tests: NOT PRIVATE and marked so; not with --ledger
     #[arg(long, value_name = "N", conflicts_with = "ledger")]
     pub(crate) insecure_seed: Option<u64>,
 }
@@ -199,7 +203,12 @@ pub(crate) struct RecommendArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) history: PathBuf,
     /// How many items to recommend
-    #[arg(short = 'k', value_name = "K", default_value_t = 10)]
+    #[arg(
+        short = 'k',
+        value_name = "K",
+        allow_negative_numbers = true,
+        default_value_t = 10
+    )]
     pub(crate) count: usize,
     /// Print one JSON object instead of the table
     #[arg(long)]

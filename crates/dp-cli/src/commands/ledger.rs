@@ -90,14 +90,18 @@ impl Account {
         let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
         let total = ledger.budget().target();
         let left = ledger.remaining().mu;
-        let more = (left / plan.gdp().mu).powi(2) * (1.0 + 1e-12);
+        let more = ((left / plan.gdp().mu).powi(2) * (1.0 + 1e-12)).floor();
+        let room = match more {
+            m if m < 1.0 => "not enough for another run like this".to_owned(),
+            m if m < 2.0 => "enough for 1 more run like this".to_owned(),
+            m => format!("enough for {m:.0} more runs like this"),
+        };
         Some(format!(
-            "{}: epsilon {} of {} left at delta {:e}, enough for {:.0} more such runs",
+            "{}: epsilon {} of {} left at delta {:e}, {room}",
             file.display(),
             rounded_down(gdp::epsilon(left, usable_delta(total.delta))),
             total.epsilon,
             total.delta,
-            more.floor()
         ))
     }
 

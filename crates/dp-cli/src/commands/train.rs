@@ -88,8 +88,9 @@ fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
 
 /// Refuses an output folder whose replacement would delete what the run needs.
 fn protect_inputs(args: &TrainArgs) -> Result<()> {
-    let Ok(out) = args.output.out.canonicalize() else {
-        return Ok(()); // does not exist, so there is nothing in it
+    let out = match args.output.out.canonicalize() {
+        Ok(out) if args.output.force => out,
+        Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
     };
     let here = Path::new(".");
     let inputs = [

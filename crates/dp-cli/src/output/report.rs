@@ -106,7 +106,7 @@ impl TrainReport<'_> {
         if let Some(reason) = self.why_no_tastes() {
             put(
                 &mut text,
-                &format!("            {reason}; --dim 3 trains two all the same"),
+                &format!("            {reason}; --dim 3 insists on two"),
             );
         }
         put(&mut text, &format!("written to  {}", out.display()));
@@ -148,7 +148,7 @@ impl TrainReport<'_> {
     /// Said where the rule, not the operator, chose factors without tastes.
     fn why_no_tastes(&self) -> Option<&'static str> {
         (self.params.dim.is_none() && self.fitted.model.dim() == 1).then_some(
-            "tastes would add more noise than they tell at this epsilon and number of ratings",
+            "tastes would add more noise than they tell at this epsilon and amount of data",
         )
     }
 
@@ -160,10 +160,10 @@ impl TrainReport<'_> {
             ("RMSE test", show(self.metrics.test_rmse)),
             ("RMSE validation", show(self.metrics.valid_rmse)),
             (
-                "RMSE test of user means (free, local)",
+                "RMSE test, user mean (free, local)",
                 show(self.metrics.user_mean_rmse),
             ),
-            ("RMSE test of a constant", show(self.metrics.constant_rmse)),
+            ("RMSE test, constant", show(self.metrics.constant_rmse)),
         ]
     }
 
