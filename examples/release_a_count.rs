@@ -19,8 +19,10 @@ impl VectorContribution for StarShares {
         // a user's shares sum to 1, so their L2 norm is at most 1: that is the sensitivity
         let share = 1.0 / user.len() as f64;
         for &stars in user.values() {
-            let bin = (1..5).filter(|&n| stars >= n as f32 + 0.5).count();
-            out.push(bin as u32, share);
+            let bin = (1_u8..5)
+                .rfind(|&n| stars >= f32::from(n) + 0.5)
+                .unwrap_or(0);
+            out.push(bin.into(), share);
         }
     }
 }

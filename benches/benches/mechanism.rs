@@ -4,6 +4,11 @@
 //! `cargo bench -p dp-benches --bench mechanism` prints the tables and then runs a small criterion
 //! group, for comparison between commits.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark may stop at a broken invariant"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

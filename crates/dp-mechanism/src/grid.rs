@@ -129,6 +129,10 @@ impl Grid {
     /// `sum_a M_aa^2 / 4^k + sum_{a<b} M_ab^2 / sigma_o^2 <= ||M||_F^2 / 4^k`, so the bound on
     /// the Frobenius norm pays for the whole triangle.
     #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the root of at most 2^79 is below 2^40"
+    )]
     pub const fn off_diagonal_sigma(&self) -> u64 {
         let square = 1_u128 << (2 * self.log2_sigma - 1);
         let root = square.isqrt();
@@ -137,8 +141,7 @@ impl Grid {
         } else {
             root + 1
         };
-        // at most 2^40, so the narrowing keeps the value
-        (ceiling & (u64::MAX as u128)) as u64
+        ceiling as u64
     }
 
     /// Largest integer L2 norm of one user's contribution.

@@ -41,6 +41,10 @@ impl Lcg {
     }
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "values are drawn in [-3, 3)"
+)]
 /// A table of `n_users` with up to `most` items each; a few users have none.
 pub(crate) fn table(n_users: u32, n_items: usize, most: u64, seed: u64) -> Interactions {
     let mut rng = Lcg(seed);

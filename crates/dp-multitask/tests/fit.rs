@@ -1,4 +1,5 @@
 //! Whole fits: what they need, what they repeat, what they recover.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
@@ -118,13 +119,13 @@ fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
     let mut seen = Vec::new();
     let fitted = fit
         .fit(&split.train, &plan, spends, &mut noise, &mut |p| {
-            seen.push(p)
+            seen.push(p);
         })
         .unwrap();
     let verified = fitted.certificate.verify().unwrap();
     assert!(verified.is_private());
     let epsilon = verified.guarantee.unwrap().epsilon;
-    assert!(epsilon <= 1.0 && epsilon >= 0.9999);
+    assert!((0.9999..=1.0).contains(&epsilon));
     assert!(fitted.certificate.assumptions.iter().any(|a| a == "a test"));
     let last = seen.last().unwrap();
     assert_eq!(
@@ -189,7 +190,7 @@ fn settings_out_of_range_are_refused_by_name() {
         ("bias_shrinkage", |p| p.bias_shrinkage = -1.0),
         ("user factor penalty", |p| p.training_penalties.factor = 0.0),
         ("user offset penalty", |p| {
-            p.fold_in_penalties.offset = f64::NAN
+            p.fold_in_penalties.offset = f64::NAN;
         }),
         ("item_ridge_factor", |p| p.item_ridge_factor = 0.0),
         ("item_l2_penalty", |p| p.item_l2_penalty = -1.0),

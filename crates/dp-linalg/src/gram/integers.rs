@@ -130,7 +130,10 @@ mod tests {
         if product.is_nan() {
             return 0;
         }
-        product.max(-INTEGER_LIMIT).min(INTEGER_LIMIT) as i64
+        if product.abs() > INTEGER_LIMIT {
+            return if product > 0.0 { 1 << 22 } else { -(1 << 22) };
+        }
+        product as i64
     }
 
     const SCALES: [f32; 7] = [0.0, 1.0, 0.3, 1234.5, -2.0, f32::INFINITY, f32::NAN];

@@ -8,7 +8,7 @@ use super::params::FactorizationParams;
 /// Longest factor that the rule chooses: an item bias and 16 tastes.
 const LARGEST_RULE_DIM: usize = 17;
 /// Fewer tastes than this cost more in noise than they tell.
-const LEAST_TASTES: f64 = 2.0;
+const LEAST_TASTES: usize = 2;
 
 pub(super) fn for_target(target: ApproxDp) -> FactorizationParams {
     FactorizationParams {
@@ -63,7 +63,7 @@ impl FactorizationParams {
             None => self.rule_epsilon.log2() + 0.68,
         };
         let tastes = tastes.round();
-        (LEAST_TASTES as usize..LARGEST_RULE_DIM)
+        (LEAST_TASTES..LARGEST_RULE_DIM)
             .rev()
             .find(|&n| tastes >= n as f64)
             .map_or(1, |n| n + 1)

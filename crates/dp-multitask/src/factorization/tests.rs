@@ -12,6 +12,7 @@ use super::*;
 use crate::{NoisyCounts, TaskWeights};
 
 const N_ITEMS: usize = 60;
+const ITEMS: std::ops::Range<u32> = 0..60;
 
 fn params(epsilon: f64) -> FactorizationParams {
     FactorizationParams::for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
@@ -23,7 +24,7 @@ fn users_of_all_kinds(seed: u64) -> Interactions {
     let mut builder = InteractionsBuilder::new(N_ITEMS);
     for user in 0..200_u32 {
         for _ in 0..rng.random_range(1..40) {
-            let item = rng.random_range(0..N_ITEMS as u32);
+            let item = rng.random_range(ITEMS);
             let stars = [1.0, 2.0, 3.0, 4.0, 5.0][rng.random_range(0..5)];
             builder.push(user, item, stars).unwrap();
         }
@@ -39,11 +40,11 @@ fn users_of_all_kinds(seed: u64) -> Interactions {
         3e30,
     ];
     for (user, value) in (200..).zip(everything) {
-        for item in 0..N_ITEMS as u32 {
+        for item in ITEMS {
             builder.push(user, item, value).unwrap(); // one value everywhere
         }
         builder.push(user + 20, user % 7, value).unwrap(); // a single rating
-        for item in 0..N_ITEMS as u32 {
+        for item in ITEMS {
             let value = everything[(user + item) as usize % everything.len()];
             builder.push(user + 40, item, value).unwrap(); // a mixture
         }
