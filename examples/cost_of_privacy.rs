@@ -94,12 +94,11 @@ fn measure(ratings: &Ratings, split: &RatingSplit, epsilon: f64) -> Result<Point
 }
 
 fn test_rmse(model: &FactorModel, split: &RatingSplit) -> Result<f64> {
-    let personal = model.fold_in_all(&split.train)?;
-    let rows = split.test.expose().users().zip(personal.expose());
-    Ok(rmse(rows.flat_map(|(row, own)| {
-        row.iter()
-            .map(|(item, y)| (model.predict(own, item as usize), f64::from(y)))
-    }))?)
+    Ok(rmse(
+        model
+            .predict_held_out(&split.train, &split.test)?
+            .into_exposed(),
+    )?)
 }
 
 fn baselines(split: &RatingSplit) -> Result<Vec<(&'static str, f64)>> {

@@ -38,13 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("private", &fitted.model),
         ("no privacy", &NonPrivateAls::default().fit(&split.train)?),
     ] {
-        let personal = model.fold_in_all(&split.train)?;
-        let rows = split.test.expose().users().zip(personal.expose());
-        let pairs = rows.flat_map(|(row, own)| {
-            row.iter()
-                .map(|(item, y)| (model.predict(own, item as usize), f64::from(y)))
-        });
-        println!("test RMSE {name:<10} {:.4}", rmse(pairs)?);
+        let pairs = model.predict_held_out(&split.train, &split.test)?;
+        println!("test RMSE {name:<10} {:.4}", rmse(pairs.into_exposed())?);
     }
 
     // on the user's device: released factors and own ratings, nothing else

@@ -267,7 +267,12 @@ fn run_without_releases_cannot_be_called_private() {
 fn two_runs_never_share_a_payment() {
     let adjacency = Adjacency::AddRemoveUser;
     let (first, second) = (builder(adjacency).build(), builder(adjacency).build());
-    for (a, b) in first.unwrap().releases.iter().zip(&second.unwrap().releases) {
+    for (a, b) in first
+        .unwrap()
+        .releases
+        .iter()
+        .zip(&second.unwrap().releases)
+    {
         assert_eq!(a.event, b.event);
         assert_ne!(a.release_id, b.release_id);
     }

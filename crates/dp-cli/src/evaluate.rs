@@ -44,16 +44,8 @@ pub(crate) fn model_rmse(
     train: &Private<Interactions>,
     held_out: &Private<Interactions>,
 ) -> Result<Option<f64>> {
-    let personal = model.fold_in_all(train)?;
-    let pairs = held_out
-        .expose()
-        .users()
-        .zip(personal.expose())
-        .flat_map(|(row, personal)| {
-            row.iter()
-                .map(|(item, y)| (model.predict(personal, item as usize), f64::from(y)))
-        });
-    Ok(rmse(pairs))
+    let pairs = model.predict_held_out(train, held_out)?;
+    Ok(rmse(pairs.into_exposed().into_iter()))
 }
 
 /// No held-out rating is no failure: that there are none is itself private.

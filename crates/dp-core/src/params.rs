@@ -1,6 +1,6 @@
 //! Range checks, written once. Every check rejects NaN; the error names the parameter.
 
-use crate::ParamError;
+use crate::{ParamError, ShapeError};
 
 fn ensure(
     holds: bool,
@@ -116,9 +116,35 @@ pub fn in_range(
     }
 }
 
+/// Accepts a size that equals its partner's; `name` says what was measured.
+///
+/// # Errors
+/// [`ShapeError`] when the sizes differ.
+pub const fn same_size(
+    name: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), ShapeError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ShapeError {
+        name,
+        found,
+        expected,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_must_agree_and_the_error_holds_both() {
+        assert!(same_size("labels", 3, 3).is_ok());
+        let error = same_size("labels", 2, 3).unwrap_err();
+        assert_eq!(error.to_string(), "labels has size 2; expected 3");
+    }
 
     type Check = fn(&'static str, f64) -> Result<f64, ParamError>;
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use dp_core::{DroppedRecords, Interactions, Private, ShapeError};
+use dp_core::params::same_size;
+use dp_core::{DroppedRecords, Interactions, Private};
 
 use crate::{CatalogueSource, Error, ItemCatalogue, RatingSplit, Result, SplitFractions};
 
@@ -116,19 +117,6 @@ impl Ratings {
     #[must_use]
     pub fn split(&self, fractions: SplitFractions, seed: u64) -> RatingSplit {
         RatingSplit::new(self, fractions, seed)
-    }
-}
-
-fn same_size(name: &'static str, found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(ShapeError {
-            name,
-            found,
-            expected,
-        }
-        .into())
     }
 }
 

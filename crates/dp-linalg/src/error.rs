@@ -1,3 +1,4 @@
+use dp_core::params::same_size;
 use dp_core::{ParamError, ShapeError};
 
 /// Errors of dp-linalg.
@@ -47,14 +48,5 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Fails with [`ShapeError`] unless `found` is `expected`.
 pub(crate) fn check_len(name: &'static str, found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(ShapeError {
-            name,
-            found,
-            expected,
-        }
-        .into())
-    }
+    Ok(same_size(name, found, expected)?)
 }

@@ -1,7 +1,7 @@
 //! Values that have left the kernel: public, to be post-processed at will.
 
 use dp_accounting::Spend;
-use dp_core::{DpEvent, ParamError, ReplaceFactor, ShapeError};
+use dp_core::{DpEvent, ParamError, ReplaceFactor};
 use dp_linalg::packed_len;
 
 use crate::{Error, Grid, Result};
@@ -188,17 +188,5 @@ pub(crate) fn same_grid(a: &Grid, b: &Grid) -> Result<()> {
         name: "noise_multiplier",
         value: b.noise_multiplier(),
         expected: "the grid of the sum it is merged into",
-    }))
-}
-
-/// Shards may only be merged when they have the same length.
-pub(crate) fn same_len(name: &'static str, expected: usize, found: usize) -> Result<()> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(Error::Shape(ShapeError {
-        name,
-        found,
-        expected,
     }))
 }

@@ -48,13 +48,8 @@ fn fit_seeded(data: &Private<Interactions>, params: FactorizationParams, seed: u
 }
 
 fn test_rmse(model: &FactorModel, split: &RatingSplit) -> f64 {
-    let personal = model.fold_in_all(&split.train).unwrap();
-    let rows = split.test.expose().users().zip(personal.expose());
-    dp_data::rmse(rows.flat_map(|(row, personal)| {
-        row.iter()
-            .map(|(item, y)| (model.predict(personal, item as usize), f64::from(y)))
-    }))
-    .unwrap()
+    let pairs = model.predict_held_out(&split.train, &split.test).unwrap();
+    dp_data::rmse(pairs.into_exposed()).unwrap()
 }
 
 #[test]

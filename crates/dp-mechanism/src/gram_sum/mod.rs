@@ -5,11 +5,12 @@ mod factors;
 mod grids;
 
 use dp_accounting::Spend;
+use dp_core::params::same_size;
 use dp_core::{Interactions, Private};
 use dp_linalg::packed_len;
 
 use crate::contribution::FactorContribution;
-use crate::release::{ReleasedGrams, check_spend, same_grid, same_len};
+use crate::release::{ReleasedGrams, check_spend, same_grid};
 use crate::{NoiseSource, Result};
 
 pub use factors::{GramContribution, gram_contribution};
@@ -84,8 +85,8 @@ impl GramSums {
     pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(self.grids.matrix(), other.grids.matrix())?;
         same_grid(self.grids.rhs(), other.grids.rhs())?;
-        same_len("factor of the shard", self.dim, other.dim)?;
-        same_len("shard sum", self.rhs.len(), other.rhs.len())?;
+        same_size("factor of the shard", other.dim, self.dim)?;
+        same_size("shard sum", other.rhs.len(), self.rhs.len())?;
         for (mine, theirs) in [
             (&mut self.matrices, other.matrices),
             (&mut self.rhs, other.rhs),

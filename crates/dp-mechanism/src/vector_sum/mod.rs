@@ -132,7 +132,7 @@ impl VectorSum {
     /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         crate::release::same_grid(&self.grid, &other.grid)?;
-        crate::release::same_len("shard sum", self.sums.len(), other.sums.len())?;
+        params::same_size("shard sum", other.sums.len(), self.sums.len())?;
         self.sums = wrapping_sum(std::mem::take(&mut self.sums), other.sums);
         Ok(())
     }

@@ -165,6 +165,37 @@ impl FactorModel {
         Ok(Private::new(models?))
     }
 
+    /// Pairs of predicted and true value for every held-out record, from personal models folded in
+    /// from the users' `own` records. Private, like the data they come from.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when a table has more items than the model, or the tables differ in
+    /// their users.
+    pub fn predict_held_out(
+        &self,
+        own: &Private<Interactions>,
+        held_out: &Private<Interactions>,
+    ) -> Result<Private<Vec<(f64, f64)>>> {
+        let personal = self.fold_in_all(own)?;
+        let table = held_out.expose();
+        params::same_size(
+            "users of the held-out table",
+            table.n_users(),
+            personal.expose().len(),
+        )?;
+        params::same_size(
+            "items of the held-out table",
+            table.n_items(),
+            self.n_items(),
+        )?;
+        let rows = table.users().zip(personal.expose());
+        let pairs = rows.flat_map(|(row, user)| {
+            row.iter()
+                .map(|(item, y)| (self.predict(user, item as usize), f64::from(y)))
+        });
+        Ok(Private::new(pairs.collect()))
+    }
+
     fn user_step<'a>(&self, design: &'a Design) -> UserStep<'a> {
         UserStep {
             design,

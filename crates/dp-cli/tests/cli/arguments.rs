@@ -1,0 +1,183 @@
+//! Bad arguments: exit code 2, named by their flag, before any file is touched.
+
+use crate::support::Sandbox;
+
+/// Runs `dp train` on a file that does not exist: only a check made before reading can fail
+/// with code 2.
+#[track_caller]
+fn rejects(args: &[&str], parts: &[&str]) {
+    let sandbox = Sandbox::new();
+    let mut all = vec!["train", "nowhere.csv"];
+    if !args.contains(&"--epsilon") {
+        all.extend(["--epsilon", "1"]);
+    }
+    if !args.contains(&"--delta") {
+        all.extend(["--delta", "1e-5"]);
+    }
+    all.extend(args);
+    let run = sandbox.dp(&all).exits(2).says(parts);
+    assert_eq!(run.stdout, "");
+    assert!(sandbox.names().is_empty(), "left {:?}", sandbox.names());
+}
+
+#[test]
+fn epsilon_must_be_finite_and_positive() {
+    for value in ["0", "-0", "-1", "nan", "inf", "-inf"] {
+        rejects(
+            &["--epsilon", value],
+            &["--epsilon is ", "a finite number above 0"],
+        );
+    }
+}
+
+#[test]
+fn delta_must_lie_between_zero_and_one() {
+    for value in ["0", "-1e-5", "1", "2", "nan", "inf"] {
+        rejects(
+            &["--delta", value],
+            &["--delta is ", "strictly between 0 and 1"],
+        );
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_named_by_their_flag() {
+    for (flag, values, expected) in [
+        (
+            "--dim",
+            ["0", "257"].as_slice(),
+            "a whole number from 1 to 256",
+        ),
+        ("--steps", &["0", "1001"], "a whole number from 1 to 1000"),
+        (
+            "--clip-norm",
+            &["0", "1", "-0.5", "nan"],
+            "strictly between 0 and 1",
+        ),
+        (
+            "--label-bound",
+            &["0", "-1", "nan", "inf"],
+            "a finite number above 0",
+        ),
+        ("--label-center", &["nan", "inf"], "a finite number"),
+        (
+            "--reg",
+            &["0", "-1", "nan", "inf"],
+            "a finite number above 0",
+        ),
+        (
+            "--count-share",
+            &["0", "1", "nan"],
+            "strictly between 0 and 1",
+        ),
+        (
+            "--weight-exponent",
+            &["nan", "-1", "inf"],
+            "a finite number, 0 or above",
+        ),
+    ] {
+        for value in values {
+            rejects(&[flag, value], &[&format!("{flag} is "), expected]);
+        }
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_are_named_by_their_flag() {
+    for (flag, value) in [
+        ("--epsilon", "one"),
+        ("--dim", "-3"),
+        ("--dim", "2.5"),
+        ("--steps", "-1"),
+        ("--split-seed", "-1"),
+    ] {
+        rejects(&[flag, value], &["invalid value", flag]);
+    }
+}
+
+#[test]
+fn an_unknown_method_is_answered_with_the_known_ones() {
+    rejects(
+        &["--method", "als"],
+        &["invalid value 'als'", "possible values: adadpals"],
+    );
+}
+
+#[test]
+fn targets_beyond_the_precision_of_the_noise_are_refused() {
+    for args in [["--epsilon", "1e6"], ["--delta", "1e-300"]] {
+        rejects(
+            &args,
+            &["hint: ", "a smaller --epsilon or a larger --delta"],
+        );
+    }
+}
+
+#[test]
+fn shares_too_small_for_any_noise_are_refused() {
+    rejects(&["--count-share", "1e-30"], &["hint: ", "--count-share"]);
+}
+
+#[test]
+fn the_ledger_budget_has_flags_of_its_own() {
+    for value in ["0", "-1", "nan", "inf"] {
+        rejects(
+            &["--ledger", "l.ledger", "--ledger-epsilon", value],
+            &["--ledger-epsilon is "],
+        );
+    }
+    for value in ["0", "1", "nan"] {
+        rejects(
+            &["--ledger", "l.ledger", "--ledger-delta", value],
+            &["--ledger-delta is "],
+        );
+    }
+    rejects(&["--ledger-epsilon", "3"], &["--ledger <FILE>"]);
+    rejects(
+        &["--ledger", "no/such/l.ledger"],
+        &["--ledger no/such/l.ledger", "no folder no/such"],
+    );
+}
+
+#[test]
+fn seeded_noise_and_a_ledger_exclude_each_other() {
+    rejects(
+        &["--insecure-seed", "1", "--ledger", "l.ledger"],
+        &["--insecure-seed", "--ledger"],
+    );
+}
+
+#[test]
+fn privacy_targets_have_no_default() {
+    let sandbox = Sandbox::new();
+    for args in [
+        ["train", "r.csv", "--epsilon", "1"],
+        ["train", "r.csv", "--delta", "1e-5"],
+    ] {
+        sandbox
+            .dp(&args)
+            .exits(2)
+            .says(&["required arguments were not provided"]);
+    }
+}
+
+#[test]
+fn an_output_path_must_name_a_folder() {
+    for path in ["", "/", ".."] {
+        let sandbox = Sandbox::with_ratings();
+        sandbox
+            .train(&["--out", path])
+            .exits(if path.is_empty() { 2 } else { 7 });
+        sandbox
+            .train(&["--out", path, "--force"])
+            .exits(2)
+            .says(&["--out"]);
+    }
+}
+
+#[test]
+fn recommend_needs_at_least_one_place() {
+    let sandbox = Sandbox::new();
+    let args = ["recommend", "--model", "m", "--history", "h.csv", "-k", "0"];
+    sandbox.dp(&args).exits(2).says(&["-k is 0", "1 or above"]);
+}

@@ -1,0 +1,233 @@
+//! Missing and malformed files: exit code 4, with the place and never the content of a record.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::support::{Sandbox, USER, catalogue, ratings};
+
+const SECRET: &str = "secret-7f3";
+
+/// Trains on `bytes` with an empty ledger file name at hand; checks that nothing is left behind.
+#[track_caller]
+fn rejects(bytes: impl AsRef<[u8]>, parts: &[&str]) {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", bytes);
+    let run = sandbox
+        .train(&["--ledger", "l.ledger"])
+        .exits(4)
+        .says(parts);
+    assert!(
+        !run.stderr.contains(SECRET),
+        "shows a record: {}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, "");
+    assert_eq!(
+        sandbox.names(),
+        ["ratings.csv"],
+        "no ledger, no model, no hidden folder"
+    );
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let sandbox = Sandbox::new();
+    let missing = ["ratings.csv: cannot be opened", "No such file"];
+    sandbox
+        .train(&["--ledger", "l.ledger"])
+        .exits(4)
+        .says(&missing);
+    assert!(sandbox.names().is_empty());
+}
+
+#[test]
+fn a_folder_is_no_file_of_ratings() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("ratings.csv")).unwrap();
+    sandbox
+        .train(&[])
+        .exits(4)
+        .says(&["ratings.csv: cannot be read", "directory"]);
+}
+
+#[test]
+fn gzip_that_was_cut_short_or_damaged_is_told() {
+    let whole = gzip(&ratings(40, 25, 10));
+    rejects(
+        &whole[..whole.len() / 2],
+        &["ratings.csv: the gzip data is damaged or cut short"],
+    );
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    rejects(
+        &damaged,
+        &["ratings.csv: the gzip data is damaged or cut short"],
+    );
+    rejects(
+        &whole[..2],
+        &["ratings.csv: the gzip data is damaged or cut short"],
+    );
+
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", &whole);
+    sandbox.train(&[]).exits(0);
+}
+
+#[test]
+fn a_wrong_number_of_columns_is_told_with_its_place() {
+    let line = format!("{SECRET},item-1");
+    rejects(
+        format!("user,item,rating\nann,item-1,3\n{line}\n"),
+        &["ratings.csv:3:3: expected 3 fields; found 2"],
+    );
+    rejects(
+        format!("user,item,rating\n{line},4,5,6\n"),
+        &["ratings.csv:2:4: expected 3 fields; found 5"],
+    );
+}
+
+#[test]
+fn a_rating_that_is_no_number_is_told_with_its_place() {
+    rejects(
+        format!("user,item,rating\nann,item-1,3\nbob,item-1,{SECRET}\n"),
+        &["ratings.csv:3:3: expected a number for the rating"],
+    );
+    rejects(
+        format!("rating,user,item\n3,ann,item-1\n{SECRET},bob,item-1\n"),
+        &["ratings.csv:3:1: expected a number for the rating"],
+    );
+}
+
+#[test]
+fn an_empty_id_and_an_open_quote_are_told_with_their_place() {
+    rejects(
+        format!("user,item,rating\n,{SECRET},3\n"),
+        &["ratings.csv:2:1: expected an id for the user"],
+    );
+    rejects(
+        format!("user,item,rating\n{SECRET},\"x,3\n"),
+        &["ratings.csv:2:2: expected a quoted field that closes"],
+    );
+}
+
+#[test]
+fn a_file_without_ratings_is_refused() {
+    rejects("", &["ratings.csv: expected at least one record"]);
+    rejects("\n  \n", &["ratings.csv: expected at least one record"]);
+    rejects(
+        "user,item,rating\n",
+        &["ratings.csv: expected at least one record"],
+    );
+}
+
+#[test]
+fn with_a_declared_catalogue_a_header_alone_is_a_data_set_without_users() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", "user,item,rating\n");
+    sandbox.write("items.csv", catalogue(5));
+    let run = sandbox.train(&["--items", "items.csv", "--json"]).exits(0);
+    assert_eq!(run.json()["internal"]["n_users"], 0);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
+fn unknown_column_names_are_told_with_what_was_looked_for() {
+    rejects(
+        "who,item,rating\nann,item-1,3\n",
+        &[
+            "ratings.csv:1: no column for the user",
+            "userId",
+            "hint: ",
+            "--user-col",
+        ],
+    );
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--rating-col", "stars"])
+        .exits(4)
+        .says(&["no column for the rating", "looked for stars"]);
+    sandbox.write(
+        "ratings.csv",
+        ratings(40, 25, 10).replace("user,item,rating", "who,what,stars"),
+    );
+    let columns = [
+        "--user-col",
+        "who",
+        "--item-col",
+        "what",
+        "--rating-col",
+        "stars",
+    ];
+    sandbox.train(&columns).exits(0);
+}
+
+#[test]
+fn a_file_without_header_does_not_show_its_first_record() {
+    rejects(
+        format!("{SECRET},item-1,3\n"),
+        &["ratings.csv:1:3: expected a header"],
+    );
+    rejects(
+        format!("{SECRET} item-1 3\n"),
+        &["ratings.csv:1:1: expected fields separated by"],
+    );
+}
+
+#[test]
+fn a_bad_catalogue_is_refused_like_bad_ratings() {
+    let sandbox = Sandbox::with_ratings();
+    let train = || {
+        sandbox
+            .train(&["--items", "items.csv", "--ledger", "l.ledger"])
+            .exits(4)
+    };
+    train().says(&["items.csv: cannot be opened"]);
+    for (text, part) in [
+        ("", "items.csv: expected at least one record"),
+        ("item,title\n", "items.csv: expected at least one record"),
+        ("name\nx\n", "items.csv:1: no column for the item"),
+        (
+            "item,title\na\n",
+            "items.csv:2:2: expected 2 fields; found 1",
+        ),
+    ] {
+        sandbox.write("items.csv", text);
+        train().says(&[part]);
+    }
+    assert_eq!(sandbox.names(), ["items.csv", "ratings.csv"]);
+}
+
+#[test]
+fn every_documented_layout_is_read() {
+    let header_less = |separator: &str| {
+        ratings(40, 25, 10)
+            .lines()
+            .skip(1)
+            .map(|line| line.replace(',', separator) + separator + "978300760\n")
+            .collect::<String>()
+    };
+    let with_header = ratings(40, 25, 10);
+    for text in [
+        header_less("::"),
+        header_less("\t"),
+        with_header.replace(',', "\t"),
+        with_header.replace('\n', "\r\n"),
+        format!("\u{feff}{with_header}"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.write("ratings.csv", &text);
+        let run = sandbox.train(&["--json"]).exits(0);
+        assert_eq!(run.json()["internal"]["n_ratings"], 400);
+        assert_eq!(run.json()["n_items"], 25);
+        assert!(!run.stdout.contains(USER));
+    }
+}

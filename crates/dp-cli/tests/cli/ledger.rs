@@ -1,0 +1,244 @@
+//! The ledger decides: a run is paid for before anything is drawn, or it does not happen.
+
+use std::fs::{self, File};
+
+use crate::support::{Sandbox, ratings};
+
+fn n_lines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+#[test]
+fn a_spent_ledger_stops_the_run_and_touches_nothing() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--out", "first"])
+        .exits(0);
+    let spent = sandbox.read("l.ledger");
+    let model = sandbox.read("first/item_factors.safetensors");
+
+    let again = ["--ledger", "l.ledger", "--out", "second"];
+    let run = sandbox.train(&again).exits(3).says(&[
+        "the ledger l.ledger does not cover this run; nothing was released",
+        "asked   epsilon 1, delta 1e-5",
+        "left    epsilon 0, delta 1e-5",
+        "budget  epsilon 1, delta 1e-5, for all runs on `ratings.csv`; 11 releases so far",
+        "hint: ",
+    ]);
+    assert_eq!(run.stdout, "");
+    sandbox
+        .train(&["--ledger", "l.ledger", "--out", "first", "--force"])
+        .exits(3);
+
+    assert_eq!(sandbox.names(), ["first", "l.ledger", "ratings.csv"]);
+    assert_eq!(sandbox.read("l.ledger"), spent);
+    assert_eq!(sandbox.read("first/item_factors.safetensors"), model);
+    sandbox.dp(&["verify", "first"]).exits(0);
+}
+
+#[test]
+fn a_spent_ledger_is_told_before_the_data_is_read() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--ledger", "l.ledger"]).exits(0);
+    sandbox.write("ratings.csv", "no ratings at all");
+    sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(3);
+}
+
+#[test]
+fn a_budget_covers_as_many_runs_as_the_accountant_says() {
+    // mu(2, 1e-5)^2 / mu(1, 1e-5)^2 = 3.5
+    let sandbox = Sandbox::with_ratings();
+    let budget = ["--ledger", "l.ledger", "--force", "--ledger-epsilon", "2"];
+    let run = sandbox.train(&budget).exits(0);
+    assert!(
+        run.stdout.contains("enough for 2 more runs like this"),
+        "{}",
+        run.stdout
+    );
+    sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
+    let run = sandbox.train(&budget).exits(0);
+    assert!(
+        run.stdout.contains("not enough for another run"),
+        "{}",
+        run.stdout
+    );
+    sandbox
+        .train(&budget)
+        .exits(3)
+        .says(&["33 releases so far"]);
+}
+
+#[test]
+fn what_is_left_as_told_can_be_spent() {
+    let sandbox = Sandbox::with_ratings();
+    let args = ["--ledger", "l.ledger", "--force", "--ledger-epsilon", "1.5"];
+    sandbox.train(&args).exits(0);
+    let refused = sandbox.train(&args).exits(3);
+    let (_, hint) = refused.stderr.split_once("--epsilon ").unwrap();
+    let left = hint.split_whitespace().next().unwrap();
+    let spend = |epsilon: &str| {
+        let args = [
+            "--delta",
+            "1e-5",
+            "--ledger",
+            "l.ledger",
+            "--force",
+            "--epsilon",
+            epsilon,
+        ];
+        sandbox.dp(&[&["train", "ratings.csv"], args.as_slice()].concat())
+    };
+    let more = format!("{}", left.parse::<f64>().unwrap() * 1.001);
+    spend(&more).exits(3);
+    spend(left).exits(0);
+}
+
+#[test]
+fn a_new_ledger_must_cover_its_first_run() {
+    let sandbox = Sandbox::with_ratings();
+    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "0.5"];
+    sandbox
+        .train(&args)
+        .exits(3)
+        .says(&["left    epsilon 0.50000"]);
+    assert_eq!(
+        sandbox.names(),
+        ["ratings.csv"],
+        "no ledger of a run that never was"
+    );
+}
+
+#[test]
+fn a_ledger_held_by_another_process_stops_the_run() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--ledger-epsilon", "9"])
+        .exits(0);
+    let before = sandbox.read("l.ledger");
+    let held = File::options()
+        .append(true)
+        .open(sandbox.path("l.ledger"))
+        .unwrap();
+    held.lock().unwrap();
+    let run = sandbox.train(&["--ledger", "l.ledger", "--out", "second"]);
+    run.exits(5).says(&["ledger l.ledger is in use", "hint: "]);
+    assert!(!sandbox.exists("second"));
+    held.unlock().unwrap();
+    assert_eq!(sandbox.read("l.ledger"), before);
+    sandbox
+        .train(&["--ledger", "l.ledger", "--out", "second"])
+        .exits(0);
+}
+
+#[test]
+fn a_ledger_of_other_data_stops_the_run() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--ledger-epsilon", "9"])
+        .exits(0);
+    let before = sandbox.read("l.ledger");
+    sandbox.write("next-day.csv", ratings(41, 25, 10));
+    let next_day = |more: &[&str]| {
+        let args = [
+            "train",
+            "next-day.csv",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--force",
+        ];
+        sandbox.dp(&[args.as_slice(), &["--ledger", "l.ledger"], more].concat())
+    };
+    next_day(&[]).exits(5).says(&[
+        "has data_set ratings.csv, expected next-day.csv",
+        "hint: ",
+        "--data-set 'ratings.csv'",
+    ]);
+    assert_eq!(sandbox.read("l.ledger"), before);
+    next_day(&["--data-set", "ratings.csv"]).exits(0);
+}
+
+#[test]
+fn the_budget_of_a_ledger_cannot_be_changed_by_flags() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--ledger", "l.ledger"]).exits(0);
+    for (flag, value) in [("--ledger-epsilon", "50"), ("--ledger-delta", "0.5")] {
+        let args = ["--ledger", "l.ledger", "--force", flag, value];
+        sandbox
+            .train(&args)
+            .exits(5)
+            .says(&["the budget was fixed", flag]);
+    }
+}
+
+#[test]
+fn a_damaged_ledger_stops_the_run() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--ledger-epsilon", "9"])
+        .exits(0);
+    let mut bytes = sandbox.read("l.ledger");
+    let second_line = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    bytes[second_line + 10] ^= 1;
+    sandbox.write("l.ledger", &bytes);
+    let run = sandbox.train(&["--ledger", "l.ledger", "--out", "second"]);
+    run.exits(5)
+        .says(&["ledger l.ledger is damaged at line 2", "hint: restore"]);
+    assert_eq!(sandbox.read("l.ledger"), bytes);
+    assert!(!sandbox.exists("second"));
+}
+
+#[test]
+fn somebody_elses_file_is_not_taken_for_a_ledger() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("notes.txt", "milk\nbread\n");
+    sandbox
+        .train(&["--ledger", "notes.txt"])
+        .exits(5)
+        .says(&["damaged at line 1"]);
+    assert_eq!(sandbox.read("notes.txt"), b"milk\nbread\n");
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    sandbox
+        .train(&["--ledger", "folder"])
+        .exits(5)
+        .says(&["not a regular file"]);
+}
+
+#[test]
+fn a_run_that_fails_on_its_input_spends_nothing() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--ledger-epsilon", "9"])
+        .exits(0);
+    let before = sandbox.read("l.ledger");
+    sandbox.write("ratings.csv", "user,item,rating\nann,item-1,many\n");
+    sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(4);
+    assert_eq!(sandbox.read("l.ledger"), before);
+}
+
+#[test]
+fn every_release_of_a_run_is_recorded_and_certified() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--steps", "3"])
+        .exits(0);
+    let recorded = sandbox.read("l.ledger");
+    assert_eq!(
+        n_lines(&recorded),
+        1 + 1 + 2 * 3,
+        "header, counts, two releases a round"
+    );
+    let certificate: serde_json::Value =
+        serde_json::from_slice(&sandbox.read("dp-model/certificate.json")).unwrap();
+    let recorded = String::from_utf8(recorded).unwrap();
+    for release in certificate["releases"].as_array().unwrap() {
+        let id = release["release_id"].as_str().unwrap();
+        assert!(recorded.contains(id), "{id} was not paid for");
+    }
+    let assumptions = certificate["assumptions"].to_string();
+    assert!(
+        assumptions.contains("used the same ledger file"),
+        "{assumptions}"
+    );
+}

@@ -1,0 +1,16 @@
+//! The built binary, run the way an operator runs it.
+
+mod arguments;
+mod demo;
+mod hostile_ratings;
+mod input_files;
+mod insecure_seed;
+mod ledger;
+mod output_folder;
+mod real_data;
+mod recommend;
+mod released_files;
+mod screen;
+mod support;
+mod train;
+mod verify;

@@ -1,0 +1,180 @@
+//! The output folder appears whole or not at all.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Run, Sandbox, catalogue, names_in};
+
+const FILES: [&str; 5] = [
+    "certificate.json",
+    "internal.md",
+    "item_factors.safetensors",
+    "items.csv",
+    "report.md",
+];
+
+#[test]
+fn a_run_leaves_the_documented_files_and_nothing_else() {
+    let sandbox = Sandbox::with_model();
+    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+}
+
+#[test]
+fn parent_folders_are_made() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--out", "models/2026/monday"]).exits(0);
+    assert_eq!(names_in(&sandbox.path("models/2026/monday")), FILES);
+    assert_eq!(names_in(&sandbox.path("models/2026")), ["monday"]);
+}
+
+#[test]
+fn an_existing_folder_is_replaced_only_when_asked() {
+    let sandbox = Sandbox::with_ratings();
+    fs::create_dir(sandbox.path("dp-model")).unwrap();
+    sandbox.write("dp-model/diary.txt", "mine");
+    let spend = ["--ledger", "l.ledger"];
+    sandbox
+        .train(&spend)
+        .exits(7)
+        .says(&["dp-model exists", "--force"]);
+    assert_eq!(names_in(&sandbox.path("dp-model")), ["diary.txt"]);
+    assert!(!sandbox.exists("l.ledger"), "paid for nothing");
+
+    sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
+    assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+    assert_eq!(sandbox.names(), ["dp-model", "l.ledger", "ratings.csv"]);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_folder_is_kept_too() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("dp-model", "a file");
+    sandbox.train(&[]).exits(7).says(&["dp-model exists"]);
+    assert_eq!(sandbox.read("dp-model"), b"a file");
+    sandbox
+        .train(&["--out", "dp-model/inside"])
+        .exits(7)
+        .says(&["cannot write dp-model"]);
+}
+
+#[test]
+fn replacing_never_deletes_what_the_run_needs() {
+    let sandbox = Sandbox::with_model();
+    fs::create_dir(sandbox.path("work")).unwrap();
+    for name in ["ratings.csv", "items.csv", "l.ledger"] {
+        sandbox.write(&format!("work/{name}"), "x");
+    }
+    for args in [
+        ["train", "work/ratings.csv"].as_slice(),
+        &["train", "ratings.csv", "--items", "work/items.csv"],
+        &["train", "ratings.csv", "--ledger", "work/l.ledger"],
+        &["train", "ratings.csv", "--ledger", "work/new.ledger"],
+    ] {
+        let rest = [
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--out",
+            "work",
+            "--force",
+        ];
+        let run = sandbox.dp(&[args, rest.as_slice()].concat());
+        run.exits(2)
+            .says(&["lies in the output folder work", "another --out"]);
+    }
+    sandbox.train(&["--out", ".", "--force"]).exits(2);
+    let whole = sandbox.path("").to_str().unwrap().to_owned();
+    sandbox
+        .train(&["--out", whole.trim_end_matches('/'), "--force"])
+        .exits(2);
+    assert_eq!(
+        names_in(&sandbox.path("work")),
+        ["items.csv", "l.ledger", "ratings.csv"]
+    );
+}
+
+#[test]
+fn what_a_killed_run_left_is_cleared_away() {
+    let sandbox = Sandbox::with_ratings();
+    fs::create_dir(sandbox.path(".dp-model.partial")).unwrap();
+    sandbox.write(".dp-model.partial/item_factors.safetensors", "half");
+    sandbox.train(&[]).exits(0);
+    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+/// `dp train` under a limit on the size of any file it writes, as a full disk is met: the write
+/// fails half-way. In blocks of 512 or 1024 bytes, as the shell likes.
+#[cfg(unix)]
+fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Run {
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let mut command = std::process::Command::new("sh");
+    command.current_dir(sandbox.path("")).args(["-c", &script]);
+    command.arg(Path::new(env!("CARGO_BIN_EXE_dp")));
+    command.args(["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"]);
+    command.args(more).output().unwrap().into()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB
+    let args = [
+        "--items",
+        "items.csv",
+        "--ledger",
+        "l.ledger",
+        "--steps",
+        "1",
+    ];
+    let run = train_with_little_space(&sandbox, "12", &args);
+    run.exits(7)
+        .says(&["cannot write", "item_factors.safetensors"]);
+    assert_eq!(sandbox.names(), ["items.csv", "l.ledger", "ratings.csv"]);
+    sandbox
+        .train(&args)
+        .exits(3)
+        .says(&["left    epsilon 0,", "3 releases so far"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
+    let sandbox = Sandbox::with_model();
+    sandbox.write("items.csv", catalogue(4_000));
+    let before = sandbox.read("dp-model/certificate.json");
+    let run = train_with_little_space(&sandbox, "12", &["--items", "items.csv", "--force"]);
+    run.exits(7);
+    assert_eq!(sandbox.read("dp-model/certificate.json"), before);
+    assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_ledger_that_cannot_be_written_releases_nothing() {
+    let sandbox = Sandbox::with_ratings();
+    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger"]);
+    run.exits(5).says(&["l.ledger"]);
+    assert!(!sandbox.exists("dp-model"));
+    assert_eq!(sandbox.names(), ["l.ledger", "ratings.csv"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_internal_report_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::with_model();
+    let mode = |name: &str| {
+        fs::metadata(sandbox.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode("dp-model/internal.md"), 0o600);
+    assert_ne!(mode("dp-model/report.md"), 0o600);
+}

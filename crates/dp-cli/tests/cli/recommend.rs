@@ -1,0 +1,209 @@
+//! `dp recommend`: one user's own view, from a model folder and the user's own ratings.
+
+use serde_json::Value;
+
+use crate::support::{Run, Sandbox, catalogue, ratings};
+
+/// A model with tastes over 25 titled items, and a user who was not in training.
+fn with_history(history: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(300, 25, 10));
+    sandbox.write("items.csv", catalogue(25));
+    let args = [
+        "train",
+        "ratings.csv",
+        "--epsilon",
+        "20",
+        "--delta",
+        "1e-5",
+        "--dim",
+        "3",
+    ];
+    sandbox
+        .dp(&[args.as_slice(), &["--items", "items.csv"]].concat())
+        .exits(0);
+    sandbox.write("me.csv", history);
+    sandbox
+}
+
+fn recommend(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let args = ["recommend", "--model", "dp-model", "--history", "me.csv"];
+    sandbox.dp(&[args.as_slice(), more].concat())
+}
+
+fn items(json: &Value) -> Vec<String> {
+    let rows = json["recommendations"].as_array().unwrap();
+    rows.iter()
+        .map(|row| row["item"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn only_items_not_yet_rated_are_ranked_best_first() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\nitem-20,4\n");
+    let json = recommend(&sandbox, &["-k", "25", "--json"]).exits(0).json();
+    let found = items(&json);
+    assert_eq!(found.len(), 22);
+    for rated in ["item-3", "item-4", "item-20"] {
+        assert!(!found.iter().any(|item| item == rated), "{rated}");
+    }
+    let rows = json["recommendations"].as_array().unwrap();
+    let predicted: Vec<f64> = rows
+        .iter()
+        .map(|row| row["predicted_rating"].as_f64().unwrap())
+        .collect();
+    assert!(predicted.is_sorted_by(|a, b| a >= b), "{predicted:?}");
+    assert!(rows.iter().zip(1..).all(|(row, rank)| row["rank"] == rank));
+    let title = rows[0]["title"].as_str().unwrap();
+    assert_eq!(title.replace("Title ", "item-"), found[0]);
+    assert_eq!(json["n_history"], 3);
+    assert_eq!(json["provenance"], "private");
+}
+
+#[test]
+fn the_same_question_has_the_same_answer_and_taste_changes_it() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let first = recommend(&sandbox, &["--json"]).exits(0).stdout;
+    assert_eq!(recommend(&sandbox, &["--json"]).exits(0).stdout, first);
+    sandbox.write("me.csv", "item,rating\nitem-3,1\nitem-4,5\n");
+    assert_ne!(recommend(&sandbox, &["--json"]).exits(0).stdout, first);
+}
+
+#[test]
+fn unknown_items_are_left_out_and_told() {
+    let sandbox = with_history("item,rating\nitem-3,5\nvinyl-1,4\nvinyl-2,4\n");
+    let json = recommend(&sandbox, &["--json"]).exits(0).json();
+    assert_eq!(
+        (&json["n_history"], &json["n_unknown_items"]),
+        (&1.into(), &2.into())
+    );
+    let text = recommend(&sandbox, &[]).exits(0).stdout;
+    assert!(
+        text.contains("from 1 own rating:\n(2 more on items the model does not know)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_user_without_ratings_gets_what_people_like_in_general() {
+    let sandbox = with_history("item,rating\n");
+    let run = recommend(&sandbox, &["-k", "3"]).exits(0);
+    assert!(run.stdout.starts_with("no own ratings"), "{}", run.stdout);
+    let empty = items(&recommend(&sandbox, &["--json"]).exits(0).json());
+    sandbox.write("me.csv", "item,rating\nvinyl-1,5\n");
+    assert_eq!(
+        items(&recommend(&sandbox, &["--json"]).exits(0).json()),
+        empty
+    );
+    sandbox.write("me.csv", "");
+    assert_eq!(
+        items(&recommend(&sandbox, &["--json"]).exits(0).json()),
+        empty
+    );
+}
+
+#[test]
+fn more_places_than_items_give_all_items() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    for k in ["25", "26", "1000000", "18446744073709551615"] {
+        let json = recommend(&sandbox, &["-k", k, "--json"]).exits(0).json();
+        assert_eq!(items(&json).len(), 24, "k = {k}");
+    }
+}
+
+#[test]
+fn records_that_are_not_numbers_follow_the_rules_of_training() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    let plain = items(&recommend(&sandbox, &["--json"]).exits(0).json());
+    sandbox.write(
+        "me.csv",
+        "item,rating\nitem-3,1\nitem-4,nan\nitem-3,5\nitem-5,inf\n",
+    );
+    assert_eq!(
+        items(&recommend(&sandbox, &["--json"]).exits(0).json()),
+        plain
+    );
+    sandbox.write("me.csv", "item,rating\nitem-3,3e38\n");
+    recommend(&sandbox, &["--json"]).exits(0).json();
+}
+
+#[test]
+fn a_bad_history_is_told_with_its_place() {
+    let sandbox = with_history("item,rating\nitem-3,great\n");
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["me.csv:2:2: expected a number for the rating"]);
+    sandbox.write("me.csv", "user,item,rating\nann,item-3,5\nbob,item-3,5\n");
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["me.csv:3:1: expected one user's ratings"]);
+    std::fs::remove_file(sandbox.path("me.csv")).unwrap();
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["me.csv: cannot be opened"]);
+}
+
+/// Replaces bytes in the model's factors; both patterns have the same length.
+fn patch(sandbox: &Sandbox, from: &str, to: &str) {
+    let name = "dp-model/item_factors.safetensors";
+    let mut bytes = sandbox.read(name);
+    assert_eq!(from.len(), to.len());
+    let found = bytes
+        .windows(from.len())
+        .position(|window| window == from.as_bytes());
+    let at = found.expect("the header holds the pattern");
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    sandbox.write(name, bytes);
+}
+
+#[test]
+fn a_model_cut_short_anywhere_is_refused() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    let name = "dp-model/item_factors.safetensors";
+    let whole = sandbox.read(name);
+    for length in [0, 4, 8, 40, whole.len() / 2, whole.len() - 1] {
+        sandbox.write(name, &whole[..length]);
+        let run = recommend(&sandbox, &[]).exits(4);
+        run.says(&[name, "not a whole safetensors file"]);
+    }
+}
+
+#[test]
+fn a_newer_model_is_refused_by_its_version() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    patch(&sandbox, r#"schema_version\":1"#, r#"schema_version\":9"#);
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["model schema 9 is newer"]);
+}
+
+#[test]
+fn a_model_that_does_not_fit_together_is_refused() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    sandbox.write("dp-model/items.csv", catalogue(24));
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["25 rows of factors for 24 items"]);
+    sandbox.write("dp-model/items.csv", catalogue(25));
+    patch(&sandbox, r#"dim\":3"#, r#"dim\":5"#);
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["expected f64 factors of length 5"]);
+    patch(&sandbox, r#"dim\":5"#, r#"dim\":3"#);
+    recommend(&sandbox, &[]).exits(0);
+    let name = "dp-model/item_factors.safetensors";
+    let mut bytes = sandbox.read(name);
+    let at = bytes.len() - 8;
+    bytes[at..].copy_from_slice(&f64::NAN.to_le_bytes());
+    sandbox.write(name, bytes);
+    recommend(&sandbox, &[]).exits(4).says(&["not all finite"]);
+}
+
+#[test]
+fn a_missing_model_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("me.csv", "item,rating\nitem-3,5\n");
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["cannot read dp-model/item_factors.safetensors"]);
+}

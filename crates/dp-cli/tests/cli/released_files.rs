@@ -1,0 +1,143 @@
+//! What may be published holds nothing private; what is private says so.
+
+use crate::support::{Run, Sandbox, USER, catalogue, ratings};
+
+const RELEASED: [&str; 4] = [
+    "dp-model/certificate.json",
+    "dp-model/item_factors.safetensors",
+    "dp-model/items.csv",
+    "dp-model/report.md",
+];
+const N_USERS: usize = 1_009;
+const N_RATINGS: usize = 10_090;
+
+fn trained() -> (Sandbox, Run) {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(N_USERS, 25, 10));
+    sandbox.write("items.csv", catalogue(25));
+    let run = sandbox.train(&["--items", "items.csv"]).exits(0);
+    (sandbox, run)
+}
+
+fn holds(bytes: &[u8], part: &str) -> bool {
+    bytes
+        .windows(part.len())
+        .any(|window| window == part.as_bytes())
+}
+
+#[test]
+fn released_files_name_no_user_and_no_accuracy() {
+    let (sandbox, run) = trained();
+    for file in RELEASED {
+        let bytes = sandbox.read(file);
+        for word in [
+            USER,
+            "n_users",
+            "n_ratings",
+            "users |",
+            "rmse",
+            "RMSE",
+            "valid_",
+            "seconds",
+        ] {
+            assert!(!holds(&bytes, word), "`{word}` in {file}");
+        }
+    }
+    assert!(!run.stdout.contains(USER) && !run.stderr.contains(USER));
+    assert!(!holds(&sandbox.read("dp-model/internal.md"), USER));
+}
+
+#[test]
+fn released_files_hold_no_count_of_users_or_ratings() {
+    let (sandbox, _) = trained();
+    for file in RELEASED {
+        let bytes = sandbox.read(file);
+        let text = String::from_utf8_lossy(&bytes);
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        for count in [N_USERS, N_RATINGS] {
+            assert!(
+                !words.contains(&count.to_string().as_str()),
+                "{count} in {file}"
+            );
+        }
+    }
+    let internal = String::from_utf8(sandbox.read("dp-model/internal.md")).unwrap();
+    assert!(internal.contains("| users | 1009 |") && internal.contains("| ratings kept | 10090 |"));
+}
+
+#[test]
+fn the_internal_report_is_headed_as_such() {
+    let (sandbox, run) = trained();
+    let internal = String::from_utf8(sandbox.read("dp-model/internal.md")).unwrap();
+    assert!(internal.starts_with("# Internal: not covered by the guarantee\n"));
+    for row in [
+        "RMSE test |",
+        "user mean",
+        "constant",
+        "NaN or infinite",
+        "repeated pairs",
+    ] {
+        assert!(internal.contains(row), "no `{row}` in {internal}");
+    }
+    let (released, internal) = run.stdout.split_once("internal, not covered").unwrap();
+    assert!(!released.contains("RMSE") && internal.contains("user mean"));
+}
+
+#[test]
+fn the_released_report_states_the_guarantee_and_what_it_rests_on() {
+    let (sandbox, _) = trained();
+    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    for part in [
+        "# Private item factors",
+        "| add or remove one user | 1.0000 |",
+        "| replace one user | 2.0352 |",
+        "| round 5: item right-hand sides |",
+        "Assumed:",
+        "one person has one user id",
+        "Not covered:",
+        "\"label_bound\": 1.0",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    assert!(
+        !report.contains("item ids of the input are public"),
+        "the catalogue was declared"
+    );
+}
+
+#[test]
+fn the_catalogue_is_released_in_the_order_of_the_factors_with_hostile_ids_intact() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "items.tsv",
+        "item\ttitle\nplain\tA, with comma\nwith,comma\tB \"quoted\"\n\"q\"\t\nünï\tC\n",
+    );
+    sandbox.write(
+        "ratings.csv",
+        "user\titem\trating\nann\twith,comma\t5\nbob\t\"q\"\t1\n",
+    );
+    sandbox.train(&["--items", "items.tsv"]).exits(0);
+    sandbox.write("me.tsv", "item\trating\nplain\t4\n");
+    let args = [
+        "recommend",
+        "--model",
+        "dp-model",
+        "--history",
+        "me.tsv",
+        "--json",
+    ];
+    let run = sandbox.dp(&args).exits(0);
+    let json = run.json();
+    let rows = json["recommendations"].as_array().unwrap();
+    let mut found: Vec<_> = rows
+        .iter()
+        .map(|row| (row["item"].as_str().unwrap(), row["title"].as_str()))
+        .collect();
+    found.sort_unstable();
+    let expected = [
+        ("\"q\"", None),
+        ("with,comma", Some("B \"quoted\"")),
+        ("ünï", Some("C")),
+    ];
+    assert_eq!(found, expected);
+}

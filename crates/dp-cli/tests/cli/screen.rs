@@ -1,0 +1,70 @@
+//! Standard output: help, and readers that go away.
+
+use std::process::Stdio;
+
+use crate::support::{Run, Sandbox};
+
+#[test]
+fn help_fits_a_terminal_and_names_every_command() {
+    let sandbox = Sandbox::new();
+    let top = sandbox.dp(&["--help"]).exits(0).stdout;
+    for command in ["demo", "train", "recommend", "verify"] {
+        assert!(top.contains(&format!("\n  {command} ")), "{top}");
+        let help = sandbox.dp(&[command, "--help"]).exits(0).stdout;
+        for line in help.lines() {
+            assert!(line.chars().count() <= 110, "{command}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let sandbox = Sandbox::with_ratings();
+    for args in [
+        ["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"].as_slice(),
+        &[
+            "train",
+            "ratings.csv",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--json",
+            "--force",
+        ],
+        &["verify", "dp-model"],
+    ] {
+        let mut child = sandbox
+            .command()
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let run: Run = child.wait_with_output().unwrap().into();
+        let run = run.exits(0);
+        assert_eq!(run.stderr, "");
+        assert!(sandbox.exists("dp-model/certificate.json"));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_result_that_cannot_be_printed_is_told_and_the_model_stays() {
+    let sandbox = Sandbox::with_ratings();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = sandbox
+        .command()
+        .args(["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    Run::from(output)
+        .exits(7)
+        .says(&["cannot print the result"]);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}

@@ -1,0 +1,154 @@
+//! A folder to run `dp` in, and data to run it on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What one run of `dp` did.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Checks the exit code and that nothing panicked; on failure shows what was said.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+
+    /// Checks that the error message holds each of these.
+    #[track_caller]
+    pub(crate) fn says(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(
+                self.stderr.contains(part),
+                "no `{part}` in: {}",
+                self.stderr
+            );
+        }
+        self
+    }
+
+    /// Standard output as exactly one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).expect("standard output is one JSON value")
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("dp ended by itself"),
+            stdout: String::from_utf8(output.stdout).expect("output is text"),
+            stderr: String::from_utf8(output.stderr).expect("errors are text"),
+        }
+    }
+}
+
+/// A folder that `dp` runs in.
+pub(crate) struct Sandbox(TempDir);
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// A folder with `ratings.csv`: 40 users, 25 items, 10 ratings each.
+    pub(crate) fn with_ratings() -> Self {
+        let sandbox = Self::new();
+        sandbox.write("ratings.csv", &ratings(40, 25, 10));
+        sandbox
+    }
+
+    /// The same with a model trained on them at epsilon 1 in `dp-model`.
+    pub(crate) fn with_model() -> Self {
+        let sandbox = Self::with_ratings();
+        sandbox.train(&[]).exits(0);
+        sandbox
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    /// Everything in the folder, hidden things included, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names_in(self.0.path())
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+        command.current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `dp` with these arguments.
+    pub(crate) fn dp(&self, args: &[&str]) -> Run {
+        self.command().args(args).output().unwrap().into()
+    }
+
+    /// `dp train ratings.csv --epsilon 1 --delta 1e-5` with these arguments as well.
+    pub(crate) fn train(&self, more: &[&str]) -> Run {
+        let mut args = vec!["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"];
+        args.extend(more);
+        self.dp(&args)
+    }
+}
+
+pub(crate) fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Begins every user id of [`ratings`]; nothing that is released may hold it.
+pub(crate) const USER: &str = "zqx-user-";
+
+/// Ratings as csv, the same at every call: user `u` rates `per_user` neighbours of item `7 u`.
+pub(crate) fn ratings(n_users: usize, n_items: usize, per_user: usize) -> String {
+    let mut text = "user,item,rating\n".to_owned();
+    for user in 0..n_users {
+        for step in 0..per_user {
+            let item = (7 * user + step) % n_items;
+            let rating = 1 + (user * 31 + item * 17) % 5;
+            text.push_str(&format!("{USER}{user},item-{item},{rating}\n"));
+        }
+    }
+    text
+}
+
+/// A catalogue of the items of [`ratings`].
+pub(crate) fn catalogue(n_items: usize) -> String {
+    let mut text = "item,title\n".to_owned();
+    for item in 0..n_items {
+        text.push_str(&format!("item-{item},Title {item}\n"));
+    }
+    text
+}

@@ -1,0 +1,142 @@
+//! `dp verify`: an auditor's view.
+
+use crate::support::Sandbox;
+
+#[test]
+fn a_fresh_certificate_holds_as_folder_and_as_file() {
+    let sandbox = Sandbox::with_model();
+    let folder = sandbox.dp(&["verify", "dp-model"]).exits(0);
+    assert!(
+        folder.stdout.contains("certificate.json holds"),
+        "{}",
+        folder.stdout
+    );
+    assert!(
+        folder
+            .stdout
+            .contains("epsilon   1.0000    add or remove one user")
+    );
+    assert!(
+        folder
+            .stdout
+            .contains("the model beside it is the one it was issued for")
+    );
+    let file = sandbox
+        .dp(&["verify", "dp-model/certificate.json"])
+        .exits(0);
+    assert!(
+        file.stdout.contains("model not compared"),
+        "{}",
+        file.stdout
+    );
+
+    let json = sandbox
+        .dp(&["verify", "dp-model", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&json["verified"], &json["private"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(json["files_compared"], true);
+    assert_eq!(json["n_releases"], 11);
+    assert!(json["guarantee"]["epsilon"].as_f64().unwrap() <= 1.0);
+}
+
+#[test]
+fn a_certificate_stands_without_its_model() {
+    let sandbox = Sandbox::with_model();
+    sandbox.write("alone.json", sandbox.read("dp-model/certificate.json"));
+    sandbox.dp(&["verify", "alone.json"]).exits(0);
+}
+
+#[test]
+fn one_changed_digit_is_found_wherever_it_is() {
+    let sandbox = Sandbox::with_model();
+    let whole = sandbox.read("dp-model/certificate.json");
+    let digits: Vec<usize> = (0..whole.len())
+        .filter(|&at| whole[at].is_ascii_digit())
+        .collect();
+    for &at in digits.iter().step_by(digits.len() / 60) {
+        let mut edited = whole.clone();
+        edited[at] = if edited[at] == b'9' {
+            b'8'
+        } else {
+            edited[at] + 1
+        };
+        sandbox.write("edited.json", &edited);
+        let run = sandbox.dp(&["verify", "edited.json"]).exits(6);
+        assert_eq!(run.stdout, "", "digit {at} of {}", whole.len());
+    }
+}
+
+#[test]
+fn a_better_epsilon_is_found_by_name() {
+    let sandbox = Sandbox::with_model();
+    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let better = text.replacen("\"epsilon\": 1.0,", "\"epsilon\": 0.5,", 1);
+    assert_ne!(text, better);
+    sandbox.write("better.json", better);
+    sandbox
+        .dp(&["verify", "better.json"])
+        .exits(6)
+        .says(&["better.json: the certificate does not hold"]);
+}
+
+#[test]
+fn what_is_no_certificate_is_refused() {
+    let sandbox = Sandbox::with_model();
+    let whole = sandbox.read("dp-model/certificate.json");
+    sandbox.write("cut.json", &whole[..whole.len() / 2]);
+    sandbox.write("binary.json", [0xff, 0xfe, 0x00]);
+    for name in ["cut.json", "binary.json", "ratings.csv"] {
+        sandbox
+            .dp(&["verify", name])
+            .exits(6)
+            .says(&["not a certificate"]);
+    }
+    sandbox
+        .dp(&["verify", "nowhere.json"])
+        .exits(4)
+        .says(&["cannot read nowhere.json"]);
+    std::fs::create_dir(sandbox.path("empty")).unwrap();
+    sandbox
+        .dp(&["verify", "empty"])
+        .exits(4)
+        .says(&["certificate.json"]);
+}
+
+#[test]
+fn a_newer_certificate_is_refused() {
+    let sandbox = Sandbox::with_model();
+    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    sandbox.write(
+        "newer.json",
+        text.replacen("\"schema_version\": 1", "\"schema_version\": 7", 1),
+    );
+    sandbox
+        .dp(&["verify", "newer.json"])
+        .exits(6)
+        .says(&["schema 7"]);
+}
+
+#[test]
+fn a_certificate_beside_another_runs_model_is_found() {
+    let sandbox = Sandbox::with_model();
+    sandbox.train(&["--out", "other"]).exits(0);
+    for file in ["item_factors.safetensors", "items.csv"] {
+        let kept = sandbox.read(&format!("dp-model/{file}"));
+        let mut other = sandbox.read(&format!("other/{file}"));
+        other.push(b'\n');
+        sandbox.write(&format!("dp-model/{file}"), other);
+        let run = sandbox.dp(&["verify", "dp-model"]).exits(6);
+        run.says(&[file, "is not the file that the certificate was issued for"]);
+        sandbox.write(&format!("dp-model/{file}"), kept);
+    }
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+    std::fs::remove_file(sandbox.path("dp-model/items.csv")).unwrap();
+    sandbox
+        .dp(&["verify", "dp-model"])
+        .exits(6)
+        .says(&["items.csv"]);
+}
