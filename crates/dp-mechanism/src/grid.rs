@@ -250,6 +250,16 @@ mod tests {
 
     #[test]
     fn a_quotient_just_below_an_integer_is_rounded_down() {
+        // z = 2^40 / n rounded: where that rounds up, the quotient is below n by less than a float
+        // division can show, and dividing floats would give n
+        let mut n_rounded_down = 0;
+        for n in (1_025..20_000_u32).step_by(2) {
+            let z = (1_u64 << 40) as f64 / f64::from(n);
+            let grid = Grid::new(z, 1.0).unwrap();
+            assert_eq!(grid.l2_bound(), reference_floor(40, z));
+            n_rounded_down += u32::from(grid.l2_bound() < u64::from(n));
+        }
+        assert!(n_rounded_down > 1000, "{n_rounded_down}");
         // 2^40 / z slightly under 2^38: naive float division rounds up to 2^38
         let z = 4.0_f64.next_up();
         assert_eq!(Grid::new(z, 1.0).unwrap().l2_bound(), (1 << 38) - 1);
