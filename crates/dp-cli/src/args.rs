@@ -35,14 +35,14 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// Folder for the model trained at epsilon 5; replaced when an earlier demo wrote it
+    /// Folder for the model; one from an earlier demo is replaced
     #[arg(long, value_name = "DIR", default_value = "dp-demo")]
     pub(crate) out: PathBuf,
     /// Seed of the generated ratings (the noise is always fresh)
     #[arg(
         long,
         value_name = "N",
-        allow_negative_numbers = true,
+        allow_hyphen_values = true,
         default_value_t = 1
     )]
     pub(crate) data_seed: u64,
@@ -66,10 +66,10 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_enum, default_value_t = Method::Adadpals)]
     pub(crate) method: Method,
     /// Privacy target epsilon (nats), for adding or removing one user
-    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
     pub(crate) epsilon: f64,
     /// Privacy target delta; choose it well below one over the number of users
-    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub(crate) delta: f64,
     #[command(flatten)]
     pub(crate) input: InputArgs,
@@ -90,13 +90,13 @@ pub(crate) struct InputArgs {
     /// Catalogue of items; without one the item ids of the ratings are taken to be public
     #[arg(long, value_name = "CATALOGUE")]
     pub(crate) items: Option<PathBuf>,
-    /// Name of the user column [default: user, userId or user_id]
+    /// Name of the user column [default: `user`, `userId` or `user_id`]
     #[arg(long, value_name = "NAME")]
     pub(crate) user_col: Option<String>,
-    /// Name of the item column [default: item, itemId, item_id, movieId or movie_id]
+    /// Name of the item column [default: `item`, `item_id`, `movieId`, ...]
     #[arg(long, value_name = "NAME")]
     pub(crate) item_col: Option<String>,
-    /// Name of the rating column [default: rating]
+    /// Name of the rating column [default: `rating`]
     #[arg(long, value_name = "NAME")]
     pub(crate) rating_col: Option<String>,
 }
@@ -105,29 +105,29 @@ pub(crate) struct InputArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct SettingArgs {
-    /// Length of item factors: a bias and DIM - 1 tastes [default: by rule, from released counts]
-    #[arg(long, allow_negative_numbers = true)]
+    /// Item factors: a bias and DIM - 1 tastes [default: by rule, from released counts]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) dim: Option<usize>,
     /// Rounds of alternating minimisation [default: 5]
-    #[arg(long, value_name = "ROUNDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ROUNDS", allow_hyphen_values = true)]
     pub(crate) steps: Option<usize>,
     /// Weight n^-X of an item with n ratings; 0 releases no counts [default: 0.25]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) weight_exponent: Option<f64>,
     /// Norm of the taste part of a user's factor, below 1 [default: 0.95]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) clip_norm: Option<f64>,
     /// Centre of the ratings, in rating units [default: 3]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) label_center: Option<f64>,
     /// Bound on ratings after centre and user bias, in rating units [default: 1]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) label_bound: Option<f64>,
     /// Ridge of the item step, in units of its noise [default: 0.7]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) reg: Option<f64>,
     /// Share of the budget spent on item counts [default: 0.03]
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) count_share: Option<f64>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct LedgerArgs {
         long,
         value_name = "E",
         requires = "ledger",
-        allow_negative_numbers = true
+        allow_hyphen_values = true
     )]
     pub(crate) ledger_epsilon: Option<f64>,
     /// Total delta of the ledger [default: as it was made; of a new one, the run's]
@@ -151,7 +151,7 @@ pub(crate) struct LedgerArgs {
         long,
         value_name = "D",
         requires = "ledger",
-        allow_negative_numbers = true
+        allow_hyphen_values = true
     )]
     pub(crate) ledger_delta: Option<f64>,
     /// Name of the data set in ledger and certificate [default: the file's name]
@@ -167,7 +167,7 @@ pub(crate) struct SplitArgs {
     #[arg(
         long,
         value_name = "N",
-        allow_negative_numbers = true,
+        allow_hyphen_values = true,
         default_value_t = 0
     )]
     pub(crate) split_seed: u64,
@@ -206,7 +206,7 @@ pub(crate) struct RecommendArgs {
     #[arg(
         short = 'k',
         value_name = "K",
-        allow_negative_numbers = true,
+        allow_hyphen_values = true,
         default_value_t = 10
     )]
     pub(crate) count: usize,

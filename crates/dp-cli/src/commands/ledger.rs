@@ -15,6 +15,8 @@ pub(crate) struct Account {
     file: Option<PathBuf>,
     data_set: String,
     new_budget: Budget,
+    /// Whether an existing ledger must have been made with that budget.
+    budget_is_asked: bool,
     ledger: Option<Ledger>,
 }
 
@@ -27,33 +29,33 @@ impl Account {
         run: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Self> {
-        let total = total(args, run)?;
+        let new_budget = Budget::new(total(args, run)?, adjacency)?;
         let mut account = Self {
             file: args.ledger.clone(),
             data_set,
-            new_budget: Budget::new(total, adjacency)?,
+            new_budget,
+            budget_is_asked: args.ledger_epsilon.is_some() || args.ledger_delta.is_some(),
             ledger: None,
         };
         match &args.ledger {
-            None => {
-                account.ledger = Some(Ledger::in_memory(&account.data_set, account.new_budget)?)
-            }
-            Some(path) if path.exists() => {
-                let as_made = args.ledger_epsilon.is_none() && args.ledger_delta.is_none();
-                account.ledger = Some(if as_made {
-                    Ledger::open_or_create(path, &account.data_set, account.new_budget)?
-                } else {
-                    Ledger::open(path, &account.data_set, account.new_budget)?
-                });
-            }
-            Some(path) if !folder_of(path).is_dir() => {
+            Some(path) if !path.exists() && folder_of(path).is_dir() => {}
+            Some(path) if !path.exists() => {
                 let folder = folder_of(path).display();
                 let reason = format!("--ledger {}: there is no folder {folder}", path.display());
                 return Err(Error::Usage(reason));
             }
-            Some(_) => {}
+            Some(_) | None => account.ledger = Some(account.open_ledger()?),
         }
         Ok(account)
+    }
+
+    fn open_ledger(&self) -> Result<Ledger> {
+        let (data_set, budget) = (&self.data_set, self.new_budget);
+        Ok(match &self.file {
+            None => Ledger::in_memory(data_set, budget)?,
+            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget)?,
+            Some(path) => Ledger::open_or_create(path, data_set, budget)?,
+        })
     }
 
     /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
@@ -71,10 +73,9 @@ impl Account {
 
     /// Pays for the whole plan before any noise is drawn.
     pub(crate) fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
-        let mut ledger = match (self.ledger.take(), &self.file) {
-            (Some(ledger), _) => ledger,
-            (None, Some(path)) => Ledger::open_or_create(path, &self.data_set, self.new_budget)?,
-            (None, None) => Ledger::in_memory(&self.data_set, self.new_budget)?,
+        let mut ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => self.open_ledger()?,
         };
         let outcome = ledger.reserve(plan);
         let left = ledger.remaining().mu;

@@ -4,33 +4,32 @@ use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder};
 use dp_data::ItemCatalogue;
+use dp_multitask::Provenance;
 use serde_json::{Value, json};
 
 use crate::args::RecommendArgs;
 use crate::error::Result;
-use crate::output::{self, StoredModel};
+use crate::output;
 
 pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     dp_core::params::at_least_one("k", args.count)?;
-    let StoredModel {
-        model,
-        catalogue,
-        private,
-    } = output::read_model(&args.model)?;
+    let (model, catalogue) = output::read_model(&args.model)?;
     let history = read_history(&args.history, &catalogue)?;
     let row = history.table.user(0);
     let personal = model.fold_in(row)?;
     let best = model.recommend(&personal, args.count, row.items())?;
     if args.json {
         return output::print_json(&json!({
-            "private_model": private,
+            "provenance": model.provenance(),
             "n_history": row.len(),
             "n_unknown_items": history.n_unknown_items,
             "recommendations": as_json(&best, &catalogue),
         }));
     }
-    if !private {
-        output::warn("this model is not private: it was trained with seeded noise");
+    match model.provenance() {
+        Provenance::Private => {}
+        Provenance::SeededNoise => output::warn("this model is not private: its noise was seeded"),
+        Provenance::NonPrivate => output::warn("this model is not private: it has no noise"),
     }
     output::print(&as_table(
         &best,

@@ -43,7 +43,7 @@ pub(crate) fn model_files(
     let header = Header {
         schema_version: SCHEMA_VERSION,
         provenance: model.provenance(),
-        scoring: model.scoring().clone(),
+        scoring: *model.scoring(),
     };
     let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(&header)?)]);
     let bytes: Vec<u8> = model
@@ -71,16 +71,8 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
     write().map_err(|e: csv::Error| Error::model(Path::new(ITEMS), e))
 }
 
-/// A model as [`model_files`] left it.
-pub(crate) struct StoredModel {
-    pub(crate) model: FactorModel,
-    pub(crate) catalogue: ItemCatalogue,
-    /// Whether its noise was drawn for privacy.
-    pub(crate) private: bool,
-}
-
 /// Reads a model folder back. A newer schema is refused rather than guessed at.
-pub(crate) fn read_model(folder: &Path) -> Result<StoredModel> {
+pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FACTORS);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
     let header = read_header(&bytes).map_err(|reason| Error::model(&path, reason))?;
@@ -94,11 +86,7 @@ pub(crate) fn read_model(folder: &Path) -> Result<StoredModel> {
         let reason = format!("{rows} rows of factors for {items} items in {ITEMS}");
         return Err(Error::model(&path, reason));
     }
-    Ok(StoredModel {
-        model,
-        catalogue,
-        private: header.provenance == Provenance::Private,
-    })
+    Ok((model, catalogue))
 }
 
 fn read_header(bytes: &[u8]) -> Result<Header, String> {

@@ -163,11 +163,9 @@ fn privacy_targets_have_no_default() {
 
 #[test]
 fn an_output_path_must_name_a_folder() {
+    let sandbox = Sandbox::with_ratings();
     for path in ["", "/", ".."] {
-        let sandbox = Sandbox::with_ratings();
-        sandbox
-            .train(&["--out", path])
-            .exits(if path.is_empty() { 2 } else { 7 });
+        sandbox.train(&["--out", path]).exits(2).says(&["--out"]);
         sandbox
             .train(&["--out", path, "--force"])
             .exits(2)

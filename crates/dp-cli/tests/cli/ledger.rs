@@ -71,7 +71,7 @@ fn a_budget_covers_as_many_runs_as_the_accountant_says() {
 #[test]
 fn what_is_left_as_told_can_be_spent() {
     let sandbox = Sandbox::with_ratings();
-    let args = ["--ledger", "l.ledger", "--force", "--ledger-epsilon", "1.5"];
+    let args = ["--ledger", "l.ledger", "--force", "--ledger-epsilon", "1.2"];
     sandbox.train(&args).exits(0);
     let refused = sandbox.train(&args).exits(3);
     let (_, hint) = refused.stderr.split_once("--epsilon ").unwrap();

@@ -1,5 +1,10 @@
 //! The built binary, run the way an operator runs it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on should stop it"
+)]
+
 mod arguments;
 mod demo;
 mod hostile_ratings;

@@ -68,7 +68,7 @@ impl Sandbox {
     /// A folder with `ratings.csv`: 40 users, 25 items, 10 ratings each.
     pub(crate) fn with_ratings() -> Self {
         let sandbox = Self::new();
-        sandbox.write("ratings.csv", &ratings(40, 25, 10));
+        sandbox.write("ratings.csv", ratings(40, 25, 10));
         sandbox
     }
 
