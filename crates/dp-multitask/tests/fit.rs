@@ -7,6 +7,7 @@ use dp_data::{LongTailRatings, RatingSplit, SplitFractions};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     Error, FactorModel, FactorizationParams, FittedModel, MatrixFactorization, NonPrivateAls,
+    Provenance,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -108,6 +109,7 @@ fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
     let params = FactorizationParams::for_target(target(1.0));
     let seeded = fit_seeded(&split.train, params.clone(), 1);
     assert!(!seeded.certificate.verify().unwrap().is_private());
+    assert_eq!(seeded.model.provenance(), Provenance::SeededNoise);
     let fit = params.check().unwrap().assuming("a test");
     let (plan, spends) = plan_and_spends(&fit, 150, target(1.0));
     let mut noise = NoiseSource::operating_system();
@@ -119,6 +121,7 @@ fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
         .unwrap();
     let verified = fitted.certificate.verify().unwrap();
     assert!(verified.is_private());
+    assert_eq!(fitted.model.provenance(), Provenance::Private);
     let epsilon = verified.guarantee.unwrap().epsilon;
     assert!((0.9999..=1.0).contains(&epsilon));
     assert!(fitted.certificate.assumptions.iter().any(|a| a == "a test"));
