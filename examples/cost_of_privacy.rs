@@ -35,10 +35,11 @@ struct Point {
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let plot = args.iter().position(|a| a == "--plot").map(|at| {
-        args.remove(at);
-        args.remove(at)
-    });
+    let plot = match args.iter().position(|a| a == "--plot") {
+        Some(at) if at + 1 < args.len() => args.drain(at..at + 2).next_back(),
+        Some(_) => return Err("--plot needs a file name".into()),
+        None => None,
+    };
     let ratings = match args.first() {
         Some(path) => read_ratings(path, &RatingsFormat::default())?,
         None => LongTailRatings::movielens_1m().generate(&mut ChaCha20Rng::seed_from_u64(1))?,

@@ -29,26 +29,31 @@ pub fn usable_delta(delta: f64) -> f64 {
     (delta * (1.0 - DELTA_RESERVE)).next_down().max(0.0)
 }
 
-/// Largest number of draws with n (1 + e^epsilon) TV <= `DELTA_RESERVE` delta. `u64::MAX` is
-/// what counts saturate at, so it is never allowed.
+/// Largest number of draws with n (1 + e^epsilon) TV <= `reserve` delta. `u64::MAX` is what counts
+/// saturate at, so it is never allowed.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the quotient is not negative; rounding toward zero and saturation are wanted"
 )]
-fn allowed_draws(target: ApproxDp) -> u64 {
+fn allowed_draws(target: ApproxDp, reserve: f64) -> u64 {
     let per_draw = (1.0 + libm::exp(target.epsilon)) * SAMPLER_TOTAL_VARIATION;
-    let allowed = DELTA_RESERVE * target.delta / per_draw * (1.0 - 1e-12);
+    let allowed = reserve * target.delta / per_draw * (1.0 - 1e-12);
     (allowed as u64).min(u64::MAX - 1)
 }
 
 /// Refuses more draws than the reserve covers.
 pub(crate) fn check_draws(target: ApproxDp, n_draws: u64) -> Result<()> {
-    let allowed = allowed_draws(target);
+    let allowed = allowed_draws(target, DELTA_RESERVE);
     if n_draws <= allowed {
         return Ok(());
     }
     Err(Error::SamplerAllowance { n_draws, allowed })
+}
+
+/// Whether a share `reserve` of delta covers the error of so many draws.
+pub(crate) fn covers_draws(target: ApproxDp, n_draws: u64, reserve: f64) -> bool {
+    n_draws <= allowed_draws(target, reserve)
 }
 
 #[cfg(test)]

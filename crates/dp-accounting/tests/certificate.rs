@@ -294,3 +294,34 @@ fn a_certificate_is_bound_to_its_files() {
         ));
     }
 }
+
+#[test]
+fn replacement_is_certified_where_the_usual_reserve_is_too_small() {
+    // epsilon 20 under add/remove is about 48 under replacement: e^48 times millions of draws
+    let target = ApproxDp::target(20.0, 1e-5).unwrap();
+    let requests = [
+        ReleaseRequest::new("matrices", 1.0, ReplaceFactor::SqrtTwo, 3_000_000),
+        ReleaseRequest::new("sides", 4.0, ReplaceFactor::Two, 300_000),
+    ];
+    let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests).unwrap();
+    let budget = Budget::new(target, Adjacency::AddRemoveUser).unwrap();
+    let mut ledger = Ledger::in_memory("ratings", budget).unwrap();
+    let records = ledger
+        .reserve(&plan)
+        .unwrap()
+        .iter()
+        .map(Spend::record)
+        .collect();
+    let certificate = Certificate::builder(&plan, "ratings")
+        .releases(records)
+        .build()
+        .unwrap();
+    let replace = certificate.guarantee.unwrap().epsilon_replace.unwrap();
+    // independent route: the Gaussian profile at twice (root of 2 and 4 mixed) the mu, same delta
+    let mut accountant = dp_accounting::GdpAccountant::new(Adjacency::ReplaceUser);
+    for release in plan.releases() {
+        accountant.compose(release.event(), 1).unwrap();
+    }
+    let without_sampler = accountant.epsilon(1e-5);
+    assert!(replace >= without_sampler && replace < without_sampler * 1.001);
+}

@@ -45,7 +45,7 @@ pub(crate) enum Error {
     Training(dp_multitask::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
-    #[error("{} exists; choose another folder or pass --force to replace it", path.display())]
+    #[error("{} exists and is not replaced; choose another --out, or with `dp train` pass --force", path.display())]
     OutputExists { path: PathBuf },
     #[error("another run is writing to {} at this moment", path.display())]
     OutputBusy { path: PathBuf },
@@ -223,7 +223,7 @@ fn flag(name: &'static str) -> &'static str {
         "epsilon" | "rule_epsilon" => "--epsilon",
         "delta" => "--delta",
         "dim" => "--dim",
-        "steps" => "--steps",
+        "n_rounds" => "--steps",
         "weight_exponent" => "--weight-exponent",
         "clip_norm" => "--clip-norm",
         "label_center" => "--label-center",

@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// The header names no column for something that is needed.
     #[error(
-        "{path}:{line}: no column for the {role}: looked for {} among the {n_columns} names of the \
+        "{path}:{line}: no column for the {role}, or more than one: looked for {} among the {n_columns} names of the \
          header",
         looked_for.join(", ")
     )]

@@ -274,7 +274,7 @@ fn unknown_columns_are_named_without_showing_the_first_line() {
     let found = message(auto("ann@example.org,item,rating\na,b,1\n"));
     assert_eq!(
         found,
-        "r.csv:1: no column for the user: looked for user, userId, user_id among the 3 names of \
+        "r.csv:1: no column for the user, or more than one: looked for user, userId, user_id among the 3 names of \
          the header"
     );
     let named = RatingsColumns {
@@ -386,7 +386,7 @@ fn malformed_catalogues_are_named_by_place() {
     );
     assert_eq!(
         found(b"name,title\n1,x\n"),
-        "i.csv:1: no column for the item: looked for item, itemId, item_id, movieId, movie_id \
+        "i.csv:1: no column for the item, or more than one: looked for item, itemId, item_id, movieId, movie_id \
          among the 2 names of the header"
     );
     assert_eq!(
@@ -437,4 +437,17 @@ fn with_a_declared_catalogue_no_record_is_an_empty_table() {
     let ratings = read_ratings_from(text.as_bytes(), "r", &format, Some(catalogue)).unwrap();
     assert_eq!(ratings.interactions().expose().n_users(), 0);
     assert_eq!(ratings.interactions().expose().n_items(), 2);
+}
+
+#[test]
+fn two_columns_that_could_be_the_user_must_be_told_apart() {
+    let text = "userId,user,item,rating\na,b,c,1\n";
+    assert!(message(auto(text)).starts_with("r.csv:1: no column for the user"));
+    let named = RatingsColumns {
+        user: Some("userId".into()),
+        ..RatingsColumns::default()
+    };
+    let format = RatingsFormat::default().with_columns(named);
+    let ratings = read_ratings_from(text.as_bytes(), "r", &format, None).unwrap();
+    assert_eq!(ratings.user_ids().expose(), &["a"]);
 }

@@ -4,19 +4,19 @@ mod cholesky;
 mod error;
 mod gram;
 mod kernels;
+mod packed;
 #[cfg(feature = "dense")]
 mod psd;
 mod real;
 mod score;
-mod svec;
 #[cfg(test)]
 mod test_numbers;
 
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 pub use error::{Error, Result};
 pub use gram::{GramAccumulator, INTEGER_LIMIT, integer_row, integer_squared_norms};
+pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 pub use real::Real;
 pub use score::{ScoredItem, dot, score_rows, top_k};
-pub use svec::{pack_symmetric, packed_index, packed_len, unpack_symmetric};

@@ -5,7 +5,7 @@ use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_
 use faer::{MatMut, MatRef, Par};
 
 use crate::error::check_len;
-use crate::svec::mirror_upper;
+use crate::packed::mirror_upper;
 use crate::{
     Error, GramAccumulator, Result, cholesky_in_place, cholesky_solve_in_place, score_rows,
 };

@@ -188,7 +188,8 @@ impl ItemScratch {
     }
 }
 
-/// Predicts the public centre for every record: pairs of prediction and truth.
+/// Predicts `center` for every record: pairs of prediction and truth. As internal as its centre: the
+/// mean of the training data is the strongest one.
 pub fn constant_predictions(
     held_out: &Interactions,
     center: f64,

@@ -168,11 +168,11 @@ fn a_fit_takes_exactly_the_spends_of_its_plan() {
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
     type Change = fn(&mut FactorizationParams);
-    let changes: [(&str, Change); 22] = [
+    let changes: [(&str, Change); 27] = [
         ("dim", |p| p.dim = Some(0)),
         ("dim", |p| p.dim = Some(257)),
-        ("steps", |p| p.n_rounds = 0),
-        ("steps", |p| p.n_rounds = 1001),
+        ("n_rounds", |p| p.n_rounds = 0),
+        ("n_rounds", |p| p.n_rounds = 1001),
         ("round_growth", |p| p.round_growth = 0.0),
         ("weight_exponent", |p| p.weight_exponent = -0.1),
         ("weight_exponent", |p| p.weight_exponent = f64::NAN),
@@ -193,6 +193,11 @@ fn settings_out_of_range_are_refused_by_name() {
         ("item_ridge_factor", |p| p.item_ridge_factor = 0.0),
         ("item_l2_penalty", |p| p.item_l2_penalty = -1.0),
         ("init_stddev", |p| p.init_stddev = 0.0),
+        ("label_bound", |p| p.label_bound = 1e308),
+        ("label_center", |p| p.label_center = -1e308),
+        ("item_ridge_factor", |p| p.item_ridge_factor = 1e308),
+        ("item_l2_penalty", |p| p.item_l2_penalty = 1e7),
+        ("weight_exponent", |p| p.weight_exponent = 1e7),
     ];
     for (name, change) in changes {
         let mut params = FactorizationParams::for_target(target(1.0));
@@ -209,6 +214,7 @@ fn fold_in_is_the_minimiser_of_its_objective() {
     let split = small_ratings();
     let mut params = FactorizationParams::for_target(target(20.0));
     params.dim = Some(3);
+    params.fold_in_penalties.factor_per_record = 0.2;
     let model = fit_seeded(&split.train, params, 2).model;
     let table = split.train.expose();
     let row = table.user(5);

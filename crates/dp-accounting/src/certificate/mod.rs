@@ -7,8 +7,8 @@ mod verify;
 use dp_core::{Adjacency, ApproxDp};
 use serde::{Deserialize, Serialize};
 
-use crate::allowance::check_draws;
-use crate::gdp::{from_mu_squared, mu_squared};
+use crate::allowance::{check_draws, covers_draws};
+use crate::gdp::{self, from_mu_squared, mu_squared};
 use crate::plan::guarantee_at;
 use crate::rounding::UpwardSum;
 use crate::{ReleaseRecord, Result};
@@ -156,9 +156,7 @@ pub struct Artifact {
 /// What follows from the releases alone.
 fn guarantee_of(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<Guarantee> {
     let (mu_squared, epsilon) = account(releases, adjacency, delta)?;
-    let other = account(releases, counterpart(adjacency), delta)
-        .ok()
-        .map(|(_, other_epsilon)| other_epsilon);
+    let other = counterpart_epsilon(releases, adjacency, delta);
     let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
         (other, Some(epsilon))
     } else {
@@ -188,6 +186,31 @@ fn account(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Resu
     dp_core::params::finite("epsilon", guarantee.epsilon)?;
     check_draws(guarantee, n_draws)?;
     Ok((sum.total(), guarantee.epsilon))
+}
+
+/// Shares of delta that the sampler may have under the other adjacency, smallest first. The plan
+/// was not calibrated for it, so its larger epsilon can need more than the usual reserve.
+const COUNTERPART_RESERVES: [f64; 4] = [crate::DELTA_RESERVE, 1e-4, 1e-2, 0.5];
+
+/// Epsilon under the other adjacency at the same delta, sampler included; `None` when no share of
+/// delta covers the sampler.
+fn counterpart_epsilon(
+    releases: &[ReleaseRecord],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Option<f64> {
+    let mut sum = UpwardSum::EMPTY;
+    let mut n_draws = 0_u64;
+    for release in releases {
+        sum = sum.plus(mu_squared(&release.event, counterpart(adjacency)).ok()?);
+        n_draws = n_draws.saturating_add(release.n_draws);
+    }
+    let mu = from_mu_squared(sum.total()).mu;
+    COUNTERPART_RESERVES.into_iter().find_map(|reserve| {
+        let epsilon = gdp::epsilon(mu, (delta * (1.0 - reserve)).next_down());
+        let target = ApproxDp { epsilon, delta };
+        (epsilon.is_finite() && covers_draws(target, n_draws, reserve)).then_some(epsilon)
+    })
 }
 
 /// The same unit with the other way of making neighbours.

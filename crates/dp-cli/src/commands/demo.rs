@@ -135,7 +135,7 @@ fn print(args: &DemoArgs, rows: &[(String, Option<f64>)], start: Instant) -> Res
     }
     text.push_str(&format!(
         "\nmodel and certificate of the run at epsilon {LAST}: {out}\n\
-         check the certificate:  dp verify {out}\n\
+         check the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
          {seconds:.1} s in all\n",
         LAST = EPSILONS[EPSILONS.len() - 1]
     ));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE};
+use crate::output::{self, CERTIFICATE, MODEL_FILES};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -51,18 +51,19 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     ))
 }
 
-/// Compares every file that the certificate names with what lies in the folder.
+/// Compares the model in the folder with the hashes in the certificate. A certificate that names no
+/// such file says nothing about the model beside it.
 fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
-    for artifact in &certificate.artifacts {
-        let path = folder.join(&artifact.name);
+    for name in MODEL_FILES {
+        let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {
             path: path.clone(),
             reason,
         };
         let bytes = fs::read(&path).map_err(|e| does_not_belong(e.to_string()))?;
         certificate
-            .verify_artifact(&artifact.name, &bytes)
-            .map_err(|_| does_not_belong("its hash is another one".to_owned()))?;
+            .verify_artifact(name, &bytes)
+            .map_err(|_| does_not_belong("the certificate does not hold its hash".to_owned()))?;
     }
     Ok(())
 }

@@ -78,8 +78,6 @@ impl OutputFolder {
     /// again without paying again.
     pub(crate) fn commit(mut self) -> Result<()> {
         self.keep = true;
-        let lock = self.staging.join(LOCK);
-        fs::remove_file(&lock).map_err(|e| Error::write(&lock, e))?;
         self.swap().map_err(|source| Error::Move {
             target: self.target.clone(),
             kept: self.staging.clone(),
@@ -100,6 +98,13 @@ impl OutputFolder {
                 fs::rename(&retired, &self.target)?;
             }
             return Err(error);
+        }
+        // only now: a lock that vanished earlier would let another run empty the finished folder
+        if let Err(error) = fs::remove_file(self.target.join(LOCK)) {
+            warn(&format!(
+                "could not remove the lock of {}: {error}",
+                self.target.display()
+            ));
         }
         sync_folder(folder_of(&self.target));
         if let Err(error) = remove_if_present(&retired) {

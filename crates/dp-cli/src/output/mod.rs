@@ -9,7 +9,7 @@ mod statement;
 
 pub(crate) use figures::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
-pub(crate) use model_file::{CERTIFICATE, model_files, read_model};
+pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use screen::{print, print_error, print_json, warn};
 pub(crate) use statement::{privacy_overview, privacy_statement};

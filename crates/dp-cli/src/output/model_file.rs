@@ -15,6 +15,9 @@ pub(crate) const FACTORS: &str = "item_factors.safetensors";
 pub(crate) const ITEMS: &str = "items.csv";
 pub(crate) const CERTIFICATE: &str = "certificate.json";
 
+/// What makes up a model.
+pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
+
 /// Name of the one tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
 const TENSOR: &str = "item_factors";
 /// Key of the header entry that holds [`Header`] as JSON.

@@ -1,6 +1,5 @@
 //! The files of a training run, and its summary on the screen.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use dp_accounting::Plan;
@@ -9,6 +8,7 @@ use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::statement::put;
 use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
 use crate::error::Result;
 use crate::evaluate::Metrics;
@@ -241,9 +241,4 @@ fn share_above_noise(counts: &dp_multitask::NoisyCounts) -> f64 {
         .filter(|&&c| c > 2.0 * counts.noise_stddev())
         .count();
     above as f64 / counts.values().len() as f64
-}
-
-fn put(text: &mut String, line: &str) {
-    // writing to a String cannot fail
-    let _ = writeln!(text, "{line}");
 }

@@ -175,7 +175,8 @@ fn lists(certificate: &Certificate) -> impl Iterator<Item = (&'static str, &[Str
     .filter(|(_, entries)| !entries.is_empty())
 }
 
-fn put(text: &mut String, line: &str) {
+/// Appends one line.
+pub(super) fn put(text: &mut String, line: &str) {
     // writing to a String cannot fail
     let _ = writeln!(text, "{line}");
 }

@@ -56,14 +56,14 @@ fn settings_out_of_range_are_named_by_their_flag() {
         ),
         (
             "--label-bound",
-            &["0", "-1", "nan", "inf"],
-            "a finite number above 0",
+            &["0", "-1", "nan", "inf", "1e308"],
+            "a number from 1e-6 to 1e6",
         ),
         ("--label-center", &["nan", "inf"], "a finite number"),
         (
             "--reg",
-            &["0", "-1", "nan", "inf"],
-            "a finite number above 0",
+            &["0", "-1", "nan", "inf", "1e308"],
+            "a number from 1e-6 to 1e6",
         ),
         (
             "--count-share",

@@ -140,7 +140,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
     rejects(
         "who,item,rating\nann,item-1,3\n",
         &[
-            "ratings.csv:1: no column for the user",
+            "ratings.csv:1: no column for the user, or more than one",
             "userId",
             "hint: ",
             "--user-col",
@@ -190,7 +190,10 @@ fn a_bad_catalogue_is_refused_like_bad_ratings() {
     for (text, part) in [
         ("", "items.csv: expected at least one record"),
         ("item,title\n", "items.csv: expected at least one record"),
-        ("name\nx\n", "items.csv:1: no column for the item"),
+        (
+            "name\nx\n",
+            "items.csv:1: no column for the item, or more than one",
+        ),
         (
             "item,title\na\n",
             "items.csv:2:2: expected 2 fields; found 1",

@@ -140,3 +140,18 @@ fn a_certificate_beside_another_runs_model_is_found() {
         .exits(6)
         .says(&["items.csv"]);
 }
+
+#[test]
+fn a_certificate_that_names_no_model_does_not_vouch_for_the_one_beside_it() {
+    let sandbox = Sandbox::with_model();
+    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let mut certificate = dp_accounting::Certificate::from_json(&text).unwrap();
+    certificate.artifacts.clear();
+    // binding another file renews the digest
+    let certificate = certificate.with_artifact("other.txt", b"");
+    sandbox.write("dp-model/certificate.json", certificate.to_json());
+    sandbox.dp(&["verify", "dp-model"]).exits(6);
+    sandbox
+        .dp(&["verify", "dp-model/certificate.json"])
+        .exits(0);
+}

@@ -182,7 +182,13 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
+    /// The first usual name that the header has; where two columns could be meant, none: a wrong
+    /// user column would protect the wrong unit.
     fn find_usual(&self, role: ColumnRole) -> Option<usize> {
+        let is_usual = |n: &&String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
+        if self.names.iter().filter(is_usual).count() > 1 {
+            return None;
+        }
         usual_names(role).iter().find_map(|usual| {
             self.names
                 .iter()

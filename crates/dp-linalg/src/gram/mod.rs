@@ -2,7 +2,7 @@ use dp_core::params::in_range;
 
 use crate::error::check_len;
 use crate::kernels::{Ahead, Gather, GramUpdate, InstructionSet, Rows, WeightedSum};
-use crate::svec::{mirror_upper, pack_upper, packed_len};
+use crate::packed::{mirror_upper, pack_upper, packed_len};
 use crate::{Error, Real, Result};
 
 mod integers;

@@ -114,7 +114,7 @@ impl GramSums {
     ///
     /// Diagonal entries get scale `2^k`, off-diagonal ones `ceil(2^k / sqrt 2)`: the Gaussian
     /// mechanism in the isometric coordinates of symmetric matrices, where off-diagonals carry
-    /// sqrt 2 (`docs/errata.md`, Krichene 2023, 3).
+    /// sqrt 2 (`docs/errata.md`, row "Algorithm 1, noise").
     ///
     /// # Privacy
     /// Two events under the spends given: matrices with `mu = D_A / 2^k_A`, right-hand sides with

@@ -66,6 +66,13 @@ use words::Words;
 /// (epsilon, delta + n (1 + e^epsilon) 2^TV) with this one.
 pub const TV_LOG2_PER_DRAW: i32 = -122;
 
+// what accounting sets aside for a draw must cover what a draw is off by: the reserve is 2^-118
+const _: () = assert!(
+    TV_LOG2_PER_DRAW <= -118
+        && dp_accounting::SAMPLER_TOTAL_VARIATION.to_bits()
+            == (1.0 / (1_u128 << 118) as f64).to_bits()
+);
+
 /// The distribution of floor(sigma N(0, 1)) for an integer sigma, sampled exactly.
 ///
 /// ```text

@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
             .releases(self.records)
             .released_output("item factors, noisy item counts, settings", "anyone")
             .assumption("one person has one user id")
-            .assumption("settings were not chosen by looking at this data set")
+            .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
             .not_covered("personal models: each is seen by its own user only (joint DP)")
             .not_covered("internal report: accuracy and data-handling counts")
             .not_covered("total running time")

@@ -4,6 +4,7 @@ use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::top_k;
 use rayon::prelude::*;
 
+use super::params::in_public_range;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{LocalBias, Result};
 
@@ -20,10 +21,13 @@ pub struct UserPenalties {
 
 impl UserPenalties {
     pub(crate) fn check(&self) -> Result<()> {
-        params::finite_positive("user offset penalty", self.offset)?;
-        params::finite_positive("user factor penalty", self.factor)?;
+        in_public_range("user offset penalty", self.offset)?;
+        in_public_range("user factor penalty", self.factor)?;
         params::finite_non_negative("user factor penalty per record", self.factor_per_record)?;
-        Ok(())
+        in_public_range(
+            "user factor penalty per record",
+            self.factor_per_record.max(1e-6),
+        )
     }
 }
 
@@ -169,8 +173,8 @@ impl FactorModel {
     /// from the users' `own` records. Private, like the data they come from.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when a table has more items than the model, or the tables differ in
-    /// their users.
+    /// [`crate::Error::Shape`] when `own` has more items than the model, `held_out` has another
+    /// number of items, or the tables differ in their number of users.
     pub fn predict_held_out(
         &self,
         own: &Private<Interactions>,

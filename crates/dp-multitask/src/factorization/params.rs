@@ -1,4 +1,4 @@
-use dp_core::{ApproxDp, params};
+use dp_core::{ApproxDp, ParamError, params};
 
 use super::defaults;
 use super::model::{Scoring, UserPenalties};
@@ -78,6 +78,9 @@ impl FactorizationParams {
 
     /// Checks every range.
     ///
+    /// Besides the ranges of the fields, every magnitude must lie between 1e-6 and 1e6 (or be 0
+    /// where 0 is allowed): outside, a run could overflow after its budget is spent.
+    ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
     pub fn check(self) -> Result<MatrixFactorization> {
@@ -86,17 +89,17 @@ impl FactorizationParams {
         }
         params::finite_positive("rule_epsilon", self.rule_epsilon)?;
         params::in_range(
-            "steps",
+            "n_rounds",
             self.n_rounds,
             1,
             1000,
             "a whole number from 1 to 1000",
         )?;
-        params::finite_non_negative("weight_exponent", self.weight_exponent)?;
         params::open_unit("count_share", self.count_share)?;
         params::open_unit("matrix_share", self.matrix_share)?;
         params::open_unit("clip_norm", self.clip_norm)?;
         params::finite("label_center", self.label_center)?;
+        in_public_range("label_center", self.label_center.abs().max(LEAST))?;
         for (name, value) in [
             ("round_growth", self.round_growth),
             ("count_clip_norm", self.count_clip_norm),
@@ -105,10 +108,16 @@ impl FactorizationParams {
             ("item_ridge_factor", self.item_ridge_factor),
             ("init_stddev", self.init_stddev),
         ] {
-            params::finite_positive(name, value)?;
+            in_public_range(name, value)?;
         }
-        params::finite_non_negative("bias_shrinkage", self.bias_shrinkage)?;
-        params::finite_non_negative("item_l2_penalty", self.item_l2_penalty)?;
+        for (name, value) in [
+            ("bias_shrinkage", self.bias_shrinkage),
+            ("item_l2_penalty", self.item_l2_penalty),
+            ("weight_exponent", self.weight_exponent),
+        ] {
+            params::finite_non_negative(name, value)?;
+            in_public_range(name, value.max(LEAST))?;
+        }
         self.training_penalties.check()?;
         self.fold_in_penalties.check()?;
         Ok(MatrixFactorization {
@@ -139,6 +148,22 @@ impl FactorizationParams {
     pub fn releases_counts(&self) -> bool {
         self.weight_exponent > 0.0
     }
+}
+
+const LEAST: f64 = 1e-6;
+const MOST: f64 = 1e6;
+
+/// Accepts magnitudes that no sum or solve on the way can overflow.
+pub(super) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
+    if (LEAST..=MOST).contains(&value) {
+        return Ok(());
+    }
+    Err(ParamError {
+        name,
+        value,
+        expected: "a number from 1e-6 to 1e6",
+    }
+    .into())
 }
 
 /// Checked settings: the door to [`plan`](Self::plan) and [`fit`](Self::fit).
