@@ -8,7 +8,7 @@ use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::statement::put;
+use super::statement::{NOT_CERTIFIED, put};
 use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
 use crate::error::Result;
 use crate::evaluate::Metrics;
@@ -76,58 +76,48 @@ impl TrainReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = String::new();
-        match &self.fitted.certificate.guarantee {
-            Some(g) => {
-                let epsilon = rounded_up(g.epsilon);
-                put(
-                    &mut text,
-                    &format!(
-                        "private     epsilon {epsilon}, delta {:e}, add or remove one user",
-                        g.delta
-                    ),
-                );
-                if let Some(epsilon) = g.epsilon_replace.map(rounded_up) {
-                    put(
-                        &mut text,
-                        &format!(
-                            "            epsilon {epsilon}, delta {:e}, replace one user",
-                            g.delta
-                        ),
-                    );
-                }
-            }
-            None => put(
-                &mut text,
-                "NOT PRIVATE the noise is seeded: whoever has the seed can take it off",
-            ),
-        }
+        let mut text = self.guarantee_lines();
         put(&mut text, &format!("model       {}", self.describe_model()));
         if let Some(reason) = self.why_no_tastes() {
-            put(
-                &mut text,
-                &format!("            {reason}; --dim 3 insists on two"),
-            );
+            let line = format!("            {reason}; --dim 3 insists on two");
+            put(&mut text, &line);
         }
         put(&mut text, &format!("written to  {}", out.display()));
         if let Some(balance) = balance {
             put(&mut text, &format!("ledger      {balance}"));
         }
-        put(
-            &mut text,
-            "\ninternal, not covered by the guarantee: do not publish",
+        text + &self.internal_lines()
+    }
+
+    fn guarantee_lines(&self) -> String {
+        let Some(g) = &self.fitted.certificate.guarantee else {
+            return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n"
+                .into();
+        };
+        let delta = g.delta;
+        let replace = g.epsilon_replace.map_or_else(
+            || NOT_CERTIFIED.to_owned(),
+            |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
         );
+        let epsilon = rounded_up(g.epsilon);
+        format!(
+            "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
+             \u{20}           {replace}, replace one user\n"
+        )
+    }
+
+    fn internal_lines(&self) -> String {
+        let mut text = "\ninternal, not covered by the guarantee: do not publish\n".to_owned();
         for (name, value) in self.metric_rows() {
             put(&mut text, &format!("  {name:<36} {value}"));
         }
-        let s = self.seconds;
-        put(
-            &mut text,
-            &format!(
-                "  {:<36} {:.2} load, {:.2} train, {:.2} evaluate",
-                "seconds", s.load, s.train, s.evaluate
-            ),
-        );
+        let Seconds {
+            load,
+            train,
+            evaluate,
+        } = self.seconds;
+        let seconds = format!("{load:.2} load, {train:.2} train, {evaluate:.2} evaluate");
+        put(&mut text, &format!("  {:<36} {seconds}", "seconds"));
         text
     }
 

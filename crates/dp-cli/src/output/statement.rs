@@ -8,7 +8,7 @@ use dp_core::DpEvent;
 use super::rounded_up;
 
 /// Stands where epsilon is so large that the error bound of the noise sampler exceeds delta.
-const NOT_CERTIFIED: &str = "too large to certify at this delta";
+pub(super) const NOT_CERTIFIED: &str = "too large to certify at this delta";
 
 /// Epsilon under both adjacencies, where the budget went, and what is assumed; Markdown.
 pub(crate) fn privacy_statement(certificate: &Certificate) -> String {
