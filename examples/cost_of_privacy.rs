@@ -1,6 +1,10 @@
 //! How much accuracy does privacy cost on ratings like mine?
 //!
-//! `cargo run --release -p dp-examples --example cost_of_privacy -- [RATINGS] [--plot FILE.svg]`
+//! `cargo run --release -p dp-examples --example cost_of_privacy -- [RATINGS] [--plot FILE.svg]
+//! [--set NAME=VALUE ...]`
+//!
+//! `--set` changes a default of `FactorizationParams`, a member of a member as `a/b`: what does that
+//! setting contribute?
 //!
 //! Without a file the ratings are generated. Noise is seeded so that the table can be repeated:
 //! the runs are measurements, not releases. Reading the table is a use of private data.
@@ -35,11 +39,11 @@ struct Point {
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let plot = match args.iter().position(|a| a == "--plot") {
-        Some(at) if at + 1 < args.len() => args.drain(at..at + 2).next_back(),
-        Some(_) => return Err("--plot needs a file name".into()),
-        None => None,
-    };
+    let plot = take_flag(&mut args, "--plot")?;
+    let mut changes = Vec::new();
+    while let Some(change) = take_flag(&mut args, "--set")? {
+        changes.push(change);
+    }
     let ratings = match args.first() {
         Some(path) => read_ratings(path, &RatingsFormat::default())?,
         None => LongTailRatings::movielens_1m().generate(&mut ChaCha20Rng::seed_from_u64(1))?,
@@ -53,7 +57,7 @@ fn main() -> Result<()> {
     );
     let mut points = Vec::new();
     for epsilon in EPSILONS {
-        let point = measure(&ratings, &split, epsilon)?;
+        let point = measure(&ratings, &split, epsilon, &changes)?;
         println!(
             "{epsilon:<12} {:.4} +- {:.4}",
             point.mean, point.standard_error
@@ -69,12 +73,37 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn measure(ratings: &Ratings, split: &RatingSplit, epsilon: f64) -> Result<Point> {
+/// Removes a flag and its value, if the flag is there.
+fn take_flag(args: &mut Vec<String>, flag: &str) -> Result<Option<String>> {
+    match args.iter().position(|a| a == flag) {
+        Some(at) if at + 1 < args.len() => Ok(args.drain(at..at + 2).next_back()),
+        Some(_) => Err(format!("{flag} needs a value").into()),
+        None => Ok(None),
+    }
+}
+
+/// The defaults for `target` with each `NAME=VALUE` put in place.
+fn settings(target: ApproxDp, changes: &[String]) -> Result<FactorizationParams> {
+    let mut json = serde_json::to_value(FactorizationParams::for_target(target))?;
+    for change in changes {
+        let (name, value) = change.split_once('=').ok_or("expected NAME=VALUE")?;
+        let slot = json.pointer_mut(&format!("/{name}"));
+        *slot.ok_or_else(|| format!("there is no setting {name}"))? = value.parse()?;
+    }
+    Ok(serde_json::from_value(json)?)
+}
+
+fn measure(
+    ratings: &Ratings,
+    split: &RatingSplit,
+    epsilon: f64,
+    changes: &[String],
+) -> Result<Point> {
     let target = ApproxDp::target(epsilon, 1e-5)?;
     let adjacency = Adjacency::AddRemoveUser;
     let mut errors = Vec::new();
     for seed in 0..SEEDS {
-        let mut params = FactorizationParams::for_target(target);
+        let mut params = settings(target, changes)?;
         params.init_seed = seed;
         let fit = params.check()?;
         let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;

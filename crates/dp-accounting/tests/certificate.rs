@@ -18,8 +18,16 @@ fn run(adjacency: Adjacency) -> (Plan, Vec<ReleaseRecord>) {
         ReleaseRequest::new("counts-0", 1.0, ReplaceFactor::Two, 17),
         ReleaseRequest::new("gramians-1", 7.3, ReplaceFactor::SqrtTwo, 1_234),
     ];
-    let plan = Plan::calibrate(TARGET, adjacency, &requests).unwrap();
-    let budget = Budget::new(TARGET, adjacency).unwrap();
+    paid(TARGET, adjacency, &requests)
+}
+
+fn paid(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    requests: &[ReleaseRequest],
+) -> (Plan, Vec<ReleaseRecord>) {
+    let plan = Plan::calibrate(target, adjacency, requests).unwrap();
+    let budget = Budget::new(target, adjacency).unwrap();
     let mut ledger = Ledger::in_memory("ratings-2024", budget).unwrap();
     let records = ledger
         .reserve(&plan)
@@ -303,15 +311,7 @@ fn replacement_is_certified_where_the_usual_reserve_is_too_small() {
         ReleaseRequest::new("matrices", 1.0, ReplaceFactor::SqrtTwo, 3_000_000),
         ReleaseRequest::new("sides", 4.0, ReplaceFactor::Two, 300_000),
     ];
-    let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests).unwrap();
-    let budget = Budget::new(target, Adjacency::AddRemoveUser).unwrap();
-    let mut ledger = Ledger::in_memory("ratings", budget).unwrap();
-    let records = ledger
-        .reserve(&plan)
-        .unwrap()
-        .iter()
-        .map(Spend::record)
-        .collect();
+    let (plan, records) = paid(target, Adjacency::AddRemoveUser, &requests);
     let certificate = Certificate::builder(&plan, "ratings")
         .releases(records)
         .build()
