@@ -15,6 +15,35 @@ pub enum Error {
     /// An event carries no guarantee, so it has no cost that could be counted.
     #[error("the event carries no privacy guarantee and cannot be accounted for")]
     NonPrivateEvent,
+    /// An accountant, or the adjacency, has no answer for the event.
+    #[error("{accountant} has no answer for {event} under {adjacency}")]
+    UnsupportedEvent {
+        /// The event's name in files.
+        event: &'static str,
+        /// Who refused.
+        accountant: &'static str,
+        /// The neighbours asked for.
+        adjacency: Adjacency,
+    },
+    /// Nothing was composed, so there is nothing to state.
+    #[error("nothing was composed, so there is no guarantee to state")]
+    NothingComposed,
+    /// The mechanisms fail altogether with a probability above delta.
+    #[error("no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}")]
+    NoFiniteEpsilon {
+        /// The delta asked for.
+        delta: f64,
+        /// Probability of an infinite privacy loss.
+        infinite_mass: f64,
+    },
+    /// A numerical method cannot answer within its limits; another may.
+    #[error("{method} cannot answer here: {reason}")]
+    NotCertified {
+        /// The method.
+        method: &'static str,
+        /// What it lacks.
+        reason: &'static str,
+    },
     /// Two things that must speak of the same neighbours do not.
     #[error("the plan is for {found}, the ledger for {expected}")]
     AdjacencyMismatch {

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::Relation;
+
 /// Which pairs of data sets count as neighbours.
 ///
 /// A guarantee means nothing without it: replacing a user can move a sum twice as far as
@@ -24,6 +26,16 @@ impl Adjacency {
     #[must_use]
     pub const fn is_replace(self) -> bool {
         matches!(self, Self::ReplaceUser | Self::ReplaceRecord)
+    }
+
+    /// How neighbours are made, whatever the unit.
+    #[must_use]
+    pub const fn relation(self) -> Relation {
+        if self.is_replace() {
+            Relation::Replace
+        } else {
+            Relation::AddRemove
+        }
     }
 
     /// The protected unit, in a word: `user` or `record`.

@@ -10,7 +10,7 @@ mod private;
 
 pub use adjacency::Adjacency;
 pub use error::{Error, ParamError, Result, ShapeError};
-pub use event::{DpEvent, ReplaceFactor};
+pub use event::{DpEvent, Relation, ReplaceFactor, Stopping};
 pub use guarantee::{ApproxDp, Gdp, Zcdp};
 pub use interactions::{
     DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, UserRow,

@@ -143,17 +143,15 @@ impl ReleasedGrams {
 /// Refuses a spend that does not pay for a Gaussian release on `grid` of `n_draws` coordinates.
 pub(crate) fn check_spend(spend: &Spend, grid: &Grid, n_draws: usize, psd: bool) -> Result<()> {
     let label = || spend.label().to_owned();
-    let (paid, factor) = match spend.event() {
-        DpEvent::Gaussian {
-            noise_multiplier,
-            replace_factor,
-        } => (*noise_multiplier, *replace_factor),
-        DpEvent::Composed { .. } | DpEvent::Repeated { .. } | DpEvent::NonPrivate => {
-            return Err(Error::WrongSpend {
-                label: label(),
-                release: "one Gaussian release",
-            });
-        }
+    let &DpEvent::Gaussian {
+        noise_multiplier: paid,
+        replace_factor: factor,
+    } = spend.event()
+    else {
+        return Err(Error::WrongSpend {
+            label: label(),
+            release: "one Gaussian release",
+        });
     };
     if factor == ReplaceFactor::SqrtTwo && !psd {
         return Err(Error::WrongSpend {

@@ -11,6 +11,7 @@ use crate::{Error, Result};
 /// Gaussian(z)      1/z^2, times 4 or 2 (the squared replace factor) under replacement
 /// Composed(e..)    Σ mu^2(e)
 /// Repeated(e, n)   n mu^2(e)
+/// Tree(z, n)       ceil(log2(n + 1)) times Gaussian(z): the nodes of one participation
 /// ```
 ///
 /// Source: Dong, Roth, Su, arXiv 1905.02383, Theorem 2.7 and Corollary 3.3. Exact under full
@@ -18,12 +19,12 @@ use crate::{Error, Result};
 /// adaptive ones.
 ///
 /// # Errors
-/// [`Error::NonPrivateEvent`] when a part that ran has no guarantee; [`Error::Param`] when a
-/// noise multiplier is not finite and positive, or so small that the cost is not finite.
+/// [`Error::NonPrivateEvent`] when a part has no guarantee; [`Error::UnsupportedEvent`] when one is
+/// not Gaussian; [`Error::Param`] when a noise multiplier is not finite and positive or so small
+/// that the cost is not finite, or a count is 0.
 ///
 /// # Numerics
-/// At most a few units in the last place above the true value; exact results stay exact. An
-/// event repeated zero times did not run and costs 0, whatever it is.
+/// At most a few units in the last place above the true value; exact results stay exact.
 ///
 /// # Examples
 /// ```
@@ -40,15 +41,39 @@ pub fn mu_squared(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
             noise_multiplier,
             replace_factor,
         } => gaussian(*noise_multiplier, *replace_factor, adjacency)?,
+        &DpEvent::TreeAggregation {
+            noise_multiplier,
+            n_steps,
+        } => tree(noise_multiplier, n_steps, adjacency)?,
         DpEvent::Composed { events } => composed(events, adjacency)?,
         DpEvent::Repeated { event, count } => repeated_cost(event, *count, adjacency)?,
         DpEvent::NonPrivate => return Err(Error::NonPrivateEvent),
+        DpEvent::Laplace { .. } => return not_gaussian("laplace", adjacency),
+        DpEvent::DiscreteGaussian { .. } => return not_gaussian("discrete-gaussian", adjacency),
+        DpEvent::DiscreteLaplace { .. } => return not_gaussian("discrete-laplace", adjacency),
+        DpEvent::RandomizedResponse { .. } => return not_gaussian("randomized-response", adjacency),
+        DpEvent::BoundedRange { .. } => return not_gaussian("bounded-range", adjacency),
+        DpEvent::ApproxDp { .. } => return not_gaussian("approx-dp", adjacency),
+        DpEvent::Zcdp { .. } => return not_gaussian("zcdp", adjacency),
+        DpEvent::Rdp { .. } => return not_gaussian("rdp", adjacency),
+        DpEvent::PoissonSampled { .. } => return not_gaussian("poisson-sampled", adjacency),
+        DpEvent::SampledWithoutReplacement { .. } => {
+            return not_gaussian("sampled-without-replacement", adjacency);
+        }
+        DpEvent::RandomAllocation { .. } => return not_gaussian("random-allocation", adjacency),
+        DpEvent::MixtureOfGaussians { .. } => {
+            return not_gaussian("mixture-of-gaussians", adjacency);
+        }
+        DpEvent::RepeatAndSelect { .. } => return not_gaussian("repeat-and-select", adjacency),
     };
     finite_cost(cost)
 }
 
 /// Adds up the costs of `events`, in order.
 fn composed(events: &[DpEvent], adjacency: Adjacency) -> Result<f64> {
+    if events.is_empty() {
+        return Err(Error::NothingComposed);
+    }
     let mut sum = UpwardSum::EMPTY;
     for event in events {
         sum = sum.plus(mu_squared(event, adjacency)?);
@@ -56,10 +81,35 @@ fn composed(events: &[DpEvent], adjacency: Adjacency) -> Result<f64> {
     Ok(sum.total())
 }
 
+/// A participation touches one node on each level of the tree.
+fn tree(z: f64, n_steps: u64, adjacency: Adjacency) -> Result<f64> {
+    if n_steps == 0 {
+        return Err(zero_count("n_steps"));
+    }
+    let depth = f64::from(u64::BITS - n_steps.leading_zeros());
+    Ok(mul_up(gaussian(z, ReplaceFactor::Two, adjacency)?, depth))
+}
+
+const fn not_gaussian(event: &'static str, adjacency: Adjacency) -> Result<f64> {
+    Err(Error::UnsupportedEvent {
+        event,
+        accountant: "gdp",
+        adjacency,
+    })
+}
+
+fn zero_count(name: &'static str) -> Error {
+    Error::Param(ParamError {
+        name,
+        value: 0.0,
+        expected: "a whole number, 1 or above",
+    })
+}
+
 /// The cost of `event` run `count` times.
 pub(crate) fn repeated_cost(event: &DpEvent, count: u64, adjacency: Adjacency) -> Result<f64> {
     if count == 0 {
-        return Ok(0.0);
+        return Err(zero_count("count"));
     }
     finite_cost(mul_up(mu_squared(event, adjacency)?, count_up(count)))
 }
@@ -163,10 +213,7 @@ mod tests {
             mu_squared(&DpEvent::NonPrivate.repeated(1), ALL[0]),
             Err(Error::NonPrivateEvent)
         ));
-        assert_eq!(
-            mu_squared(&DpEvent::NonPrivate.repeated(0), ALL[0]).unwrap(),
-            0.0
-        );
+        assert!(mu_squared(&DpEvent::gaussian(1.0).repeated(0), ALL[0]).is_err());
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn shares(releases: &[ReleaseRecord]) -> Vec<Share<'_>> {
         DpEvent::Gaussian {
             noise_multiplier, ..
         } => noise_multiplier,
-        DpEvent::Composed { .. } | DpEvent::Repeated { .. } | DpEvent::NonPrivate => f64::NAN,
+        _ => f64::NAN,
     };
     let total: f64 = releases.iter().map(|release| noise(release).powi(-2)).sum();
     releases

@@ -1,8 +1,7 @@
 use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
-use crate::Result;
-use crate::gdp;
-use crate::gdp::{finite_cost, repeated_cost};
+use super::cost::{finite_cost, repeated_cost};
+use crate::{Result, gdp};
 use crate::rounding::UpwardSum;
 
 /// Exact accountant for Gaussian mechanisms: it keeps mu^2 under one adjacency.

@@ -1,0 +1,92 @@
+use std::fmt;
+
+use dp_core::Adjacency;
+use serde::Serialize;
+
+/// An epsilon or a delta, with what is known about it from both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PrivacyBound {
+    /// The best single figure: the exact value where the method is exact, else `upper`.
+    pub value: f64,
+    /// Never above the true value; 0 where the method knows nothing from below.
+    pub lower: f64,
+    /// Never below the true value: the figure to promise.
+    pub upper: f64,
+    /// How it was found.
+    pub method: Method,
+    /// The neighbours that it is for.
+    pub adjacency: Adjacency,
+}
+
+impl PrivacyBound {
+    /// A value with a bracket around it.
+    pub(crate) fn bracket(
+        value: f64,
+        lower: f64,
+        upper: f64,
+        method: Method,
+        adjacency: Adjacency,
+    ) -> Self {
+        debug_assert!(lower <= upper, "{lower} above {upper}");
+        Self {
+            value: value.clamp(lower, upper),
+            lower,
+            upper,
+            method,
+            adjacency,
+        }
+    }
+
+    /// A bound from above only.
+    pub(crate) const fn at_most(upper: f64, method: Method, adjacency: Adjacency) -> Self {
+        Self {
+            value: upper,
+            lower: 0.0,
+            upper,
+            method,
+            adjacency,
+        }
+    }
+}
+
+/// How a figure was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Method {
+    /// Gaussian differential privacy: closed form, exact.
+    Gdp,
+    /// The privacy profile of a single mechanism: closed form, exact.
+    Profile,
+    /// Inversion of the moment generating function of the privacy loss: exact, with a proved
+    /// error term.
+    SaddlePoint,
+    /// Discretised privacy loss distribution: a bracket.
+    Pld,
+    /// Renyi divergences of many orders: a bound from above.
+    Rdp,
+    /// Zero-concentrated differential privacy: a bound from above.
+    Zcdp,
+}
+
+impl Method {
+    /// The name used in files and on the screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gdp => "gdp",
+            Self::Profile => "profile",
+            Self::SaddlePoint => "saddle-point",
+            Self::Pld => "pld",
+            Self::Rdp => "rdp",
+            Self::Zcdp => "zcdp",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

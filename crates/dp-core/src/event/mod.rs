@@ -1,0 +1,319 @@
+/// How far an L2 sensitivity grows when neighbours are made by replacing a unit instead of
+/// adding or removing one.
+///
+/// With per-unit contributions `c`, `c'` of norm at most `S`, a replacement moves the sum by
+/// `c - c'`. In general that is `2 S`. If every contribution is positive semidefinite then
+/// `<c, c'> >= 0` and `||c - c'||^2 <= ||c||^2 + ||c'||^2 <= 2 S^2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum ReplaceFactor {
+    /// The general factor 2.
+    #[default]
+    Two,
+    /// The factor sqrt 2, for sums whose every contribution is positive semidefinite.
+    SqrtTwo,
+}
+
+impl ReplaceFactor {
+    /// The square of the factor: 4 or 2, exactly.
+    #[must_use]
+    pub const fn squared(self) -> f64 {
+        match self {
+            Self::Two => 4.0,
+            Self::SqrtTwo => 2.0,
+        }
+    }
+}
+
+/// What ran: a mechanism described fully enough to account for it, and nothing of its cost.
+///
+/// The meaning of a variant never changes; new mechanisms become new variants. The type is
+/// deliberately exhaustive: a new variant must not compile until every accountant decides.
+/// Parameters are checked by the accountants, which refuse what is out of range.
+///
+/// Sensitivities are those of adding or removing one unit. Under replacement a unit's
+/// contribution can move twice as far, and every accountant applies that factor itself.
+/// Mechanisms that are known only by a guarantee (`ApproxDp`, `Zcdp`, `Rdp`, `BoundedRange`) name
+/// the [`Relation`] that it holds for.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(rename_all = "kebab-case", tag = "mechanism", deny_unknown_fields)
+)]
+pub enum DpEvent {
+    /// Gaussian mechanism on a sum over units.
+    Gaussian {
+        /// Noise standard deviation over the L2 sensitivity under add/remove of one unit.
+        noise_multiplier: f64,
+        /// Growth of the sensitivity under replacement.
+        replace_factor: ReplaceFactor,
+    },
+    /// Laplace mechanism on a sum over units: density exp(-|x|/b) / (2b) on each coordinate.
+    Laplace {
+        /// Noise scale b over the L1 sensitivity under add/remove of one unit.
+        noise_multiplier: f64,
+    },
+    /// Discrete Gaussian noise, P(x) proportional to exp(-x^2/(2 sigma^2)) on the integers, on
+    /// one integer query.
+    DiscreteGaussian {
+        /// The parameter sigma, in units of the query.
+        sigma: f64,
+        /// Largest change of the query under add/remove of one unit.
+        sensitivity: u32,
+    },
+    /// Discrete Laplace (two-sided geometric) noise, P(x) = tanh(rate/2) exp(-rate |x|) on the
+    /// integers, on one integer query.
+    DiscreteLaplace {
+        /// Decay per unit of the query.
+        rate: f64,
+        /// Largest change of the query under add/remove of one unit.
+        sensitivity: u32,
+    },
+    /// Every unit reports its own value of `buckets` possible ones: with probability
+    /// `noise_probability` uniformly over all of them, otherwise the true one. A local mechanism,
+    /// so only replacement is defined.
+    RandomizedResponse {
+        /// Probability of answering at random, in (0, 1].
+        noise_probability: f64,
+        /// Number of possible values, at least 2.
+        buckets: u32,
+    },
+    /// A mechanism of bounded range epsilon, such as the exponential mechanism: over all
+    /// outcomes the privacy loss spans at most epsilon.
+    BoundedRange {
+        /// The range in nats. Selection with weights exp(c u) and score sensitivity s has
+        /// range 2 c s in general, and c s when scores move in one direction only.
+        epsilon: f64,
+        /// The neighbours it holds for.
+        relation: Relation,
+    },
+    /// Any mechanism known to be (epsilon, delta)-DP.
+    ApproxDp {
+        /// Nats.
+        epsilon: f64,
+        /// Probability, in [0, 1).
+        delta: f64,
+        /// The neighbours it holds for.
+        relation: Relation,
+    },
+    /// Any mechanism known to satisfy rho-zCDP.
+    Zcdp {
+        /// Renyi divergence of every order a above 1 is at most rho a.
+        rho: f64,
+        /// The neighbours it holds for.
+        relation: Relation,
+    },
+    /// Any mechanism whose Renyi divergence is known at a single order.
+    Rdp {
+        /// The order, above 1.
+        order: f64,
+        /// Renyi divergence of that order, nats.
+        epsilon: f64,
+        /// The neighbours it holds for.
+        relation: Relation,
+    },
+    /// A mechanism run on a random subset that each unit joins independently (Poisson sampling).
+    /// Defined for Gaussian (and sums of Gaussians), Laplace and `ApproxDp`.
+    PoissonSampled {
+        /// Probability that a unit joins, in (0, 1].
+        sampling_probability: f64,
+        /// What runs on the subset.
+        event: Box<Self>,
+    },
+    /// A Gaussian mechanism run on a uniformly drawn subset of fixed size; the number of units is
+    /// public, so only replacement is defined.
+    SampledWithoutReplacement {
+        /// Units drawn, at least 1.
+        sample_size: u64,
+        /// Units there are, at least `sample_size`.
+        population_size: u64,
+        /// What runs on the subset.
+        event: Box<Self>,
+    },
+    /// A whole schedule of `n_steps` Gaussian releases in which each unit takes part in exactly
+    /// `n_selected` steps, chosen uniformly at random and kept secret (random allocation, "balls
+    /// and bins").
+    RandomAllocation {
+        /// Noise standard deviation over the L2 sensitivity of one step under add/remove.
+        noise_multiplier: f64,
+        /// Steps that each unit takes part in, at least 1.
+        n_selected: u64,
+        /// Steps in all, at least `n_selected`.
+        n_steps: u64,
+    },
+    /// A Gaussian mechanism whose L2 sensitivity is itself random: `sensitivities[i]` with
+    /// probability `probabilities[i]`, as when a sampled batch holds a random number of the
+    /// unit's records.
+    MixtureOfGaussians {
+        /// Noise standard deviation, in the unit of the sensitivities.
+        sigma: f64,
+        /// Non-negative, under add/remove.
+        sensitivities: Vec<f64>,
+        /// Positive, with sum 1.
+        probabilities: Vec<f64>,
+    },
+    /// Continual release by a binary tree with Gaussian noise on every node; each unit takes
+    /// part in one leaf and so touches `ceil(log2(n_steps + 1))` nodes.
+    TreeAggregation {
+        /// Noise standard deviation of a node over the L2 sensitivity under add/remove.
+        noise_multiplier: f64,
+        /// Number of leaves.
+        n_steps: u64,
+    },
+    /// Several mechanisms on the same data, each free to look at earlier outputs.
+    Composed {
+        /// The parts, in order; at least one.
+        events: Vec<Self>,
+    },
+    /// The same mechanism `count` times on the same data.
+    Repeated {
+        /// The mechanism repeated.
+        event: Box<Self>,
+        /// How often, at least 1.
+        count: u64,
+    },
+    /// A mechanism run a secret random number of times of which only the best result is
+    /// published, as in hyper-parameter tuning.
+    RepeatAndSelect {
+        /// One run.
+        event: Box<Self>,
+        /// Distribution of the number of runs.
+        stopping: Stopping,
+    },
+    /// Something that carries no guarantee at all.
+    NonPrivate,
+}
+
+/// Which kind of neighbours a stated guarantee is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Relation {
+    /// One unit more or less.
+    #[default]
+    AddRemove,
+    /// One unit exchanged for another.
+    Replace,
+}
+
+/// Distribution of the number of runs of [`DpEvent::RepeatAndSelect`], independent of the data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(rename_all = "kebab-case", tag = "distribution", deny_unknown_fields)
+)]
+pub enum Stopping {
+    /// Truncated negative binomial on 1, 2, ...; `shape` 1 is geometric, 0 logarithmic.
+    TruncatedNegativeBinomial {
+        /// The parameter eta, above -1.
+        shape: f64,
+        /// The parameter gamma, in (0, 1): the smaller, the more runs.
+        success_probability: f64,
+    },
+    /// The logarithmic distribution on 1, 2, ...
+    Logarithmic {
+        /// The parameter gamma, in (0, 1).
+        success_probability: f64,
+    },
+    /// Poisson on 0, 1, 2, ...; zero runs publish nothing.
+    Poisson {
+        /// Mean number of runs, above 0.
+        mean: f64,
+    },
+}
+
+impl DpEvent {
+    /// A Gaussian mechanism with the general replacement factor 2.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::{DpEvent, ReplaceFactor};
+    /// let event = DpEvent::gaussian(2.0);
+    /// assert_eq!(
+    ///     event,
+    ///     DpEvent::Gaussian { noise_multiplier: 2.0, replace_factor: ReplaceFactor::Two }
+    /// );
+    /// ```
+    #[must_use]
+    pub const fn gaussian(noise_multiplier: f64) -> Self {
+        Self::Gaussian {
+            noise_multiplier,
+            replace_factor: ReplaceFactor::Two,
+        }
+    }
+
+    /// A Gaussian mechanism on a sum of positive semidefinite contributions.
+    #[must_use]
+    pub const fn gaussian_psd(noise_multiplier: f64) -> Self {
+        Self::Gaussian {
+            noise_multiplier,
+            replace_factor: ReplaceFactor::SqrtTwo,
+        }
+    }
+
+    /// A Laplace mechanism.
+    #[must_use]
+    pub const fn laplace(noise_multiplier: f64) -> Self {
+        Self::Laplace { noise_multiplier }
+    }
+
+    /// A Gaussian mechanism on a Poisson sample, the step of private SGD.
+    #[must_use]
+    pub fn sampled_gaussian(noise_multiplier: f64, sampling_probability: f64) -> Self {
+        Self::gaussian(noise_multiplier).poisson_sampled(sampling_probability)
+    }
+
+    /// This event on a Poisson sample of the units.
+    #[must_use]
+    pub fn poisson_sampled(self, sampling_probability: f64) -> Self {
+        Self::PoissonSampled {
+            sampling_probability,
+            event: Box::new(self),
+        }
+    }
+
+    /// This event `count` times.
+    #[must_use]
+    pub fn repeated(self, count: u64) -> Self {
+        Self::Repeated {
+            event: Box::new(self),
+            count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psd_replacement_factor_is_attained_by_orthogonal_directions() {
+        // ||x x' - y y'||_F^2 for orthogonal unit x, y is 2: the factor cannot be smaller.
+        let (x, y) = ([1.0, 0.0], [0.0, 1.0]);
+        let mut squared = 0.0;
+        for a in 0..2 {
+            for b in 0..2 {
+                let d: f64 = x[a] * x[b] - y[a] * y[b];
+                squared += d * d;
+            }
+        }
+        assert!((squared - ReplaceFactor::SqrtTwo.squared()).abs() < 1e-15);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn events_survive_json() {
+        let event = DpEvent::Composed {
+            events: vec![
+                DpEvent::gaussian(0.1 + 0.2),
+                DpEvent::gaussian_psd(7.0).repeated(3),
+                DpEvent::NonPrivate,
+            ],
+        };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<DpEvent>(&text).unwrap(), event);
+    }
+}
