@@ -10,6 +10,7 @@ mod ledger;
 mod loss;
 mod plan;
 mod rounding;
+mod saddle_point;
 mod spend;
 mod tightest;
 
@@ -23,5 +24,6 @@ pub use error::{Error, Result};
 pub use gdp::GdpAccountant;
 pub use ledger::{Budget, LEDGER_SCHEMA, Ledger};
 pub use plan::{Plan, PlannedRelease, ReleaseRequest};
+pub use saddle_point::SaddlePointAccountant;
 pub use spend::{ReleaseRecord, Spend};
 pub use tightest::TightestAccountant;

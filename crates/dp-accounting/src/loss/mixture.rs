@@ -32,3 +32,67 @@ pub(crate) struct MixtureLoss {
     /// Which pair.
     pub(crate) side: Side,
 }
+
+/// Largest exponent that is summed without scaling.
+const PLAIN_EXPONENT: f64 = 600.0;
+
+impl MixtureLoss {
+    /// The largest shift.
+    pub(crate) fn largest_shift(&self) -> f64 {
+        self.shifts.last().copied().unwrap_or(0.0)
+    }
+
+    /// ℓ(x); accurate relative to itself where it is small.
+    pub(crate) fn log_ratio(&self, x: f64) -> f64 {
+        let variance = self.sigma * self.sigma;
+        let largest = self.largest_shift();
+        if x * largest < PLAIN_EXPONENT * variance {
+            let excess: f64 = (self.shifts.iter().zip(&self.weights))
+                .map(|(s, w)| w * libm::expm1(s * (x - 0.5 * s) / variance))
+                .sum();
+            return libm::log1p(excess);
+        }
+        let top = largest * (x - 0.5 * largest) / variance;
+        let scaled: f64 = (self.shifts.iter().zip(&self.weights))
+            .map(|(s, w)| w * libm::exp(s * (x - 0.5 * s) / variance - top))
+            .sum();
+        top + libm::log(scaled)
+    }
+
+    /// dℓ/dx, the posterior mean shift over σ²; rises with x from 0 or more to s_max/σ².
+    pub(crate) fn log_ratio_slope(&self, x: f64) -> f64 {
+        let variance = self.sigma * self.sigma;
+        let exponent = |s: f64| s * (x - 0.5 * s) / variance;
+        let top = self.shifts.iter().map(|s| exponent(*s)).fold(0.0, f64::max);
+        let (mut mass, mut moment) = (0.0, 0.0);
+        for (s, w) in self.shifts.iter().zip(&self.weights) {
+            let likelihood = w * libm::exp(exponent(*s) - top);
+            mass += likelihood;
+            moment += s * likelihood;
+        }
+        moment / (mass * variance)
+    }
+
+    /// The privacy loss at the output x.
+    pub(crate) fn loss_at(&self, x: f64) -> f64 {
+        match self.side {
+            Side::Remove => self.log_ratio(x),
+            Side::Add => -self.log_ratio(x),
+            Side::Replace => self.log_ratio(x) - self.log_ratio(-x),
+        }
+    }
+
+    /// ln of the density of N(0, σ²) times σ at x.
+    pub(crate) fn log_noise(&self, x: f64) -> f64 {
+        let y = x / self.sigma;
+        -0.5 * y * y - 0.918_938_533_204_672_8
+    }
+
+    /// ln of P's density times σ at x.
+    pub(crate) fn log_density(&self, x: f64) -> f64 {
+        match self.side {
+            Side::Add => self.log_noise(x),
+            Side::Remove | Side::Replace => self.log_noise(x) + self.log_ratio(x),
+        }
+    }
+}

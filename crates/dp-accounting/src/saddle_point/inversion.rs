@@ -1,0 +1,204 @@
+//! The inversion itself: a trapezoidal sum with a bound on everything that it is not.
+
+use realfft::num_complex::Complex64;
+
+use super::contour::{Aim, TiltedComposition, saddle_point};
+use super::tail;
+use crate::loss::Loss;
+
+/// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
+/// for.
+///
+/// ```text
+/// I(ε) = E[(1 - e^(ε - L))_+; L finite] = (1/π) ∫_0^∞ Re[e^(K(z) - zε) / (z (z+1))] dt,  z = c + it
+/// ```
+///
+/// The trapezoidal sum with step h over all t is, by Poisson's summation formula, exactly
+/// Σ_m e^(m W c) I(ε + m W) with W = 2π/h. No term is negative, so the sum is never too small; for
+/// m < 0 the terms are at most e^(-|m| W c), for m > 0 at most e^(K(s) - sε - m W (s - c)) for any
+/// s > c, because (1 - e^-y)_+ <= e^(s y). What is cut off beyond the last t is bounded by
+/// [`tail::bound`].
+pub(super) struct Inversion {
+    c: f64,
+    h: f64,
+    log_mgf: f64,
+    mean: f64,
+    /// K(c + it) - K(c) - i t K'(c) at t = 0, h, 2h, ...
+    excess: Vec<Complex64>,
+    /// A bound on ∫ Π |ψ|^n / t² beyond the last t.
+    tail: f64,
+    /// s > c with K(s), for the aliases above.
+    above: (f64, f64),
+    /// Coefficients of the rounding error of a term: constant, per t, per t and index.
+    rounding: (f64, f64, f64),
+}
+
+/// A figure with a bound from each side.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Figure {
+    pub(super) lower: f64,
+    pub(super) value: f64,
+    pub(super) upper: f64,
+}
+
+/// Largest number of steps of the trapezoidal sum.
+const MAX_STEPS: f64 = 20_000.0;
+
+/// Largest number of nodes times steps: a few hundredths of a second.
+const MAX_WORK: f64 = 2e7;
+
+/// How far below delta the errors are pushed, as a logarithm.
+const SAFETY: f64 = 36.0;
+
+impl Inversion {
+    /// The inversion for `aim`, `None` where no bound on its error is found.
+    pub(super) fn new(losses: &[(Loss, u64)], aim: Aim) -> Option<Self> {
+        let smooth = |loss: &Loss| matches!(loss, Loss::Gaussian { .. } | Loss::Mixture(_));
+        if !losses.iter().any(|(loss, _)| smooth(loss)) {
+            return None;
+        }
+        let rough = saddle_point(losses, aim)?;
+        let epsilon = match aim {
+            Aim::Epsilon(epsilon) => epsilon,
+            Aim::LogDelta(_) => rough.epsilon(),
+        };
+        let (width, above) = period(losses, &rough, epsilon)?;
+        let h = 2.0 * std::f64::consts::PI / width;
+        let c = rough.c;
+        let mut reach = 10.0 / rough.total.variance.sqrt();
+        loop {
+            let steps = (reach / h).ceil() + 1.0;
+            if !(steps <= MAX_STEPS) {
+                return None;
+            }
+            let composition = TiltedComposition::new(losses, c, steps * h)?;
+            if composition.n_nodes() as f64 * steps > MAX_WORK {
+                return None;
+            }
+            let excess = table(&composition, h, steps as usize);
+            if let Some(end) = excess.iter().position(|e| e.re < -41.0) {
+                return Self::close(composition, h, excess, end, above);
+            }
+            reach *= 1.6;
+        }
+    }
+
+    fn close(
+        composition: TiltedComposition,
+        h: f64,
+        mut excess: Vec<Complex64>,
+        end: usize,
+        above: (f64, f64),
+    ) -> Option<Self> {
+        excess.truncate(end + 1);
+        let TiltedComposition { c, losses, total } = composition;
+        let tail = tail::bound(&losses, c, h * end as f64)?;
+        let deviation: f64 = (losses.iter())
+            .map(|(_, n, one)| *n as f64 * one.cumulants.variance.sqrt())
+            .sum();
+        let drift: f64 = (losses.iter())
+            .map(|(_, n, one)| *n as f64 * one.cumulants.mean.abs())
+            .sum();
+        let constant = 64.0 + 8.0 * total.log_mgf.abs() + 8.0 * c * (deviation + drift);
+        Some(Self {
+            c,
+            h,
+            log_mgf: total.log_mgf,
+            mean: total.mean,
+            excess,
+            tail,
+            above,
+            rounding: (constant, 8.0 * deviation + 2.0 * drift, 4.0 * deviation),
+        })
+    }
+
+    /// The bracket of I(epsilon), and its value.
+    pub(super) fn delta(&self, epsilon: f64) -> Figure {
+        let unit = 0.5 * f64::EPSILON;
+        let scale = self.h / std::f64::consts::PI;
+        let (mut sum, mut rounding) = (0.0, 0.0);
+        for (k, excess) in self.excess.iter().enumerate() {
+            let t = self.h * k as f64;
+            let turn = t * (self.mean - epsilon) + excess.im;
+            let size = libm::exp(self.log_mgf - self.c * epsilon + excess.re);
+            let weight = if k == 0 { 0.5 * scale } else { scale };
+            let z = Complex64::new(self.c, t);
+            let kernel = Complex64::from_polar(1.0, turn) / (z * (z + 1.0));
+            sum += weight * size * kernel.re;
+            let (constant, per_t, per_step) = self.rounding;
+            let error = constant
+                + 8.0 * self.c * epsilon.abs()
+                + t * (per_t + 2.0 * epsilon.abs() + per_step * k as f64);
+            rounding += weight * size * kernel.norm() * error * unit;
+        }
+        let cut = self.tail * libm::exp(self.log_mgf - self.c * epsilon) / std::f64::consts::PI;
+        let error = rounding + cut;
+        Figure {
+            lower: (sum - error - self.aliases(epsilon)).max(0.0),
+            value: sum.clamp(0.0, 1.0),
+            upper: (sum + error).clamp(0.0, 1.0),
+        }
+    }
+
+    /// Bound on what the trapezoidal sum holds besides I(epsilon).
+    fn aliases(&self, epsilon: f64) -> f64 {
+        let width = 2.0 * std::f64::consts::PI / self.h;
+        let below = 1.0 / libm::expm1(self.c * width);
+        let (s, log_mgf) = self.above;
+        let decay = (s - self.c) * width;
+        let above = libm::exp(log_mgf - s * epsilon - decay) / -libm::expm1(-decay);
+        below + above
+    }
+
+    /// An epsilon at which the inversion is centred.
+    pub(super) fn centre(&self) -> f64 {
+        self.mean - 1.0 / self.c - 1.0 / (self.c + 1.0)
+    }
+
+    /// Rate at which ln delta falls with epsilon near the centre.
+    pub(super) const fn rate(&self) -> f64 {
+        self.c
+    }
+}
+
+/// Distances s - c in standard deviations that are tried, until one is good enough.
+const DISTANCES: [f64; 8] = [6.0, 3.0, 1.5, 0.8, 0.4, 0.2, 0.1, 0.05];
+
+/// A period of so many standard deviations is good enough.
+const SHORT_PERIOD: f64 = 24.0;
+
+/// Width W of a period that makes the aliases negligible, and the s with K(s) that shows it.
+fn period(
+    losses: &[(Loss, u64)],
+    at: &TiltedComposition,
+    epsilon: f64,
+) -> Option<(f64, (f64, f64))> {
+    let log_delta = at.log_delta(epsilon).min(0.0);
+    let below = (SAFETY - log_delta) / at.c;
+    let deviation = at.curvature().sqrt();
+    let mut best: Option<(f64, (f64, f64))> = None;
+    for a in DISTANCES {
+        let s = at.c + a / deviation;
+        let Some(higher) = TiltedComposition::new(losses, s, 0.0) else {
+            continue;
+        };
+        let log_mgf = higher.total.log_mgf;
+        let width = (log_mgf - s * epsilon - log_delta + SAFETY) / (s - at.c);
+        if width > 0.0 && best.is_none_or(|(w, _)| width < w) {
+            best = Some((width, (s, log_mgf)));
+        }
+        if best.is_some_and(|(w, _)| w < below.max(SHORT_PERIOD * deviation)) {
+            break;
+        }
+    }
+    best.map(|(width, above)| (width.max(below), above))
+}
+
+/// K(c + it) - K(c) - i t K'(c) on the grid.
+fn table(composition: &TiltedComposition, h: f64, steps: usize) -> Vec<Complex64> {
+    let mut sums = vec![Complex64::ZERO; steps];
+    for (_, count, one) in &composition.losses {
+        one.add_log_characteristic(h, *count as f64, &mut sums);
+    }
+    sums
+}

@@ -1,0 +1,157 @@
+//! Delta at an epsilon, epsilon at a delta, over both directions.
+
+use super::contour::Aim;
+use super::inversion::{Figure, Inversion};
+use crate::accountant::{Method, PrivacyBound};
+use crate::composition::Composition;
+use crate::loss::{Direction, Loss};
+use crate::{Error, Result};
+
+const NOT_CERTIFIED: Error = Error::NotCertified {
+    method: "saddle-point",
+    reason: "no bound on the error of the inversion was found",
+};
+
+/// Relative width of a bracket that is not worth a second attempt.
+const TIGHT: f64 = 1e-10;
+
+/// delta(epsilon) of a composition.
+pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
+    worst(composition, Method::SaddlePoint, |direction| {
+        let losses = composition.losses(direction)?;
+        let infinite = infinite_mass(&losses);
+        let inversion = Inversion::new(&losses, Aim::Epsilon(epsilon)).ok_or(NOT_CERTIFIED)?;
+        let finite = inversion.delta(epsilon);
+        Ok(Figure {
+            lower: (infinite * (1.0 - 1e-14) + finite.lower).min(1.0),
+            value: (infinite + finite.value).min(1.0),
+            upper: (infinite * (1.0 + 1e-14) + finite.upper).min(1.0),
+        })
+    })
+}
+
+/// epsilon(delta) of a composition.
+pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBound> {
+    worst(composition, Method::SaddlePoint, |direction| {
+        let losses = composition.losses(direction)?;
+        let infinite = infinite_mass(&losses);
+        let left = delta - infinite * (1.0 + 1e-14);
+        if left <= 0.0 {
+            return Err(Error::NoFiniteEpsilon {
+                delta,
+                infinite_mass: infinite,
+            });
+        }
+        let aim = Aim::LogDelta(libm::log(left));
+        let mut inversion = Inversion::new(&losses, aim);
+        if inversion.as_ref().is_none_or(|found| found.centre() <= 0.0) {
+            let at_zero = Inversion::new(&losses, Aim::Epsilon(0.0));
+            if let Some(found) = &at_zero {
+                if found.delta(0.0).upper <= left {
+                    return Ok(Figure {
+                        lower: 0.0,
+                        value: 0.0,
+                        upper: 0.0,
+                    });
+                }
+            }
+            inversion = inversion.or(at_zero);
+        }
+        let slack = infinite * 2e-14;
+        let first = inversion.and_then(|found| solve(&found, left, slack));
+        let first = first.ok_or(NOT_CERTIFIED)?;
+        if first.upper - first.lower <= TIGHT * first.value {
+            return Ok(first);
+        }
+        // A contour through the saddle point of the answer itself may do better.
+        let again = Inversion::new(&losses, Aim::Epsilon(first.value))
+            .and_then(|found| solve(&found, left, slack));
+        Ok(again
+            .filter(|again| again.upper - again.lower < first.upper - first.lower)
+            .unwrap_or(first))
+    })
+}
+
+/// Probability that any of the mechanisms fails altogether.
+fn infinite_mass(losses: &[(Loss, u64)]) -> f64 {
+    let log_kept: f64 = (losses.iter())
+        .map(|(loss, count)| *count as f64 * libm::log1p(-loss.infinite_mass()))
+        .sum();
+    -libm::expm1(log_kept)
+}
+
+/// The largest of the directions, taken after composition.
+fn worst(
+    composition: &Composition,
+    method: Method,
+    figure: impl Fn(Direction) -> Result<Figure>,
+) -> Result<PrivacyBound> {
+    let mut worst = Figure {
+        lower: 0.0,
+        value: 0.0,
+        upper: 0.0,
+    };
+    for direction in composition.directions() {
+        let found = figure(*direction)?;
+        worst = Figure {
+            lower: worst.lower.max(found.lower),
+            value: worst.value.max(found.value),
+            upper: worst.upper.max(found.upper),
+        };
+    }
+    Ok(PrivacyBound::bracket(
+        worst.value,
+        worst.lower,
+        worst.upper,
+        method,
+        composition.adjacency(),
+    ))
+}
+
+/// The epsilon at which I is `delta`; `slack` is what delta itself may be short of.
+fn solve(inversion: &Inversion, delta: f64, slack: f64) -> Option<Figure> {
+    let value = root(inversion, delta)?;
+    let at = inversion.delta(value);
+    let error = (at.upper - at.lower) / (at.value * inversion.rate());
+    let mut step = error.max(value.abs() * 1e-14).max(1e-300);
+    let (mut upper, mut lower) = (None, None);
+    for _ in 0..60 {
+        if upper.is_none() && inversion.delta(value + step).upper <= delta {
+            upper = Some(value + step);
+        }
+        if lower.is_none() && inversion.delta(value - step).lower > delta + slack {
+            lower = Some(value - step);
+        }
+        if let (Some(upper), Some(lower)) = (upper, lower) {
+            return Some(Figure {
+                lower: lower.max(0.0),
+                value: value.max(0.0),
+                upper: upper.max(0.0),
+            });
+        }
+        step *= 2.0;
+    }
+    None
+}
+
+/// Root of ln I(epsilon) = ln delta by safeguarded secants from the centre.
+fn root(inversion: &Inversion, delta: f64) -> Option<f64> {
+    let log_delta = libm::log(delta);
+    let miss = |epsilon: f64| libm::log(inversion.delta(epsilon).value) - log_delta;
+    let mut a = inversion.centre();
+    let mut at_a = miss(a);
+    let mut b = a + at_a / inversion.rate();
+    for _ in 0..60 {
+        let at_b = miss(b);
+        if !at_b.is_finite() {
+            return None;
+        }
+        let step = at_b * (b - a) / (at_b - at_a);
+        if at_b == 0.0 || !step.is_finite() || step.abs() <= 4.0 * f64::EPSILON * b.abs() {
+            return Some(b);
+        }
+        (a, at_a) = (b, at_b);
+        b -= step;
+    }
+    None
+}
