@@ -36,6 +36,16 @@ pub enum Error {
         /// Probability of an infinite privacy loss.
         infinite_mass: f64,
     },
+    /// No parameter in the range that was searched meets the target.
+    #[error("epsilon {epsilon} at delta {delta} is out of reach, even with {nearest}")]
+    TargetOutOfReach {
+        /// The target's epsilon.
+        epsilon: f64,
+        /// The target's delta.
+        delta: f64,
+        /// The parameter that came nearest.
+        nearest: f64,
+    },
     /// A numerical method cannot answer within its limits; another may.
     #[error("{method} cannot answer here: {reason}")]
     NotCertified {

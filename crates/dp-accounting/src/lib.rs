@@ -2,6 +2,7 @@
 
 mod accountant;
 mod allowance;
+pub mod calibrate;
 mod certificate;
 mod composition;
 mod error;

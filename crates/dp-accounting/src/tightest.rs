@@ -2,7 +2,7 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
 use crate::composition::Composition;
-use crate::{Error, Result, gdp};
+use crate::{Result, gdp};
 
 /// The accountant to use when in doubt: it knows every event, asks every method that applies and
 /// answers with the best of them.
@@ -44,18 +44,12 @@ impl Accountant for TightestAccountant {
                 self.adjacency(),
             ));
         }
-        Err(Error::NotCertified {
-            method: "tightest",
-            reason: "not connected yet",
-        })
+        crate::saddle_point::epsilon(&self.composition, delta)
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
         self.composition.nonempty()?;
-        Err(Error::NotCertified {
-            method: "tightest",
-            reason: "not connected yet",
-        })
+        crate::saddle_point::delta(&self.composition, epsilon)
     }
 }

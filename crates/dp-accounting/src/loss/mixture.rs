@@ -48,6 +48,7 @@ impl MixtureLoss {
         let largest = self.largest_shift();
         if x * largest < PLAIN_EXPONENT * variance {
             let excess: f64 = (self.shifts.iter().zip(&self.weights))
+                .filter(|(s, _)| **s > 0.0)
                 .map(|(s, w)| w * libm::expm1(s * (x - 0.5 * s) / variance))
                 .sum();
             return libm::log1p(excess);

@@ -1,8 +1,96 @@
 //! Where the contour of integration crosses the real axis.
 
-use super::nodes::{Demand, exponent};
+use super::nodes::{Demand, Nodes, exponent};
 use super::tilted::{Cumulants, Tilted};
 use crate::loss::Loss;
+
+/// The losses of one direction with their counts, and nodes that were made for them.
+pub(super) struct Losses<'a> {
+    losses: &'a [(Loss, u64)],
+    nodes: Vec<Option<Nodes>>,
+    /// What the kept nodes are good for.
+    good_for: (f64, f64),
+}
+
+/// Up to so many nodes a loss keeps all of its range, so that they serve every smaller c.
+pub(super) const KEEP_ALL: usize = 1_500;
+
+impl<'a> Losses<'a> {
+    pub(super) fn new(losses: &'a [(Loss, u64)]) -> Self {
+        Self {
+            losses,
+            nodes: Vec::new(),
+            good_for: (-1.0, -1.0),
+        }
+    }
+
+    /// Whether any loss is smooth enough for its characteristic function to decay.
+    pub(super) fn any_decays(&self) -> bool {
+        let decays = |loss: &Loss| matches!(loss, Loss::Gaussian { .. } | Loss::Mixture(_));
+        self.losses.iter().any(|(loss, _)| decays(loss))
+    }
+
+    /// Makes sure that there are nodes for c + iu, |u| <= t.
+    fn prepare(&mut self, c: f64, t: f64) -> Option<()> {
+        if c <= self.good_for.0 && t <= self.good_for.1 {
+            return Some(());
+        }
+        let wide = if t > 0.0 { c } else { 1.5 * c + 1.0 };
+        self.good_for = (-1.0, -1.0);
+        self.nodes.clear();
+        let (mut reusable, mut n_nodes) = (true, 0);
+        for (loss, count) in self.losses {
+            let demand = |c| Demand {
+                c,
+                t,
+                exponent: exponent(*count),
+            };
+            if matches!(loss, Loss::Gaussian { .. }) {
+                self.nodes.push(None);
+                continue;
+            }
+            let mut nodes = Nodes::of(loss, demand(wide));
+            if nodes.as_ref().is_none_or(|nodes| nodes.len() > KEEP_ALL) && wide > c {
+                nodes = Nodes::of(loss, demand(c));
+                reusable = false;
+            }
+            let nodes = nodes?;
+            n_nodes += nodes.len();
+            reusable &= nodes.len() <= KEEP_ALL;
+            if n_nodes > MAX_TOTAL {
+                return None;
+            }
+            self.nodes.push(Some(nodes));
+        }
+        if reusable {
+            self.good_for = (wide, t);
+        }
+        Some(())
+    }
+
+    /// All losses tilted by e^{cL}, with nodes good for |t| up to `t`.
+    pub(super) fn tilted(&mut self, c: f64, t: f64) -> Option<TiltedComposition> {
+        self.prepare(c, t)?;
+        let mut tilted = Vec::with_capacity(self.losses.len());
+        let mut total = Cumulants::default();
+        for ((loss, count), nodes) in self.losses.iter().zip(&self.nodes) {
+            let one = Tilted::new(loss, nodes.as_ref(), c)?;
+            let n = *count as f64;
+            total.log_mgf += n * one.cumulants.log_mgf;
+            total.mean += n * one.cumulants.mean;
+            total.variance += n * one.cumulants.variance;
+            tilted.push((loss.clone(), *count, one));
+        }
+        total.log_mgf.is_finite().then_some(TiltedComposition {
+            c,
+            losses: tilted,
+            total,
+        })
+    }
+}
+
+/// Most nodes of all losses together: about 100 MB with what is derived from them.
+const MAX_TOTAL: usize = 1_500_000;
 
 /// Every loss of a composition with its count, tilted by e^{cL}, and the totals.
 pub(super) struct TiltedComposition {
@@ -12,32 +100,6 @@ pub(super) struct TiltedComposition {
 }
 
 impl TiltedComposition {
-    /// All losses tilted, with nodes good for |t| up to `t`.
-    pub(super) fn new(losses: &[(Loss, u64)], c: f64, t: f64) -> Option<Self> {
-        let mut tilted = Vec::with_capacity(losses.len());
-        let mut total = Cumulants::default();
-        for (loss, count) in losses {
-            let one = Tilted::new(
-                loss,
-                Demand {
-                    c,
-                    t,
-                    exponent: exponent(*count),
-                },
-            )?;
-            let n = *count as f64;
-            total.log_mgf += n * one.cumulants.log_mgf;
-            total.mean += n * one.cumulants.mean;
-            total.variance += n * one.cumulants.variance;
-            tilted.push((loss.clone(), *count, one));
-        }
-        total.log_mgf.is_finite().then_some(Self {
-            c,
-            losses: tilted,
-            total,
-        })
-    }
-
     /// Number of nodes of all losses together.
     pub(super) fn n_nodes(&self) -> usize {
         self.losses.iter().map(|(_, _, one)| one.n_nodes()).sum()
@@ -77,7 +139,11 @@ const LARGEST: f64 = 1e9;
 
 /// The composition tilted to the saddle point, found to about a hundredth of its width: the
 /// integral is the same for every c, only its cost and rounding differ.
-pub(super) fn saddle_point(losses: &[(Loss, u64)], aim: Aim) -> Option<TiltedComposition> {
+pub(super) fn saddle_point(
+    losses: &mut Losses<'_>,
+    aim: Aim,
+    start: f64,
+) -> Option<TiltedComposition> {
     // Distance from the aim in standard deviations, rising in c.
     let miss = |at: &TiltedComposition| match aim {
         Aim::Epsilon(epsilon) => (at.epsilon() - epsilon) / at.curvature().sqrt(),
@@ -87,13 +153,13 @@ pub(super) fn saddle_point(losses: &[(Loss, u64)], aim: Aim) -> Option<TiltedCom
         }
     };
     let (mut low, mut high): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
-    let mut log_c = 0.0_f64;
+    let mut log_c = libm::log(start);
     for _ in 0..80 {
         let c = libm::exp(log_c);
         if !(LEAST..=LARGEST).contains(&c) {
             return None;
         }
-        let at = TiltedComposition::new(losses, c, 0.0);
+        let at = losses.tilted(c, 0.0);
         let off = at.as_ref().map_or(f64::INFINITY, miss);
         if off.abs() < 1e-2 {
             return at;

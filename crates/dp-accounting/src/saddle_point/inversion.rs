@@ -2,9 +2,9 @@
 
 use realfft::num_complex::Complex64;
 
-use super::contour::{Aim, TiltedComposition, saddle_point};
+use super::contour::{Aim, Losses, TiltedComposition, saddle_point};
 use super::tail;
-use crate::loss::Loss;
+use super::tilted::RESTART;
 
 /// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
 /// for.
@@ -29,12 +29,12 @@ pub(super) struct Inversion {
     tail: f64,
     /// s > c with K(s), for the aliases above.
     above: (f64, f64),
-    /// Coefficients of the rounding error of a term: constant, per t, per t and index.
-    rounding: (f64, f64, f64),
+    /// Coefficients of the rounding error of a term in units of rounding: constant and per t.
+    rounding: (f64, f64),
 }
 
 /// A figure with a bound from each side.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Figure {
     pub(super) lower: f64,
     pub(super) value: f64,
@@ -45,24 +45,32 @@ pub(super) struct Figure {
 const MAX_STEPS: f64 = 20_000.0;
 
 /// Largest number of nodes times steps: a few hundredths of a second.
-const MAX_WORK: f64 = 2e7;
+const MAX_WORK: f64 = 6e6;
 
 /// How far below delta the errors are pushed, as a logarithm.
 const SAFETY: f64 = 36.0;
 
 impl Inversion {
     /// The inversion for `aim`, `None` where no bound on its error is found.
-    pub(super) fn new(losses: &[(Loss, u64)], aim: Aim) -> Option<Self> {
-        let smooth = |loss: &Loss| matches!(loss, Loss::Gaussian { .. } | Loss::Mixture(_));
-        if !losses.iter().any(|(loss, _)| smooth(loss)) {
+    pub(super) fn new(losses: &mut Losses<'_>, aim: Aim, start: f64) -> Option<Self> {
+        if !losses.any_decays() {
             return None;
         }
-        let rough = saddle_point(losses, aim)?;
+        let rough = saddle_point(losses, aim, start)?;
         let epsilon = match aim {
             Aim::Epsilon(epsilon) => epsilon,
             Aim::LogDelta(_) => rough.epsilon(),
         };
-        let (width, above) = period(losses, &rough, epsilon)?;
+        Self::through(losses, &rough, epsilon)
+    }
+
+    /// The inversion along the line through the saddle point `rough`.
+    fn through(
+        losses: &mut Losses<'_>,
+        rough: &TiltedComposition,
+        epsilon: f64,
+    ) -> Option<Self> {
+        let (width, above) = period(losses, rough, epsilon)?;
         let h = 2.0 * std::f64::consts::PI / width;
         let c = rough.c;
         let mut reach = 10.0 / rough.total.variance.sqrt();
@@ -71,7 +79,7 @@ impl Inversion {
             if !(steps <= MAX_STEPS) {
                 return None;
             }
-            let composition = TiltedComposition::new(losses, c, steps * h)?;
+            let composition = losses.tilted(c, steps * h)?;
             if composition.n_nodes() as f64 * steps > MAX_WORK {
                 return None;
             }
@@ -94,7 +102,7 @@ impl Inversion {
         let TiltedComposition { c, losses, total } = composition;
         let tail = tail::bound(&losses, c, h * end as f64)?;
         let deviation: f64 = (losses.iter())
-            .map(|(_, n, one)| *n as f64 * one.cumulants.variance.sqrt())
+            .map(|(_, n, one)| *n as f64 * one.cumulants.absolute)
             .sum();
         let drift: f64 = (losses.iter())
             .map(|(_, n, one)| *n as f64 * one.cumulants.mean.abs())
@@ -108,7 +116,7 @@ impl Inversion {
             excess,
             tail,
             above,
-            rounding: (constant, 8.0 * deviation + 2.0 * drift, 4.0 * deviation),
+            rounding: (constant, (8 + 4 * RESTART) as f64 * deviation + 2.0 * drift),
         })
     }
 
@@ -125,10 +133,8 @@ impl Inversion {
             let z = Complex64::new(self.c, t);
             let kernel = Complex64::from_polar(1.0, turn) / (z * (z + 1.0));
             sum += weight * size * kernel.re;
-            let (constant, per_t, per_step) = self.rounding;
-            let error = constant
-                + 8.0 * self.c * epsilon.abs()
-                + t * (per_t + 2.0 * epsilon.abs() + per_step * k as f64);
+            let (constant, per_t) = self.rounding;
+            let error = constant + 8.0 * self.c * epsilon.abs() + t * (per_t + 2.0 * epsilon.abs());
             rounding += weight * size * kernel.norm() * error * unit;
         }
         let cut = self.tail * libm::exp(self.log_mgf - self.c * epsilon) / std::f64::consts::PI;
@@ -155,6 +161,11 @@ impl Inversion {
         self.mean - 1.0 / self.c - 1.0 / (self.c + 1.0)
     }
 
+    /// The real part of the contour.
+    pub(super) const fn contour(&self) -> f64 {
+        self.c
+    }
+
     /// Rate at which ln delta falls with epsilon near the centre.
     pub(super) const fn rate(&self) -> f64 {
         self.c
@@ -169,7 +180,7 @@ const SHORT_PERIOD: f64 = 24.0;
 
 /// Width W of a period that makes the aliases negligible, and the s with K(s) that shows it.
 fn period(
-    losses: &[(Loss, u64)],
+    losses: &mut Losses<'_>,
     at: &TiltedComposition,
     epsilon: f64,
 ) -> Option<(f64, (f64, f64))> {
@@ -179,7 +190,7 @@ fn period(
     let mut best: Option<(f64, (f64, f64))> = None;
     for a in DISTANCES {
         let s = at.c + a / deviation;
-        let Some(higher) = TiltedComposition::new(losses, s, 0.0) else {
+        let Some(higher) = losses.tilted(s, 0.0) else {
             continue;
         };
         let log_mgf = higher.total.log_mgf;

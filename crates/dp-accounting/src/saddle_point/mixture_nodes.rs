@@ -13,6 +13,7 @@
 //!
 //! (Trefethen, Weideman, The exponentially convergent trapezoidal rule, 2014, Theorem 5.1).
 
+use super::contour::KEEP_ALL;
 use super::nodes::{Demand, Nodes};
 use crate::loss::{MixtureLoss, Side};
 
@@ -39,6 +40,9 @@ pub(super) fn of(mixture: &MixtureLoss, demand: Demand, max_nodes: usize) -> Opt
         top = top.max(log_weight + demand.c * loss);
         all.push(loss, log_weight);
         k += 1.0;
+    }
+    if all.len() <= KEEP_ALL {
+        return Some(all);
     }
     let mut nodes = Nodes::default();
     for (&loss, &log_weight) in all.loss.iter().zip(&all.log_weight) {

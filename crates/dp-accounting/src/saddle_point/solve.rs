@@ -1,6 +1,8 @@
 //! Delta at an epsilon, epsilon at a delta, over both directions.
 
-use super::contour::Aim;
+use std::cell::Cell;
+
+use super::contour::{Aim, Losses};
 use super::inversion::{Figure, Inversion};
 use crate::accountant::{Method, PrivacyBound};
 use crate::composition::Composition;
@@ -17,10 +19,14 @@ const TIGHT: f64 = 1e-10;
 
 /// delta(epsilon) of a composition.
 pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
+    let start = Cell::new(1.0);
     worst(composition, Method::SaddlePoint, |direction| {
         let losses = composition.losses(direction)?;
         let infinite = infinite_mass(&losses);
-        let inversion = Inversion::new(&losses, Aim::Epsilon(epsilon)).ok_or(NOT_CERTIFIED)?;
+        let mut prepared = Losses::new(&losses);
+        let inversion = Inversion::new(&mut prepared, Aim::Epsilon(epsilon), start.get());
+        let inversion = inversion.ok_or(NOT_CERTIFIED)?;
+        start.set(inversion.contour());
         let finite = inversion.delta(epsilon);
         Ok(Figure {
             lower: (infinite * (1.0 - 1e-14) + finite.lower).min(1.0),
@@ -32,6 +38,7 @@ pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBo
 
 /// epsilon(delta) of a composition.
 pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBound> {
+    let start = Cell::new(1.0);
     worst(composition, Method::SaddlePoint, |direction| {
         let losses = composition.losses(direction)?;
         let infinite = infinite_mass(&losses);
@@ -42,34 +49,39 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
                 infinite_mass: infinite,
             });
         }
-        let aim = Aim::LogDelta(libm::log(left));
-        let mut inversion = Inversion::new(&losses, aim);
-        if inversion.as_ref().is_none_or(|found| found.centre() <= 0.0) {
-            let at_zero = Inversion::new(&losses, Aim::Epsilon(0.0));
-            if let Some(found) = &at_zero {
-                if found.delta(0.0).upper <= left {
-                    return Ok(Figure {
-                        lower: 0.0,
-                        value: 0.0,
-                        upper: 0.0,
-                    });
-                }
-            }
-            inversion = inversion.or(at_zero);
-        }
-        let slack = infinite * 2e-14;
-        let first = inversion.and_then(|found| solve(&found, left, slack));
-        let first = first.ok_or(NOT_CERTIFIED)?;
-        if first.upper - first.lower <= TIGHT * first.value {
-            return Ok(first);
-        }
-        // A contour through the saddle point of the answer itself may do better.
-        let again = Inversion::new(&losses, Aim::Epsilon(first.value))
-            .and_then(|found| solve(&found, left, slack));
-        Ok(again
-            .filter(|again| again.upper - again.lower < first.upper - first.lower)
-            .unwrap_or(first))
+        let mut prepared = Losses::new(&losses);
+        let found = one_direction(&mut prepared, left, infinite * 2e-14, &start);
+        found.ok_or(NOT_CERTIFIED)
     })
+}
+
+/// epsilon of one direction's losses with `left` of delta for the finite ones.
+fn one_direction(
+    losses: &mut Losses<'_>,
+    left: f64,
+    slack: f64,
+    start: &Cell<f64>,
+) -> Option<Figure> {
+    let aim = Aim::LogDelta(libm::log(left));
+    let mut inversion = Inversion::new(losses, aim, start.get());
+    if inversion.as_ref().is_none_or(|found| found.centre() <= 0.0) {
+        let at_zero = Inversion::new(losses, Aim::Epsilon(0.0), start.get())?;
+        if at_zero.delta(0.0).upper <= left {
+            return Some(Figure::default());
+        }
+        inversion = inversion.or(Some(at_zero));
+    }
+    let inversion = inversion?;
+    start.set(inversion.contour());
+    let first = solve(&inversion, left, slack)?;
+    if first.upper - first.lower <= TIGHT * first.value {
+        return Some(first);
+    }
+    // A contour through the saddle point of the answer itself may do better.
+    let again = Inversion::new(losses, Aim::Epsilon(first.value), start.get())
+        .and_then(|found| solve(&found, left, slack));
+    let better = again.filter(|again| again.upper - again.lower < first.upper - first.lower);
+    Some(better.unwrap_or(first))
 }
 
 /// Probability that any of the mechanisms fails altogether.
@@ -86,11 +98,7 @@ fn worst(
     method: Method,
     figure: impl Fn(Direction) -> Result<Figure>,
 ) -> Result<PrivacyBound> {
-    let mut worst = Figure {
-        lower: 0.0,
-        value: 0.0,
-        upper: 0.0,
-    };
+    let mut worst = Figure::default();
     for direction in composition.directions() {
         let found = figure(*direction)?;
         worst = Figure {

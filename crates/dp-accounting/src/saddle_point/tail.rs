@@ -2,7 +2,7 @@
 
 use realfft::num_complex::Complex64;
 
-use super::nodes::Demand;
+use super::nodes::{Demand, Nodes};
 use super::tilted::Tilted;
 use super::windows::Windows;
 use crate::loss::Loss;
@@ -68,7 +68,8 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
             continue;
         }
         total += libm::exp(product) * (1.0 / a - 1.0 / b);
-        growth = (growth * 1.5).min(0.25);
+        let easy = product < 1.4 * SMALL;
+        growth = if easy { (growth * 1.6).min(0.25) } else { growth };
         a = b;
     }
     None
@@ -159,7 +160,8 @@ impl<'a> Factor<'a> {
                 t: 1.5 * t,
                 exponent,
             };
-            self.finer = Some((demand.t, Tilted::new(self.loss, demand)?));
+            let nodes = Nodes::of(self.loss, demand)?;
+            self.finer = Some((demand.t, Tilted::new(self.loss, Some(&nodes), c)?));
         }
         let error = 2.0 * libm::exp(-exponent);
         (self.finer.as_ref()).map(|(_, tilted)| (tilted.characteristic_less_one(t), error))

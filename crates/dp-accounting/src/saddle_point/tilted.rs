@@ -2,7 +2,7 @@
 
 use realfft::num_complex::Complex64;
 
-use super::nodes::{Demand, Nodes};
+use super::nodes::Nodes;
 use crate::loss::Loss;
 
 /// Cumulants of the loss under the tilt, for one run.
@@ -16,7 +16,12 @@ pub(super) struct Cumulants {
     pub(super) variance: f64,
     /// Fourth central moment.
     pub(super) fourth: f64,
+    /// Mean absolute deviation; 0 where nothing is summed.
+    pub(super) absolute: f64,
 }
+
+/// Steps of a recurrence between two fresh starts.
+pub(super) const RESTART: usize = 16;
 
 /// A loss with probabilities proportional to e^{cL}, given by nodes or in closed form.
 #[derive(Debug, Clone)]
@@ -28,12 +33,13 @@ pub(super) struct Tilted {
 }
 
 impl Tilted {
-    /// The tilted loss; `None` when there are no nodes for it.
-    pub(super) fn new(loss: &Loss, demand: Demand) -> Option<Self> {
+    /// The tilted loss, from `nodes` unless it is Gaussian; `None` when there are none or its moment
+    /// generating function is beyond f64.
+    pub(super) fn new(loss: &Loss, nodes: Option<&Nodes>, c: f64) -> Option<Self> {
         if let &Loss::Gaussian { mu_squared } = loss {
-            return Some(Self::gaussian(mu_squared, demand.c));
+            return Some(Self::gaussian(mu_squared, c));
         }
-        Self::from_nodes(&Nodes::of(loss, demand)?, demand.c)
+        Self::from_nodes(nodes?, c)
     }
 
     fn gaussian(mu_squared: f64, c: f64) -> Self {
@@ -43,6 +49,7 @@ impl Tilted {
                 mean: mu_squared * (c + 0.5),
                 variance: mu_squared,
                 fourth: 3.0 * mu_squared * mu_squared,
+                absolute: 0.0,
             },
             deviations: Vec::new(),
             probabilities: Vec::new(),
@@ -59,19 +66,18 @@ impl Tilted {
         probabilities.iter_mut().for_each(|p| *p /= total);
         let mean = dot(&probabilities, &nodes.loss);
         let deviations: Vec<f64> = nodes.loss.iter().map(|l| l - mean).collect();
-        let moment = |k: i32| -> f64 {
-            (probabilities.iter().zip(&deviations))
-                .map(|(p, d)| p * d.powi(k))
-                .sum()
-        };
-        let log_mgf = log_mgf(nodes, c, top + libm::log(total));
-        let cumulants = Cumulants {
-            log_mgf,
+        let mut cumulants = Cumulants {
+            log_mgf: log_mgf(nodes, c, top + libm::log(total)),
             mean,
-            variance: moment(2),
-            fourth: moment(4),
+            ..Cumulants::default()
         };
-        log_mgf.is_finite().then_some(Self {
+        for (p, d) in probabilities.iter().zip(&deviations) {
+            let square = d * d;
+            cumulants.variance += p * square;
+            cumulants.fourth += p * square * square;
+            cumulants.absolute += p * d.abs();
+        }
+        cumulants.log_mgf.is_finite().then_some(Self {
             cumulants,
             deviations,
             probabilities,
@@ -86,8 +92,8 @@ impl Tilted {
     /// ln E[e^{it(L - mean)}] under the tilt at t = 0, h, 2h, ..., multiplied by `count` and
     /// added to `sums`.
     ///
-    /// Each node carries e^{itd} - 1, which is advanced by e^{ihd} - 1; the sum is the
-    /// characteristic function minus 1 without cancellation.
+    /// Each node carries e^{itd} - 1, which is advanced by e^{ihd} - 1 and computed afresh every
+    /// [`RESTART`] steps; the sum is the characteristic function minus 1 without cancellation.
     pub(super) fn add_log_characteristic(&self, h: f64, count: f64, sums: &mut [Complex64]) {
         if self.is_gaussian() {
             for (k, sum) in sums.iter_mut().enumerate() {
@@ -99,10 +105,12 @@ impl Tilted {
         let mut excess = vec![Complex64::ZERO; sums.len()];
         for (d, p) in self.deviations.iter().zip(&self.probabilities) {
             let turn = expm1_i(h * d);
-            let mut now = Complex64::ZERO;
-            for place in &mut excess {
-                *place += now * *p;
-                now += turn + turn * now;
+            for (block, places) in excess.chunks_mut(RESTART).enumerate() {
+                let mut now = expm1_i(h * (block * RESTART) as f64 * d);
+                for place in places {
+                    *place += now * *p;
+                    now += turn + turn * now;
+                }
             }
         }
         for (sum, e) in sums.iter_mut().zip(excess) {

@@ -21,7 +21,7 @@ pub(super) struct Windows {
 }
 
 /// Cells a standard deviation of the noise.
-const RESOLUTION: f64 = 24.0;
+const RESOLUTION: f64 = 16.0;
 const MAX_CELLS: f64 = 4_000.0;
 
 impl Windows {
@@ -31,10 +31,13 @@ impl Windows {
         let (low, high) = super::mixture_nodes::range(mixture, demand);
         let count = ((high - low) / sigma * RESOLUTION).ceil().min(MAX_CELLS);
         let width = (high - low) / count;
-        let ends = |i: usize| low + width * i as f64;
-        let cells = (0..count as usize)
-            .map(|i| cell(mixture, demand.c, (ends(i), ends(i + 1)), log_mgf))
-            .collect();
+        let mut cells = Vec::with_capacity(count as usize);
+        let mut before = End::at(mixture, low);
+        for i in 1..=count as usize {
+            let end = End::at(mixture, low + width * i as f64);
+            cells.push(cell(mixture, demand.c, (&before, &end), log_mgf));
+            before = end;
+        }
         Self { cells }
     }
 
@@ -54,22 +57,43 @@ impl Windows {
     }
 }
 
+/// What a cell needs to know of its ends. The mirrored figures are those at -x, for replacement.
+struct End {
+    log_noise: f64,
+    log_ratio: f64,
+    slope: f64,
+    mirrored_log_ratio: f64,
+    mirrored_slope: f64,
+}
+
+impl End {
+    fn at(mixture: &MixtureLoss, x: f64) -> Self {
+        let (mirrored_log_ratio, mirrored_slope) = match mixture.side {
+            Side::Replace => (mixture.log_ratio(-x), mixture.log_ratio_slope(-x)),
+            Side::Remove | Side::Add => (0.0, 0.0),
+        };
+        Self {
+            log_noise: mixture.log_noise(x),
+            log_ratio: mixture.log_ratio(x),
+            slope: mixture.log_ratio_slope(x),
+            mirrored_log_ratio,
+            mirrored_slope,
+        }
+    }
+}
+
 /// Length of the loss over x in [a, b] and a lower bound on its tilted density there: the noise is
 /// log-concave, ℓ rises and so does its slope, so every factor is smallest at an end.
-fn cell(mixture: &MixtureLoss, c: f64, (a, b): (f64, f64), log_mgf: f64) -> (f64, f64) {
-    let noise = mixture.log_noise(a).min(mixture.log_noise(b));
-    let (rise, log_density) = match mixture.side {
-        Side::Remove => (
-            mixture.log_ratio_slope(b),
-            noise + (c + 1.0) * mixture.log_ratio(a),
-        ),
-        Side::Add => (mixture.log_ratio_slope(b), noise - c * mixture.log_ratio(b)),
-        Side::Replace => (
-            mixture.log_ratio_slope(b) + mixture.log_ratio_slope(-a),
-            noise + (c + 1.0) * mixture.log_ratio(a) - c * mixture.log_ratio(-a),
-        ),
-    };
-    let length = (mixture.loss_at(b) - mixture.loss_at(a)).abs();
+fn cell(mixture: &MixtureLoss, c: f64, (a, b): (&End, &End), log_mgf: f64) -> (f64, f64) {
+    let noise = a.log_noise.min(b.log_noise);
+    let log_density = noise
+        + match mixture.side {
+            Side::Remove => (c + 1.0) * a.log_ratio,
+            Side::Add => -c * b.log_ratio,
+            Side::Replace => (c + 1.0) * a.log_ratio - c * a.mirrored_log_ratio,
+        };
+    let rise = b.slope + a.mirrored_slope;
+    let length = b.log_ratio - a.log_ratio + (a.mirrored_log_ratio - b.mirrored_log_ratio);
     let density = libm::exp(log_density - log_mgf) / (mixture.sigma * rise);
     (length, if density.is_finite() { density } else { 0.0 })
 }
