@@ -107,7 +107,10 @@ impl Inversion {
         let drift: f64 = (losses.iter())
             .map(|(_, n, one)| *n as f64 * one.cumulants.mean.abs())
             .sum();
-        let constant = 64.0 + 8.0 * total.log_mgf.abs() + 8.0 * c * (deviation + drift);
+        let rounding: f64 = (losses.iter())
+            .map(|(_, n, one)| *n as f64 * one.cumulants.rounding)
+            .sum();
+        let constant = 64.0 + 4.0 * total.log_mgf.abs() + rounding;
         Some(Self {
             c,
             h,

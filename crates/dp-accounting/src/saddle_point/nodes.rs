@@ -33,12 +33,34 @@ pub(super) fn exponent(count: u64) -> f64 {
 pub(super) struct Nodes {
     pub(super) loss: Vec<f64>,
     pub(super) log_weight: Vec<f64>,
+    /// The weights themselves.
+    pub(super) weight: Vec<f64>,
+    /// Probability of an infinite loss.
+    pub(super) infinite_mass: f64,
+    /// Largest loss in absolute value.
+    pub(super) largest: f64,
+    /// Smallest logarithm of a weight.
+    pub(super) lightest: f64,
 }
 
 impl Nodes {
     pub(super) fn push(&mut self, loss: f64, log_weight: f64) {
         self.loss.push(loss);
         self.log_weight.push(log_weight);
+    }
+
+    /// Computes what follows from losses and logarithms of weights.
+    fn finish(mut self) -> Self {
+        self.weight = self.log_weight.iter().map(|w| libm::exp(*w)).collect();
+        self.largest = self.loss.iter().fold(0.0, |top, l| f64::max(top, l.abs()));
+        self.lightest = self.log_weight.iter().copied().fold(0.0, f64::min);
+        self
+    }
+
+    /// Total weight less 1: minus the probability of an infinite loss. Without one the total is 1 but
+    /// for rounding.
+    pub(super) fn missing(&self) -> f64 {
+        -self.infinite_mass
     }
 
     pub(super) fn len(&self) -> usize {
@@ -54,6 +76,7 @@ impl Nodes {
                 for (value, p) in &finite.atoms {
                     nodes.push(*value, libm::log(*p));
                 }
+                nodes.infinite_mass = finite.infinite_mass;
                 nodes
             }
             &Loss::Laplace { epsilon } => laplace(epsilon, demand),
@@ -64,7 +87,8 @@ impl Nodes {
             }
             Loss::Mixture(mixture) => mixture_nodes::of(mixture, demand, MAX_NODES)?,
         };
-        (nodes.len() <= MAX_NODES && nodes.loss.iter().all(|l| l.is_finite())).then_some(nodes)
+        (nodes.len() <= MAX_NODES && nodes.loss.iter().all(|l| l.is_finite()))
+            .then(|| nodes.finish())
     }
 }
 

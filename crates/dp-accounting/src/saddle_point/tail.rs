@@ -44,11 +44,19 @@ const MAX_CELLS: usize = 2_000;
 pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f64> {
     let mut factors: Vec<Factor<'_>> = losses
         .iter()
-        .map(|(loss, count, tilted)| Factor::new(loss, *count as f64, tilted, c))
+        .map(|(loss, count, tilted)| Factor::new(loss, *count as f64, tilted))
         .collect();
-    let t2 = (0..80)
-        .map(|k| t0 * 1.25_f64.powi(k))
-        .find(|t| log_product(&factors, |f| f.from(*t)) <= GONE)?;
+    let end = |factors: &[Factor<'_>], steps: i32| {
+        (0..steps)
+            .map(|k| t0 * 1.25_f64.powi(k))
+            .find(|t| log_product(factors, |f| f.from(*t)) <= GONE)
+    };
+    let t2 = if let Some(t2) = end(&factors, 14) {
+        t2
+    } else {
+        factors.iter_mut().for_each(|factor| factor.open_windows(c));
+        end(&factors, 80)?
+    };
     let mut total = libm::exp(log_product(&factors, |f| f.from(t2))) / t2;
     let (mut a, mut growth) = (t0, 1.0 / 16.0);
     for _ in 0..MAX_CELLS {
@@ -80,24 +88,26 @@ fn log_product(factors: &[Factor<'_>], log_modulus: impl Fn(&Factor<'_>) -> f64)
 }
 
 impl<'a> Factor<'a> {
-    fn new(loss: &'a Loss, count: f64, tilted: &'a Tilted, c: f64) -> Self {
-        let demand = Demand {
-            c,
-            t: 0.0,
-            exponent: 40.0,
-        };
-        let windows = match loss {
-            Loss::Mixture(mixture) => {
-                Some(Windows::new(mixture, demand, tilted.cumulants.log_mgf))
-            }
-            _ => None,
-        };
+    fn new(loss: &'a Loss, count: f64, tilted: &'a Tilted) -> Self {
         Self {
             loss,
             count,
             tilted,
-            windows,
+            windows: None,
             finer: None,
+        }
+    }
+
+    /// Makes the windows of a mixture.
+    fn open_windows(&mut self, c: f64) {
+        if let Loss::Mixture(mixture) = self.loss {
+            let demand = Demand {
+                c,
+                t: 0.0,
+                exponent: 40.0,
+            };
+            let log_mgf = self.tilted.cumulants.log_mgf;
+            self.windows = Some(Windows::new(mixture, demand, log_mgf));
         }
     }
 

@@ -18,10 +18,12 @@ pub(super) struct Cumulants {
     pub(super) fourth: f64,
     /// Mean absolute deviation; 0 where nothing is summed.
     pub(super) absolute: f64,
+    /// Bound on the error of `log_mgf`, in units of rounding.
+    pub(super) rounding: f64,
 }
 
 /// Steps of a recurrence between two fresh starts.
-pub(super) const RESTART: usize = 16;
+pub(super) const RESTART: usize = 32;
 
 /// A loss with probabilities proportional to e^{cL}, given by nodes or in closed form.
 #[derive(Debug, Clone)]
@@ -50,6 +52,7 @@ impl Tilted {
                 variance: mu_squared,
                 fourth: 3.0 * mu_squared * mu_squared,
                 absolute: 0.0,
+                rounding: 2.0 * mu_squared * c * (c + 1.0),
             },
             deviations: Vec::new(),
             probabilities: Vec::new(),
@@ -57,18 +60,20 @@ impl Tilted {
     }
 
     fn from_nodes(nodes: &Nodes, c: f64) -> Option<Self> {
-        let exponents: Vec<f64> = (nodes.loss.iter().zip(&nodes.log_weight))
-            .map(|(l, w)| w + c * l)
-            .collect();
-        let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut probabilities: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
+        let fits = c * nodes.largest < PLAIN && nodes.lightest > -2.0 * PLAIN;
+        let (mut probabilities, log_mgf, rounding) = if fits {
+            plain(nodes, c)
+        } else {
+            scaled(nodes, c)
+        };
         let total: f64 = probabilities.iter().sum();
         probabilities.iter_mut().for_each(|p| *p /= total);
         let mean = dot(&probabilities, &nodes.loss);
         let deviations: Vec<f64> = nodes.loss.iter().map(|l| l - mean).collect();
         let mut cumulants = Cumulants {
-            log_mgf: log_mgf(nodes, c, top + libm::log(total)),
+            log_mgf,
             mean,
+            rounding,
             ..Cumulants::default()
         };
         for (p, d) in probabilities.iter().zip(&deviations) {
@@ -131,19 +136,37 @@ impl Tilted {
     }
 }
 
-/// K(c): near 0 summed without cancellation, from sums that lack e^(their largest exponent)
-/// otherwise.
-fn log_mgf(nodes: &Nodes, c: f64, direct: f64) -> f64 {
-    if direct.abs() > 0.5 {
-        return direct;
-    }
-    let excess: f64 = (nodes.loss.iter().zip(&nodes.log_weight))
-        .map(|(l, w)| libm::exp(*w) * libm::expm1(c * l))
-        .sum();
-    let total: f64 = nodes.log_weight.iter().map(|w| libm::exp(*w)).sum();
-    // A loss that is infinite at times has finite part total < 1; otherwise total is 1.
-    let missing = if (total - 1.0).abs() < 1e-12 { 0.0 } else { total - 1.0 };
-    libm::log1p(excess + missing)
+/// Exponents up to this size need no scaling.
+const PLAIN: f64 = 300.0;
+
+/// Weights times e^{cL}, and K(c) with the bound on its error. Relative to K, that is the
+/// cancellation in the sum of w (e^{cL} - 1), where each w is off by |ln w| + 4 units.
+fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
+    let (mut excess, mut rounding) = (0.0, 0.0);
+    let tilted = (nodes.loss.iter().zip(&nodes.weight).zip(&nodes.log_weight))
+        .map(|((l, w), log_weight)| {
+            let more = w * libm::expm1(c * l);
+            excess += more;
+            rounding += more.abs() * (8.0 + log_weight.abs());
+            w + more
+        })
+        .collect();
+    let total = 1.0 + excess + nodes.missing();
+    let log_mgf = libm::log1p(excess + nodes.missing());
+    (tilted, log_mgf, rounding / total + 4.0 * log_mgf.abs())
+}
+
+/// As [`plain`], for exponents of any size: everything over its largest.
+fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
+    let exponents: Vec<f64> = (nodes.loss.iter().zip(&nodes.log_weight))
+        .map(|(l, w)| w + c * l)
+        .collect();
+    let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let tilted: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
+    let total: f64 = tilted.iter().sum();
+    let largest = exponents.iter().fold(0.0, |size, e| f64::max(size, e.abs()));
+    let log_mgf = top + libm::log(total);
+    (tilted, log_mgf, 16.0 + 4.0 * c * nodes.largest + 4.0 * largest)
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
