@@ -48,8 +48,9 @@ const NOISE: (f64, f64) = (1e-6, 1e9);
 /// Sampling probabilities searched.
 const PROBABILITY: (f64, f64) = (1e-12, 1.0);
 
-/// Counts searched.
+/// Counts searched, outwards from the first.
 const LARGEST_COUNT: u64 = 1 << 50;
+const FIRST_COUNT: u64 = 1 << 10;
 
 /// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up.
 ///
@@ -124,23 +125,32 @@ pub fn count(
     event: impl Fn(u64) -> DpEvent,
 ) -> Result<Calibrated<u64>> {
     let search = Search::new(target, adjacency)?;
-    let (mut meets, mut misses) = (0, 1);
-    let mut at_meets = f64::NEG_INFINITY;
-    let at_misses = loop {
-        let excess = search.excess(&event(misses))?;
-        if excess > 0.0 {
-            break excess;
+    let mut excess = |n: u64| Ok::<_, Error>((n, search.excess(&event(n))?));
+    let mut at = excess(FIRST_COUNT)?;
+    let (meets, misses) = if at.1 > 0.0 {
+        loop {
+            if at.0 == 1 {
+                return Err(search.out_of_reach(1.0));
+            }
+            let fewer = excess(at.0 / 4)?;
+            if fewer.1 <= 0.0 {
+                break (fewer, at);
+            }
+            at = fewer;
         }
-        (meets, at_meets) = (misses, excess);
-        if misses >= LARGEST_COUNT {
-            return Err(unbounded());
+    } else {
+        loop {
+            if at.0 >= LARGEST_COUNT {
+                return Err(unbounded());
+            }
+            let more = excess(at.0 * 4)?;
+            if more.1 > 0.0 {
+                break (at, more);
+            }
+            at = more;
         }
-        misses *= 4;
     };
-    if meets == 0 {
-        return Err(search.out_of_reach(1.0));
-    }
-    let value = search.last_count((meets, at_meets), (misses, at_misses), &event)?;
+    let value = search.last_count(meets, misses, &event)?;
     let bound = search.bound(&event(value))?;
     Ok(Calibrated { value, bound })
 }

@@ -44,28 +44,24 @@ pub(super) struct Figure {
 /// Largest number of steps of the trapezoidal sum.
 const MAX_STEPS: f64 = 20_000.0;
 
-/// Largest number of nodes times steps: a few hundredths of a second.
-const MAX_WORK: f64 = 6e6;
+/// Largest number of nodes times steps, plus so many a loss: a few hundredths of a second.
+const MAX_WORK: (f64, f64) = (4e6, 2e4);
 
 /// How far below delta the errors are pushed, as a logarithm.
 const SAFETY: f64 = 36.0;
 
 impl Inversion {
-    /// The inversion for `aim`, `None` where no bound on its error is found.
-    pub(super) fn new(losses: &mut Losses<'_>, aim: Aim, start: f64) -> Option<Self> {
+    /// The inversion for `epsilon`, `None` where no bound on its error is found.
+    pub(super) fn new(losses: &mut Losses<'_>, epsilon: f64, start: f64) -> Option<Self> {
         if !losses.any_decays() {
             return None;
         }
-        let rough = saddle_point(losses, aim, start)?;
-        let epsilon = match aim {
-            Aim::Epsilon(epsilon) => epsilon,
-            Aim::LogDelta(_) => rough.epsilon(),
-        };
+        let rough = saddle_point(losses, Aim::Epsilon(epsilon), start)?;
         Self::through(losses, &rough, epsilon)
     }
 
     /// The inversion along the line through the saddle point `rough`.
-    fn through(
+    pub(super) fn through(
         losses: &mut Losses<'_>,
         rough: &TiltedComposition,
         epsilon: f64,
@@ -80,7 +76,8 @@ impl Inversion {
                 return None;
             }
             let composition = losses.tilted(c, steps * h)?;
-            if composition.n_nodes() as f64 * steps > MAX_WORK {
+            let allowed = MAX_WORK.0 + MAX_WORK.1 * composition.losses.len() as f64;
+            if composition.n_nodes() as f64 * steps > allowed {
                 return None;
             }
             let excess = table(&composition, h, steps as usize);

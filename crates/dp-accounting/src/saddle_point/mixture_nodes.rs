@@ -18,7 +18,7 @@ use super::nodes::{Demand, Nodes};
 use crate::loss::{MixtureLoss, Side};
 
 /// Most candidates looked at.
-const MAX_CANDIDATES: f64 = 2e6;
+const MAX_CANDIDATES: f64 = 2e5;
 
 /// The nodes of a mixture for `demand`, `None` when there would be more than `max_nodes`.
 pub(super) fn of(mixture: &MixtureLoss, demand: Demand, max_nodes: usize) -> Option<Nodes> {

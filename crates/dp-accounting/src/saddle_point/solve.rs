@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::contour::{Aim, Losses};
+use super::contour::{Aim, Losses, saddle_point};
 use super::inversion::{Figure, Inversion};
 use crate::accountant::{Method, PrivacyBound};
 use crate::composition::Composition;
@@ -24,7 +24,7 @@ pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBo
         let losses = composition.losses(direction)?;
         let infinite = infinite_mass(&losses);
         let mut prepared = Losses::new(&losses);
-        let inversion = Inversion::new(&mut prepared, Aim::Epsilon(epsilon), start.get());
+        let inversion = Inversion::new(&mut prepared, epsilon, start.get());
         let inversion = inversion.ok_or(NOT_CERTIFIED)?;
         start.set(inversion.contour());
         let finite = inversion.delta(epsilon);
@@ -50,6 +50,9 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
             });
         }
         let mut prepared = Losses::new(&losses);
+        if !prepared.any_decays() {
+            return Err(NOT_CERTIFIED);
+        }
         let found = one_direction(&mut prepared, left, infinite * 2e-14, &start);
         found.ok_or(NOT_CERTIFIED)
     })
@@ -63,22 +66,23 @@ fn one_direction(
     start: &Cell<f64>,
 ) -> Option<Figure> {
     let aim = Aim::LogDelta(libm::log(left));
-    let mut inversion = Inversion::new(losses, aim, start.get());
-    if inversion.as_ref().is_none_or(|found| found.centre() <= 0.0) {
-        let at_zero = Inversion::new(losses, Aim::Epsilon(0.0), start.get())?;
+    let rough = saddle_point(losses, aim, start.get()).filter(|rough| rough.epsilon() > 0.0);
+    let inversion = if let Some(rough) = rough {
+        Inversion::through(losses, &rough, rough.epsilon())?
+    } else {
+        let at_zero = Inversion::new(losses, 0.0, start.get())?;
         if at_zero.delta(0.0).upper <= left {
             return Some(Figure::default());
         }
-        inversion = inversion.or(Some(at_zero));
-    }
-    let inversion = inversion?;
+        at_zero
+    };
     start.set(inversion.contour());
     let first = solve(&inversion, left, slack)?;
     if first.upper - first.lower <= TIGHT * first.value {
         return Some(first);
     }
     // A contour through the saddle point of the answer itself may do better.
-    let again = Inversion::new(losses, Aim::Epsilon(first.value), start.get())
+    let again = Inversion::new(losses, first.value, start.get())
         .and_then(|found| solve(&found, left, slack));
     let better = again.filter(|again| again.upper - again.lower < first.upper - first.lower);
     Some(better.unwrap_or(first))

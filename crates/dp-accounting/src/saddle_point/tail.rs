@@ -26,6 +26,9 @@ const SMALL: f64 = -33.0;
 /// How many cells are tried before giving up.
 const MAX_CELLS: usize = 2_000;
 
+/// How many nodes are looked at in all cells together before giving up: a tenth of a second.
+const MAX_WORK: usize = 2_500_000;
+
 /// Returns a bound on ∫ from `t0` to infinity of Π_e |ψ_e(t)|^n_e / t² dt, where ψ_e is the
 /// characteristic function of a loss tilted by e^{cL}; `None` when none is found.
 ///
@@ -58,7 +61,7 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
         end(&factors, 80)?
     };
     let mut total = libm::exp(log_product(&factors, |f| f.from(t2))) / t2;
-    let (mut a, mut growth) = (t0, 1.0 / 16.0);
+    let (mut a, mut growth, mut work) = (t0, 1.0 / 16.0, 0);
     for _ in 0..MAX_CELLS {
         if a >= t2 {
             return Some(total);
@@ -70,6 +73,10 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
                 .iter_mut()
                 .map(|f| f.count * f.within(a, b, c))
                 .sum();
+            work += factors.iter().map(Factor::n_nodes).sum::<usize>();
+            if work > MAX_WORK {
+                return None;
+            }
         }
         if product > SMALL && growth > 1.0 / 256.0 {
             growth *= 0.5;
@@ -109,6 +116,10 @@ impl<'a> Factor<'a> {
             let log_mgf = self.tilted.cumulants.log_mgf;
             self.windows = Some(Windows::new(mixture, demand, log_mgf));
         }
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.finer.as_ref().map_or(0, |(_, tilted)| tilted.n_nodes())
     }
 
     /// ln of a bound for all u >= t.
@@ -167,7 +178,7 @@ impl<'a> Factor<'a> {
         if self.finer.as_ref().is_none_or(|(good, _)| *good < t) {
             let demand = Demand {
                 c,
-                t: 1.5 * t,
+                t: 1.25 * t,
                 exponent,
             };
             let nodes = Nodes::of(self.loss, demand)?;
