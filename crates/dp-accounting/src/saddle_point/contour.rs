@@ -105,6 +105,14 @@ impl TiltedComposition {
         self.losses.iter().map(|(_, _, one)| one.n_nodes()).sum()
     }
 
+    /// Variance of the Gaussian losses among them.
+    pub(super) fn gaussian_variance(&self) -> f64 {
+        let gaussian = self.losses.iter().filter(|(_, _, one)| one.is_gaussian());
+        gaussian
+            .map(|(_, count, one)| *count as f64 * one.cumulants.variance)
+            .sum()
+    }
+
     /// Curvature of ln of the integrand at c.
     pub(super) fn curvature(&self) -> f64 {
         let c = self.c;

@@ -47,6 +47,12 @@ const MAX_STEPS: f64 = 20_000.0;
 /// Largest number of nodes times steps, plus so many a loss: a few hundredths of a second.
 const MAX_WORK: (f64, f64) = (4e6, 2e4);
 
+/// Standard deviations of the Gaussian part after which it alone is below e^-38.
+const GAUSSIAN_END: f64 = 8.9;
+
+/// The sum goes on until there if that is at most so many standard deviations of the whole.
+const GAUSSIAN_WORTH: f64 = 200.0;
+
 /// How far below delta the errors are pushed, as a logarithm.
 const SAFETY: f64 = 36.0;
 
@@ -69,7 +75,10 @@ impl Inversion {
         let (width, above) = period(losses, rough, epsilon)?;
         let h = 2.0 * std::f64::consts::PI / width;
         let c = rough.c;
-        let mut reach = 10.0 / rough.total.variance.sqrt();
+        let deviation = rough.total.variance.sqrt();
+        let gaussian = rough.gaussian_variance().sqrt();
+        let closed = GAUSSIAN_END * deviation < GAUSSIAN_WORTH * gaussian;
+        let mut reach = if closed { GAUSSIAN_END / gaussian } else { 10.0 / deviation };
         loop {
             let steps = (reach / h).ceil() + 1.0;
             if !(steps <= MAX_STEPS) {
@@ -81,7 +90,9 @@ impl Inversion {
                 return None;
             }
             let excess = table(&composition, h, steps as usize);
-            if let Some(end) = excess.iter().position(|e| e.re < -41.0) {
+            let gone = excess.iter().position(|e| e.re < -41.0);
+            let end = if closed { Some(excess.len() - 1) } else { gone };
+            if let Some(end) = end {
                 return Self::close(composition, h, excess, end, above);
             }
             reach *= 1.6;

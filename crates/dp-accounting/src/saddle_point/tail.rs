@@ -29,6 +29,9 @@ const MAX_CELLS: usize = 2_000;
 /// How many nodes are looked at in all cells together before giving up: a tenth of a second.
 const MAX_WORK: usize = 2_500_000;
 
+/// With a loss more, so many more.
+const MAX_WORK_EACH: usize = 20_000;
+
 /// Returns a bound on ∫ from `t0` to infinity of Π_e |ψ_e(t)|^n_e / t² dt, where ψ_e is the
 /// characteristic function of a loss tilted by e^{cL}; `None` when none is found.
 ///
@@ -74,7 +77,7 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
                 .map(|f| f.count * f.within(a, b, c))
                 .sum();
             work += factors.iter().map(Factor::n_nodes).sum::<usize>();
-            if work > MAX_WORK {
+            if work > MAX_WORK + MAX_WORK_EACH * losses.len() {
                 return None;
             }
         }
