@@ -23,9 +23,9 @@ pub(super) struct Demand {
     pub(super) exponent: f64,
 }
 
-/// Exponent for a loss that is composed `count` times: all runs together are off by 1e-17.
+/// Exponent for a loss that is composed `count` times: all runs together are off by 6e-17.
 pub(super) fn exponent(count: u64) -> f64 {
-    39.5 + libm::log(count as f64)
+    37.5 + libm::log(count as f64)
 }
 
 /// Point masses: a loss and the logarithm of its weight under P.
