@@ -354,7 +354,10 @@ fn certificates_of_version_1_still_hold() {
     let seeded = Certificate::from_json(&fixture("certificate-v1-not-private.json")).unwrap();
     assert!(!seeded.verify().unwrap().is_private());
     // neither version passes for the other
-    for (from, to) in [("\": 1,", "\": 2,"), ("\"rho\"", "\"method\": \"gdp\", \"rho\"")] {
+    for (from, to) in [
+        ("\": 1,", "\": 2,"),
+        ("\"rho\"", "\"method\": \"gdp\", \"rho\""),
+    ] {
         let changed = text.replacen(from, to, 1);
         let read = Certificate::from_json(&changed).and_then(|c| c.verify());
         assert!(read.is_err(), "{from}");
@@ -363,7 +366,11 @@ fn certificates_of_version_1_still_hold() {
 
 #[test]
 fn the_bracket_of_gaussians_is_tight() {
-    let guarantee = builder(Adjacency::ReplaceUser).build().unwrap().guarantee.unwrap();
+    let guarantee = builder(Adjacency::ReplaceUser)
+        .build()
+        .unwrap()
+        .guarantee
+        .unwrap();
     let lower = guarantee.epsilon_lower.unwrap();
     assert_eq!(guarantee.method, Some(Method::Gdp));
     // apart only by the millionth of delta that the sampler may use either way
@@ -403,7 +410,10 @@ fn sampled_runs_carry_a_bracket_and_no_gaussian_figures() {
     assert_eq!((guarantee.gdp_mu, guarantee.rho), (None, None));
     assert!(guarantee.epsilon_lower.unwrap() <= guarantee.epsilon);
     // 2.1014 by inversion of the moment generating function, see the golden values
-    assert!(guarantee.epsilon > 1.9 && guarantee.epsilon < 2.5, "{guarantee:?}");
+    assert!(
+        guarantee.epsilon > 1.9 && guarantee.epsilon < 2.5,
+        "{guarantee:?}"
+    );
     let lies: [(&str, Change); 3] = [
         ("epsilon", |c| claimed(c).epsilon *= 1.0 - 1e-6),
         ("gdp_mu", |c| claimed(c).gdp_mu = Some(0.1)),
@@ -497,7 +507,9 @@ mod schema {
                 }),
                 "required" => value.as_object().is_none_or(|object| {
                     let names = with.as_array().unwrap();
-                    names.iter().all(|n| object.contains_key(n.as_str().unwrap()))
+                    names
+                        .iter()
+                        .all(|n| object.contains_key(n.as_str().unwrap()))
                 }),
                 "additionalProperties" => {
                     assert_eq!(with, false);
@@ -520,23 +532,40 @@ mod schema {
         let Some(root) = schema() else { return };
         for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceRecord] {
             let whole = builder(adjacency).build().unwrap().with_artifact("m", b"x");
-            let seeded = builder(adjacency).not_private("seeded noise").build().unwrap();
+            let seeded = builder(adjacency)
+                .not_private("seeded noise")
+                .build()
+                .unwrap();
             assert!(valid(&as_value(&seeded), &root, &root));
             let whole = as_value(&whole);
             assert!(valid(&whole, &root, &root));
             let members = |pointer: &str| -> Vec<String> {
                 let object = whole.pointer(pointer).unwrap().as_object().unwrap();
-                object.keys().map(|key| format!("{pointer}/{key}")).collect()
+                object
+                    .keys()
+                    .map(|key| format!("{pointer}/{key}"))
+                    .collect()
             };
             let mut n_members = 0;
-            for object in ["", "/project", "/status", "/target", "/guarantee", "/releases/0"]
-                .into_iter()
-                .chain(["/releases/0/event", "/released/0", "/artifacts/0"])
+            for object in [
+                "",
+                "/project",
+                "/status",
+                "/target",
+                "/guarantee",
+                "/releases/0",
+            ]
+            .into_iter()
+            .chain(["/releases/0/event", "/released/0", "/artifacts/0"])
             {
                 for member in members(object) {
                     let mut without = whole.clone();
                     let name = member.rsplit('/').next().unwrap();
-                    let parent = without.pointer_mut(object).unwrap().as_object_mut().unwrap();
+                    let parent = without
+                        .pointer_mut(object)
+                        .unwrap()
+                        .as_object_mut()
+                        .unwrap();
                     parent.remove(name);
                     assert!(!valid(&without, &root, &root), "{member} is not required");
                     n_members += 1;
@@ -561,7 +590,10 @@ mod schema {
         for (written, rule) in [
             (&whole, &root),
             (&whole["guarantee"], &root["$defs"]["guarantee"]),
-            (&whole["releases"][0], &root["properties"]["releases"]["items"]),
+            (
+                &whole["releases"][0],
+                &root["properties"]["releases"]["items"],
+            ),
         ] {
             let names = keys(&rule["properties"]);
             assert_eq!(keys(written), names);
@@ -589,31 +621,68 @@ mod schema {
             gaussian.clone(),
             DpEvent::gaussian_psd(1.0),
             DpEvent::laplace(2.0),
-            DpEvent::DiscreteGaussian { sigma: 2.0, sensitivity: 1 },
-            DpEvent::DiscreteLaplace { rate: 0.5, sensitivity: 1 },
-            DpEvent::RandomizedResponse { noise_probability: 0.5, buckets: 3 },
-            DpEvent::BoundedRange { epsilon: 1.0, relation },
-            DpEvent::ApproxDp { epsilon: 1.0, delta: 0.0, relation },
-            DpEvent::Zcdp { rho: 1.0, relation: Relation::Replace },
-            DpEvent::Rdp { order: 2.0, epsilon: 1.0, relation },
+            DpEvent::DiscreteGaussian {
+                sigma: 2.0,
+                sensitivity: 1,
+            },
+            DpEvent::DiscreteLaplace {
+                rate: 0.5,
+                sensitivity: 1,
+            },
+            DpEvent::RandomizedResponse {
+                noise_probability: 0.5,
+                buckets: 3,
+            },
+            DpEvent::BoundedRange {
+                epsilon: 1.0,
+                relation,
+            },
+            DpEvent::ApproxDp {
+                epsilon: 1.0,
+                delta: 0.0,
+                relation,
+            },
+            DpEvent::Zcdp {
+                rho: 1.0,
+                relation: Relation::Replace,
+            },
+            DpEvent::Rdp {
+                order: 2.0,
+                epsilon: 1.0,
+                relation,
+            },
             DpEvent::sampled_gaussian(1.0, 0.01),
             DpEvent::SampledWithoutReplacement {
                 sample_size: 1,
                 population_size: 10,
                 event: Box::new(gaussian.clone()),
             },
-            DpEvent::RandomAllocation { noise_multiplier: 1.0, n_selected: 1, n_steps: 9 },
+            DpEvent::RandomAllocation {
+                noise_multiplier: 1.0,
+                n_selected: 1,
+                n_steps: 9,
+            },
             DpEvent::MixtureOfGaussians {
                 sigma: 1.0,
                 sensitivities: vec![0.0, 1.0],
                 probabilities: vec![0.5, 0.5],
             },
-            DpEvent::TreeAggregation { noise_multiplier: 1.0, n_steps: 9 },
-            DpEvent::Composed { events: vec![gaussian.clone()] },
+            DpEvent::TreeAggregation {
+                noise_multiplier: 1.0,
+                n_steps: 9,
+            },
+            DpEvent::Composed {
+                events: vec![gaussian.clone()],
+            },
             gaussian.clone().repeated(3),
-            best(Stopping::Logarithmic { success_probability: 0.5 }),
+            best(Stopping::Logarithmic {
+                success_probability: 0.5,
+            }),
             best(Stopping::Poisson { mean: 2.0 }),
-            best(Stopping::TruncatedNegativeBinomial { shape: 0.0, success_probability: 0.5 }),
+            best(Stopping::TruncatedNegativeBinomial {
+                shape: 0.0,
+                success_probability: 0.5,
+            }),
             DpEvent::NonPrivate,
         ];
         let rule = &root["$defs"]["event"];
@@ -652,15 +721,35 @@ mod hostile {
     }
 
     const SNIPPETS: [&str; 20] = [
-        "null", "-1", "0", "1e999", "-0.0", "1e308", "5e-324", "18446744073709551616", "\"", "{",
-        "}", "[[[[", "]", ",", ":", "true", "\\u0000", "9007199254740993", "{\"mechanism\":", "é",
+        "null",
+        "-1",
+        "0",
+        "1e999",
+        "-0.0",
+        "1e308",
+        "5e-324",
+        "18446744073709551616",
+        "\"",
+        "{",
+        "}",
+        "[[[[",
+        "]",
+        ",",
+        ":",
+        "true",
+        "\\u0000",
+        "9007199254740993",
+        "{\"mechanism\":",
+        "é",
     ];
 
     /// `bytes` with up to six edits: a byte changed, a range removed or repeated, a snippet put in.
     fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
         let mut out = bytes.to_vec();
         for _ in 0..=random.below(6) {
-            let at = random.below(out.len().max(1)).min(out.len().saturating_sub(1));
+            let at = random
+                .below(out.len().max(1))
+                .min(out.len().saturating_sub(1));
             let end = (at + random.below(40)).min(out.len());
             match random.below(5) {
                 0 => {
@@ -696,7 +785,10 @@ mod hostile {
     fn read(text: &str) -> bool {
         let strict = Certificate::from_json(text).and_then(|c| c.verify().map(|_| c));
         if let Ok(certificate) = &strict {
-            assert_eq!(&Certificate::from_json(&certificate.to_json()).unwrap(), certificate);
+            assert_eq!(
+                &Certificate::from_json(&certificate.to_json()).unwrap(),
+                certificate
+            );
         }
         if let Ok(mut loose) = serde_json::from_str::<Certificate>(text) {
             loose.digest.clear();
@@ -725,11 +817,23 @@ mod hostile {
             Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, vec![release]).unwrap();
         let budget = Budget::new(plan.target(), Adjacency::AddRemoveUser).unwrap();
         let mut ledger = Ledger::in_memory("d", budget).unwrap();
-        let records = ledger.reserve(&plan).unwrap().iter().map(Spend::record).collect();
-        let nested = Certificate::builder(&plan, "d").releases(records).build().unwrap();
+        let records = ledger
+            .reserve(&plan)
+            .unwrap()
+            .iter()
+            .map(Spend::record)
+            .collect();
+        let nested = Certificate::builder(&plan, "d")
+            .releases(records)
+            .build()
+            .unwrap();
         [
             builder(Adjacency::AddRemoveUser).build().unwrap().to_json(),
-            builder(Adjacency::ReplaceUser).not_private("x").build().unwrap().to_json(),
+            builder(Adjacency::ReplaceUser)
+                .not_private("x")
+                .build()
+                .unwrap()
+                .to_json(),
             nested.to_json(),
             fixture("certificate-v1.json"),
         ]
@@ -762,10 +866,18 @@ mod hostile {
         let honest = String::from_utf8(seeds().remove(0)).unwrap();
         let open = "{\"mechanism\":\"repeated\",\"count\":2,\"event\":";
         for depth in [10, 100, 1_000, 100_000] {
-            let event = format!("{}{}{}", open.repeat(depth), "{\"mechanism\":\"non-private\"}", "}".repeat(depth));
+            let event = format!(
+                "{}{}{}",
+                open.repeat(depth),
+                "{\"mechanism\":\"non-private\"}",
+                "}".repeat(depth)
+            );
             let start = honest.find("{\n        \"mechanism\"").unwrap();
             let end = start + honest[start..].find('}').unwrap() + 1;
-            assert!(!read(&format!("{}{event}{}", &honest[..start], &honest[end..])), "{depth}");
+            assert!(
+                !read(&format!("{}{event}{}", &honest[..start], &honest[end..])),
+                "{depth}"
+            );
         }
     }
 }

@@ -85,18 +85,23 @@ fn rdp_filter_over_orders_pays_delta_for_each() {
 fn rdp_filter_goes_on_while_some_order_has_budget() {
     let mut filter = RdpFilter::over_orders(TARGET, ADD_REMOVE, &[16.0, 64.0]).unwrap();
     let spend = |filter: &mut RdpFilter| {
-        (0..100_000).take_while(|_| filter.spend(&DpEvent::gaussian(40.0)).is_ok()).count()
+        (0..100_000)
+            .take_while(|_| filter.spend(&DpEvent::gaussian(40.0)).is_ok())
+            .count()
     };
     let both = spend(&mut filter);
-    let over = filter.balances().iter().filter(|b| b.spent > b.budget).count();
+    let over = filter
+        .balances()
+        .iter()
+        .filter(|b| b.spent > b.budget)
+        .count();
     assert_eq!(over, 1, "one order is exhausted before the other");
     let half = ApproxDp {
         delta: TARGET.delta / 2.0,
         ..TARGET
     };
-    let alone = [16.0, 64.0].map(|order| {
-        spend(&mut RdpFilter::at_order(half, ADD_REMOVE, order).unwrap())
-    });
+    let alone =
+        [16.0, 64.0].map(|order| spend(&mut RdpFilter::at_order(half, ADD_REMOVE, order).unwrap()));
     assert_eq!(both, alone[0].max(alone[1]));
 }
 
@@ -107,19 +112,27 @@ fn a_planned_order_is_the_best_for_its_plan() {
         let step = DpEvent::Composed {
             events: vec![DpEvent::gaussian(50.0).repeated(5), DpEvent::laplace(60.0)],
         };
-        (0..10_000).take_while(|_| filter.spend(&step).is_ok()).count()
+        (0..10_000)
+            .take_while(|_| filter.spend(&step).is_ok())
+            .count()
     };
     let planned = runs(RdpFilter::for_schedule(TARGET, ADD_REMOVE, &schedule).unwrap());
     for order in [12.0, 20.0, 30.0, 50.0, 100.0] {
         let other = runs(RdpFilter::at_order(TARGET, ADD_REMOVE, order).unwrap());
-        assert!(other <= planned + planned / 50, "{order}: {other} > {planned}");
+        assert!(
+            other <= planned + planned / 50,
+            "{order}: {other} > {planned}"
+        );
     }
 }
 
 #[test]
 fn what_cannot_be_filtered_is_refused() {
     for order in [1.0, 0.5, f64::NAN, f64::INFINITY, -3.0] {
-        assert!(RdpFilter::at_order(TARGET, ADD_REMOVE, order).is_err(), "{order}");
+        assert!(
+            RdpFilter::at_order(TARGET, ADD_REMOVE, order).is_err(),
+            "{order}"
+        );
     }
     assert!(RdpFilter::over_orders(TARGET, ADD_REMOVE, &[]).is_err());
     for (epsilon, delta) in [(0.0, 0.1), (f64::NAN, 0.1), (1.0, 0.0), (1.0, 1.0)] {
@@ -217,7 +230,9 @@ fn every_unit_spends_its_own_account() {
     let mut filter = IndividualGaussianFilter::new(TARGET, ADD_REMOVE, 3).unwrap();
     // a unit at a fraction f of the budget stays for 1/f^2 steps
     let costs = Private::new(vec![0.999 * mu, 0.4999 * mu, 0.0]);
-    let steps: Vec<Vec<bool>> = (0..6).map(|_| filter.admit_all(&costs).expose().clone()).collect();
+    let steps: Vec<Vec<bool>> = (0..6)
+        .map(|_| filter.admit_all(&costs).expose().clone())
+        .collect();
     let times = |unit: usize| steps.iter().filter(|step| step[unit]).count();
     assert_eq!([times(0), times(1), times(2)], [1, 4, 6]);
     // whoever is too dear now may still take part cheaply
@@ -251,7 +266,9 @@ fn accounts_of_a_million_small_steps_never_fall_behind() {
     let mut filter = IndividualGaussianFilter::new(TARGET, ADD_REMOVE, 1).unwrap();
     let budget = gdp::mu_for(TARGET).unwrap().powi(2);
     let mu = (budget / 1e6).sqrt();
-    let steps = (0..1_100_000).take_while(|_| *filter.admit(0_usize, mu).expose()).count();
+    let steps = (0..1_100_000)
+        .take_while(|_| *filter.admit(0_usize, mu).expose())
+        .count();
     assert!((999_990..=1_000_000).contains(&steps), "{steps}");
 }
 

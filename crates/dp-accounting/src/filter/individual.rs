@@ -14,11 +14,14 @@ use crate::rounding::{mul_up, two_sum};
 /// unit i takes part in step t   iff   Σ_{s <= t, i took part} mu_s(i)^2 + mu_t(i)^2 <= mu_B^2
 /// ```
 ///
-/// All outputs together are then mu_B-GDP for adding or removing any one unit, under full
-/// adaptivity (Koskela, Tobaben, Honkela, arXiv 2209.15596; Feldman, Zrnic, arXiv 2008.11193, for the idea). Under
-/// replacement each account holds mu_B^2/4: at step t the two neighbours differ by at most
-/// m_t + m'_t, the unit's share and its stand-in's, and √(Σ (m_t + m'_t)^2) <= √(Σ m_t^2) +
-/// √(Σ m'_t^2) <= mu_B, by Minkowski.
+/// All outputs together are then `mu_B`-GDP for adding or removing any one unit, under full
+/// adaptivity (Koskela, Tobaben, Honkela, arXiv 2209.15596; Feldman, Zrnic, arXiv 2008.11193, for
+/// the idea). Under replacement each account holds a quarter of the squared budget. With m the
+/// unit's own costs and m' its stand-in's, the neighbours differ by at most m + m' in each step, and
+///
+/// ```text
+/// √(Σ (m_t + m'_t)^2) <= √(Σ m_t^2) + √(Σ m'_t^2) <= mu_B        (Minkowski)
+/// ```
 ///
 /// # Privacy
 /// **The accounts are private data.** How much a unit has spent, whether it is still active, and

@@ -9,7 +9,7 @@ const GROWTH: f64 = 2.0;
 
 /// Says at any moment what Gaussian mechanisms chosen step by step have cost so far.
 ///
-/// The running mu = √(Σ mu_i^2) is not a guarantee by itself: whoever stops when the outputs look
+/// The running root of Σ mu² is not a guarantee by itself: whoever stops when the outputs look
 /// telling has stopped at a moment that depends on them. An odometer fixes a ladder of budgets
 /// up front and reads off the first rung that holds what was spent:
 ///
@@ -47,7 +47,7 @@ const GROWTH: f64 = 2.0;
 pub struct Odometer {
     delta: f64,
     adjacency: Adjacency,
-    /// b_0.
+    /// `b_0`.
     first: f64,
     growth: f64,
     spent: UpwardSum,

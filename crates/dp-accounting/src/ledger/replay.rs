@@ -159,7 +159,6 @@ pub(super) fn replay<'a>(
 #[cfg(test)]
 mod tests {
     use super::super::lines::{LEDGER_NAME, close, seal};
-    use super::*;
     use crate::Measure;
     use crate::ledger::LedgerSummary;
 
@@ -211,12 +210,25 @@ mod tests {
             (2, RDP, rdp, Measure::Rdp),
             (2, SCHEDULE, "", Measure::Epsilon),
         ] {
-            assert_eq!(read(version, filter, cost).unwrap().balance.measure, measure);
+            assert_eq!(
+                read(version, filter, cost).unwrap().balance.measure,
+                measure
+            );
             for other in [mu, rdp, "", ",\"mu_squared\":0.1,\"rdp\":0.1"] {
-                assert_eq!(read(version, filter, other).is_ok(), other == cost, "{filter} {other}");
+                assert_eq!(
+                    read(version, filter, other).is_ok(),
+                    other == cost,
+                    "{filter} {other}"
+                );
             }
         }
-        for (version, filter) in [(0, ""), (0, GAUSSIAN), (1, GAUSSIAN), (2, ""), (3, GAUSSIAN)] {
+        for (version, filter) in [
+            (0, ""),
+            (0, GAUSSIAN),
+            (1, GAUSSIAN),
+            (2, ""),
+            (3, GAUSSIAN),
+        ] {
             assert!(read(version, filter, mu).is_err(), "{version} {filter}");
         }
     }
@@ -228,7 +240,12 @@ mod tests {
             let bytes = chained(&header(2, GAUSSIAN), &[record(0, &cost)]);
             LedgerSummary::from_bytes(&bytes).unwrap().balance.spent
         };
-        for (cost, expected) in [("0.01", 0.01), ("1e-9", 1e-4), ("-5.0", 1e-4), ("0.0001", 1e-4)] {
+        for (cost, expected) in [
+            ("0.01", 0.01),
+            ("1e-9", 1e-4),
+            ("-5.0", 1e-4),
+            ("0.0001", 1e-4),
+        ] {
             assert!((spent(cost) / expected - 1.0).abs() < 1e-12, "{cost}");
         }
     }
@@ -238,8 +255,20 @@ mod tests {
     #[test]
     fn rehashed_mutations_are_errors_and_never_panics() {
         const SNIPPETS: [&str; 14] = [
-            "null", "-1", "0", "1e999", "1e308", "5e-324", "18446744073709551615", "\"x\"", "{}",
-            "[]", "1.5", "\u{1e}", "\"rdp\"", "{\"mechanism\":\"non-private\"}",
+            "null",
+            "-1",
+            "0",
+            "1e999",
+            "1e308",
+            "5e-324",
+            "18446744073709551615",
+            "\"x\"",
+            "{}",
+            "[]",
+            "1.5",
+            "\u{1e}",
+            "\"rdp\"",
+            "{\"mechanism\":\"non-private\"}",
         ];
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut below = |n: usize| {
@@ -257,14 +286,17 @@ mod tests {
         let mut n_read = 0;
         for round in 0..24_000 {
             let (version, filter, cost) = kinds[round % kinds.len()];
-            let mut bodies = vec![header(version, filter), record(0, cost), record(1, cost)];
+            let mut bodies = [header(version, filter), record(0, cost), record(1, cost)];
             let which = below(bodies.len());
             let body = &mut bodies[which];
             // a whole token, or any range of bytes
             let start = below(body.len());
             let token = |b: u8| b != b',' && b != b':' && b != b'}';
             let length = match below(2) {
-                0 => body.as_bytes()[start..].iter().take_while(|b| token(**b)).count(),
+                0 => body.as_bytes()[start..]
+                    .iter()
+                    .take_while(|b| token(**b))
+                    .count(),
                 _ => below(9).min(body.len() - start),
             };
             body.replace_range(start..start + length, SNIPPETS[below(SNIPPETS.len())]);
@@ -277,14 +309,23 @@ mod tests {
             }
             n_read += usize::from(LedgerSummary::from_bytes(&bytes).is_ok());
         }
-        assert!(n_read > 500, "hardly anything was read, so little was tried: {n_read}");
+        assert!(
+            n_read > 500,
+            "hardly anything was read, so little was tried: {n_read}"
+        );
     }
 
     #[test]
     fn random_bytes_and_seals_are_errors() {
         let whole = chained(&header(2, GAUSSIAN), &[record(0, ",\"mu_squared\":1e-4")]);
         let (seal_line, _) = seal(b"{\"torn", "not the hash before it");
-        for tail in [&seal_line[..], b"\x1e\x1e\x1e\n", b"\n", b"\n\n", b"{\"a\":1}\n"] {
+        for tail in [
+            &seal_line[..],
+            b"\x1e\x1e\x1e\n",
+            b"\n",
+            b"\n\n",
+            b"{\"a\":1}\n",
+        ] {
             let bytes = [&whole[..], tail].concat();
             assert!(LedgerSummary::from_bytes(&bytes).is_err(), "{tail:?}");
         }

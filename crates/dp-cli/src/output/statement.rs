@@ -28,8 +28,8 @@ pub(crate) fn privacy_statement(certificate: &Certificate) -> Result<String> {
         for (neighbours, epsilon) in statement.epsilons() {
             put(&mut text, &format!("| {neighbours} | {epsilon} |"));
         }
-        for line in statement.method_line() {
-            put(&mut text, &format!("\nEpsilon was {line}."));
+        if let Some(line) = statement.method_line() {
+            put(&mut text, &format!("\nEpsilon: {line}."));
         }
         put(&mut text, &format!("\n{}", statement.meaning().join(" ")));
     }
