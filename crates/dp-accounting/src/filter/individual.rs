@@ -138,3 +138,18 @@ fn add_up(a: f64, b: f64) -> f64 {
     let (sum, error) = two_sum(a, b);
     if error > 0.0 { sum.next_up() } else { sum }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_too_small_to_show_is_counted_all_the_same() {
+        assert!(add_up(1.0, 1e-17) > 1.0);
+        assert!((add_up(1.0, 0.5) - 1.5).abs() < 1e-300);
+        let mut spent = 1.0;
+        assert!(charge(&mut spent, 1e-9, 1.1) && spent > 1.0);
+        let allowed = spent;
+        assert!(!charge(&mut spent, 1e-9, allowed));
+    }
+}
