@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!(
             "{:<16} noise multiplier {:.2}",
             release.label(),
-            release.noise_multiplier()
+            release.noise_multiplier()?
         );
     }
 

@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ledger = Ledger::in_memory("stars", Budget::new(target, adjacency)?)?;
     let spend = ledger.reserve(&plan)?.remove(0);
 
-    let grid = Grid::new(spend.noise_multiplier(), 1.0)?;
+    let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
     let released = VectorSum::accumulate(&data, 5, grid, &StarShares)?
         .release(spend, &mut NoiseSource::operating_system())?;
     println!(

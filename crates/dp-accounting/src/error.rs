@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use dp_core::{Adjacency, ParamError};
 
+use crate::Measure;
+
 /// Errors of dp-accounting. No message holds data; labels, identifiers and paths are the
 /// operator's own.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +31,9 @@ pub enum Error {
     #[error("nothing was composed, so there is no guarantee to state")]
     NothingComposed,
     /// The mechanisms fail altogether with a probability above delta.
-    #[error("no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}")]
+    #[error(
+        "no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}"
+    )]
     NoFiniteEpsilon {
         /// The delta asked for.
         delta: f64,
@@ -78,17 +82,39 @@ pub enum Error {
         /// Cost that the target allows.
         allowed: f64,
     },
-    /// The ledger cannot pay for the plan; nothing was written. All figures are mu^2.
+    /// The budget cannot pay; nothing was written or counted.
     #[error(
-        "budget spent: the plan costs mu^2 = {requested}, {spent} of {budget} is already spent"
+        "budget spent: {requested} is asked for, {spent} of {budget} is already spent ({measure})"
     )]
     BudgetSpent {
-        /// Cost of the plan.
+        /// What is asked for.
         requested: f64,
-        /// Cost of everything reserved so far.
+        /// Cost of everything paid so far.
         spent: f64,
         /// Cost that the budget allows.
         budget: f64,
+        /// What the three figures are.
+        measure: Measure,
+    },
+    /// The ledger pays for one whole schedule, and it has.
+    #[error("the ledger paid for its one schedule already: {n_releases} releases are reserved")]
+    ScheduleReserved {
+        /// Releases reserved.
+        n_releases: u64,
+    },
+    /// Something has no figure of Gaussian differential privacy, because it is not Gaussian.
+    #[error("{what} is not Gaussian")]
+    NotGaussian {
+        /// The release, plan or ledger asked.
+        what: String,
+    },
+    /// A certificate claims a release that the ledger never paid for.
+    #[error("the ledger does not hold release {label} of the certificate: {reason}")]
+    NotInLedger {
+        /// The certificate's name for the release.
+        label: String,
+        /// What does not agree.
+        reason: &'static str,
     },
     /// Another process, or another handle in this one, holds the ledger.
     #[error("ledger {} is in use by another writer", path.display())]
@@ -109,7 +135,7 @@ pub enum Error {
     LedgerMismatch {
         /// The ledger file.
         path: PathBuf,
-        /// What differs: `schema_version`, `data_set`, `adjacency`, `epsilon` or `delta`.
+        /// What differs: `schema_version`, `filter`, `data_set`, `adjacency`, `epsilon` or `delta`.
         field: &'static str,
         /// The file's value.
         found: String,
@@ -137,11 +163,11 @@ pub enum Error {
     #[error("not a certificate: {0}")]
     CertificateSyntax(#[source] serde_json::Error),
     /// The certificate has a layout that this version does not know.
-    #[error("certificate schema {found} is unknown; this version reads {supported}")]
+    #[error("certificate schema {found} is unknown; this version reads up to {supported}")]
     CertificateSchema {
         /// Version in the text.
         found: u32,
-        /// Version that this crate reads.
+        /// Newest version that this crate reads.
         supported: u32,
     },
     /// The text is not what this crate writes: a number, name or order was edited.

@@ -6,13 +6,17 @@ pub mod calibrate;
 mod certificate;
 mod composition;
 mod error;
+mod figures;
+mod filter;
 pub mod gdp;
 mod ledger;
 mod loss;
 mod plan;
 mod rounding;
 mod saddle_point;
+mod schedule;
 mod spend;
+mod statement;
 mod tightest;
 
 pub use accountant::{Accountant, Method, PrivacyBound};
@@ -22,9 +26,12 @@ pub use certificate::{
     Project, ReleasedOutput, Status, Verified,
 };
 pub use error::{Error, Result};
+pub use figures::{rounded_down, rounded_up};
+pub use filter::{GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter};
 pub use gdp::GdpAccountant;
-pub use ledger::{Budget, LEDGER_SCHEMA, Ledger};
+pub use ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSummary, Measure};
 pub use plan::{Plan, PlannedRelease, ReleaseRequest};
 pub use saddle_point::SaddlePointAccountant;
 pub use spend::{ReleaseRecord, Spend};
+pub use statement::{Attacker, PrivacyStatement};
 pub use tightest::TightestAccountant;

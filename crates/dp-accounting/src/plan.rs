@@ -1,9 +1,11 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, ParamError, ReplaceFactor, Zcdp, params};
 
 use crate::allowance::{check_draws, usable_delta};
-use crate::gdp::{finite_cost, from_mu_squared, mu_squared, sensitivity_squared};
+use crate::filter::largest_mu_squared;
+use crate::gdp::{from_mu_squared, sensitivity_squared};
 use crate::rounding::UpwardSum;
-use crate::{Error, Result, gdp};
+use crate::schedule::{ideal_guarantee, total_mu_squared};
+use crate::{Error, Result};
 
 /// Relative amount by which calibrated noise exceeds the exact solution: 2^-48. It covers the
 /// dozen roundings between the share of a release and its recomputed cost.
@@ -40,17 +42,27 @@ impl ReleaseRequest {
     }
 }
 
-/// One release of a [`Plan`]: a Gaussian mechanism with its noise.
+/// One release of a [`Plan`]: a mechanism with its noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedRelease {
     label: String,
-    noise_multiplier: f64,
     event: DpEvent,
     n_draws: u64,
 }
 
 impl PlannedRelease {
-    /// A release whose noise the caller chooses, for [`Plan::with_noise_multipliers`].
+    /// A release of any mechanism, for [`Plan::with_noise_multipliers`]. Whether the event has a
+    /// guarantee is found when the plan is made.
+    #[must_use]
+    pub fn new(label: impl Into<String>, event: DpEvent, n_draws: u64) -> Self {
+        Self {
+            label: label.into(),
+            event,
+            n_draws,
+        }
+    }
+
+    /// A Gaussian release whose noise the caller chooses.
     ///
     /// # Errors
     /// [`Error::Param`] when `noise_multiplier` is not finite and positive.
@@ -61,15 +73,11 @@ impl PlannedRelease {
         n_draws: u64,
     ) -> Result<Self> {
         let noise_multiplier = params::finite_positive("noise_multiplier", noise_multiplier)?;
-        Ok(Self {
-            label: label.into(),
+        let event = DpEvent::Gaussian {
             noise_multiplier,
-            event: DpEvent::Gaussian {
-                noise_multiplier,
-                replace_factor,
-            },
-            n_draws,
-        })
+            replace_factor,
+        };
+        Ok(Self::new(label, event, n_draws))
     }
 
     /// The release's name.
@@ -78,10 +86,21 @@ impl PlannedRelease {
         &self.label
     }
 
-    /// Noise standard deviation over the L2 sensitivity under add/remove.
-    #[must_use]
-    pub const fn noise_multiplier(&self) -> f64 {
-        self.noise_multiplier
+    /// Noise standard deviation over the L2 sensitivity under add/remove, of a release that is one
+    /// Gaussian mechanism on all units. A sampled one has none: its noise multiplier taken alone
+    /// says little about what it costs, and a spend for it must not pay for an unsampled release.
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] for every other mechanism.
+    pub fn noise_multiplier(&self) -> Result<f64> {
+        match self.event {
+            DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => Ok(noise_multiplier),
+            _ => Err(Error::NotGaussian {
+                what: format!("release {}", self.label),
+            }),
+        }
     }
 
     /// The mechanism, for the accountant.
@@ -100,7 +119,7 @@ impl PlannedRelease {
 /// What a run will release, with the noise of each release and the guarantee of the whole.
 ///
 /// A plan holds public values only; it can be printed and compared before any data is read.
-/// The delta of its guarantee covers the Gaussian mechanisms and, with
+/// The delta of its guarantee covers the mechanisms and, with
 /// [`crate::DELTA_RESERVE`] of it, the error of the noise sampler.
 ///
 /// # Examples
@@ -116,7 +135,7 @@ impl PlannedRelease {
 ///     ],
 /// )?;
 /// let [counts, gramians] = plan.releases() else { unreachable!() };
-/// assert!((counts.noise_multiplier() / gramians.noise_multiplier() - 3.0).abs() < 1e-12);
+/// assert!((counts.noise_multiplier()? / gramians.noise_multiplier()? - 3.0).abs() < 1e-12);
 /// assert!(plan.guarantee().epsilon <= 1.0 && plan.guarantee().epsilon > 0.9999);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -125,7 +144,8 @@ pub struct Plan {
     target: ApproxDp,
     adjacency: Adjacency,
     releases: Vec<PlannedRelease>,
-    mu_squared: f64,
+    /// Absent when a release is not Gaussian.
+    mu_squared: Option<f64>,
     guarantee: ApproxDp,
 }
 
@@ -136,7 +156,7 @@ impl Plan {
     /// z_i = f_i / (μ √(share_i / Σ share)),   f_i = 1 (add/remove), 2 or √2 (replace)
     /// ```
     ///
-    /// with μ = [`gdp::mu_for`] at `target.epsilon` and [`usable_delta`]`(target.delta)`, rounded
+    /// with μ = [`crate::gdp::mu_for`] at `target.epsilon` and [`usable_delta`]`(target.delta)`, rounded
     /// up so that the recomputed cost stays within μ^2. Without requests the plan releases nothing
     /// and costs nothing, which is what a non-private baseline asks for.
     ///
@@ -164,42 +184,43 @@ impl Plan {
                 request.n_draws,
             )?);
         }
-        let mu_squared = cost_of(&releases, adjacency)?;
+        let mut plan = Self::assemble(target, adjacency, releases)?;
+        let mu_squared = plan.mu_squared()?;
         if mu_squared > allowed {
             return Err(Error::TargetMissed {
                 mu_squared,
                 allowed,
             });
         }
-        check_draws(target, n_draws(&releases))?;
-        Ok(Self::assemble(target, adjacency, releases, mu_squared))
+        plan.target = target;
+        check_draws(target, plan.n_draws())?;
+        Ok(plan)
     }
 
-    /// A plan with the noise that the caller chose, and the guarantee that follows at `delta`.
-    /// Its target is its own guarantee.
+    /// A plan of any mechanisms with the noise that the caller chose, and the guarantee that
+    /// follows at `delta`. Its target is its own guarantee, so that a [`crate::Budget`] for the
+    /// target pays for it; where the guarantee's epsilon is 0 the target's is the smallest
+    /// positive number.
+    ///
+    /// Gaussian releases alone are accounted for exactly; with others among them,
+    /// [`crate::TightestAccountant`] says what the whole is worth.
     ///
     /// # Errors
-    /// [`Error::Param`] for a `delta` outside (0, 1), or noise so small that cost or epsilon is not
-    /// finite; [`Error::SamplerAllowance`] when the draws are too many for the reserve of delta
-    /// (no draws at all are covered above epsilon 50 or so).
+    /// [`Error::Param`] for a `delta` outside (0, 1), a parameter of an event that is out of
+    /// range, or noise so small that cost or epsilon is not finite; [`Error::NonPrivateEvent`];
+    /// what the accountant refuses; [`Error::SamplerAllowance`] when the draws are too many
+    /// for the reserve of delta (no draws at all are covered above epsilon 50 or so).
     pub fn with_noise_multipliers(
         delta: f64,
         adjacency: Adjacency,
         releases: Vec<PlannedRelease>,
     ) -> Result<Self> {
-        let delta = params::open_unit("delta", delta)?;
-        let mu_squared = cost_of(&releases, adjacency)?;
-        let mut plan = Self::assemble(
-            ApproxDp {
-                epsilon: 0.0,
-                delta,
-            },
-            adjacency,
-            releases,
-            mu_squared,
-        );
-        params::finite("epsilon", plan.guarantee.epsilon)?;
-        plan.target = plan.guarantee;
+        let target = ApproxDp {
+            epsilon: 0.0,
+            delta: params::open_unit("delta", delta)?,
+        };
+        let mut plan = Self::assemble(target, adjacency, releases)?;
+        plan.target.epsilon = plan.guarantee.epsilon.max(f64::MIN_POSITIVE);
         check_draws(plan.target, plan.n_draws())?;
         Ok(plan)
     }
@@ -208,15 +229,22 @@ impl Plan {
         target: ApproxDp,
         adjacency: Adjacency,
         releases: Vec<PlannedRelease>,
-        mu_squared: f64,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        let ideal = ideal_guarantee(
+            releases.iter().map(PlannedRelease::event),
+            adjacency,
+            usable_delta(target.delta),
+        )?;
+        Ok(Self {
             target,
             adjacency,
+            mu_squared: total_mu_squared(releases.iter().map(PlannedRelease::event), adjacency)?,
             releases,
-            mu_squared,
-            guarantee: guarantee_at(mu_squared, target.delta),
-        }
+            guarantee: ApproxDp {
+                epsilon: ideal.upper,
+                delta: target.delta,
+            },
+        })
     }
 
     /// The releases, in the order in which they were asked for.
@@ -243,24 +271,32 @@ impl Plan {
         self.guarantee
     }
 
-    /// Total cost, rounded up.
-    #[must_use]
-    pub const fn mu_squared(&self) -> f64 {
-        self.mu_squared
+    /// Total cost of Gaussian releases, rounded up.
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    pub fn mu_squared(&self) -> Result<f64> {
+        self.mu_squared.ok_or_else(|| Error::NotGaussian {
+            what: "the plan".to_owned(),
+        })
     }
 
     /// The guarantee of the ideal mechanisms as mu-GDP.
-    #[must_use]
-    pub fn gdp(&self) -> Gdp {
-        from_mu_squared(self.mu_squared)
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    pub fn gdp(&self) -> Result<Gdp> {
+        Ok(from_mu_squared(self.mu_squared()?))
     }
 
     /// The guarantee of the ideal mechanisms as zCDP.
-    #[must_use]
-    pub fn zcdp(&self) -> Zcdp {
-        Zcdp {
-            rho: 0.5 * self.mu_squared,
-        }
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    pub fn zcdp(&self) -> Result<Zcdp> {
+        Ok(Zcdp {
+            rho: 0.5 * self.mu_squared()?,
+        })
     }
 
     /// Number of noise draws of all releases.
@@ -270,22 +306,13 @@ impl Plan {
     }
 }
 
-/// mu^2 that a target allows, rounded down.
-pub(crate) fn mu_squared_budget(target: ApproxDp) -> Result<f64> {
+/// mu^2 that a target allows, rounded down, with the sampler's part of delta set aside.
+fn mu_squared_budget(target: ApproxDp) -> Result<f64> {
     let target = ApproxDp::target(target.epsilon, target.delta)?;
-    let mu = gdp::mu_for(ApproxDp {
+    largest_mu_squared(ApproxDp {
         epsilon: target.epsilon,
         delta: usable_delta(target.delta),
-    })?;
-    Ok((mu * mu).next_down())
-}
-
-/// The (epsilon, delta) guarantee of a cost, with the sampler's part of delta set aside.
-pub(crate) fn guarantee_at(mu_squared: f64, delta: f64) -> ApproxDp {
-    ApproxDp {
-        epsilon: gdp::epsilon(from_mu_squared(mu_squared).mu, usable_delta(delta)),
-        delta,
-    }
+    })
 }
 
 fn sum_of_shares(requests: &[ReleaseRequest]) -> Result<f64> {
@@ -307,14 +334,6 @@ fn sum_of_shares(requests: &[ReleaseRequest]) -> Result<f64> {
     }))
 }
 
-fn cost_of(releases: &[PlannedRelease], adjacency: Adjacency) -> Result<f64> {
-    let mut sum = UpwardSum::EMPTY;
-    for release in releases {
-        sum = sum.plus(mu_squared(release.event(), adjacency)?);
-    }
-    finite_cost(sum.total())
-}
-
 fn n_draws(releases: &[PlannedRelease]) -> u64 {
     releases
         .iter()
@@ -324,6 +343,7 @@ fn n_draws(releases: &[PlannedRelease]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gdp::mu_squared;
 
     const TARGET: ApproxDp = ApproxDp {
         epsilon: 1.0,
@@ -338,10 +358,10 @@ mod tests {
     fn single_release_gets_the_known_noise() {
         // Smallest sigma for (1, 1e-5): 3.7306316348159418; the reserve of delta adds 1e-7 or so.
         let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &[request(7.0, 10)]).unwrap();
-        let z = plan.releases()[0].noise_multiplier();
+        let z = plan.releases()[0].noise_multiplier().unwrap();
         assert!(z > 3.730_631_634_815_9 && z < 3.730_631_634_8 * (1.0 + 2e-7));
         let psd = Plan::calibrate(TARGET, Adjacency::ReplaceUser, &[request(7.0, 10)]).unwrap();
-        let ratio = psd.releases()[0].noise_multiplier() / z;
+        let ratio = psd.releases()[0].noise_multiplier().unwrap() / z;
         assert!((ratio - 2.0_f64.sqrt()).abs() < 1e-14);
     }
 
@@ -361,7 +381,7 @@ mod tests {
     #[test]
     fn empty_plan_costs_nothing() {
         let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &[]).unwrap();
-        assert!(plan.mu_squared() == 0.0 && plan.guarantee().epsilon == 0.0);
+        assert!(plan.mu_squared().unwrap() == 0.0 && plan.guarantee().epsilon == 0.0);
         assert_eq!(plan.target(), TARGET);
     }
 
@@ -401,7 +421,7 @@ mod tests {
             .map(|_| PlannedRelease::gaussian("r", 2.0, ReplaceFactor::Two, 5).unwrap())
             .collect();
         let plan = Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, releases).unwrap();
-        assert!((plan.mu_squared() - 1.0).abs() < 1e-15);
+        assert!((plan.mu_squared().unwrap() - 1.0).abs() < 1e-15);
         // epsilon(mu = 1, 1e-5) = 4.3771780956812246 and a little for the reserve.
         let epsilon = plan.guarantee().epsilon;
         assert!(

@@ -1,7 +1,7 @@
 use dp_core::DpEvent;
 use serde::{Deserialize, Serialize};
 
-use crate::PlannedRelease;
+use crate::{PlannedRelease, Result};
 
 /// The right to make one release, paid for in a [`crate::Ledger`].
 ///
@@ -43,10 +43,12 @@ impl Spend {
         self.release.event()
     }
 
-    /// The noise multiplier that was paid for: noise standard deviation over the L2
-    /// sensitivity under add/remove. The release must use at least this much noise.
-    #[must_use]
-    pub const fn noise_multiplier(&self) -> f64 {
+    /// The noise multiplier that was paid for, see [`PlannedRelease::noise_multiplier`]. The
+    /// release must use at least this much noise.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotGaussian`] for anything but one Gaussian mechanism on all units.
+    pub fn noise_multiplier(&self) -> Result<f64> {
         self.release.noise_multiplier()
     }
 

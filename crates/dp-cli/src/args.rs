@@ -219,6 +219,9 @@ pub(crate) struct RecommendArgs {
 pub(crate) struct VerifyArgs {
     /// A certificate, or a folder written by `dp train`
     pub(crate) certificate: PathBuf,
+    /// Also check that this ledger paid for every release (it is only read)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
     /// Print one JSON object instead of the statement
     #[arg(long)]
     pub(crate) json: bool,

@@ -175,11 +175,12 @@ fn accounting_code(error: &AccountingError) -> u8 {
         AccountingError::Param(_)
         | AccountingError::SamplerAllowance { .. }
         | AccountingError::TargetMissed { .. } => 2,
-        AccountingError::BudgetSpent { .. } => 3,
+        AccountingError::BudgetSpent { .. } | AccountingError::ScheduleReserved { .. } => 3,
         AccountingError::LedgerLocked { .. }
         | AccountingError::LedgerCorrupt { .. }
         | AccountingError::LedgerMismatch { .. }
         | AccountingError::LedgerPoisoned { .. }
+        | AccountingError::NotGaussian { .. }
         | AccountingError::Io { .. } => 5,
         _ => 1,
     }

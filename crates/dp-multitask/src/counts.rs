@@ -69,7 +69,7 @@ impl NoisyCounts {
         noise: &mut NoiseSource,
     ) -> Result<Self> {
         let contribution = CountContribution::new(clip_norm)?;
-        let grid = Grid::new(spend.noise_multiplier(), clip_norm)?;
+        let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
         let released =
             VectorSum::accumulate(data, n_items, grid, &contribution)?.release(spend, noise)?;
         Ok(Self {

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use dp_core::Adjacency;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An epsilon or a delta, with what is known about it from both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -51,7 +51,7 @@ impl PrivacyBound {
 }
 
 /// How a figure was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {

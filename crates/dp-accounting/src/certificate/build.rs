@@ -117,6 +117,7 @@ impl CertificateBuilder {
         check_against_plan(&certificate.releases, &self.planned)?;
         if certificate.status == Status::Private {
             certificate.guarantee = Some(guarantee_of(
+                CERTIFICATE_SCHEMA,
                 &certificate.releases,
                 certificate.adjacency,
                 certificate.target.delta,

@@ -22,7 +22,7 @@ impl Certificate {
     /// (unknown or repeated members, another order, other digits).
     pub fn from_json(text: &str) -> Result<Self> {
         let version: Versioned = serde_json::from_str(text).map_err(Error::CertificateSyntax)?;
-        if version.schema_version != CERTIFICATE_SCHEMA {
+        if !(1..=CERTIFICATE_SCHEMA).contains(&version.schema_version) {
             return Err(Error::CertificateSchema {
                 found: version.schema_version,
                 supported: CERTIFICATE_SCHEMA,

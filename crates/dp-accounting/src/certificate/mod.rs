@@ -4,26 +4,27 @@ mod build;
 mod json;
 mod verify;
 
-use dp_core::{Adjacency, ApproxDp};
+use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::allowance::{check_draws, covers_draws};
-use crate::gdp::{self, from_mu_squared, mu_squared};
-use crate::plan::guarantee_at;
-use crate::rounding::UpwardSum;
-use crate::{ReleaseRecord, Result};
+use crate::allowance::{DELTA_RESERVE, check_draws, covers_draws, usable_delta};
+use crate::gdp::from_mu_squared;
+use crate::schedule::{ideal_guarantee, ideal_lower, total_mu_squared};
+use crate::{Method, ReleaseRecord, Result};
 
 pub use build::CertificateBuilder;
 pub use verify::Verified;
 
-/// Version of the certificate's layout that this crate writes and reads.
-pub const CERTIFICATE_SCHEMA: u32 = 1;
+/// Version of the certificate's layout that this crate writes. Version 1, which knows Gaussian
+/// mechanisms only and has neither `method` nor `epsilon_lower`, is read and verified as well.
+pub const CERTIFICATE_SCHEMA: u32 = 2;
 
 /// The statement of a run's guarantee, written as `certificate.json`.
 ///
 /// Everything that [`guarantee`](Self::guarantee) claims follows from `releases`, `adjacency`
 /// and `target.delta`, and [`verify`](Self::verify) recomputes it from those. What a reader
-/// must take on trust is listed in `assumptions`.
+/// must take on trust is listed in `assumptions`. `docs/certificate.md` describes the format and
+/// `docs/certificate.schema.json` is its JSON schema.
 ///
 /// `digest` is the SHA-256 hash of the certificate's compact JSON without the digest. It guards
 /// against accidents such as a mistyped or truncated copy, not against forgery: whoever edits a
@@ -51,7 +52,7 @@ pub const CERTIFICATE_SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// Layout version, [`CERTIFICATE_SCHEMA`].
+    /// Layout version: [`CERTIFICATE_SCHEMA`], or 1 as read from an old file.
     pub schema_version: u32,
     /// The software that wrote it.
     pub project: Project,
@@ -119,14 +120,21 @@ pub enum GuaranteeKind {
 pub struct Guarantee {
     /// Which notion of privacy.
     pub kind: GuaranteeKind,
-    /// Epsilon in nats at `delta`, under the certificate's adjacency.
+    /// How epsilon was found; absent in version 1, where it is always `gdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// Epsilon in nats at `delta`, under the certificate's adjacency: the figure that is promised,
+    /// never below the true value.
     pub epsilon: f64,
+    /// A number that the true epsilon is not below; 0 where nothing is known. Absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon_lower: Option<f64>,
     /// Delta, the error of the noise sampler included.
     pub delta: f64,
-    /// mu of the ideal Gaussian mechanisms together.
-    pub gdp_mu: f64,
-    /// rho of zero-concentrated privacy, mu^2 / 2.
-    pub rho: f64,
+    /// mu of the ideal mechanisms together; absent unless all are Gaussian.
+    pub gdp_mu: Option<f64>,
+    /// rho of zero-concentrated privacy, mu^2 / 2; absent unless all are Gaussian.
+    pub rho: Option<f64>,
     /// Epsilon at `delta` if neighbours add or remove one unit; absent where undefined.
     pub epsilon_add_remove: Option<f64>,
     /// Epsilon at `delta` if neighbours replace one unit; absent where undefined.
@@ -153,63 +161,71 @@ pub struct Artifact {
     pub sha256: String,
 }
 
-/// What follows from the releases alone.
-fn guarantee_of(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<Guarantee> {
-    let (mu_squared, epsilon) = account(releases, adjacency, delta)?;
+/// What follows from the releases alone, as a certificate of the given version states it.
+fn guarantee_of(
+    schema_version: u32,
+    releases: &[ReleaseRecord],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Result<Guarantee> {
+    let ideal = ideal_guarantee(events(releases), adjacency, usable_delta(delta))?;
+    let epsilon = ideal.upper;
+    check_draws(ApproxDp { epsilon, delta }, n_draws(releases))?;
     let other = counterpart_epsilon(releases, adjacency, delta);
     let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
         (other, Some(epsilon))
     } else {
         (Some(epsilon), other)
     };
+    let mu_squared = total_mu_squared(events(releases), adjacency)?;
+    let newer = schema_version > 1;
     Ok(Guarantee {
         kind: GuaranteeKind::Dp,
+        method: newer.then_some(ideal.method),
         epsilon,
+        epsilon_lower: newer.then(|| lower(releases, adjacency, delta).min(epsilon)),
         delta,
-        gdp_mu: from_mu_squared(mu_squared).mu,
-        rho: 0.5 * mu_squared,
+        gdp_mu: mu_squared.map(|cost| from_mu_squared(cost).mu),
+        rho: mu_squared.map(|cost| 0.5 * cost),
         epsilon_add_remove,
         epsilon_replace,
         statement: statement(adjacency),
     })
 }
 
-/// Cost and epsilon of the releases, with the sampler's part of delta checked.
-fn account(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> Result<(f64, f64)> {
-    let mut sum = UpwardSum::EMPTY;
-    let mut n_draws = 0_u64;
-    for release in releases {
-        sum = sum.plus(mu_squared(&release.event, adjacency)?);
-        n_draws = n_draws.saturating_add(release.n_draws);
-    }
-    let guarantee = guarantee_at(sum.total(), delta);
-    dp_core::params::finite("epsilon", guarantee.epsilon)?;
-    check_draws(guarantee, n_draws)?;
-    Ok((sum.total(), guarantee.epsilon))
+fn events(releases: &[ReleaseRecord]) -> impl Iterator<Item = &DpEvent> + Clone {
+    releases.iter().map(|release| &release.event)
+}
+
+fn n_draws(releases: &[ReleaseRecord]) -> u64 {
+    releases
+        .iter()
+        .fold(0, |sum, release| sum.saturating_add(release.n_draws))
+}
+
+/// Never above epsilon of what really ran: the sampler, too, moves delta by its reserve at most.
+fn lower(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> f64 {
+    let widened = (delta * (1.0 + DELTA_RESERVE)).next_up();
+    ideal_lower(events(releases), adjacency, widened)
 }
 
 /// Shares of delta that the sampler may have under the other adjacency, smallest first. The plan
 /// was not calibrated for it, so its larger epsilon can need more than the usual reserve.
 const COUNTERPART_RESERVES: [f64; 4] = [crate::DELTA_RESERVE, 1e-4, 1e-2, 0.5];
 
-/// Epsilon under the other adjacency at the same delta, sampler included; `None` when no share of
-/// delta covers the sampler.
+/// Epsilon under the other adjacency at the same delta, sampler included; `None` when a mechanism
+/// has no guarantee there, or no share of delta covers the sampler.
 fn counterpart_epsilon(
     releases: &[ReleaseRecord],
     adjacency: Adjacency,
     delta: f64,
 ) -> Option<f64> {
-    let mut sum = UpwardSum::EMPTY;
-    let mut n_draws = 0_u64;
-    for release in releases {
-        sum = sum.plus(mu_squared(&release.event, counterpart(adjacency)).ok()?);
-        n_draws = n_draws.saturating_add(release.n_draws);
-    }
-    let mu = from_mu_squared(sum.total()).mu;
     COUNTERPART_RESERVES.into_iter().find_map(|reserve| {
-        let epsilon = gdp::epsilon(mu, (delta * (1.0 - reserve)).next_down());
+        let usable = (delta * (1.0 - reserve)).next_down();
+        let other = counterpart(adjacency);
+        let epsilon = ideal_guarantee(events(releases), other, usable).ok()?.upper;
         let target = ApproxDp { epsilon, delta };
-        (epsilon.is_finite() && covers_draws(target, n_draws, reserve)).then_some(epsilon)
+        covers_draws(target, n_draws(releases), reserve).then_some(epsilon)
     })
 }
 

@@ -4,13 +4,15 @@
 //! `"hash":"<SHA-256 of the line's bytes up to this member>"`. Every line but the first also
 //! holds the previous line's hash, so a change anywhere breaks the chain from there on.
 
+use super::budget::BudgetKind;
 use dp_core::{Adjacency, DpEvent};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Version of the line format written in the header.
-pub const LEDGER_SCHEMA: u32 = 1;
+/// Version of the line format written in the header of new ledgers. Files of version 1, which know
+/// Gaussian budgets only, are read and continued in their own format.
+pub const LEDGER_SCHEMA: u32 = 2;
 
 /// How every header begins; tells a half-written ledger from somebody else's file.
 const HEADER_START: &[u8] = br#"{"ledger":"dp-personal","schema_version":"#;
@@ -28,6 +30,9 @@ pub(super) struct Header {
     pub(super) adjacency: Adjacency,
     pub(super) epsilon: f64,
     pub(super) delta: f64,
+    /// Absent in version 1, where every budget is Gaussian.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) filter: Option<BudgetKind>,
     /// Nanoseconds since 1970; 0 in memory. Keeps release ids of different files apart.
     pub(super) created: u64,
 }
@@ -40,7 +45,12 @@ pub(super) struct Record {
     pub(super) label: String,
     pub(super) event: DpEvent,
     pub(super) n_draws: u64,
-    pub(super) mu_squared: f64,
+    /// Cost in a ledger with a Gaussian budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) mu_squared: Option<f64>,
+    /// Cost in a ledger with a Renyi budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rdp: Option<f64>,
     pub(super) previous_hash: String,
 }
 
@@ -154,6 +164,7 @@ mod tests {
             adjacency: Adjacency::AddRemoveUser,
             epsilon: 0.1 + 0.2,
             delta: 1e-300,
+            filter: Some(BudgetKind::Rdp { order: 1.5 }),
             created: 7,
         }
     }

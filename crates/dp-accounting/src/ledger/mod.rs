@@ -1,70 +1,48 @@
 //! Write-ahead bookkeeping of privacy spending.
 
+mod account;
+mod budget;
 mod lines;
 mod replay;
 mod store;
+mod summary;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dp_core::{Adjacency, ApproxDp, Gdp};
+use dp_core::Gdp;
 
 use crate::allowance::check_draws;
-use crate::gdp::{from_mu_squared, mu_squared};
-use crate::plan::mu_squared_budget;
+use crate::filter::GaussianFilter;
 use crate::{Error, Plan, PlannedRelease, Result, Spend};
 
+use account::Account;
+pub use budget::{Balance, Budget, BudgetKind, Measure};
 pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;
 use lines::{Header, LEDGER_NAME, Record, close, is_unborn, seal};
-use replay::{Chain, Tail, replay};
+use replay::{Chain, Replayed, Tail, replay};
 use store::Store;
-
-/// What may be spent on one data set, over all runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Budget {
-    target: ApproxDp,
-    adjacency: Adjacency,
-}
-
-impl Budget {
-    /// A budget of `target` under `adjacency`.
-    ///
-    /// # Errors
-    /// [`Error::Param`] when the target's epsilon is not finite and positive or its delta does
-    /// not lie strictly between 0 and 1.
-    pub fn new(target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
-        let target = ApproxDp::target(target.epsilon, target.delta)?;
-        Ok(Self { target, adjacency })
-    }
-
-    /// The guarantee that all releases together must keep.
-    #[must_use]
-    pub const fn target(&self) -> ApproxDp {
-        self.target
-    }
-
-    /// The neighbours that it is for.
-    #[must_use]
-    pub const fn adjacency(&self) -> Adjacency {
-        self.adjacency
-    }
-}
+pub use summary::LedgerSummary;
 
 /// The account book of one data set: a plan is paid here before any noise is drawn.
 ///
 /// ```text
-/// reserve(plan) succeeds   iff   Σ mu^2 (all releases ever reserved, and the plan's) <= mu_B^2
+/// budget                what has to hold before a plan is paid
+/// Budget::new           Σ mu^2 <= mu_B^2        over all releases ever reserved and the plan's
+/// Budget::rdp           Σ D_α <= B_α            the same, α fixed when the ledger is made
+/// Budget::schedule      ε(plan) <= ε_B          and nothing is or ever was reserved
 /// ```
 ///
-/// with `mu_B` = [`crate::gdp::mu_for`] at the budget's epsilon and [`crate::usable_delta`]. This
-/// Gaussian filter is valid under full adaptivity: each plan may depend on everything released
-/// before (Smith, Thakurta, arXiv 2210.17520). The noise draws of all releases together must
-/// fit [`crate::DELTA_RESERVE`].
+/// each at [`crate::usable_delta`]. The first two are filters, valid under full adaptivity: each
+/// plan may depend on everything released before; see [`crate::GaussianFilter`] and
+/// [`crate::RdpFilter`] for budgets and sources. The third takes any mechanisms, sampled ones
+/// included, because the one plan is fixed before anything is released. The noise draws of all releases
+/// together must fit [`crate::DELTA_RESERVE`].
 ///
 /// # File
-/// One JSON object a line. The first names schema, data set, adjacency, epsilon and delta; each
-/// further line is one release, and every line carries the SHA-256 hash of itself and of the
+/// One JSON object a line. The first names schema, data set, adjacency, epsilon, delta and the kind
+/// of budget; each further line is one release, and every line carries the SHA-256 hash of itself and of the
 /// line before. The lines of a plan are written in one write and flushed to the device before
 /// the first [`Spend`] exists, so a crash can count a release that never happened but not miss
 /// one that did. There are no refunds.
@@ -74,7 +52,10 @@ impl Budget {
 /// write never returned and nothing was handed out for it: the remains are kept and a seal that
 /// names their length and hash is appended on the same line. Anything else that is malformed or
 /// breaks the chain is [`Error::LedgerCorrupt`]. The chain guards against accidents and careless
-/// edits; whoever can rewrite or roll back the whole file is not stopped by it.
+/// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
+/// the first lines of a schedule counts the whole schedule as reserved.
+///
+/// Files of version 1, all Gaussian, are opened and go on as version 1.
 ///
 /// # Examples
 /// ```
@@ -93,7 +74,6 @@ impl Budget {
 #[derive(Debug)]
 pub struct Ledger {
     budget: Budget,
-    mu_squared_budget: f64,
     data_set_id: String,
     chain: Chain,
     store: Option<Store>,
@@ -105,11 +85,11 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::LedgerLocked`] while another writer has it; [`Error::LedgerMismatch`] when it was
-    /// made for another data set, adjacency, epsilon or delta, or by another schema version;
-    /// [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a budget
-    /// whose delta is too small to aim at.
+    /// made for another kind of budget, data set, adjacency, epsilon or delta, or by a newer schema
+    /// version; [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a
+    /// budget whose delta is too small to aim at, or whose order has no budget.
     pub fn open(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
-        Self::open_with(path.as_ref(), data_set_id, budget, |_| Ok(budget))
+        Self::open_with(path.as_ref(), data_set_id, budget, |_| budget)
     }
 
     /// Opens the ledger of `data_set_id` at `path` with the budget it was made with, or starts one
@@ -117,61 +97,72 @@ impl Ledger {
     /// budget, the later ones live within it.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta.
+    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta, and any kind
+    /// of budget.
     pub fn open_or_create(
         path: impl AsRef<Path>,
         data_set_id: &str,
         new_budget: Budget,
     ) -> Result<Self> {
         Self::open_with(path.as_ref(), data_set_id, new_budget, |found| {
-            let target = ApproxDp::target(found.epsilon, found.delta)?;
-            Budget::new(target, new_budget.adjacency)
+            // the neighbours are never taken over from the file
+            Budget::of_kind(found.target(), new_budget.adjacency(), found.kind())
+                .unwrap_or(new_budget)
         })
     }
 
-    /// `agreed` says which budget an existing file has to have.
+    /// `agreed` says which budget a file with the given one has to have.
     fn open_with(
         path: &Path,
         data_set_id: &str,
         new_budget: Budget,
-        agreed: impl FnOnce(&Header) -> Result<Budget>,
+        agreed: impl FnOnce(Budget) -> Budget,
     ) -> Result<Self> {
-        mu_squared_budget(new_budget.target)?;
+        let account = Account::new(&new_budget)?;
         let (mut store, bytes) = Store::open(path)?;
         let (budget, chain) = if is_unborn(&bytes) {
             let (line, hash) = close(&header(data_set_id, new_budget, now()));
             store.begin(line.as_bytes())?;
-            (new_budget, Chain::after_header(hash))
+            (new_budget, Chain::after_header(hash, account))
         } else {
-            let (found, chain, tail) = replay(&bytes).map_err(|bad| Error::LedgerCorrupt {
-                path: path.to_owned(),
-                line: bad.0,
-            })?;
-            let budget = agreed(&found)?;
-            check_header(&found, &header(data_set_id, budget, 0), store.path())?;
-            (budget, mend(&mut store, chain, &tail)?)
+            let found = replay(&bytes, &mut |_| ()).map_err(|bad| corrupt(path, bad.0))?;
+            let expected = agreed(found.budget);
+            check_header(&found, data_set_id, expected, path)?;
+            (expected, mend(&mut store, found.chain, &found.tail)?)
         };
         Ok(Self {
             budget,
-            mu_squared_budget: mu_squared_budget(budget.target)?,
             data_set_id: data_set_id.to_owned(),
             chain,
             store: Some(store),
         })
     }
 
+    /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
+    /// a writer is at work. What a crash tore is left out, as it is by [`open`](Self::open).
+    ///
+    /// # Errors
+    /// [`Error::LedgerCorrupt`] when it is damaged or no ledger; [`Error::Io`].
+    pub fn audit(path: impl AsRef<Path>) -> Result<LedgerSummary> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| Error::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        LedgerSummary::of(&bytes, path)
+    }
+
     /// A ledger that forgets when the process ends, for experiments and tests. Whoever runs it
     /// twice on one data set must add the two budgets.
     ///
     /// # Errors
-    /// [`Error::Param`] for a budget whose delta is too small to aim at.
+    /// [`Error::Param`] for a budget whose delta is too small to aim at, or whose order has none.
     pub fn in_memory(data_set_id: &str, budget: Budget) -> Result<Self> {
         let (_, hash) = close(&header(data_set_id, budget, now()));
         Ok(Self {
             budget,
-            mu_squared_budget: mu_squared_budget(budget.target)?,
             data_set_id: data_set_id.to_owned(),
-            chain: Chain::after_header(hash),
+            chain: Chain::after_header(hash, Account::new(&budget)?),
             store: None,
         })
     }
@@ -180,20 +171,26 @@ impl Ledger {
     /// the plan's order.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`], [`Error::SamplerAllowance`] and [`Error::AdjacencyMismatch`] leave
-    /// the ledger as it was. [`Error::Io`] means that the write failed: nothing is handed out,
+    /// [`Error::BudgetSpent`], [`Error::ScheduleReserved`], [`Error::SamplerAllowance`],
+    /// [`Error::AdjacencyMismatch`] and an event that the budget's kind cannot count
+    /// ([`Error::UnsupportedEvent`]) leave the ledger as it was. [`Error::Io`] means that the write failed: nothing is handed out,
     /// what reached the disk will be counted when the ledger is opened again, and until then
     /// every call gives [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
-        if plan.adjacency() != self.budget.adjacency {
+        if plan.adjacency() != self.budget.adjacency() {
             return Err(Error::AdjacencyMismatch {
                 found: plan.adjacency(),
-                expected: self.budget.adjacency,
+                expected: self.budget.adjacency(),
             });
         }
+        if plan.releases().is_empty() {
+            return Ok(Vec::new());
+        }
+        self.check_schedule_is_free()?;
         let (chain, text, spends) = self.entries(plan.releases())?;
-        self.check_filter(&chain, plan)?;
-        if let (Some(store), false) = (&mut self.store, spends.is_empty()) {
+        self.chain.account.check(&chain.account, plan)?;
+        check_draws(self.budget.target(), chain.n_draws)?;
+        if let Some(store) = &mut self.store {
             store.append(text.as_bytes())?;
         }
         self.chain = chain;
@@ -206,14 +203,15 @@ impl Ledger {
         let mut text = String::new();
         let mut spends = Vec::with_capacity(releases.len());
         for release in releases {
-            let cost = mu_squared(release.event(), self.budget.adjacency)?;
+            let cost = chain.account.cost(release.event())?;
             let (line, hash) = close(&Record {
                 seq: chain.next_seq,
                 data_set: self.data_set_id.clone(),
                 label: release.label().to_owned(),
                 event: release.event().clone(),
                 n_draws: release.n_draws(),
-                mu_squared: cost,
+                mu_squared: matches!(chain.account, Account::Gaussian(_)).then_some(cost),
+                rdp: matches!(chain.account, Account::Rdp(_)).then_some(cost),
                 previous_hash: chain.head.clone(),
             });
             text.push_str(&line);
@@ -227,30 +225,45 @@ impl Ledger {
         Ok((chain, text, spends))
     }
 
-    /// Refuses what the budget does not cover.
-    fn check_filter(&self, after: &Chain, plan: &Plan) -> Result<()> {
-        if after.spent.total() > self.mu_squared_budget {
-            return Err(Error::BudgetSpent {
-                requested: plan.mu_squared(),
-                spent: self.chain.spent.total(),
-                budget: self.mu_squared_budget,
+    /// A ledger for one schedule pays once.
+    fn check_schedule_is_free(&self) -> Result<()> {
+        if self.budget.kind() == BudgetKind::Schedule && self.n_releases() > 0 {
+            return Err(Error::ScheduleReserved {
+                n_releases: self.n_releases(),
             });
         }
-        check_draws(self.budget.target, after.n_draws)
+        Ok(())
+    }
+
+    /// What has been reserved so far and what the budget allows, in the measure that this kind of
+    /// budget counts in.
+    #[must_use]
+    pub fn balance(&self) -> Balance {
+        self.chain.account.balance()
     }
 
     /// What has been reserved so far, rounded up.
-    #[must_use]
-    pub fn spent(&self) -> Gdp {
-        from_mu_squared(self.chain.spent.total())
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] unless the budget is Gaussian.
+    pub fn spent(&self) -> Result<Gdp> {
+        self.gaussian().map(GaussianFilter::spent)
     }
 
     /// What can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`.
-    #[must_use]
-    pub fn remaining(&self) -> Gdp {
-        let left = (self.mu_squared_budget - self.chain.spent.total()).next_down();
-        Gdp {
-            mu: left.max(0.0).sqrt().next_down().max(0.0),
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] unless the budget is Gaussian.
+    pub fn remaining(&self) -> Result<Gdp> {
+        self.gaussian().map(GaussianFilter::remaining)
+    }
+
+    fn gaussian(&self) -> Result<&GaussianFilter> {
+        match &self.chain.account {
+            Account::Gaussian(filter) => Ok(filter),
+            Account::Rdp(_) | Account::Schedule { .. } => Err(Error::NotGaussian {
+                what: format!("the ledger's budget ({})", self.budget.kind()),
+            }),
         }
     }
 
@@ -278,9 +291,10 @@ fn header(data_set_id: &str, budget: Budget, created: u64) -> Header {
         ledger: LEDGER_NAME.to_owned(),
         schema_version: LEDGER_SCHEMA,
         data_set: data_set_id.to_owned(),
-        adjacency: budget.adjacency,
-        epsilon: budget.target.epsilon,
-        delta: budget.target.delta,
+        adjacency: budget.adjacency(),
+        epsilon: budget.target().epsilon,
+        delta: budget.target().delta,
+        filter: Some(budget.kind()),
         created,
     }
 }
@@ -307,17 +321,26 @@ fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Result<Chain> {
 }
 
 /// Refuses a file that was made for something else.
-fn check_header(found: &Header, expected: &Header, path: &Path) -> Result<()> {
-    let describe = |h: &Header| {
+fn check_header(
+    found: &Replayed<'_>,
+    data_set_id: &str,
+    expected: Budget,
+    path: &Path,
+) -> Result<()> {
+    let describe = |schema: u32, data_set: &str, budget: &Budget| {
         [
-            ("schema_version", h.schema_version.to_string()),
-            ("data_set", h.data_set.clone()),
-            ("adjacency", h.adjacency.to_string()),
-            ("epsilon", h.epsilon.to_string()),
-            ("delta", h.delta.to_string()),
+            ("schema_version", schema.to_string()),
+            ("data_set", data_set.to_owned()),
+            ("adjacency", budget.adjacency().to_string()),
+            ("filter", budget.kind().to_string()),
+            ("epsilon", budget.target().epsilon.to_string()),
+            ("delta", budget.target().delta.to_string()),
         ]
     };
-    for ((field, have), (_, want)) in describe(found).into_iter().zip(describe(expected)) {
+    let version = found.header.schema_version;
+    let have = describe(version, &found.header.data_set, &found.budget);
+    let want = describe(version.clamp(1, LEDGER_SCHEMA), data_set_id, &expected);
+    for ((field, have), (_, want)) in have.into_iter().zip(want) {
         if have != want {
             return Err(Error::LedgerMismatch {
                 path: path.to_owned(),
@@ -330,9 +353,16 @@ fn check_header(found: &Header, expected: &Header, path: &Path) -> Result<()> {
     Ok(())
 }
 
+fn corrupt(path: &Path, line: usize) -> Error {
+    Error::LedgerCorrupt {
+        path: path.to_owned(),
+        line,
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use dp_core::ReplaceFactor;
+    use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
 
     use super::*;
     use crate::ReleaseRequest;

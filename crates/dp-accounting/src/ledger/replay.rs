@@ -1,10 +1,9 @@
 //! Reading a ledger back: check the chain, count what was spent.
 
-use dp_core::Adjacency;
-
+use super::account::Account;
+use super::budget::{Budget, BudgetKind};
 use super::lines::{Header, Record, is_torn, read, read_sealed};
-use crate::gdp::mu_squared;
-use crate::rounding::UpwardSum;
+use crate::ReleaseRecord;
 
 /// The state that the lines so far add up to.
 #[derive(Debug, Clone)]
@@ -13,10 +12,18 @@ pub(super) struct Chain {
     pub(super) head: String,
     /// Number of the next record.
     pub(super) next_seq: u64,
-    /// Sum of mu^2.
-    pub(super) spent: UpwardSum,
+    /// What the budget has left.
+    pub(super) account: Account,
     /// Sum of noise draws.
     pub(super) n_draws: u64,
+}
+
+/// What a file says.
+pub(super) struct Replayed<'a> {
+    pub(super) header: Header,
+    pub(super) budget: Budget,
+    pub(super) chain: Chain,
+    pub(super) tail: Tail<'a>,
 }
 
 /// A line, counted from 1, that cannot be what this crate wrote.
@@ -35,17 +42,23 @@ pub(super) enum Tail<'a> {
 }
 
 impl Chain {
-    pub(super) const fn after_header(hash: String) -> Self {
+    pub(super) const fn after_header(hash: String, account: Account) -> Self {
         Self {
             head: hash,
             next_seq: 0,
-            spent: UpwardSum::EMPTY,
+            account,
             n_draws: 0,
         }
     }
 
-    /// Counts one line. Nothing changes when it does not continue the chain.
-    fn absorb(&mut self, line: &[u8], header: &Header) -> Option<()> {
+    /// Counts one line and tells `on_release` of a release. Nothing changes when the line does not
+    /// continue the chain.
+    fn absorb(
+        &mut self,
+        line: &[u8],
+        header: &Header,
+        on_release: &mut dyn FnMut(ReleaseRecord),
+    ) -> Option<()> {
         if let Some((seal, hash)) = read_sealed(line) {
             (seal.previous_hash == self.head).then_some(())?;
             self.head = hash;
@@ -56,28 +69,58 @@ impl Chain {
             && record.seq == self.next_seq
             && record.data_set == header.data_set;
         continues.then_some(())?;
-        let cost = cost_of(&record, header.adjacency)?;
-        self.add(cost, record.n_draws, hash);
+        let cost = cost_of(&record, &self.account)?;
+        self.add(cost, record.n_draws, hash.clone());
+        on_release(ReleaseRecord {
+            label: record.label,
+            event: record.event,
+            n_draws: record.n_draws,
+            release_id: hash,
+        });
         Some(())
     }
 
     /// Counts one release.
-    pub(super) fn add(&mut self, mu_squared: f64, n_draws: u64, hash: String) {
-        self.spent = self.spent.plus(mu_squared);
+    pub(super) fn add(&mut self, cost: f64, n_draws: u64, hash: String) {
+        self.account.count(cost);
         self.n_draws = self.n_draws.saturating_add(n_draws);
         self.next_seq += 1;
         self.head = hash;
     }
 }
 
-/// The larger of the recorded and the recomputed cost.
-fn cost_of(record: &Record, adjacency: Adjacency) -> Option<f64> {
-    let recomputed = mu_squared(&record.event, adjacency).ok()?;
-    Some(recomputed.max(record.mu_squared))
+/// The larger of the recorded and the recomputed cost. The cost must be recorded in the measure of
+/// the budget, and in no other.
+fn cost_of(record: &Record, account: &Account) -> Option<f64> {
+    let recomputed = account.cost(&record.event).ok()?;
+    match (account, record.mu_squared, record.rdp) {
+        (Account::Gaussian(_), Some(cost), None) | (Account::Rdp(_), None, Some(cost)) => {
+            Some(recomputed.max(cost))
+        }
+        (Account::Schedule { .. }, None, None) => Some(recomputed),
+        _ => None,
+    }
 }
 
-/// Reads a whole file that has at least one newline.
-pub(super) fn replay(bytes: &[u8]) -> Result<(Header, Chain, Tail<'_>), BadLine> {
+/// The budget that a header names: version 1 knows one kind and does not say so.
+fn budget_of(header: &Header) -> Option<Budget> {
+    let kind = match (header.schema_version, header.filter) {
+        (1, None) => BudgetKind::Gaussian,
+        (0, _) | (1, Some(_)) | (_, None) => return None,
+        (_, Some(kind)) => kind,
+    };
+    let target = dp_core::ApproxDp {
+        epsilon: header.epsilon,
+        delta: header.delta,
+    };
+    Budget::of_kind(target, header.adjacency, kind).ok()
+}
+
+/// Reads a whole file, telling `on_release` of every release in it.
+pub(super) fn replay<'a>(
+    bytes: &'a [u8],
+    on_release: &mut dyn FnMut(ReleaseRecord),
+) -> Result<Replayed<'a>, BadLine> {
     let end = bytes
         .iter()
         .rposition(|&byte| byte == b'\n')
@@ -86,20 +129,207 @@ pub(super) fn replay(bytes: &[u8]) -> Result<(Header, Chain, Tail<'_>), BadLine>
     let mut lines = whole.split(|&byte| byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let (header, hash): (Header, String) = read(first).ok_or(BadLine(1))?;
-    let mut chain = Chain::after_header(hash);
+    let budget = budget_of(&header).ok_or(BadLine(1))?;
+    let account = Account::new(&budget).map_err(|_| BadLine(1))?;
+    let mut chain = Chain::after_header(hash, account);
     let mut n_lines = 1;
     for line in lines {
         n_lines += 1;
-        chain.absorb(line, &header).ok_or(BadLine(n_lines))?;
+        chain
+            .absorb(line, &header, on_release)
+            .ok_or(BadLine(n_lines))?;
     }
     let ending = if tail.is_empty() {
         Tail::Clean
-    } else if chain.absorb(tail, &header).is_some() {
+    } else if chain.absorb(tail, &header, on_release).is_some() {
         Tail::NoNewline
     } else if is_torn(tail) {
         Tail::Torn(tail)
     } else {
         return Err(BadLine(n_lines + 1));
     };
-    Ok((header, chain, ending))
+    Ok(Replayed {
+        header,
+        budget,
+        chain,
+        tail: ending,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines::{LEDGER_NAME, close, seal};
+    use crate::Measure;
+    use crate::ledger::LedgerSummary;
+
+    /// A header and records whose bodies are given as JSON, chained and hashed as they should be.
+    fn chained(header: &str, records: &[String]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut previous: Option<String> = None;
+        for body in std::iter::once(header).chain(records.iter().map(String::as_str)) {
+            let mut body = body.to_owned();
+            if let Some(hash) = &previous {
+                body.pop();
+                body.push_str(&format!(",\"previous_hash\":\"{hash}\"}}"));
+            }
+            body.pop();
+            let hash = crate::ledger::sha256_hex(body.as_bytes());
+            bytes.extend(format!("{body},\"hash\":\"{hash}\"}}\n").into_bytes());
+            previous = Some(hash);
+        }
+        bytes
+    }
+
+    fn header(version: u32, filter: &str) -> String {
+        format!(
+            "{{\"ledger\":\"{LEDGER_NAME}\",\"schema_version\":{version},\"data_set\":\"d\",\
+             \"adjacency\":\"add-remove-user\",\"epsilon\":1.0,\"delta\":0.00001{filter},\"created\":7}}"
+        )
+    }
+
+    fn record(seq: usize, cost: &str) -> String {
+        format!(
+            "{{\"seq\":{seq},\"data_set\":\"d\",\"label\":\"r\",\"event\":{{\"mechanism\":\"gaussian\",\
+             \"noise_multiplier\":100.0,\"replace_factor\":\"two\"}},\"n_draws\":3{cost}}}"
+        )
+    }
+
+    const GAUSSIAN: &str = ",\"filter\":{\"kind\":\"gaussian\"}";
+    const RDP: &str = ",\"filter\":{\"kind\":\"rdp\",\"order\":16.0}";
+    const SCHEDULE: &str = ",\"filter\":{\"kind\":\"schedule\"}";
+
+    #[test]
+    fn a_cost_must_be_in_the_measure_of_the_budget() {
+        let (mu, rdp) = (",\"mu_squared\":1e-4", ",\"rdp\":1e-4");
+        let read = |version, filter: &str, cost: &str| {
+            LedgerSummary::from_bytes(&chained(&header(version, filter), &[record(0, cost)]))
+        };
+        for (version, filter, cost, measure) in [
+            (1, "", mu, Measure::MuSquared),
+            (2, GAUSSIAN, mu, Measure::MuSquared),
+            (2, RDP, rdp, Measure::Rdp),
+            (2, SCHEDULE, "", Measure::Epsilon),
+        ] {
+            assert_eq!(
+                read(version, filter, cost).unwrap().balance.measure,
+                measure
+            );
+            for other in [mu, rdp, "", ",\"mu_squared\":0.1,\"rdp\":0.1"] {
+                assert_eq!(
+                    read(version, filter, other).is_ok(),
+                    other == cost,
+                    "{filter} {other}"
+                );
+            }
+        }
+        for (version, filter) in [
+            (0, ""),
+            (0, GAUSSIAN),
+            (1, GAUSSIAN),
+            (2, ""),
+            (3, GAUSSIAN),
+        ] {
+            assert!(read(version, filter, mu).is_err(), "{version} {filter}");
+        }
+    }
+
+    #[test]
+    fn a_recorded_cost_counts_only_where_it_is_the_larger() {
+        let spent = |cost: &str| {
+            let cost = format!(",\"mu_squared\":{cost}");
+            let bytes = chained(&header(2, GAUSSIAN), &[record(0, &cost)]);
+            LedgerSummary::from_bytes(&bytes).unwrap().balance.spent
+        };
+        for (cost, expected) in [
+            ("0.01", 0.01),
+            ("1e-9", 1e-4),
+            ("-5.0", 1e-4),
+            ("0.0001", 1e-4),
+        ] {
+            assert!((spent(cost) / expected - 1.0).abs() < 1e-12, "{cost}");
+        }
+    }
+
+    /// Replaces what stands at a pseudo-random place and hashes the chain again, so that the reader
+    /// gets to see what is wrong with the contents.
+    #[test]
+    fn rehashed_mutations_are_errors_and_never_panics() {
+        const SNIPPETS: [&str; 14] = [
+            "null",
+            "-1",
+            "0",
+            "1e999",
+            "1e308",
+            "5e-324",
+            "18446744073709551615",
+            "\"x\"",
+            "{}",
+            "[]",
+            "1.5",
+            "\u{1e}",
+            "\"rdp\"",
+            "{\"mechanism\":\"non-private\"}",
+        ];
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut below = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from((state >> 16) % n as u64).unwrap()
+        };
+        let kinds = [
+            (1, "", ",\"mu_squared\":1e-4"),
+            (2, GAUSSIAN, ",\"mu_squared\":1e-4"),
+            (2, RDP, ",\"rdp\":1e-4"),
+            (2, SCHEDULE, ""),
+        ];
+        let mut n_read = 0;
+        for round in 0..24_000 {
+            let (version, filter, cost) = kinds[round % kinds.len()];
+            let mut bodies = [header(version, filter), record(0, cost), record(1, cost)];
+            let which = below(bodies.len());
+            let body = &mut bodies[which];
+            // a whole token, or any range of bytes
+            let start = below(body.len());
+            let token = |b: u8| b != b',' && b != b':' && b != b'}';
+            let length = match below(2) {
+                0 => body.as_bytes()[start..]
+                    .iter()
+                    .take_while(|b| token(**b))
+                    .count(),
+                _ => below(9).min(body.len() - start),
+            };
+            body.replace_range(start..start + length, SNIPPETS[below(SNIPPETS.len())]);
+            if body.len() < 2 {
+                continue;
+            }
+            let mut bytes = chained(&bodies[0], &bodies[1..]);
+            if below(3) == 0 {
+                bytes.truncate(below(bytes.len() + 1));
+            }
+            n_read += usize::from(LedgerSummary::from_bytes(&bytes).is_ok());
+        }
+        assert!(
+            n_read > 500,
+            "hardly anything was read, so little was tried: {n_read}"
+        );
+    }
+
+    #[test]
+    fn random_bytes_and_seals_are_errors() {
+        let whole = chained(&header(2, GAUSSIAN), &[record(0, ",\"mu_squared\":1e-4")]);
+        let (seal_line, _) = seal(b"{\"torn", "not the hash before it");
+        for tail in [
+            &seal_line[..],
+            b"\x1e\x1e\x1e\n",
+            b"\n",
+            b"\n\n",
+            b"{\"a\":1}\n",
+        ] {
+            let bytes = [&whole[..], tail].concat();
+            assert!(LedgerSummary::from_bytes(&bytes).is_err(), "{tail:?}");
+        }
+        let (line, _) = close(&serde_json::json!({"ledger": "dp-personal"}));
+        assert!(LedgerSummary::from_bytes(line.as_bytes()).is_err());
+    }
 }

@@ -48,10 +48,6 @@ impl Store {
         Ok((store, bytes))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes the first line of a file from which nothing was ever handed out, and makes the
     /// file's name durable as well.
     pub(super) fn begin(&mut self, header: &[u8]) -> Result<()> {

@@ -61,11 +61,11 @@ impl Account {
     /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         let left = match &self.ledger {
-            Some(ledger) => ledger.remaining().mu,
+            Some(ledger) => ledger.remaining()?.mu,
             None => new_mu(self.new_budget)?,
         };
         // leaves the last few units in the last place to the ledger
-        if plan.gdp().mu > left * (1.0 + 1e-12) {
+        if plan.gdp()?.mu > left * (1.0 + 1e-12) {
             return Err(self.shortfall(plan, left));
         }
         Ok(())
@@ -78,10 +78,10 @@ impl Account {
             None => self.open_ledger()?,
         };
         let outcome = ledger.reserve(plan);
-        let left = ledger.remaining().mu;
+        let left = ledger.remaining().map(|left| left.mu);
         self.ledger = Some(ledger);
         outcome.map_err(|error| match error {
-            AccountingError::BudgetSpent { .. } => self.shortfall(plan, left),
+            AccountingError::BudgetSpent { .. } => self.shortfall(plan, left.unwrap_or(0.0)),
             other => other.into(),
         })
     }
@@ -90,8 +90,8 @@ impl Account {
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
         let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
         let total = ledger.budget().target();
-        let left = ledger.remaining().mu;
-        let more = ((left / plan.gdp().mu).powi(2) * (1.0 + 1e-12)).floor();
+        let left = ledger.remaining().ok()?.mu;
+        let more = ((left / plan.gdp().ok()?.mu).powi(2) * (1.0 + 1e-12)).floor();
         let room = match more {
             m if m < 1.0 => "not enough for another run like this".to_owned(),
             m if m < 2.0 => "enough for 1 more run like this".to_owned(),

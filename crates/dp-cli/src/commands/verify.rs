@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Certificate, Status, Verified};
+use dp_accounting::{Certificate, Ledger, PrivacyStatement, Status, Verified};
 use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
@@ -29,8 +29,16 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     if files_compared {
         compare_files(&args.certificate, &certificate)?;
     }
+    if let Some(ledger) = &args.ledger {
+        let paid = Ledger::audit(ledger).map_err(Error::from)?;
+        paid.covers(&certificate).map_err(does_not_hold)?;
+    }
     if args.json {
-        output::print_json(&as_json(&path, &certificate, &verified, files_compared))?;
+        let mut object = as_json(&path, &certificate, &verified, files_compared);
+        object["ledger_compared"] = args.ledger.is_some().into();
+        object["statement"] =
+            serde_json::to_value(PrivacyStatement::of(&certificate).map_err(does_not_hold)?)?;
+        output::print_json(&object)?;
     }
     if let Status::NotPrivate { reason } = verified.status {
         return Err(Error::NotPrivate { path, reason });
@@ -43,11 +51,14 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     } else {
         "model not compared: give the folder to compare it too"
     };
+    let ledger = args.ledger.as_ref().map_or_else(String::new, |ledger| {
+        format!("every release was paid for in {}\n", ledger.display())
+    });
     output::print(&format!(
-        "{} holds: recomputed from its {} releases\n{files}\n\n{}",
+        "{} holds: recomputed from its {} releases\n{files}\n{ledger}\n{}",
         path.display(),
         certificate.releases.len(),
-        output::privacy_overview(&certificate)
+        output::privacy_overview(&certificate)?
     ))
 }
 

@@ -1,13 +1,12 @@
 //! What commands leave on disk and on the screen.
 
-mod figures;
 mod folder;
 mod model_file;
 mod report;
 mod screen;
 mod statement;
 
-pub(crate) use figures::{rounded_down, rounded_up};
+pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use report::{Seconds, TrainReport};

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use dp_accounting::Plan;
+use dp_accounting::{Plan, PrivacyStatement};
 use dp_data::Ratings;
 use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::statement::{NOT_CERTIFIED, put};
+use super::statement::put;
 use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
 use crate::error::Result;
 use crate::evaluate::Metrics;
@@ -42,7 +42,7 @@ impl TrainReport<'_> {
             certificate = certificate.with_artifact(name, &bytes);
         }
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
-        folder.write("report.md", self.released_report().as_bytes())?;
+        folder.write("report.md", self.released_report()?.as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())
     }
 
@@ -59,8 +59,8 @@ impl TrainReport<'_> {
                 "private": guarantee.is_some(),
                 "epsilon": guarantee.map(|g| g.epsilon),
                 "delta": self.plan.target().delta,
-                "gdp_mu": guarantee.map(|g| g.gdp_mu),
-                "rho": guarantee.map(|g| g.rho),
+                "gdp_mu": guarantee.and_then(|g| g.gdp_mu),
+                "rho": guarantee.and_then(|g| g.rho),
                 "adjacency": certificate.adjacency,
                 "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
                 "assumptions": certificate.assumptions,
@@ -96,7 +96,7 @@ impl TrainReport<'_> {
         };
         let delta = g.delta;
         let replace = g.epsilon_replace.map_or_else(
-            || NOT_CERTIFIED.to_owned(),
+            || PrivacyStatement::NOT_CERTIFIED.to_owned(),
             |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
         );
         let epsilon = rounded_up(g.epsilon);
@@ -157,7 +157,7 @@ impl TrainReport<'_> {
         ]
     }
 
-    fn released_report(&self) -> String {
+    fn released_report(&self) -> Result<String> {
         let title = match self.fitted.certificate.guarantee {
             Some(_) => "Private item factors",
             None => "Item factors, NOT PRIVATE",
@@ -167,7 +167,7 @@ impl TrainReport<'_> {
             text.push_str(&format!(": {reason}"));
         }
         put(&mut text, ".\n\n## Guarantee\n");
-        text.push_str(&privacy_statement(&self.fitted.certificate));
+        text.push_str(&privacy_statement(&self.fitted.certificate)?);
         if let Some(counts) = &self.fitted.counts {
             put(
                 &mut text,
@@ -186,7 +186,7 @@ impl TrainReport<'_> {
             &serde_json::to_string_pretty(self.params).unwrap_or_default(),
         );
         put(&mut text, "```");
-        text
+        Ok(text)
     }
 
     fn internal_report(&self) -> String {

@@ -2,56 +2,51 @@
 
 use std::fmt::Write;
 
-use dp_accounting::{Certificate, Guarantee, ReleaseRecord, Status};
-use dp_core::DpEvent;
+use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, Status, gdp};
+use dp_core::{Adjacency, DpEvent};
 
-use super::rounded_up;
+use crate::error::Result;
 
-/// Stands where epsilon is so large that the error bound of the noise sampler exceeds delta.
-pub(super) const NOT_CERTIFIED: &str = "too large to certify at this delta";
-
-/// Epsilon under both adjacencies, where the budget went, and what is assumed; Markdown.
-pub(crate) fn privacy_statement(certificate: &Certificate) -> String {
+/// Epsilon under both adjacencies, what it means, where the budget went, and what is assumed;
+/// Markdown.
+pub(crate) fn privacy_statement(certificate: &Certificate) -> Result<String> {
+    let statement = PrivacyStatement::of(certificate)?;
     let mut text = String::new();
-    match (&certificate.status, &certificate.guarantee) {
-        (Status::Private, Some(guarantee)) => {
-            put(&mut text, &format!("{}\n", guarantee.statement));
-            put(
-                &mut text,
-                &format!("| neighbours | epsilon at delta {:e} |", guarantee.delta),
-            );
-            put(&mut text, "|---|---|");
-            for (neighbours, epsilon) in epsilons(certificate, guarantee) {
-                put(&mut text, &format!("| {neighbours} | {epsilon} |"));
-            }
-            put(
-                &mut text,
-                &format!("\n{}.", gaussian_figures(certificate, guarantee)),
-            );
-        }
-        (Status::NotPrivate { reason }, _) => put(
+    if let Status::NotPrivate { reason } = &statement.status {
+        put(
             &mut text,
             &format!("**Not private: {reason}.** Nothing here carries a guarantee."),
-        ),
-        (Status::Private, None) => put(&mut text, "The certificate states no guarantee."),
+        );
+    }
+    if let Some(guarantee) = &statement.guarantee {
+        put(&mut text, &format!("{}\n", guarantee.statement));
+        put(
+            &mut text,
+            &format!("| neighbours | epsilon at delta {:e} |", guarantee.delta),
+        );
+        put(&mut text, "|---|---|");
+        for (neighbours, epsilon) in statement.epsilons() {
+            put(&mut text, &format!("| {neighbours} | {epsilon} |"));
+        }
+        if let Some(line) = statement.method_line() {
+            put(&mut text, &format!("\nEpsilon: {line}."));
+        }
+        put(&mut text, &format!("\n{}", statement.meaning().join(" ")));
     }
     put(
         &mut text,
         "\n| release | noise multiplier | budget | |\n|---|---:|---:|---|",
     );
-    for Share {
-        label,
-        noise,
-        share,
-        bar,
-    } in shares(&certificate.releases)
-    {
+    for row in rows(certificate) {
+        let Row {
+            label,
+            noise,
+            share,
+            bar,
+        } = row;
         put(
             &mut text,
-            &format!(
-                "| {label} | {noise:.2} | {:.1} % | `{bar}` |",
-                100.0 * share
-            ),
+            &format!("| {label} | {noise} | {share} | `{bar}` |"),
         );
     }
     for (title, entries) in lists(certificate) {
@@ -60,109 +55,65 @@ pub(crate) fn privacy_statement(certificate: &Certificate) -> String {
             put(&mut text, &format!("* {entry}"));
         }
     }
-    text
+    Ok(text)
 }
 
 /// The same for a terminal, from a certificate that holds.
-pub(crate) fn privacy_overview(certificate: &Certificate) -> String {
-    let mut text = String::new();
-    put(
-        &mut text,
-        &format!("  data set  {}", certificate.data_set_id),
-    );
-    put(&mut text, &format!("  unit      {}", certificate.unit));
-    if let Some(guarantee) = &certificate.guarantee {
-        put(&mut text, &format!("  delta     {:e}", guarantee.delta));
-        for (neighbours, epsilon) in epsilons(certificate, guarantee) {
-            put(
-                &mut text,
-                &format!("  epsilon   {epsilon:<8}  {neighbours}"),
-            );
-        }
-        put(
-            &mut text,
-            &format!("            {}", gaussian_figures(certificate, guarantee)),
-        );
-    }
+pub(crate) fn privacy_overview(certificate: &Certificate) -> Result<String> {
+    let mut text = PrivacyStatement::of(certificate)?.to_string();
     put(
         &mut text,
         &format!("\n  {:<32} {:>8} {:>8}", "release", "noise", "budget"),
     );
-    for Share {
-        label,
-        noise,
-        share,
-        bar,
-    } in shares(&certificate.releases)
-    {
-        let row = format!("  {label:<32} {noise:>8.2} {:>6.1} %  {bar}", 100.0 * share);
-        put(&mut text, row.trim_end());
+    for row in rows(certificate) {
+        let Row {
+            label,
+            noise,
+            share,
+            bar,
+        } = row;
+        let line = format!("  {label:<32} {noise:>8} {share:>8}  {bar}");
+        put(&mut text, line.trim_end());
     }
-    for (title, entries) in lists(certificate) {
-        put(&mut text, &format!("\n  {}", title.to_lowercase()));
-        for entry in entries {
-            put(&mut text, &format!("    {entry}"));
-        }
-    }
-    text
+    Ok(text)
 }
 
-/// Both ways of making neighbours, with epsilon under each.
-fn epsilons(certificate: &Certificate, guarantee: &Guarantee) -> [(String, String); 2] {
-    let unit = &certificate.unit;
-    let show = |epsilon: Option<f64>| epsilon.map_or_else(|| NOT_CERTIFIED.to_owned(), rounded_up);
-    [
-        (
-            format!("add or remove one {unit}"),
-            show(guarantee.epsilon_add_remove),
-        ),
-        (
-            format!("replace one {unit}"),
-            show(guarantee.epsilon_replace),
-        ),
-    ]
-}
-
-fn gaussian_figures(certificate: &Certificate, guarantee: &Guarantee) -> String {
-    format!(
-        "Gaussian-DP mu {}, zCDP rho {} ({})",
-        rounded_up(guarantee.gdp_mu),
-        rounded_up(guarantee.rho),
-        certificate.adjacency
-    )
-}
-
-/// A release and its part of the budget.
-struct Share<'a> {
+/// A release and its part of the budget, as text.
+struct Row<'a> {
     label: &'a str,
-    noise: f64,
-    share: f64,
+    noise: String,
+    share: String,
     bar: String,
 }
 
-/// Where the budget went: each release's share of mu^2, with a bar.
-fn shares(releases: &[ReleaseRecord]) -> Vec<Share<'_>> {
-    let noise = |release: &ReleaseRecord| match release.event {
-        DpEvent::Gaussian {
-            noise_multiplier, ..
-        } => noise_multiplier,
-        _ => f64::NAN,
-    };
-    let total: f64 = releases.iter().map(|release| noise(release).powi(-2)).sum();
-    releases
+/// Where the budget went: each release's share of mu^2, with a bar. Mechanisms that are not
+/// Gaussian have no such share, and beside them nobody has.
+fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
+    let cost = |release: &ReleaseRecord| cost(release, certificate.adjacency);
+    let total: Option<f64> = certificate.releases.iter().map(cost).sum();
+    certificate
+        .releases
         .iter()
         .map(|release| {
-            let noise = noise(release);
-            let share = noise.powi(-2) / total;
-            let length = (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
-            Share {
+            let share = cost(release).zip(total).map(|(cost, total)| cost / total);
+            let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
+            Row {
                 label: &release.label,
-                noise,
-                share,
-                bar: "#".repeat(length),
+                noise: match release.event {
+                    DpEvent::Gaussian {
+                        noise_multiplier, ..
+                    } => format!("{noise_multiplier:.2}"),
+                    _ => "-".to_owned(),
+                },
+                share: share.map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", 100.0 * s)),
+                bar: "#".repeat(share.map_or(0, length)),
             }
         })
         .collect()
+}
+
+fn cost(release: &ReleaseRecord, adjacency: Adjacency) -> Option<f64> {
+    gdp::mu_squared(&release.event, adjacency).ok()
 }
 
 /// The lists that are not empty, under their titles.

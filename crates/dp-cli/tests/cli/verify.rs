@@ -112,7 +112,7 @@ fn a_newer_certificate_is_refused() {
     let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
     sandbox.write(
         "newer.json",
-        text.replacen("\"schema_version\": 1", "\"schema_version\": 7", 1),
+        text.replacen("\"schema_version\": 2", "\"schema_version\": 7", 1),
     );
     sandbox
         .dp(&["verify", "newer.json"])
@@ -154,4 +154,56 @@ fn a_certificate_that_names_no_model_does_not_vouch_for_the_one_beside_it() {
     sandbox
         .dp(&["verify", "dp-model/certificate.json"])
         .exits(0);
+}
+
+#[test]
+fn the_ledger_that_paid_is_told_from_another() {
+    let sandbox = Sandbox::with_model();
+    let paid = ["--out", "paid", "--ledger", "ratings.ledger"];
+    sandbox.train(&paid).exits(0);
+    let before = sandbox.read("ratings.ledger");
+    let run = sandbox
+        .dp(&["verify", "paid", "--ledger", "ratings.ledger"])
+        .exits(0);
+    assert!(
+        run.stdout
+            .contains("every release was paid for in ratings.ledger")
+    );
+    let json = sandbox
+        .dp(&["verify", "paid", "--ledger", "ratings.ledger", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(json["ledger_compared"], true);
+    assert_eq!(json["statement"]["unit"], "user");
+    // the other model was paid in memory
+    sandbox
+        .dp(&["verify", "dp-model", "--ledger", "ratings.ledger"])
+        .exits(6)
+        .says(&["the ledger does not hold release"]);
+    assert_eq!(sandbox.read("ratings.ledger"), before);
+    sandbox.write("cut.ledger", &before[..before.len() / 2]);
+    sandbox
+        .dp(&["verify", "paid", "--ledger", "cut.ledger"])
+        .exits(6);
+    for missing in ["nowhere.ledger", "ratings.csv"] {
+        sandbox
+            .dp(&["verify", "paid", "--ledger", missing])
+            .exits(5)
+            .says(&[missing]);
+    }
+}
+
+#[test]
+fn the_statement_says_what_the_figures_mean() {
+    let sandbox = Sandbox::with_model();
+    let run = sandbox.dp(&["verify", "dp-model"]).exits(0);
+    for part in [
+        "what it means",
+        "at most 2.72",
+        "at most 8.5 in",
+        "covered",
+        "tuning",
+    ] {
+        assert!(run.stdout.contains(part), "{part} in {}", run.stdout);
+    }
 }

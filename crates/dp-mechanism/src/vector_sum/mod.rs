@@ -50,7 +50,7 @@ const USERS_PER_TASK: usize = 1024;
 /// let mut ledger = Ledger::in_memory("example", Budget::new(target, Adjacency::AddRemoveUser)?)?;
 /// let spend = ledger.reserve(&plan)?.remove(0);
 ///
-/// let grid = Grid::new(spend.noise_multiplier(), 1.0)?;
+/// let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
 /// let sum = VectorSum::accumulate(&data, 3, grid, &OneItem)?;
 /// let votes = sum.release(spend, &mut NoiseSource::operating_system())?;
 /// assert_eq!(votes.len(), 3);

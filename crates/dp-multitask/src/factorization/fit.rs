@@ -63,7 +63,7 @@ impl MatrixFactorization {
     ) -> Result<FittedModel> {
         let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
         let (weights, counts) = self.weights(data, &mut run, noise)?;
-        let dim = self.choose_dim(plan, counts.as_ref());
+        let dim = self.choose_dim(plan, counts.as_ref())?;
         let mut state = RoundState::new(self.params(), run.n_items, dim)?;
         for _ in 0..self.params().n_rounds {
             self.round(data, &weights, &mut state, &mut run, noise)?;
@@ -100,12 +100,13 @@ impl MatrixFactorization {
     }
 
     /// The length of the factors: as set, or by rule from what was released.
-    fn choose_dim(&self, plan: &Plan, counts: Option<&NoisyCounts>) -> usize {
+    fn choose_dim(&self, plan: &Plan, counts: Option<&NoisyCounts>) -> Result<usize> {
         let params = self.params();
         let mean = counts.map(NoisyCounts::mean);
-        params
-            .dim
-            .unwrap_or_else(|| params.rule_dim(plan.gdp().mu, mean))
+        Ok(match params.dim {
+            Some(dim) => dim,
+            None => params.rule_dim(plan.gdp()?.mu, mean),
+        })
     }
 
     /// One round: users, sums, noise, items.
@@ -118,7 +119,7 @@ impl MatrixFactorization {
         noise: &mut NoiseSource,
     ) -> Result<()> {
         let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
-        let grids = self.grids(matrix.noise_multiplier(), rhs.noise_multiplier())?;
+        let grids = self.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
         let statistics = self.statistics(state.dim, &state.factors, weights)?;
         let sums = GramSums::accumulate(data, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;

@@ -39,10 +39,12 @@ impl MatrixFactorization {
         let mut releases = plan.releases().iter();
         if self.params().releases_counts() {
             let counts = releases.next();
-            let noise = counts.map_or(1.0, PlannedRelease::noise_multiplier);
+            let noise = counts.map_or(Ok(1.0), PlannedRelease::noise_multiplier)?;
             Grid::new(noise, self.params().count_clip_norm)?;
         }
-        let noise: Vec<f64> = releases.map(PlannedRelease::noise_multiplier).collect();
+        let noise = releases
+            .map(PlannedRelease::noise_multiplier)
+            .collect::<dp_accounting::Result<Vec<f64>>>()?;
         for round in noise.chunks_exact(2) {
             self.grids(round[0], round[1])?;
         }

@@ -7,12 +7,12 @@ const DIGITS: i32 = 5;
 const SLACK: f64 = 1e-12;
 
 /// At least `value`, to five significant digits.
-pub(crate) fn rounded_up(value: f64) -> String {
+pub fn rounded_up(value: f64) -> String {
     rounded(value * (1.0 - SLACK), f64::ceil)
 }
 
 /// At most `value`, to five significant digits.
-pub(crate) fn rounded_down(value: f64) -> String {
+pub fn rounded_down(value: f64) -> String {
     rounded(value * (1.0 + SLACK), f64::floor)
 }
 

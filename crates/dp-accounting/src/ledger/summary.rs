@@ -1,0 +1,120 @@
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::budget::{Balance, Budget};
+use super::corrupt;
+use super::replay::{Tail, replay};
+use crate::{Certificate, Error, ReleaseRecord, Result};
+
+/// What a ledger file says, read without touching it; see [`crate::Ledger::audit`].
+///
+/// # Examples
+/// ```no_run
+/// use dp_accounting::{Certificate, Ledger};
+/// let summary = Ledger::audit("ratings.ledger")?;
+/// println!("{} releases, {:?}", summary.releases.len(), summary.balance);
+/// let text = std::fs::read_to_string("certificate.json")?;
+/// summary.covers(&Certificate::from_json(&text)?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LedgerSummary {
+    /// Version of the file's format.
+    pub schema_version: u32,
+    /// The data set that the budget belongs to.
+    pub data_set_id: String,
+    /// The budget.
+    pub budget: Budget,
+    /// When the file was made, nanoseconds since 1970.
+    pub created: u64,
+    /// Every release paid for, in order.
+    pub releases: Vec<ReleaseRecord>,
+    /// What was spent of the budget.
+    pub balance: Balance,
+    /// Whether the file ends in a line that a crash tore and no writer has sealed yet.
+    pub torn: bool,
+}
+
+impl LedgerSummary {
+    /// Reads the bytes of a ledger file.
+    ///
+    /// # Errors
+    /// [`Error::LedgerCorrupt`], with an empty path, when they are not a whole ledger.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::of(bytes, Path::new(""))
+    }
+
+    pub(super) fn of(bytes: &[u8], path: &Path) -> Result<Self> {
+        let mut releases = Vec::new();
+        let replayed = replay(bytes, &mut |release| releases.push(release))
+            .map_err(|bad| corrupt(path, bad.0))?;
+        if replayed.header.schema_version > super::LEDGER_SCHEMA {
+            return Err(Error::LedgerMismatch {
+                path: path.to_owned(),
+                field: "schema_version",
+                found: replayed.header.schema_version.to_string(),
+                expected: super::LEDGER_SCHEMA.to_string(),
+            });
+        }
+        Ok(Self {
+            schema_version: replayed.header.schema_version,
+            data_set_id: replayed.header.data_set,
+            budget: replayed.budget,
+            created: replayed.header.created,
+            releases,
+            balance: replayed.chain.account.balance(),
+            torn: matches!(replayed.tail, Tail::Torn(_)),
+        })
+    }
+
+    /// Checks that this ledger paid for every release of `certificate`: same data set, same
+    /// neighbours, and each release id with the same event and number of draws.
+    ///
+    /// # Errors
+    /// [`Error::CertificateMismatch`] for another data set or adjacency, [`Error::NotInLedger`]
+    /// for the first release that the ledger does not hold as stated.
+    pub fn covers(&self, certificate: &Certificate) -> Result<()> {
+        let same = |field, claimed: String, recomputed: String| {
+            if claimed == recomputed {
+                return Ok(());
+            }
+            Err(Error::CertificateMismatch {
+                field,
+                claimed,
+                recomputed,
+            })
+        };
+        let adjacency = self.budget.adjacency();
+        same(
+            "data_set_id",
+            certificate.data_set_id.clone(),
+            self.data_set_id.clone(),
+        )?;
+        same(
+            "adjacency",
+            certificate.adjacency.to_string(),
+            adjacency.to_string(),
+        )?;
+        let paid: HashMap<&str, &ReleaseRecord> = self
+            .releases
+            .iter()
+            .map(|release| (release.release_id.as_str(), release))
+            .collect();
+        for release in &certificate.releases {
+            let reason = match paid.get(release.release_id.as_str()) {
+                None => "no line has its id",
+                Some(line) if line.event != release.event => "another event was paid for",
+                Some(line) if line.n_draws != release.n_draws => {
+                    "another number of draws was paid for"
+                }
+                Some(_) => continue,
+            };
+            return Err(Error::NotInLedger {
+                label: release.label.clone(),
+                reason,
+            });
+        }
+        Ok(())
+    }
+}
