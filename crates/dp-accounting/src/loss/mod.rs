@@ -6,6 +6,7 @@
 //! (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10). Composition adds independent losses.
 
 mod finite;
+mod mgf;
 mod mixture;
 
 pub(crate) use finite::FiniteLoss;
