@@ -10,6 +10,7 @@ mod mgf;
 mod mixture;
 
 pub(crate) use finite::FiniteLoss;
+pub(crate) use mgf::{LogMoment, bounded_range_renyi, phi};
 pub(crate) use mixture::{MixtureLoss, Side};
 
 /// Which of the two neighbours the outputs are drawn from.

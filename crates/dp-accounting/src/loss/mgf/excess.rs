@@ -6,7 +6,7 @@ pub(super) const MODERATE: f64 = 40.0;
 const LARGE: f64 = 30.0;
 
 /// φ(x) = e^x - 1 - x >= 0.
-pub(super) fn phi(x: f64) -> f64 {
+pub(crate) fn phi(x: f64) -> f64 {
     if x.abs() > 0.5 {
         return libm::expm1(x) - x;
     }

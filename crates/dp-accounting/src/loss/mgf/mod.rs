@@ -31,6 +31,7 @@ mod without_replacement;
 use super::Loss;
 
 pub(crate) use closed::bounded_range_renyi;
+pub(crate) use excess::phi;
 
 /// K at one point, with what is known of its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
