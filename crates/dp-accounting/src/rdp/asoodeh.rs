@@ -12,10 +12,10 @@
 //! ```
 //!
 //! y = 0 is the formula of Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of
-//! Asoodeh et al. (arXiv 2001.05990, Theorem 3), where x and y are the two likelihood ratios. As any
+//! Asoodeh et al. (arXiv 2001.05990), where x and y are the two likelihood ratios. As any
 //! y gives a bound, an inexact minimum errs on the safe side.
 
-use super::search::minimum;
+use super::search::{minimum, minimum_on};
 use crate::loss::phi;
 
 /// ln delta at `epsilon` >= 0; s = a - 1.
@@ -26,7 +26,7 @@ pub(super) fn log_delta(s: f64, rdp: f64, epsilon: f64) -> f64 {
     let points: Vec<f64> = (0..=48)
         .map(|i| low * libm::exp(f64::from(i) / 48.0 * libm::log(high / low)))
         .collect();
-    let (i, _) = super::minimum_on(&points, false, at);
+    let (i, _) = minimum_on(&points, None, at);
     let around = (points[i.max(1) - 1], points[(i + 1).min(48)]);
     let (_, best) = minimum(around.0, around.1, 48, at);
     let plain = s * (rdp - epsilon) + super::conversion::log_tail(s);

@@ -11,7 +11,9 @@ pub(crate) fn phi(x: f64) -> f64 {
         return libm::expm1(x) - x;
     }
     // x^2/2 (1 + x/3 (1 + x/4 (...))): the terms beyond k = 18 are below 1e-20 of the first.
-    let tail = (3..=18).rev().fold(1.0, |acc, k| 1.0 + x / f64::from(k) * acc);
+    let tail = (3..=18)
+        .rev()
+        .fold(1.0, |acc, k| 1.0 + x / f64::from(k) * acc);
     0.5 * x * x * tail
 }
 
@@ -40,7 +42,10 @@ pub(super) fn log_moment(
     surplus: f64,
 ) -> f64 {
     let exponent = |&(_, log_p, loss): &Outcome| log_p + s * loss;
-    let largest = outcomes.clone().map(|o| exponent(&o)).fold(f64::NEG_INFINITY, f64::max);
+    let largest = outcomes
+        .clone()
+        .map(|o| exponent(&o))
+        .fold(f64::NEG_INFINITY, f64::max);
     if largest <= MODERATE {
         let sum: f64 = outcomes
             .clone()

@@ -18,7 +18,14 @@ pub(super) fn log_moment(mixture: &MixtureLoss, s: f64) -> LogMoment {
         Side::Replace => (form(1.0, 0.0), form(1.0, -1.0)),
     };
     let base = Base::Normal;
-    let integrand = Integrand { ratio: &ratio, base, p, loss, s }.oriented();
+    let integrand = Integrand {
+        ratio: &ratio,
+        base,
+        p,
+        loss,
+        s,
+    }
+    .oriented();
     let nodes: Option<Vec<Outcome>> = trapezoid::nodes(&integrand, variation(&ratio));
     match nodes {
         Some(nodes) => LogMoment::exact(collect(nodes.iter().copied(), integrand.s, 0.0)),
@@ -42,10 +49,12 @@ fn variation(ratio: &Ratio) -> f64 {
 
 /// The loss does not exceed -ln w_0 when the unit may be absent and P is the noise alone.
 pub(super) fn max_loss(mixture: &MixtureLoss) -> f64 {
-    match (mixture.side, mixture.shifts.first(), mixture.weights.first()) {
-        (Side::Add, Some(&shift), Some(&weight)) if shift == 0.0 => {
-            (-libm::log(weight)).next_up()
-        }
+    match (
+        mixture.side,
+        mixture.shifts.first(),
+        mixture.weights.first(),
+    ) {
+        (Side::Add, Some(&shift), Some(&weight)) if shift == 0.0 => (-libm::log(weight)).next_up(),
         _ => f64::INFINITY,
     }
 }
@@ -103,7 +112,10 @@ fn log_sum(ratio: &Ratio, t: f64) -> f64 {
     let exponents = ratio.components().map(|(w, c)| libm::log(w) + c * c * t);
     let largest = exponents.clone().fold(f64::NEG_INFINITY, f64::max);
     if largest < MODERATE {
-        let excess: f64 = ratio.components().map(|(w, c)| w * libm::expm1(c * c * t)).sum();
+        let excess: f64 = ratio
+            .components()
+            .map(|(w, c)| w * libm::expm1(c * c * t))
+            .sum();
         return libm::log1p(excess);
     }
     largest + libm::log(exponents.map(|e| libm::exp(e - largest)).sum())

@@ -145,7 +145,11 @@ fn highest(integrand: &Integrand<'_>, high: f64) -> (f64, f64) {
         let (mut a, mut b) = (form.here * high, 0.0);
         for _ in 0..60 {
             let middle = 0.5 * (a + b);
-            if slope(middle) > middle { a = middle } else { b = middle }
+            if slope(middle) > middle {
+                a = middle
+            } else {
+                b = middle
+            }
         }
         return (b, integrand.log(b));
     }
@@ -153,7 +157,11 @@ fn highest(integrand: &Integrand<'_>, high: f64) -> (f64, f64) {
     for mut y in [0.0, form.here * high, (form.here - form.mirrored) * high] {
         for _ in 0..24 {
             let next = slope(y);
-            let damped = if form.mirrored == 0.0 { next } else { 0.5 * (y + next) };
+            let damped = if form.mirrored == 0.0 {
+                next
+            } else {
+                0.5 * (y + next)
+            };
             let moved = (damped - y).abs() > 0.01 * (1.0 + y.abs());
             y = damped;
             if !moved {

@@ -19,7 +19,16 @@ pub(super) fn log_mgf(mu: f64, q: f64, s: f64) -> f64 {
     let ratio = Ratio::gaussian([0.0, mu].into_iter(), &[1.0 - q, q]);
     let form = |here| Form::new(0.0, here, 0.0);
     let base = Base::Normal;
-    let integrand = |p, loss| Integrand { ratio: &ratio, base, p, loss, s }.oriented();
+    let integrand = |p, loss| {
+        Integrand {
+            ratio: &ratio,
+            base,
+            p,
+            loss,
+            s,
+        }
+        .oriented()
+    };
     let halves = [
         integrand(form(1.0), form(1.0)),
         integrand(form(0.0), form(-1.0)),

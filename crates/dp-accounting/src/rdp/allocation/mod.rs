@@ -18,11 +18,11 @@ mod remove;
 use crate::loss::{Direction, LogMoment};
 
 /// Largest order that amplification is computed for.
-const MAX_ORDER: f64 = 1024.0;
+const MAX_ORDER: f64 = 512.0;
 /// Above this distance over noise only the bound without amplification is used for `add`.
 const MAX_MU: f64 = 4.0;
 /// Relative error of the amplified moments, measured against 60 digits (`tests/rdp.rs`).
-const RELATIVE_ERROR: f64 = 1e-10;
+const RELATIVE_ERROR: f64 = 1e-11;
 
 /// Bounds on the moments of one random allocation.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,15 @@ impl Allocation {
             } else {
                 Vec::new()
             },
-            add: (amplified && mu <= MAX_MU).then(|| add::Table::new(mu, g, orders as f64)),
+            add: (amplified && mu <= MAX_MU).then(|| add::Table::new(mu, g, (orders - 1) as f64)),
+        }
+    }
+
+    /// The largest s with amplification: K jumps there, and is convex on both sides.
+    pub(super) const fn jump(&self) -> Option<f64> {
+        match self.remove.len() {
+            0 => None,
+            n => Some(n as f64),
         }
     }
 
@@ -75,7 +83,7 @@ impl Allocation {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "clamped to 4..=1024 before"
+    reason = "clamped to 4..=512 before"
 )]
 fn useful_orders(mu: f64, k: f64, g: f64) -> usize {
     let second = libm::expm1((mu * mu).min(50.0));
@@ -99,7 +107,13 @@ fn interpolated(at_integers: &[f64], s: f64) -> Option<f64> {
         return None;
     }
     let below = s.floor();
-    let value = |i: usize| if i == 0 { Some(0.0) } else { at_integers.get(i - 1).copied() };
+    let value = |i: usize| {
+        if i == 0 {
+            Some(0.0)
+        } else {
+            at_integers.get(i - 1).copied()
+        }
+    };
     let low = value(below as usize)?;
     if s == below {
         return Some(low);

@@ -4,7 +4,7 @@
 //! integer order a is
 //!
 //! ```text
-//! E W^a = a!/t^a [y^a] (Σ_k y^k/k! e^{k(k-1)μ²/2})^t        (Feldman, Shenfeld, Theorem 4.9)
+//! E W^a = a!/t^a [y^a] (Σ_k y^k/k! e^{k(k-1)μ²/2})^t
 //! ```
 //!
 //! Here it is expanded around 1 instead, so that E W^a - 1 keeps its relative accuracy:
