@@ -11,15 +11,20 @@
 //! δ(y) = (C - y^a - a y^{a-1} (1 - y)) / (a x^{a-1} (1 - ρ))
 //! ```
 //!
-//! y = 0 is the formula of Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of
-//! Asoodeh et al. (arXiv 2001.05990), where x and y are the two likelihood ratios. As any
-//! y gives a bound, an inexact minimum errs on the safe side.
+//! At y = 0 the slope there may also be positive; then the best x is e^r and δ = 1 - e^{ε-r}, which
+//! needs e^r >= γ a/(a-1), and is attained by X = 0 or e^r. With slope 0, y = 0 is the formula of
+//! Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of Asoodeh et al. (arXiv
+//! 2001.05990), where x and y are the two likelihood ratios. As any y gives a bound, an inexact minimum
+//! errs on the safe side.
 
 use super::search::{minimum, minimum_on};
 use crate::loss::phi;
 
 /// ln delta at `epsilon` >= 0; s = a - 1.
 pub(super) fn log_delta(s: f64, rdp: f64, epsilon: f64) -> f64 {
+    if rdp >= epsilon + libm::log1p(1.0 / s) {
+        return libm::log(-libm::expm1(epsilon - rdp));
+    }
     let at = |l: f64| log_delta_at(s, rdp, epsilon, l);
     // y = e^-l. Beyond 40 / s, y^s is nothing.
     let (low, high) = (1e-9, 40.0 / s + 40.0);
