@@ -6,9 +6,11 @@
 //! (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10). Composition adds independent losses.
 
 mod finite;
+mod mgf;
 mod mixture;
 
 pub(crate) use finite::FiniteLoss;
+pub(crate) use mgf::{LogMoment, bounded_range_renyi, phi};
 pub(crate) use mixture::{MixtureLoss, Side};
 
 /// Which of the two neighbours the outputs are drawn from.

@@ -1,0 +1,46 @@
+//! Gaussian noise on a subset of fixed size.
+
+use super::excess::{Outcome, log_moment};
+use super::integrand::{Base, Form, Integrand};
+use super::panels;
+use super::ratio::Ratio;
+
+/// ln(1 / √(2π)).
+pub(super) const LOG_NORMAL: f64 = -0.918_938_533_204_672_7;
+/// Beyond the largest peak the integrand falls like a normal; this many standard deviations are
+/// e^{-800} of it.
+const REACH: f64 = 40.0;
+
+/// K(s). The losses above 0 are those of ((1-q) Q + q P, Q), and by the symmetry of the normal
+/// those below 0 are the losses of (Q, (1-q) Q + q P), both where P is likelier than Q, which is
+/// y > μ/2 for Q = N(0, 1): the two halves of the Poisson-sampled mechanism. At L = 0 the excess
+/// is 0.
+pub(super) fn log_mgf(mu: f64, q: f64, s: f64) -> f64 {
+    let ratio = Ratio::gaussian([0.0, mu].into_iter(), &[1.0 - q, q]);
+    let form = |here| Form::new(0.0, here, 0.0);
+    let base = Base::Normal;
+    let integrand = |p, loss| {
+        Integrand {
+            ratio: &ratio,
+            base,
+            p,
+            loss,
+            s,
+        }
+        .oriented()
+    };
+    let halves = [
+        integrand(form(1.0), form(1.0)),
+        integrand(form(0.0), form(-1.0)),
+    ];
+    let s = halves[0].s;
+    let variation = q * libm::erf(mu * std::f64::consts::FRAC_1_SQRT_2 * 0.5);
+    let floor = libm::log(0.5 * s.abs() * variation * variation);
+    let from = 0.5 * mu;
+    let to = from.max((s.abs() + 1.0) * mu) + REACH;
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for half in &halves {
+        panels::append(&mut outcomes, half, (from, to), LOG_NORMAL, floor);
+    }
+    log_moment(outcomes.iter().copied(), s, 0.0)
+}
