@@ -88,6 +88,10 @@ impl Composed {
         let directs: Vec<(Direct, f64)> =
             lattices.iter().map(|l| (Direct::new(l), l.count)).collect();
         let (factors, norm_error) = powers(&directs, period)?;
+        if std::env::var_os("PLD_DEBUG").is_some() {
+            eprintln!("step {step:e} lambda {lambda} window {} {} period {period} freqs {} norm_error {norm_error:e}", window.low, window.high, factors.len());
+            for l in lattices { eprintln!("  points {} total-1 {:e} error {:e} inf {:e} count {} anchor {}", l.points.len(), l.total()-1.0, l.error, l.infinite, l.count, l.anchor); }
+        }
         let mut composed = Self {
             step,
             lambda,
@@ -181,7 +185,12 @@ impl Composed {
         let s = 2.0 * self.lambda;
         let norm = (2.0 / (s * (s + 1.0) * (s + 2.0)) / self.step + g_max * g_max).sqrt();
         let error = error + self.norm_error * norm + self.outside * g_max + relative * sum.abs();
-        (scale * sum.max(0.0), scale * error)
+        let (value, error) = (scale * sum.max(0.0), scale * error);
+        if value.is_finite() && error.is_finite() && !sum.is_nan() {
+            (value, error)
+        } else {
+            (0.0, f64::INFINITY)
+        }
     }
 
     /// (1/N) Σ Φ_k S_k and a bound on its error.

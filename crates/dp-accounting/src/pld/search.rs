@@ -23,28 +23,39 @@ pub(super) fn largest_above(delta: impl Fn(f64) -> f64, target: f64, guess: f64)
     bracket(delta, target, guess).map_or(0.0, |(below, _)| below)
 }
 
-/// Two close numbers, delta above `target` at the first and not at the second.
+/// Two close numbers, delta above `target` at the first and not at the second. The search stays
+/// near the guess, where the tilt makes delta sharp, and looks at 0 last.
 fn bracket(delta: impl Fn(f64) -> f64, target: f64, guess: f64) -> Option<(f64, f64)> {
     let f = |epsilon: f64| log_ratio(delta(epsilon), target);
-    let at_zero = f(0.0);
-    if at_zero <= 0.0 {
-        return Some((0.0, 0.0));
-    }
-    let (mut low, mut f_low) = (0.0, at_zero);
     let mut high = guess.max(1e-300);
     let mut f_high = f(high);
+    let mut stride = 1e-3 * high;
+    let (mut low, mut f_low) = (high, f_high);
     for _ in 0..60 {
         if f_high <= 0.0 {
             break;
         }
         (low, f_low) = (high, f_high);
-        high *= 1.5;
+        high += stride;
+        stride *= 2.0;
         f_high = f(high);
     }
-    if !(f_high <= 0.0) {
-        return None;
+    while f_low <= 0.0 {
+        (high, f_high) = (low, f_low);
+        low = (low - stride).max(0.0);
+        stride *= 2.0;
+        f_low = f(low);
+        if low <= 0.0 {
+            break;
+        }
     }
-    narrow(f, (low, f_low), (high, f_high))
+    if !(f_high <= 0.0) {
+        None
+    } else if f_low > 0.0 {
+        narrow(f, (low, f_low), (high, f_high))
+    } else {
+        Some((0.0, 0.0))
+    }
 }
 
 /// Regula falsi with the Illinois rule, halving when it stalls.

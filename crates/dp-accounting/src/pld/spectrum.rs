@@ -71,7 +71,11 @@ impl Direct {
     fn factor(&self, r: f64, s: f64, rounding: f64) -> Factor {
         let (r, s) = (r / self.total, s / self.total);
         let rest = r.mul_add(r, s.mul_add(s, -2.0 * r));
-        let log_ratio = 0.5 * libm::log1p(rest.max(-1.0));
+        let log_ratio = if rest > -0.5 {
+            0.5 * libm::log1p(rest)
+        } else {
+            libm::log(libm::hypot(1.0 - r, s))
+        };
         let error = (self.error + rounding) / self.total;
         // Where phi is lost in its error it is taken as large as that.
         let floor = libm::log(error.max(1e-300));

@@ -44,10 +44,15 @@ impl MixtureLoss {
         // The loss moves by the share of the shifted part, at most 1 - e^-t, times the error of
         // the target.
         let share = self.floor().map_or(1.0, |_| -libm::expm1(-t));
+        let logs = if share > 0.0 {
+            share * (target.abs() + self.log_scale())
+        } else {
+            0.0
+        };
         Edge {
             p: self.tail(x),
             q: normal::tail(x, 0.0, self.sigma),
-            shift: 8.0 * ULP * (share * (target.abs() + self.log_scale()) + t.abs()),
+            shift: 8.0 * ULP * (logs + t.abs()),
         }
     }
 
