@@ -13,6 +13,7 @@ mod ledger;
 mod loss;
 mod plan;
 pub mod rdp;
+mod pld;
 mod rounding;
 mod saddle_point;
 mod schedule;
@@ -36,6 +37,7 @@ pub use ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSumma
 pub use plan::{Plan, PlannedRelease, ReleaseRequest};
 pub use saddle_point::SaddlePointAccountant;
 pub use rdp::RdpAccountant;
+pub use pld::PldAccountant;
 pub use spend::{ReleaseRecord, Spend};
 pub use statement::{Attacker, PrivacyStatement};
 pub use tightest::TightestAccountant;

@@ -1,0 +1,31 @@
+//! Normal tails.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use super::{Edge, Tail, ULP};
+
+/// Tails of N(`mean`, `sigma`^2) at x, from one erfc. The error counts the rounding of the
+/// standardised point, which moves the tail by at most (|z| + 1) dz relatively.
+pub(super) fn tail(x: f64, mean: f64, sigma: f64) -> Tail {
+    let z = (x - mean) / sigma;
+    let small = 0.5 * libm::erfc(z.abs() * FRAC_1_SQRT_2);
+    let size = (x.abs() + mean.abs()) / sigma;
+    // Beyond 40 the tail is 0 whatever the rounding.
+    let error = ULP * (4.0 + 2.0 * (z.abs() + 1.0).min(41.0) * size.min(1e6 + 1e3 * z.abs()).min(1e12));
+    let tail = Tail {
+        above: small,
+        below: 1.0 - small,
+        error,
+    };
+    if z >= 0.0 { tail } else { tail.reversed() }
+}
+
+/// L is N(m/2, m) under P and N(-m/2, m) under Q, m = mu^2.
+pub(super) fn gaussian(mu_squared: f64, l: f64) -> Edge {
+    let mu = mu_squared.sqrt();
+    Edge {
+        p: tail(l, 0.5 * mu_squared, mu),
+        q: tail(l, -0.5 * mu_squared, mu),
+        shift: 0.0,
+    }
+}

@@ -1,0 +1,195 @@
+//! The characteristic function of a discretised, tilted loss.
+
+use realfft::RealFftPlanner;
+
+use super::lattice::Lattice;
+use crate::loss::ULP;
+
+const TURN: f64 = 2.0 * std::f64::consts::PI;
+
+/// phi = total * (1 - r - i s) e^(-i centre z), split so that phi near 1 keeps its digits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Factor {
+    /// ln |phi|.
+    pub(super) log: f64,
+    /// Phase of phi without the centre, in radians.
+    pub(super) phase: f64,
+    /// Bound on the error of phi, relative to it.
+    pub(super) error: f64,
+}
+
+/// (k j) mod N as an angle in [-pi, pi], without rounding before the last step.
+pub(super) fn angle(k: u64, j: i64, period: i64) -> f64 {
+    let m = (i128::from(k) * i128::from(j)).rem_euclid(i128::from(period));
+    let signed = if 2 * m > i128::from(period) {
+        m - i128::from(period)
+    } else {
+        m
+    };
+    signed as f64 / period as f64 * TURN
+}
+
+/// A lattice prepared for evaluations at single frequencies.
+#[derive(Debug, Clone)]
+pub(super) struct Direct {
+    /// Index relative to the centre, and weight.
+    points: Vec<(i64, f64)>,
+    pub(super) centre: i64,
+    total: f64,
+    error: f64,
+}
+
+impl Direct {
+    pub(super) fn new(lattice: &Lattice) -> Self {
+        let total = lattice.total();
+        let mean = lattice.points.iter().map(|&(j, w)| j as f64 * w).sum::<f64>() / total;
+        #[allow(clippy::cast_possible_truncation, reason = "indices are below 1e15")]
+        let centre = mean.round() as i64;
+        let shifted = lattice.points.iter().map(|&(j, w)| (j - centre, w));
+        Self {
+            points: shifted.collect(),
+            centre,
+            total,
+            error: lattice.error,
+        }
+    }
+
+    /// phi at the angle k / period of a turn.
+    pub(super) fn at(&self, k: u64, period: i64) -> Factor {
+        let (mut r, mut s, mut size) = (0.0, 0.0, 0.0);
+        for &(j, w) in &self.points {
+            let (sin, cos) = libm::sincos(0.5 * angle(k, j, period));
+            let odd = 2.0 * w * sin * cos;
+            r += 2.0 * w * sin * sin;
+            s += odd;
+            size += odd.abs();
+        }
+        let n = self.points.len() as f64 + 4.0;
+        self.factor(r, s, ULP * n * (r + size))
+    }
+
+    fn factor(&self, r: f64, s: f64, rounding: f64) -> Factor {
+        let (r, s) = (r / self.total, s / self.total);
+        let rest = r.mul_add(r, s.mul_add(s, -2.0 * r));
+        let log_ratio = if rest > -0.5 {
+            0.5 * libm::log1p(rest)
+        } else {
+            libm::log(libm::hypot(1.0 - r, s))
+        };
+        let error = (self.error + rounding) / self.total;
+        // Where phi is lost in its error it is taken as large as that.
+        let floor = libm::log(error.max(1e-300));
+        let log_ratio = log_ratio.max(floor);
+        Factor {
+            log: libm::log(self.total) + log_ratio,
+            phase: -libm::atan2(s, 1.0 - r),
+            error: 2.0 * error * libm::exp(-log_ratio) + 4.0 * ULP,
+        }
+    }
+
+    /// Squared modulus at the angle z, its derivative, and a bound on the error of the first.
+    fn square(&self, z: f64) -> (f64, f64, f64) {
+        let (mut c, mut s, mut dc, mut ds, mut far) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for &(j, w) in &self.points {
+            let j = j as f64;
+            let (sin, cos) = libm::sincos(z * j);
+            c += w * cos;
+            s += w * sin;
+            dc -= w * j * sin;
+            ds += w * j * cos;
+            far += w * j.abs();
+        }
+        let n = self.points.len() as f64;
+        let error = 2.0 * self.total * (ULP * (z * far + n * self.total) + self.error);
+        (c * c + s * s, 2.0 * (c * dc + s * ds), error)
+    }
+
+    /// Whether `count ln |phi| <= log` at every angle from `start` to pi.
+    ///
+    /// F = |phi|² has |F''| <= 2 T Σ w (j - m)² = 2 C, so a value and a slope bound F on a stretch
+    /// ahead by F + F' d + C d². A run of neighbouring points of mass m and total variation V
+    /// bounds it further out: |phi| <= T - m + V / (2 sin(z/2)).
+    pub(super) fn stays_below(&self, count: f64, log: f64, start: f64) -> bool {
+        const PI: f64 = std::f64::consts::PI;
+        let most = libm::exp(log / count);
+        let square = most * most;
+        let spread: f64 = self.points.iter().map(|&(j, w)| w * j as f64 * j as f64).sum();
+        let curvature = self.total * spread * (1.0 + 1e-9);
+        let (mass, variation) = self.smoothest_run();
+        let mut z = start;
+        for _ in 0..4000 {
+            let run = self.total - mass + variation / (2.0 * libm::sin(0.5 * z.min(PI)));
+            if z >= PI || run * (1.0 + 1e-9) + self.error <= most {
+                return true;
+            }
+            let (value, slope, error) = self.square(z);
+            let room = square - value - error;
+            if room <= 0.0 {
+                return false;
+            }
+            let slope = slope + 1e-9 * slope.abs();
+            let root = slope.mul_add(slope, 4.0 * curvature * room).sqrt();
+            let ahead = if slope > 0.0 {
+                2.0 * room / (slope + root)
+            } else {
+                (root - slope) / (2.0 * curvature)
+            };
+            z += ahead * (1.0 - 1e-9);
+        }
+        false
+    }
+
+    /// The run of consecutive indices with the most mass, and the total variation of its weights.
+    fn smoothest_run(&self) -> (f64, f64) {
+        let mut best = (0.0, 0.0);
+        let (mut mass, mut variation, mut last) = (0.0, 0.0, (i64::MIN, 0.0));
+        for &(j, w) in &self.points {
+            if j == last.0.saturating_add(1) {
+                mass += w;
+                variation += (w - last.1).abs();
+            } else {
+                (mass, variation) = (w, w);
+            }
+            if mass > best.0 {
+                best = (mass, variation + w);
+            }
+            last = (j, w);
+        }
+        best
+    }
+
+    /// Number of points.
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// All factors from 0 to N/2 by one transform, and a bound on the Euclidean norm of their
+    /// error over the root of N.
+    ///
+    /// A transform of length N has a norm-wise relative error of at most about
+    /// 4√2 u log2 N (Higham, Accuracy and Stability, Theorem 24.2); twice that is charged.
+    pub(super) fn transform(&self, period: usize) -> (Vec<Factor>, f64) {
+        let mut input = vec![0.0; period];
+        let n = period as i64;
+        for &(j, w) in &self.points {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "reduced modulo the period"
+            )]
+            let place = j.rem_euclid(n) as usize;
+            input[place] += w;
+        }
+        let norm = input.iter().map(|w| w * w).sum::<f64>().sqrt();
+        let forward = RealFftPlanner::<f64>::new().plan_fft_forward(period);
+        let mut output = forward.make_output_vec();
+        // The lengths fit by construction.
+        let done = forward.process(&mut input, &mut output).is_ok();
+        let error = 6.0 * ULP * (period as f64).log2() * norm;
+        let factors = output.iter().map(|phi| {
+            let (r, s) = (self.total - phi.re, -phi.im);
+            self.factor(r, s, 2.0 * ULP * self.total)
+        });
+        (factors.collect(), if done { error } else { f64::INFINITY })
+    }
+}
