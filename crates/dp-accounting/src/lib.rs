@@ -9,6 +9,7 @@ pub mod gdp;
 mod ledger;
 mod loss;
 mod plan;
+pub mod questions;
 mod rounding;
 mod spend;
 mod tightest;
