@@ -1,5 +1,6 @@
 //! What commands leave on disk and on the screen.
 
+mod answers;
 mod figures;
 mod folder;
 mod model_file;
@@ -7,6 +8,7 @@ mod report;
 mod screen;
 mod statement;
 
+pub(crate) use answers::{at_least, at_most, bracket, figure};
 pub(crate) use figures::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
