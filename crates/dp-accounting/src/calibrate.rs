@@ -125,7 +125,7 @@ pub fn count(
     event: impl Fn(u64) -> DpEvent,
 ) -> Result<Calibrated<u64>> {
     let search = Search::new(target, adjacency)?;
-    let mut excess = |n: u64| Ok::<_, Error>((n, search.excess(&event(n))?));
+    let excess = |n: u64| Ok::<_, Error>((n, search.excess(&event(n))?));
     let mut at = excess(FIRST_COUNT)?;
     let (meets, misses) = if at.1 > 0.0 {
         loop {
@@ -310,7 +310,16 @@ fn between(bad: (f64, f64), good: (f64, f64), round: usize) -> f64 {
     let nudge = nudge.max(-share).min(1.0 - share);
     let step = (share + nudge) * width;
     let least = 0.25 * PRECISION * width.signum();
-    let step = if step.abs() < least.abs() { least } else { step };
+    let step = if step.abs() < least.abs() {
+        least
+    } else {
+        step
+    };
     let farthest = width - least;
-    bad.0 + if step.abs() > farthest.abs() { farthest } else { step }
+    bad.0
+        + if step.abs() > farthest.abs() {
+            farthest
+        } else {
+            step
+        }
 }

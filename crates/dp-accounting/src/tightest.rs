@@ -2,14 +2,50 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
 use crate::composition::Composition;
-use crate::{Result, gdp};
+use crate::{Error, RdpAccountant, Result, gdp, pld, saddle_point};
 
-/// The accountant to use when in doubt: it knows every event, asks every method that applies and
+/// The accountant to use when in doubt: it knows every event, asks the methods that apply and
 /// answers with the best of them.
+///
+/// | composed | method |
+/// | --- | --- |
+/// | Gaussian mechanisms only | closed form ([`Method::Gdp`]) |
+/// | smooth losses: anything with a Gaussian, or enough sampled ones | inversion ([`Method::SaddlePoint`]) |
+/// | other mechanisms with a known pair of distributions | bracket ([`Method::Pld`]) |
+/// | anything else, or where that bracket is the worse bound | Renyi divergences ([`Method::Rdp`]) |
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Accountant, Method, TightestAccountant};
+/// use dp_core::{Adjacency, DpEvent};
+/// let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
+/// accountant.compose(&DpEvent::gaussian(8.0), 4)?;
+/// accountant.compose(&DpEvent::laplace(10.0), 1)?;
+/// accountant.compose(&DpEvent::sampled_gaussian(1.0, 0.01), 1_000)?;
+/// let bound = accountant.epsilon(1e-6)?;
+/// assert_eq!(bound.method, Method::SaddlePoint);
+/// assert!(bound.upper - bound.lower < 1e-9);
+/// # Ok::<(), dp_accounting::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TightestAccountant {
     composition: Composition,
 }
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    /// Epsilon at this delta.
+    EpsilonAt(f64),
+    /// Delta at this epsilon.
+    DeltaAt(f64),
+}
+
+/// Relative width of a bracket that no other method is asked to improve.
+const CLOSE: f64 = 1e-6;
+
+/// Relative error allowed for the closed form of Gaussian mechanisms.
+const GDP_ERROR: f64 = 2e-12;
 
 impl TightestAccountant {
     /// An accountant that has seen nothing.
@@ -18,6 +54,94 @@ impl TightestAccountant {
         Self {
             composition: Composition::new(adjacency),
         }
+    }
+
+    fn answer(&self, question: Question) -> Result<PrivacyBound> {
+        let composition = self.composition.nonempty()?;
+        if composition.parts().is_empty() {
+            return Ok(gaussian(composition, question));
+        }
+        let exact = match exact(composition, question) {
+            Ok(bound) if composition.is_attained() => Some(bound),
+            Ok(bound) => Some(PrivacyBound {
+                lower: 0.0,
+                ..bound
+            }),
+            Err(Error::UnsupportedEvent { .. } | Error::NotCertified { .. }) => None,
+            Err(other) => return Err(other),
+        };
+        if let Some(bound) = exact.filter(is_close) {
+            return Ok(bound);
+        }
+        let renyi = RdpAccountant::of(composition.clone());
+        let renyi = match question {
+            Question::EpsilonAt(delta) => renyi.epsilon(delta),
+            Question::DeltaAt(epsilon) => renyi.delta(epsilon),
+        };
+        match (exact, renyi) {
+            (Some(exact), Ok(renyi)) => Ok(better(exact, renyi)),
+            (Some(exact), Err(_)) => Ok(exact),
+            (None, renyi) => renyi,
+        }
+    }
+}
+
+fn is_close(bound: &PrivacyBound) -> bool {
+    bound.upper - bound.lower <= CLOSE * bound.upper
+}
+
+/// The best of what two sound methods know.
+fn better(a: PrivacyBound, b: PrivacyBound) -> PrivacyBound {
+    let lower = a.lower.max(b.lower);
+    let best = if b.upper < a.upper { b } else { a };
+    PrivacyBound::bracket(
+        best.value,
+        lower.min(best.upper),
+        best.upper,
+        best.method,
+        best.adjacency,
+    )
+}
+
+/// Gaussian mechanisms alone: exact, rounded up.
+fn gaussian(composition: &Composition, question: Question) -> PrivacyBound {
+    let mu = gdp::from_mu_squared(composition.gaussian()).mu;
+    let adjacency = composition.adjacency();
+    match question {
+        Question::EpsilonAt(delta) => {
+            let epsilon = gdp::epsilon(mu, delta);
+            let lower = gdp::epsilon(mu * (1.0 - 1e-14), delta * (1.0 + GDP_ERROR));
+            PrivacyBound::bracket(epsilon, lower.min(epsilon), epsilon, Method::Gdp, adjacency)
+        }
+        Question::DeltaAt(epsilon) => {
+            let delta = gdp::delta(mu, epsilon);
+            let tiny = f64::MIN_POSITIVE * f64::EPSILON;
+            let upper = (delta * (1.0 + GDP_ERROR) + tiny).min(1.0);
+            let lower = delta * (1.0 - 2.0 * GDP_ERROR);
+            PrivacyBound::bracket(delta, lower, upper, Method::Gdp, adjacency)
+        }
+    }
+}
+
+/// The methods that know the profile from both sides, the closest first.
+fn exact(composition: &Composition, question: Question) -> Result<PrivacyBound> {
+    let inverted = match question {
+        Question::EpsilonAt(delta) => saddle_point::epsilon(composition, delta),
+        Question::DeltaAt(epsilon) => saddle_point::delta(composition, epsilon),
+    };
+    match inverted {
+        Ok(bound) if is_close(&bound) => return Ok(bound),
+        Ok(_) | Err(Error::NotCertified { .. }) => {}
+        Err(other) => return Err(other),
+    }
+    let discretised = match question {
+        Question::EpsilonAt(delta) => pld::epsilon(composition, delta),
+        Question::DeltaAt(epsilon) => pld::delta(composition, epsilon),
+    };
+    match (inverted, discretised) {
+        (Ok(a), Ok(b)) => Ok(better(a, b)),
+        (Ok(a), Err(_)) => Ok(a),
+        (Err(_), b) => b,
     }
 }
 
@@ -32,24 +156,11 @@ impl Accountant for TightestAccountant {
 
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
         params::open_unit("delta", delta)?;
-        self.composition.nonempty()?;
-        if self.composition.parts().is_empty() {
-            let mu = gdp::from_mu_squared(self.composition.gaussian()).mu;
-            let epsilon = gdp::epsilon(mu, delta);
-            return Ok(PrivacyBound::bracket(
-                epsilon,
-                epsilon * (1.0 - 1e-12),
-                epsilon,
-                Method::Gdp,
-                self.adjacency(),
-            ));
-        }
-        crate::saddle_point::epsilon(&self.composition, delta)
+        self.answer(Question::EpsilonAt(delta))
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
-        self.composition.nonempty()?;
-        crate::saddle_point::delta(&self.composition, epsilon)
+        self.answer(Question::DeltaAt(epsilon))
     }
 }

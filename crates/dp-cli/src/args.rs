@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dp_core::Adjacency;
 
-/// Train recommenders that protect each user's whole data, and check what they promise.
+/// Train recommenders that protect each user's whole data, check what they promise, and account
+/// for any other private mechanism.
 #[derive(Parser)]
 #[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -17,6 +19,7 @@ Examples:
   dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
   dp verify dp-model
   dp recommend --model dp-model --history my-ratings.csv
+  dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
 use or damaged, 6 certificate does not hold, 7 output cannot be written.";
@@ -31,6 +34,10 @@ pub(crate) enum Command {
     Recommend(RecommendArgs),
     /// Recompute a certificate from its list of releases
     Verify(VerifyArgs),
+    /// Answer questions about the privacy of any composition of mechanisms
+    Account(AccountArgs),
+    /// Solve for the noise, the steps or the sampling probability that meets a target
+    Calibrate(CalibrateArgs),
 }
 
 #[derive(Args)]
@@ -225,6 +232,75 @@ pub(crate) struct VerifyArgs {
     /// Print one JSON object instead of the statement
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct AccountArgs {
+    /// JSON: a question file with cases, or an event file
+    pub(crate) file: PathBuf,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "One of --steps, --sampling-probability and --noise-multiplier is left out and \
+    solved for.\nNeighbours are add-remove-user, replace-user, add-remove-record or replace-record."
+)]
+pub(crate) struct CalibrateArgs {
+    /// Event file in which one parameter is null, instead of the flags below
+    #[arg(conflicts_with_all = [
+        "epsilon", "delta", "noise_multiplier", "steps", "sampling_probability", "adjacency"
+    ])]
+    pub(crate) file: Option<PathBuf>,
+    /// Privacy target epsilon (nats)
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub(crate) epsilon: Option<f64>,
+    /// Privacy target delta
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub(crate) delta: Option<f64>,
+    /// Noise standard deviation of a step over the norm bound of a unit
+    #[arg(long, value_name = "Z", allow_hyphen_values = true)]
+    pub(crate) noise_multiplier: Option<f64>,
+    /// How many steps there are
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) steps: Option<u64>,
+    /// Probability that a unit takes part in a step; 1 without sampling
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
+    pub(crate) sampling_probability: Option<f64>,
+    /// Neighbours that the target is for
+    #[arg(
+        long,
+        value_enum,
+        value_name = "A",
+        hide_possible_values = true,
+        default_value_t = Neighbours::AddRemoveUser
+    )]
+    pub(crate) adjacency: Neighbours,
+    /// Print one JSON object instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// [`dp_core::Adjacency`] as a flag.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Neighbours {
+    AddRemoveUser,
+    ReplaceUser,
+    AddRemoveRecord,
+    ReplaceRecord,
+}
+
+impl From<Neighbours> for Adjacency {
+    fn from(neighbours: Neighbours) -> Self {
+        match neighbours {
+            Neighbours::AddRemoveUser => Self::AddRemoveUser,
+            Neighbours::ReplaceUser => Self::ReplaceUser,
+            Neighbours::AddRemoveRecord => Self::AddRemoveRecord,
+            Neighbours::ReplaceRecord => Self::ReplaceRecord,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dp_accounting::Error as AccountingError;
+use dp_accounting::questions::QuestionError;
 use dp_core::{ApproxDp, ParamError};
 
 use crate::output::rounded_down;
@@ -13,7 +14,7 @@ use crate::output::rounded_down;
 /// | code | meaning |
 /// |---|---|
 /// | 0 | done |
-/// | 1 | anything not listed below |
+/// | 1 | anything not listed below; of `dp account`, some case has no answer |
 /// | 2 | a bad argument or setting; nothing was read, spent or written |
 /// | 3 | the ledger's budget does not allow the run; nothing was released |
 /// | 4 | an input file is missing or malformed |
@@ -45,6 +46,15 @@ pub(crate) enum Error {
     Training(dp_multitask::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
+    #[error("{}: {source}", path.display())]
+    Questions {
+        path: PathBuf,
+        source: QuestionError,
+    },
+    #[error("{n_failed} of {n_cases} cases have no answer")]
+    Unanswered { n_failed: usize, n_cases: usize },
+    #[error(transparent)]
+    Calibration(QuestionError),
     #[error("{} exists and is not replaced; choose another --out, or with `dp train` pass --force", path.display())]
     OutputExists { path: PathBuf },
     #[error("another run is writing to {} at this moment", path.display())]
@@ -121,7 +131,7 @@ impl Error {
         ExitCode::from(match self {
             Self::Param(_) | Self::Usage(_) => 2,
             Self::Budget(_) => 3,
-            Self::Data(_) | Self::Read { .. } | Self::Model { .. } => 4,
+            Self::Data(_) | Self::Read { .. } | Self::Model { .. } | Self::Questions { .. } => 4,
             Self::Certificate { .. } | Self::Artifact { .. } | Self::NotPrivate { .. } => 6,
             Self::OutputExists { .. }
             | Self::OutputBusy { .. }
@@ -132,7 +142,7 @@ impl Error {
                 accounting_code(error)
             }
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
-            Self::Training(_) | Self::Json(_) => 1,
+            Self::Training(_) | Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => 1,
         })
     }
 
@@ -146,6 +156,14 @@ impl Error {
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => Some(
                 "these settings leave one release too little of the budget, or too much, for \
                      its noise to be drawn exactly; change --epsilon, --count-share or --steps"
+                    .to_owned(),
+            ),
+            Self::Questions {
+                source: QuestionError::Syntax(_),
+                ..
+            } => Some(
+                "dp account reads cases and events, dp calibrate an event with one parameter \
+                 null; docs/command-line.md shows both layouts"
                     .to_owned(),
             ),
             Self::Data(dp_data::Error::UnknownColumn { .. }) => Some(
@@ -250,6 +268,15 @@ impl From<AccountingError> for Error {
         match error {
             AccountingError::Param(param) => param.into(),
             other => Self::Accounting(other),
+        }
+    }
+}
+
+impl From<QuestionError> for Error {
+    fn from(error: QuestionError) -> Self {
+        match error {
+            QuestionError::Accounting(error) => error.into(),
+            other => Self::Calibration(other),
         }
     }
 }

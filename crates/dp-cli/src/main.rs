@@ -1,4 +1,4 @@
-//! `dp`: train a private recommender, fold users in, verify certificates.
+//! `dp`: train a private recommender, fold users in, verify certificates, account for mechanisms.
 
 mod args;
 mod commands;
@@ -19,6 +19,8 @@ fn main() -> ExitCode {
         Command::Train(args) => commands::train::run(&args),
         Command::Recommend(args) => commands::recommend::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
+        Command::Account(args) => commands::account::run(&args),
+        Command::Calibrate(args) => commands::calibrate::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

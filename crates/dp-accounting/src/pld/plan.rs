@@ -166,10 +166,15 @@ impl<'a> Plan<'a> {
     /// The next smaller step that puts both atoms of the first Laplace loss on the lattice.
     fn aligned(&self, step: f64) -> f64 {
         let distance = self.sketches.iter().find_map(|s| match s.loss {
-            Loss::Laplace { .. } | Loss::SampledLaplace { .. } => s
-                .loss
-                .reach()
-                .map(|(low, high)| if low < -0.5 * high { high.max(-low) } else { high - low }),
+            Loss::Laplace { .. } | Loss::SampledLaplace { .. } => {
+                s.loss.reach().map(|(low, high)| {
+                    if low < -0.5 * high {
+                        high.max(-low)
+                    } else {
+                        high - low
+                    }
+                })
+            }
             _ => None,
         });
         match distance {

@@ -56,8 +56,13 @@ impl RdpAccountant {
     /// is as sound: any order gives a bound, and what was composed is no secret.
     #[must_use]
     pub fn new(adjacency: Adjacency) -> Self {
+        Self::of(Composition::new(adjacency))
+    }
+
+    /// An accountant of everything in `composition`.
+    pub(crate) fn of(composition: Composition) -> Self {
         Self {
-            composition: Composition::new(adjacency),
+            composition,
             orders: default_orders(),
             refine: true,
         }

@@ -78,7 +78,11 @@ impl Inversion {
         let deviation = rough.total.variance.sqrt();
         let gaussian = rough.gaussian_variance().sqrt();
         let closed = GAUSSIAN_END * deviation < GAUSSIAN_WORTH * gaussian;
-        let mut reach = if closed { GAUSSIAN_END / gaussian } else { 10.0 / deviation };
+        let mut reach = if closed {
+            GAUSSIAN_END / gaussian
+        } else {
+            10.0 / deviation
+        };
         loop {
             let steps = (reach / h).ceil() + 1.0;
             if !(steps <= MAX_STEPS) {

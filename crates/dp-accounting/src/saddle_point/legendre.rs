@@ -71,7 +71,10 @@ mod tests {
                 .map(|(x, w)| w * (rate * x).cos())
                 .sum();
             let expected = ((2.0 * rate).sin() + rate.sin()) / rate;
-            assert!((found - expected).abs() < 3e-15, "{rate}: {found} {expected}");
+            assert!(
+                (found - expected).abs() < 3e-15,
+                "{rate}: {found} {expected}"
+            );
         }
     }
 }

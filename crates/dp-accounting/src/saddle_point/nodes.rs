@@ -161,7 +161,10 @@ fn discrete_gaussian(sigma: f64, s: f64, c: f64) -> Option<Nodes> {
     let mut nodes = Nodes::default();
     let mut x = low;
     while x <= high {
-        nodes.push(s * (x - 0.5 * s) / variance, -0.5 * (x - s) * (x - s) / variance);
+        nodes.push(
+            s * (x - 0.5 * s) / variance,
+            -0.5 * (x - s) * (x - s) / variance,
+        );
         x += 1.0;
     }
     let total: f64 = nodes.log_weight.iter().map(|w| libm::exp(*w)).sum();

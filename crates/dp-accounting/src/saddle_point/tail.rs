@@ -87,7 +87,11 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
         }
         total += libm::exp(product) * (1.0 / a - 1.0 / b);
         let easy = product < 1.4 * SMALL;
-        growth = if easy { (growth * 1.6).min(0.25) } else { growth };
+        growth = if easy {
+            (growth * 1.6).min(0.25)
+        } else {
+            growth
+        };
         a = b;
     }
     None
@@ -122,7 +126,9 @@ impl<'a> Factor<'a> {
     }
 
     fn n_nodes(&self) -> usize {
-        self.finer.as_ref().map_or(0, |(_, tilted)| tilted.n_nodes())
+        self.finer
+            .as_ref()
+            .map_or(0, |(_, tilted)| tilted.n_nodes())
     }
 
     /// ln of a bound for all u >= t.

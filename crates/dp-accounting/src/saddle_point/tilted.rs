@@ -158,9 +158,15 @@ fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let tilted: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
     let total: f64 = tilted.iter().sum();
-    let largest = exponents.iter().fold(0.0, |size, e| f64::max(size, e.abs()));
+    let largest = exponents
+        .iter()
+        .fold(0.0, |size, e| f64::max(size, e.abs()));
     let log_mgf = top + libm::log(total);
-    (tilted, log_mgf, 16.0 + 4.0 * c * nodes.largest + 4.0 * largest)
+    (
+        tilted,
+        log_mgf,
+        16.0 + 4.0 * c * nodes.largest + 4.0 * largest,
+    )
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -1,5 +1,7 @@
 //! One file a command.
 
+pub(crate) mod account;
+pub(crate) mod calibrate;
 pub(crate) mod demo;
 mod ledger;
 pub(crate) mod recommend;

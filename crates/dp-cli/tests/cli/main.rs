@@ -5,7 +5,9 @@
     reason = "a helper of a test that cannot go on should stop it"
 )]
 
+mod account;
 mod arguments;
+mod calibrate;
 mod demo;
 mod hostile_ratings;
 mod input_files;

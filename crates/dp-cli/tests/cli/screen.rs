@@ -4,11 +4,21 @@ use std::process::Stdio;
 
 use crate::support::{Run, Sandbox};
 
+/// All there are.
+const COMMANDS: [&str; 6] = [
+    "demo",
+    "train",
+    "recommend",
+    "verify",
+    "account",
+    "calibrate",
+];
+
 #[test]
 fn help_fits_a_terminal_and_names_every_command() {
     let sandbox = Sandbox::new();
     let top = sandbox.dp(&["--help"]).exits(0).stdout;
-    for command in ["demo", "train", "recommend", "verify"] {
+    for command in COMMANDS {
         assert!(top.contains(&format!("\n  {command} ")), "{top}");
         let help = sandbox.dp(&[command, "--help"]).exits(0).stdout;
         for line in help.lines() {
@@ -22,7 +32,7 @@ fn every_flag_and_exit_code_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/command-line.md");
     let page = std::fs::read_to_string(path).unwrap();
     let sandbox = Sandbox::new();
-    for command in ["demo", "train", "recommend", "verify"] {
+    for command in COMMANDS {
         let help = sandbox.dp(&[command, "--help"]).exits(0).stdout;
         for word in help.split(|c: char| c.is_whitespace() || c == ',') {
             let is_flag = word.starts_with("--") && word.len() > 2;

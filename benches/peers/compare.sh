@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Our accountant against dp_accounting 0.6 (PyPI, privacy loss distributions at interval 1e-4), both
+# measured in this one run: processor seconds, peak memory, width of the bracket.
+#
+#   benches/peers/compare.sh [--runs N] [WORKLOAD ...]
+#
+# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
+# target folder unless $PEER_PYTHON names a Python that has it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target="${CARGO_TARGET_DIR:-target}"
+python="${PEER_PYTHON:-$target/peers/bin/python}"
+if [ ! -x "$(command -v "$python")" ]; then
+  python3 -m venv "$target/peers"
+  "$python" -m pip install --quiet "dp-accounting==0.6.*"
+fi
+
+cargo build --quiet --release -p dp-benches --example peers
+cargo --version
+exec "$python" benches/peers/peers.py --ours "$target/release/examples/peers" "$@"

@@ -1,0 +1,270 @@
+"""Runs each workload in dp_accounting and in our accountant, in turns, and prints a table.
+
+Every measurement is a process of its own. Ours repeats the workload inside the process until it
+takes at least 0.2 s; what the same process takes without any repetition is subtracted. The peer's
+time is that of the calls alone, without imports. All times are processor seconds, user and system.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+INTERVAL = 1e-4
+DELTA = 1e-5
+
+# The peer is given up on after this many seconds of wall time.
+LIMIT = 120
+
+WORKLOADS = {
+    "sgm-10k": "sampled Gaussian, sigma 1, q .01, 10,000 steps",
+    "sgm-sigma": "sigma for epsilon 1, q .01, 10,000 steps",
+    "sgm-sigma-6": "the same, the peer asked for an absolute error of 10^-6 in sigma",
+    "gaussians-40": "40 different Gaussians",
+    "sgm-1m": "sampled Gaussian, sigma 1, q .001, 10^6 steps",
+    "tree-300": "300 Gaussians, Laplaces and sampled Gaussians",
+    "tree-1000": "1000 of them",
+}
+
+# How near to the best sigma the peer is asked to come; None is its default.
+TOLERANCES = {"sgm-sigma": None, "sgm-sigma-6": 1e-6}
+
+# Workloads that take the peer so long that three runs must do.
+SLOW = ("sgm-sigma", "sgm-sigma-6", "tree-300", "tree-1000")
+
+
+def mixed_parameters(n):
+    """Noise multipliers of n mechanisms, a third of each kind; the same as in the Rust side."""
+    widen = n / 300 if n > 300 else 1.0
+    parameters = []
+    for i in range(n):
+        step = (i // 3) / n
+        parameters.append(
+            (
+                ("gaussian", (20 + 60 * step) * widen),
+                ("laplace", (60 + 90 * step) * widen),
+                ("sampled", 1 + 2 * step),
+            )[i % 3]
+        )
+    return parameters
+
+
+def peer_event(workload):
+    import dp_accounting as dpa
+
+    def sgm(sigma, q, steps):
+        step = dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(sigma))
+        return dpa.SelfComposedDpEvent(step, steps)
+
+    def mixed(kind, z):
+        if kind == "laplace":
+            return dpa.LaplaceDpEvent(z)
+        event = dpa.GaussianDpEvent(z)
+        return event if kind == "gaussian" else dpa.PoissonSampledDpEvent(0.01, event)
+
+    if workload == "sgm-10k":
+        return sgm(1.0, 0.01, 10_000)
+    if workload == "sgm-1m":
+        return sgm(1.0, 0.001, 1_000_000)
+    if workload == "gaussians-40":
+        return dpa.ComposedDpEvent([dpa.GaussianDpEvent(10.0 + i) for i in range(40)])
+    n = int(workload.rsplit("-", 1)[1])
+    return dpa.ComposedDpEvent([mixed(*p) for p in mixed_parameters(n)])
+
+
+def peer_epsilon(event):
+    from dp_accounting.pld import PLDAccountant
+
+    return PLDAccountant(value_discretization_interval=INTERVAL).compose(event).get_epsilon(DELTA)
+
+
+def peer_sigma(tolerance=None):
+    import dp_accounting as dpa
+    from dp_accounting.pld import PLDAccountant
+
+    def event(sigma):
+        step = dpa.PoissonSampledDpEvent(0.01, dpa.GaussianDpEvent(sigma))
+        return dpa.SelfComposedDpEvent(step, 10_000)
+
+    def accountant():
+        return PLDAccountant(value_discretization_interval=INTERVAL)
+
+    return dpa.calibrate_dp_mechanism(accountant, event, 1.0, DELTA, tol=tolerance)
+
+
+def optimistic_epsilon(event):
+    """What the peer's own lower estimates compose to; its error is at most the difference."""
+    import dp_accounting as dpa
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    options = {"pessimistic_estimate": False, "value_discretization_interval": INTERVAL}
+
+    def of(event):
+        if isinstance(event, dpa.SelfComposedDpEvent):
+            return of(event.event).self_compose(event.count)
+        if isinstance(event, dpa.ComposedDpEvent):
+            parts = [of(part) for part in event.events]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = whole.compose(part)
+            return whole
+        if isinstance(event, dpa.LaplaceDpEvent):
+            return pld.from_laplace_mechanism(event.noise_multiplier, **options)
+        if isinstance(event, dpa.PoissonSampledDpEvent):
+            z, q = event.event.noise_multiplier, event.sampling_probability
+            return pld.from_gaussian_mechanism(z, sampling_prob=q, **options)
+        return pld.from_gaussian_mechanism(event.noise_multiplier, **options)
+
+    return of(event).get_epsilon_for_delta(DELTA)
+
+
+def run_peer(workload, lower):
+    """In a process of its own: one run of the peer, or its lower estimate."""
+    import dp_accounting.pld  # noqa: F401  (not part of the time)
+
+    calibrates = workload in TOLERANCES
+    event = None if calibrates else peer_event(workload)
+    start = time.process_time()
+    if calibrates:
+        value = peer_sigma(TOLERANCES[workload])
+    else:
+        value = optimistic_epsilon(event) if lower else peer_epsilon(event)
+    seconds = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"value": value, "seconds": seconds, "megabytes": peak}))
+
+
+def peer(workload, lower=False):
+    command = [sys.executable, __file__, "--peer", workload] + (["--lower"] if lower else [])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode != 0:
+        sys.exit(f"{workload}: the peer failed\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ours_once(binary, workload, calls):
+    """Answer, processor seconds and megabytes of one process that runs the workload `calls` times."""
+    child = subprocess.Popen(
+        [binary, workload, str(calls)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    out, err = child.stdout.read(), child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        return {"error": err.strip()}
+    answer = json.loads(out) if calls else {}
+    answer["seconds"] = usage.ru_utime + usage.ru_stime
+    answer["megabytes"] = usage.ru_maxrss / 1024
+    return answer
+
+
+def ours(binary, workload, calls):
+    idle = ours_once(binary, workload, 0)
+    answer = ours_once(binary, workload, calls)
+    if "error" not in answer:
+        answer["seconds"] = max(answer["seconds"] - idle["seconds"], 1e-9) / calls
+    return answer
+
+
+def calls_for(binary, workload):
+    calls = 1
+    while calls < 1 << 24:
+        answer = ours_once(binary, workload, calls)
+        if "error" in answer or answer["seconds"] >= 0.2:
+            break
+        calls *= 2
+    return calls
+
+
+def measure(binary, workload, runs):
+    calls = calls_for(binary, workload)
+    mine, theirs = [], []
+    for _ in range(runs):
+        if theirs is not None:
+            result = peer(workload)
+            theirs = None if result is None else theirs + [result]
+        mine.append(ours(binary, workload, calls))
+    return mine, theirs
+
+
+def median(results, key):
+    return statistics.median(result[key] for result in results)
+
+
+def width(lower, upper):
+    return f"{(upper - lower) / upper:.1e}"
+
+
+def row(workload, mine, theirs):
+    cells = [workload]
+    cells.append(f"over {LIMIT} s" if theirs is None else f"{median(theirs, 'seconds'):.4g}")
+    failed = next((r["error"] for r in mine if "error" in r), None)
+    if failed:
+        return cells + [f"no answer: {failed}"]
+    seconds = median(mine, "seconds")
+    cells.append(f"{seconds:.3g}")
+    cells.append("" if theirs is None else f"{median(theirs, 'seconds') / seconds:.0f}x")
+    cells.append("" if theirs is None else peer_error(workload, theirs[0], mine[0]))
+    cells.append(width(mine[0]["lower"], mine[0]["upper"]))
+    cells.append("" if theirs is None else f"{median(theirs, 'megabytes'):.0f}")
+    cells.append(f"{median(mine, 'megabytes'):.0f}")
+    return cells
+
+
+def peer_error(workload, theirs, mine):
+    """Relative width of the peer's own bracket; of a calibration, distance to ours."""
+    if workload in TOLERANCES:
+        return f"{abs(theirs['value'] - mine['value']) / mine['value']:.1e}"
+    lower = peer(workload, lower=True)
+    return "" if lower is None else width(lower["value"], theirs["value"])
+
+
+def print_table(rows):
+    head = ["workload", "peer s", "ours s", "ratio", "peer width", "our width", "peer MB", "our MB"]
+    columns = max(len(r) for r in rows + [head])
+    padded = [r + [""] * (columns - len(r)) for r in [head] + rows]
+    widths = [max(len(r[i]) for r in padded if len(r[i]) < 20 or i == 0) for i in range(columns)]
+    for cells in padded:
+        first, rest = cells[0].ljust(widths[0]), zip(cells[1:], widths[1:])
+        print("  ".join([first] + [cell.rjust(w) for cell, w in rest]).rstrip())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ours", help="the built example peers")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--lower", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("workloads", nargs="*")
+    args = parser.parse_args()
+    if args.peer:
+        run_peer(args.peer, args.lower)
+        return
+    from importlib.metadata import version
+
+    print(f"Python {platform.python_version()}, dp-accounting {version('dp-accounting')}, "
+          f"numpy {version('numpy')}, scipy {version('scipy')}")
+    print(f"processor seconds, median of {args.runs} runs in turns; delta {DELTA}; "
+          f"the peer at interval {INTERVAL}\n")
+    rows = []
+    for workload in args.workloads or WORKLOADS:
+        if workload not in WORKLOADS:
+            parser.error(f"no workload {workload}; there are {', '.join(WORKLOADS)}")
+        runs = min(args.runs, 3) if workload in SLOW else args.runs
+        rows.append(row(workload, *measure(args.ours, workload, runs)))
+    print_table(rows)
+    print()
+    for workload in args.workloads or WORKLOADS:
+        print(f"{workload:<14}{WORKLOADS[workload]}")
+
+
+if __name__ == "__main__":
+    main()

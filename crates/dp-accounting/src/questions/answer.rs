@@ -1,0 +1,139 @@
+use std::fmt;
+
+use super::error::{QuestionError, Result};
+use crate::rounding::count_up;
+use crate::{Method, PrivacyBound};
+
+/// What a question asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Quantity {
+    /// Epsilon, in nats.
+    Epsilon,
+    /// Delta, a probability.
+    Delta,
+    /// Renyi divergence, in nats.
+    RenyiDivergence,
+    /// The smallest noise multiplier that meets a target.
+    NoiseMultiplier,
+    /// The smallest standard deviation of noise that meets a target.
+    Sigma,
+    /// The smallest scale of Laplace noise that meets a target.
+    Scale,
+    /// The largest decay of discrete Laplace noise that meets a target.
+    Rate,
+    /// The largest sampling probability that meets a target.
+    SamplingProbability,
+    /// The largest number of repetitions that meets a target.
+    Count,
+}
+
+impl Quantity {
+    /// The name used in files and on the screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epsilon => "epsilon",
+            Self::Delta => "delta",
+            Self::RenyiDivergence => "Renyi divergence",
+            Self::NoiseMultiplier => "noise_multiplier",
+            Self::Sigma => "sigma",
+            Self::Scale => "scale",
+            Self::Rate => "rate",
+            Self::SamplingProbability => "sampling_probability",
+            Self::Count => "count",
+        }
+    }
+
+    /// Whether the larger figure is the one that may be relied on: true of what is lost and of
+    /// noise, false of what is used up.
+    #[must_use]
+    pub const fn safe_above(self) -> bool {
+        !matches!(self, Self::Rate | Self::SamplingProbability | Self::Count)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An answer, known from both sides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// What the figures are.
+    pub quantity: Quantity,
+    /// The best single figure. Of a calibration it is the one that certainly meets the target.
+    pub value: f64,
+    /// Never above the true value.
+    pub lower: f64,
+    /// Never below the true value.
+    pub upper: f64,
+    /// How it was found.
+    pub method: Method,
+    /// Something to know about how the question was understood.
+    pub note: Option<&'static str>,
+}
+
+impl Answer {
+    /// Refuses what is no bracket of finite numbers.
+    pub(super) fn new(
+        quantity: Quantity,
+        value: f64,
+        (lower, upper): (f64, f64),
+        method: Method,
+    ) -> Result<Self> {
+        if !(lower.is_finite() && upper.is_finite() && lower <= value && value <= upper) {
+            return Err(QuestionError::NoBracket { lower, upper });
+        }
+        Ok(Self {
+            quantity,
+            value,
+            lower,
+            upper,
+            method,
+            note: None,
+        })
+    }
+
+    /// The figures of an accountant.
+    pub(super) fn of_bound(quantity: Quantity, bound: PrivacyBound) -> Result<Self> {
+        let ends = (bound.lower, bound.upper);
+        Self::new(quantity, bound.value, ends, bound.method)
+    }
+
+    /// A number of repetitions that meets the target, and the first that certainly does not.
+    pub(super) fn of_count(count: u64, too_many: u64, method: Method) -> Result<Self> {
+        let ends = (count_up(count), count_up(too_many.saturating_sub(1)));
+        Self::new(
+            Quantity::Count,
+            ends.0,
+            (ends.0, ends.1.max(ends.0)),
+            method,
+        )
+    }
+
+    /// This answer with the lower end of another, to a question that is certainly cheaper.
+    pub(super) fn down_to(mut self, cheaper: Self) -> Self {
+        self.lower = cheaper.lower.min(self.lower);
+        self
+    }
+
+    pub(super) const fn with_note(mut self, note: Option<&'static str>) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// Width of the bracket over the value; 0 when both are.
+    #[must_use]
+    pub fn relative_width(&self) -> f64 {
+        let width = self.upper - self.lower;
+        if width == 0.0 {
+            0.0
+        } else {
+            width / self.value.abs()
+        }
+    }
+}

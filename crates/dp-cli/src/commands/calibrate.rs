@@ -1,0 +1,186 @@
+//! `dp calibrate`: the one parameter left out, so that a target is met.
+
+use std::path::Path;
+use std::time::Instant;
+
+use dp_accounting::PrivacyBound;
+use dp_accounting::questions::{Answer, EventQuestion, Quantity, Solved};
+use dp_core::{Adjacency, ApproxDp, ParamError, params};
+use serde_json::{Value, json};
+
+use super::account::{number, read};
+use crate::args::CalibrateArgs;
+use crate::error::{Error, Result};
+use crate::output::{self, at_least, at_most, bracket, figure};
+
+pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
+    let question = match &args.file {
+        Some(path) => from_file(path)?,
+        None => from_flags(args)?,
+    };
+    let start = Instant::now();
+    let solved = question.solve()?;
+    let Some(target) = question.target() else {
+        return Ok(());
+    };
+    let guarantees: Vec<Guarantee> = [
+        question.adjacency(),
+        question.under_other_neighbours().adjacency(),
+    ]
+    .map(|adjacency| (adjacency, solved.epsilon(adjacency, target.delta)))
+    .into();
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        return output::print_json(&as_json(&solved, target, &guarantees, seconds));
+    }
+    output::print(&summary(&solved, target, &guarantees))
+}
+
+/// Epsilon under one adjacency, or why there is none.
+type Guarantee = (Adjacency, dp_accounting::Result<PrivacyBound>);
+
+fn from_file(path: &Path) -> Result<EventQuestion> {
+    let question = EventQuestion::from_json(&read(path)?).map_err(|source| Error::Questions {
+        path: path.to_owned(),
+        source,
+    })?;
+    if question.target().is_none() {
+        let reason = "nothing in the event is null, so there is nothing to solve for";
+        return Err(Error::Usage(format!("{}: {reason}", path.display())));
+    }
+    Ok(question)
+}
+
+/// Steps of a Gaussian mechanism on a Poisson sample, one figure of the three missing.
+fn from_flags(args: &CalibrateArgs) -> Result<EventQuestion> {
+    let (Some(epsilon), Some(delta)) = (args.epsilon, args.delta) else {
+        let needed = "dp calibrate needs --epsilon and --delta, or a file";
+        return Err(Error::Usage(needed.to_owned()));
+    };
+    let target = ApproxDp::target(epsilon, delta)?;
+    let z = args.noise_multiplier;
+    let q = args.sampling_probability;
+    let left_out = [z.is_none(), q.is_none(), args.steps.is_none()];
+    if left_out.iter().filter(|&&out| out).count() != 1 {
+        return Err(Error::Usage(
+            "leave out exactly one of --noise-multiplier, --steps and --sampling-probability: it \
+             is solved for; without sampling, --sampling-probability is 1"
+                .to_owned(),
+        ));
+    }
+    // JSON has no NaN: what is not a number must not become what is not known.
+    z.map(|z| params::finite_positive("--noise-multiplier", z))
+        .transpose()?;
+    q.map(|q| params::finite_positive("--sampling-probability", q))
+        .transpose()?;
+    q.map(|q| params::closed_unit("--sampling-probability", q))
+        .transpose()?;
+    if args.steps == Some(0) {
+        let (name, value) = ("--steps", 0.0);
+        let expected = "a whole number, 1 or above";
+        return Err(Error::Param(ParamError {
+            name,
+            value,
+            expected,
+        }));
+    }
+    let question = json!({
+        "adjacency": Adjacency::from(args.adjacency),
+        "event": {
+            "mechanism": "repeated",
+            "count": args.steps,
+            "event": {
+                "mechanism": "poisson-sampled",
+                "sampling_probability": q,
+                "event": {
+                    "mechanism": "gaussian",
+                    "noise_multiplier": z,
+                    "replace_factor": "two",
+                },
+            },
+        },
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+    });
+    Ok(EventQuestion::from_json(&question.to_string())?)
+}
+
+fn as_json(solved: &Solved, target: ApproxDp, guarantees: &[Guarantee], seconds: f64) -> Value {
+    let answer = &solved.answer;
+    let figure = |value| number(answer.quantity, value);
+    json!({
+        "parameter": answer.quantity.name(),
+        "value": figure(answer.value),
+        "lower": figure(answer.lower),
+        "upper": figure(answer.upper),
+        "method": answer.method,
+        "target": target,
+        "event": solved.event,
+        "guarantees": guarantees.iter().map(guarantee_json).collect::<Vec<_>>(),
+        "seconds": seconds,
+    })
+}
+
+fn guarantee_json((adjacency, bound): &Guarantee) -> Value {
+    match bound {
+        Ok(bound) => json!({
+            "adjacency": adjacency,
+            "epsilon": bound.upper,
+            "lower": bound.lower,
+            "method": bound.method,
+        }),
+        Err(error) => json!({ "adjacency": adjacency, "error": error.to_string() }),
+    }
+}
+
+fn summary(solved: &Solved, target: ApproxDp, guarantees: &[Guarantee]) -> String {
+    let Solved { answer, .. } = solved;
+    let name = answer.quantity.name().replace('_', " ");
+    let side = if answer.quantity.safe_above() {
+        "smallest"
+    } else {
+        "largest"
+    };
+    let mut lines = vec![
+        format!("{name} {}", figure(answer)),
+        format!(
+            "  the {side} for epsilon {}, delta {:e}: {}",
+            target.epsilon,
+            target.delta,
+            certainty(answer)
+        ),
+        String::new(),
+        format!("  delta     {:e}", target.delta),
+    ];
+    lines.extend(guarantees.iter().map(guarantee_line));
+    lines.join("\n") + "\n"
+}
+
+/// What is known about values beyond the answer.
+fn certainty(answer: &Answer) -> String {
+    let width = bracket(answer);
+    match width.as_str() {
+        "exact" if answer.quantity == Quantity::Count => "one more does not meet it".to_owned(),
+        "exact" => "known to eleven digits".to_owned(),
+        "at most" | "or more" => "a better one may exist".to_owned(),
+        _ if answer.quantity.safe_above() => format!("{} does not meet it", at_most(answer.lower)),
+        _ => format!("{} does not meet it", at_least(answer.upper)),
+    }
+}
+
+fn guarantee_line((adjacency, bound): &Guarantee) -> String {
+    let unit = adjacency.unit();
+    let neighbours = if adjacency.is_replace() {
+        format!("replace one {unit}")
+    } else {
+        format!("add or remove one {unit}")
+    };
+    match bound {
+        Ok(bound) => format!(
+            "  epsilon   {:<8}  {neighbours} ({})",
+            at_least(bound.upper),
+            bound.method
+        ),
+        Err(error) => format!("  epsilon   unknown   {neighbours}: {error}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Answers of the accountants as text: figures on the side that may be relied on, and how wide
+//! their brackets are.
+
+use dp_accounting::questions::{Answer, Quantity};
+
+/// Significant digits after the first.
+const DIGITS: i32 = 6;
+
+/// Widths below this are rounding of the accountant.
+const EXACT: f64 = 1e-11;
+
+/// At least `value`, to seven significant digits.
+pub(crate) fn at_least(value: f64) -> String {
+    let (text, nearest) = nearest(value);
+    if nearest < value {
+        stepped(value, 1.0)
+    } else {
+        text
+    }
+}
+
+/// At most `value`, to seven significant digits.
+pub(crate) fn at_most(value: f64) -> String {
+    let (text, nearest) = nearest(value);
+    if nearest > value {
+        stepped(value, -1.0)
+    } else {
+        text
+    }
+}
+
+fn nearest(value: f64) -> (String, f64) {
+    let text = plain(format!("{value:.6e}"));
+    let nearest = text.parse().unwrap_or(value);
+    (text, nearest)
+}
+
+/// The nearest number with seven digits, moved by one in the last of them.
+fn stepped(value: f64, sign: f64) -> String {
+    let scientific = format!("{value:.6e}");
+    let exponent = exponent(&scientific);
+    let unit: f64 = format!("1e{}", exponent - DIGITS).parse().unwrap_or(0.0);
+    let nearest: f64 = scientific.parse().unwrap_or(value);
+    plain(format!("{:.6e}", nearest + sign * unit))
+}
+
+fn exponent(scientific: &str) -> i32 {
+    let (_, exponent) = scientific.split_once('e').unwrap_or(("", "0"));
+    exponent.parse().unwrap_or(0)
+}
+
+/// Numbers of ordinary size without an exponent.
+fn plain(scientific: String) -> String {
+    let exponent = exponent(&scientific);
+    if scientific
+        .trim_start_matches(['-', '0', '.'])
+        .starts_with('e')
+    {
+        return "0".to_owned();
+    }
+    if !(-4..=DIGITS).contains(&exponent) {
+        return scientific;
+    }
+    let places = usize::try_from(DIGITS - exponent).unwrap_or(0);
+    let value: f64 = scientific.parse().unwrap_or(f64::NAN);
+    format!("{value:.places$}")
+}
+
+/// The figure that may be relied on.
+pub(crate) fn figure(answer: &Answer) -> String {
+    match answer.quantity {
+        Quantity::Count => format!("{}", answer.value),
+        quantity if quantity.safe_above() => at_least(answer.upper),
+        _ => at_most(answer.lower),
+    }
+}
+
+/// How far the truth can be from the figure: relatively, or as the other end of a count.
+pub(crate) fn bracket(answer: &Answer) -> String {
+    let width = answer.relative_width();
+    if width < EXACT {
+        return "exact".to_owned();
+    }
+    match answer.quantity {
+        Quantity::Count if answer.upper > 1e18 => "or more".to_owned(),
+        Quantity::Count => format!("to {}", answer.upper),
+        _ if answer.lower == 0.0 => "at most".to_owned(),
+        quantity if quantity.safe_above() => format!("-{width:.0e}"),
+        _ => format!("+{width:.0e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seven_digits_stay_on_their_side() {
+        for (value, above, below) in [
+            (1.0, "1.000000", "1.000000"),
+            (4.377_178_095_681, "4.377179", "4.377178"),
+            (9.999_999_9, "10.00000", "9.999999"),
+            (0.000_123_456_78, "0.0001234568", "0.0001234567"),
+            (1.234_567_89e-5, "1.234568e-5", "1.234567e-5"),
+            (1_234_567.8, "1234568", "1234567"),
+            (12_345_678.0, "1.234568e7", "1.234567e7"),
+            (1.234_567_89e-300, "1.234568e-300", "1.234567e-300"),
+            (-1.234_567_89, "-1.234567", "-1.234568"),
+            (0.0, "0", "0"),
+        ] {
+            assert_eq!(at_least(value), above);
+            assert_eq!(at_most(value), below);
+        }
+        for value in [5e-324, 1e-310, f64::MIN_POSITIVE] {
+            assert!(at_least(value).parse::<f64>().unwrap() >= value);
+            assert!(at_most(value).parse::<f64>().unwrap() <= value);
+        }
+    }
+}
