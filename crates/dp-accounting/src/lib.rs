@@ -10,6 +10,7 @@ mod ledger;
 mod loss;
 mod plan;
 mod pld;
+mod profile;
 mod rounding;
 mod spend;
 mod tightest;

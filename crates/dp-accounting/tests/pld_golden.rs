@@ -92,7 +92,8 @@ fn real_data_brackets_hold_every_golden_value() {
         if !FAMILIES.contains(&case["family"].as_str().unwrap()) {
             continue;
         }
-        if std::env::var("PLD_ONLY").is_ok_and(|only| !case["id"].as_str().unwrap().contains(&only)) {
+        if std::env::var("PLD_ONLY").is_ok_and(|only| !case["id"].as_str().unwrap().contains(&only))
+        {
             continue;
         }
         n_cases += 1;

@@ -78,7 +78,8 @@ impl Composed {
             window,
             period,
         } = recipe;
-        let sum = |f: &dyn Fn(&Lattice) -> f64| lattices.iter().map(|l| l.count * f(l)).sum::<f64>();
+        let sum =
+            |f: &dyn Fn(&Lattice) -> f64| lattices.iter().map(|l| l.count * f(l)).sum::<f64>();
         let origin = sum(&|l| l.anchor);
         let middle = 0.5 * (window.low + window.high);
         let start = ((middle - origin) / step).round() - 0.5 * period as f64;
@@ -88,10 +89,6 @@ impl Composed {
         let directs: Vec<(Direct, f64)> =
             lattices.iter().map(|l| (Direct::new(l), l.count)).collect();
         let (factors, norm_error) = powers(&directs, period)?;
-        if std::env::var_os("PLD_DEBUG").is_some() {
-            eprintln!("step {step:e} lambda {lambda} window {} {} period {period} freqs {} norm_error {norm_error:e}", window.low, window.high, factors.len());
-            for l in lattices { eprintln!("  points {} total-1 {:e} error {:e} inf {:e} count {} anchor {}", l.points.len(), l.total()-1.0, l.error, l.infinite, l.count, l.anchor); }
-        }
         let mut composed = Self {
             step,
             lambda,
@@ -139,7 +136,13 @@ impl Composed {
         let high = self.loss(self.start + self.period - 1);
         let above = log_mgf(window.up) - window.up * high;
         let below = log_mgf(-window.down) + window.down * low;
-        let bound = |x: f64| if x.is_nan() { 1.0 } else { libm::exp(x.min(0.0) + 1e-6) };
+        let bound = |x: f64| {
+            if x.is_nan() {
+                1.0
+            } else {
+                libm::exp(x.min(0.0) + 1e-6)
+            }
+        };
         bound(above) + bound(below)
     }
 
@@ -201,13 +204,18 @@ impl Composed {
             (slow, slow * libm::exp(-x))
         };
         let (head, tail) = (decay(theta), decay(rest));
-        let (mut first_turn, mut end_turn) = (Turn::new(first, self.period), Turn::new(end, self.period));
+        let (mut first_turn, mut end_turn) =
+            (Turn::new(first, self.period), Turn::new(end, self.period));
         let (mut sum, mut error) = (0.0, 0.0);
         for (k, f) in self.frequencies.iter().enumerate() {
             let inner = f.slow * head.0 - f.fast * head.1;
             let outer = f.slow * tail.0 - f.fast * tail.1;
             let s = first_turn.at(k) * inner - end_turn.at(k) * outer;
-            let weight = if k == 0 || 2 * k as i64 == self.period { 1.0 } else { 2.0 };
+            let weight = if k == 0 || 2 * k as i64 == self.period {
+                1.0
+            } else {
+                2.0
+            };
             let size = s.l1_norm();
             sum += weight * (f.phi * s).re;
             let rounding = 1e-14 * size + 4.0 * ULP * (f.slow.l1_norm() + f.fast.l1_norm());
@@ -253,10 +261,7 @@ fn powers(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64
 }
 
 /// The lowest frequencies one by one, with a proof that no other counts.
-fn few_frequencies(
-    directs: &[(Direct, f64)],
-    period: i64,
-) -> Option<(Vec<(Complex64, f64)>, f64)> {
+fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     let (dominant, count) = directs.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     if *count < 64.0 {
         return None;
@@ -287,10 +292,7 @@ fn few_frequencies(
 }
 
 /// Every frequency, by transforms.
-fn all_frequencies(
-    directs: &[(Direct, f64)],
-    period: i64,
-) -> Option<(Vec<(Complex64, f64)>, f64)> {
+fn all_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     let n = usize::try_from(period).ok().filter(|n| *n <= 1 << 20)?;
     let mut out = vec![(0.0, 0.0, 0.0); n / 2 + 1];
     let mut norm_error = 0.0;
@@ -310,16 +312,13 @@ fn all_frequencies(
             total.2 += count * factor.error;
         }
     }
-    let joined = out.into_iter().map(|(log, phase, error)| polar(log, phase, error));
+    let joined = out
+        .into_iter()
+        .map(|(log, phase, error)| polar(log, phase, error));
     Some((joined.collect(), norm_error))
 }
 
-fn product(
-    directs: &[(Direct, f64)],
-    factors: &[Factor],
-    k: u64,
-    period: i64,
-) -> (Complex64, f64) {
+fn product(directs: &[(Direct, f64)], factors: &[Factor], k: u64, period: i64) -> (Complex64, f64) {
     let (mut log, mut phase, mut error) = (0.0, 0.0, 0.0);
     for ((direct, count), factor) in directs.iter().zip(factors) {
         log += count * factor.log;

@@ -119,7 +119,9 @@ fn subtract(points: &[(i64, f64)], c: &[f64], lambda: f64, step: f64) -> Vec<(i6
         };
         after - before
     };
-    (0..points.len()).map(|i| (points[i].0, points[i].1 - mass(i))).collect()
+    (0..points.len())
+        .map(|i| (points[i].0, points[i].1 - mass(i)))
+        .collect()
 }
 
 /// Removes points of negative mass: the kink there is concave, and the line between its
@@ -137,7 +139,11 @@ fn hull(points: &[(i64, f64)], lambda: f64, step: f64) -> Option<Vec<(i64, f64)>
                 None => (1, 1),
             };
             let (d, w) = (step * d as f64, step * w as f64);
-            let share = if b == 0 { 1.0 } else { libm::expm1(-d) / libm::expm1(-w) };
+            let share = if b == 0 {
+                1.0
+            } else {
+                libm::expm1(-d) / libm::expm1(-w)
+            };
             let up = step * (stack[b].0 - index) as f64;
             stack[b].1 += mass * share * libm::exp((lambda * up).min(700.0));
             if b > 0 {
@@ -145,5 +151,8 @@ fn hull(points: &[(i64, f64)], lambda: f64, step: f64) -> Option<Vec<(i64, f64)>
             }
         }
     }
-    stack.last().is_some_and(|top| top.1 >= 0.0).then_some(stack)
+    stack
+        .last()
+        .is_some_and(|top| top.1 >= 0.0)
+        .then_some(stack)
 }

@@ -113,7 +113,9 @@ pub(super) fn discretise(loss: &Loss, how: &Cutting, side: Side) -> Option<Latti
 /// Rounding of the masses, of e^(lambda L) and of the sums.
 fn rounding(points: &[(i64, f64)], how: &Cutting, anchor: f64) -> f64 {
     let size = |index: i64| (how.lambda * (anchor + index as f64 * how.step)).abs();
-    let terms = points.iter().map(|&(index, w)| w * (16.0 + 2.0 * size(index)));
+    let terms = points
+        .iter()
+        .map(|&(index, w)| w * (16.0 + 2.0 * size(index)));
     ULP * (terms.sum::<f64>() + how.log_m.abs())
 }
 
@@ -128,7 +130,11 @@ fn atom_cell((t, mass): (f64, f64), how: &Cutting) -> Option<Cell> {
     let base = if on_lattice { nearest } else { place.floor() };
     #[allow(clippy::cast_possible_truncation, reason = "below 1e15")]
     let from = base as i64;
-    let inside = if on_lattice { 0.0 } else { (place - base) * how.step };
+    let inside = if on_lattice {
+        0.0
+    } else {
+        (place - base) * how.step
+    };
     let share = libm::expm1(-inside) / libm::expm1(-how.step);
     let error = 8.0 * ULP * (1.0 + place.abs());
     Some(Cell {
@@ -138,7 +144,11 @@ fn atom_cell((t, mass): (f64, f64), how: &Cutting) -> Option<Cell> {
         mass,
         error: 4.0 * ULP * mass,
         right_low: mass * (share - error).max(0.0),
-        right_high: if on_lattice { 0.0 } else { mass * (share + error).min(1.0) },
+        right_high: if on_lattice {
+            0.0
+        } else {
+            mass * (share + error).min(1.0)
+        },
         excess: if on_lattice {
             0.0
         } else {
@@ -172,7 +182,11 @@ impl Lattice {
         let at = |index: i64| s * (self.anchor + index as f64 * step);
         let exponents = self.points.iter().map(|&(i, w)| at(i) + libm::log(w));
         let largest = exponents.fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = self.points.iter().map(|&(i, w)| w * libm::exp(at(i) - largest)).sum();
+        let sum: f64 = self
+            .points
+            .iter()
+            .map(|&(i, w)| w * libm::exp(at(i) - largest))
+            .sum();
         largest + libm::log(sum)
     }
 }

@@ -119,7 +119,9 @@ const fn refused(reason: &'static str) -> Error {
 
 /// 1 - Π (1 - m_i)^(n_i).
 fn infinite_mass(losses: &[(Loss, f64)]) -> f64 {
-    let logs = losses.iter().map(|(l, n)| n * libm::log1p(-l.infinite_mass().min(1.0)));
+    let logs = losses
+        .iter()
+        .map(|(l, n)| n * libm::log1p(-l.infinite_mass().min(1.0)));
     -libm::expm1(logs.sum())
 }
 
@@ -139,10 +141,12 @@ fn epsilon_of(losses: &[(Loss, f64)], delta: f64) -> Result<Bracket> {
         upper: f64::INFINITY,
     };
     let best = improve(none, |effort| {
-        let upper = plan.compose(Side::Upper, effort).map_or(f64::INFINITY, |above| {
-            let at = |e: f64| above.delta(e - above.shift()).1;
-            search::smallest_below(at, delta, plan.guess).unwrap_or(f64::INFINITY)
-        });
+        let upper = plan
+            .compose(Side::Upper, effort)
+            .map_or(f64::INFINITY, |above| {
+                let at = |e: f64| above.delta(e - above.shift()).1;
+                search::smallest_below(at, delta, plan.guess).unwrap_or(f64::INFINITY)
+            });
         let lower = plan.compose(Side::Lower, effort).map_or(0.0, |below| {
             let at = |e: f64| below.delta(e + below.shift()).0;
             search::largest_above(at, delta, plan.guess)

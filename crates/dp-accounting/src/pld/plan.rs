@@ -39,6 +39,9 @@ impl<'a> Plan<'a> {
     pub(super) fn new(losses: &'a [(Loss, f64)], query: Query) -> Option<Self> {
         let sketch = |(loss, count): &'a (Loss, f64)| Sketch::new(loss, *count);
         let mut sketches: Vec<Sketch<'a>> = losses.iter().map(sketch).collect::<Option<_>>()?;
+        for sketch in &mut sketches {
+            sketch.refine(0.0);
+        }
         let solve = |sketches: &[Sketch<'_>]| match query {
             Query::Epsilon { log_delta } => {
                 let (lambda, epsilon) = tilt::for_delta(sketches, log_delta);
@@ -50,7 +53,7 @@ impl<'a> Plan<'a> {
             }
         };
         let (mut lambda, mut guess, mut log_delta) = solve(&sketches);
-        for _ in 0..2 {
+        for _ in 0..3 {
             for sketch in &mut sketches {
                 sketch.refine(lambda);
             }
@@ -166,10 +169,15 @@ impl<'a> Plan<'a> {
     /// The next smaller step that puts both atoms of the first Laplace loss on the lattice.
     fn aligned(&self, step: f64) -> f64 {
         let distance = self.sketches.iter().find_map(|s| match s.loss {
-            Loss::Laplace { .. } | Loss::SampledLaplace { .. } => s
-                .loss
-                .reach()
-                .map(|(low, high)| if low < -0.5 * high { high.max(-low) } else { high - low }),
+            Loss::Laplace { .. } | Loss::SampledLaplace { .. } => {
+                s.loss.reach().map(|(low, high)| {
+                    if low < -0.5 * high {
+                        high.max(-low)
+                    } else {
+                        high - low
+                    }
+                })
+            }
             _ => None,
         });
         match distance {

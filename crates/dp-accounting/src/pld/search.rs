@@ -10,11 +10,7 @@ fn log_ratio(value: f64, target: f64) -> f64 {
 }
 
 /// The smallest epsilon found with `delta(epsilon) <= target`; `None` when none is found.
-pub(super) fn smallest_below(
-    delta: impl Fn(f64) -> f64,
-    target: f64,
-    guess: f64,
-) -> Option<f64> {
+pub(super) fn smallest_below(delta: impl Fn(f64) -> f64, target: f64, guess: f64) -> Option<f64> {
     bracket(delta, target, guess).map(|(_, above)| above)
 }
 

@@ -83,7 +83,10 @@ impl<'a> Sketch<'a> {
             let sum: f64 = self.cells.iter().map(|&(l, p)| p * excess(s, l)).sum();
             return libm::log1p(sum);
         }
-        let terms = self.cells.iter().map(|&(l, p)| p * libm::exp(s * l - largest));
+        let terms = self
+            .cells
+            .iter()
+            .map(|&(l, p)| p * libm::exp(s * l - largest));
         // p may be subnormal where the product is not.
         let sum: f64 = terms.sum();
         largest + libm::log(sum)
@@ -94,8 +97,13 @@ impl<'a> Sketch<'a> {
     pub(super) fn ends(&self, lambda: f64, above: f64, below: f64) -> (f64, f64) {
         let anchor = self.loss.anchor();
         let log_m = self.cumulant(lambda);
-        let tilted = |t: f64, e: &Edge| e.p.below * libm::exp((lambda * (anchor + t) - log_m).min(700.0));
-        let low = self.edges.iter().rev().find(|(t, e)| tilted(*t, e) <= below);
+        let tilted =
+            |t: f64, e: &Edge| e.p.below * libm::exp((lambda * (anchor + t) - log_m).min(700.0));
+        let low = self
+            .edges
+            .iter()
+            .rev()
+            .find(|(t, e)| tilted(*t, e) <= below);
         let high = self.edges.iter().find(|(_, e)| e.p.above <= above);
         let ends = (self.edges.first(), self.edges.last());
         (

@@ -42,7 +42,12 @@ pub(super) struct Direct {
 impl Direct {
     pub(super) fn new(lattice: &Lattice) -> Self {
         let total = lattice.total();
-        let mean = lattice.points.iter().map(|&(j, w)| j as f64 * w).sum::<f64>() / total;
+        let mean = lattice
+            .points
+            .iter()
+            .map(|&(j, w)| j as f64 * w)
+            .sum::<f64>()
+            / total;
         #[allow(clippy::cast_possible_truncation, reason = "indices are below 1e15")]
         let centre = mean.round() as i64;
         let shifted = lattice.points.iter().map(|&(j, w)| (j - centre, w));
@@ -113,7 +118,11 @@ impl Direct {
         const PI: f64 = std::f64::consts::PI;
         let most = libm::exp(log / count);
         let square = most * most;
-        let spread: f64 = self.points.iter().map(|&(j, w)| w * j as f64 * j as f64).sum();
+        let spread: f64 = self
+            .points
+            .iter()
+            .map(|&(j, w)| w * j as f64 * j as f64)
+            .sum();
         let curvature = self.total * spread * (1.0 + 1e-9);
         let (mass, variation) = self.smoothest_run();
         let mut z = start;

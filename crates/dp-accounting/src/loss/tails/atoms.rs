@@ -52,10 +52,7 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side) -> Vec<(f64, f64)> {
     match side {
         Side::Remove => vec![(0.0, 0.5 * (1.0 - q + q * far)), (spread, top)],
         Side::Add => vec![(-spread, 0.5 * far), (0.0, 0.5)],
-        Side::Replace => vec![
-            (-spread, 0.5 * far * (1.0 - q + q * far)),
-            (spread, top),
-        ],
+        Side::Replace => vec![(-spread, 0.5 * far * (1.0 - q + q * far)), (spread, top)],
     }
 }
 

@@ -104,7 +104,11 @@ impl MixtureLoss {
         }
         let terms: Vec<(f64, f64)> = terms().collect();
         let function = |x: f64| {
-            log_sum(&terms, |s, log_w| log_w + s * (x - 0.5 * s) / variance, variance)
+            log_sum(
+                &terms,
+                |s, log_w| log_w + s * (x - 0.5 * s) / variance,
+                variance,
+            )
         };
         newton(target, &terms, variance, function)
     }
@@ -127,7 +131,12 @@ impl MixtureLoss {
         let variance = self.sigma * self.sigma;
         let parts = self.shifts.iter().zip(&self.weights);
         let terms: Vec<(f64, f64)> = parts.map(|(&s, &w)| (s, libm::log(w))).collect();
-        log_sum(&terms, |s, log_w| log_w + s * (x - 0.5 * s) / variance, variance).0
+        log_sum(
+            &terms,
+            |s, log_w| log_w + s * (x - 0.5 * s) / variance,
+            variance,
+        )
+        .0
     }
 }
 
