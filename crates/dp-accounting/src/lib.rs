@@ -15,6 +15,7 @@ mod plan;
 mod pld;
 pub mod questions;
 pub mod rdp;
+mod profile;
 mod rounding;
 mod saddle_point;
 mod schedule;

@@ -13,7 +13,7 @@ mod tails;
 pub(crate) use finite::FiniteLoss;
 pub(crate) use mgf::{LogMoment, bounded_range_renyi, phi};
 pub(crate) use mixture::{MixtureLoss, Side};
-pub(crate) use tails::{Edge, Mass, ULP, mass_between};
+pub(crate) use tails::{Edge, Mass, Tail, ULP, mass_between};
 
 /// Which of the two neighbours the outputs are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

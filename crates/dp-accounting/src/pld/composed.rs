@@ -89,25 +89,6 @@ impl Composed {
         let directs: Vec<(Direct, f64)> =
             lattices.iter().map(|l| (Direct::new(l), l.count)).collect();
         let (factors, norm_error) = powers(&directs, period)?;
-        if std::env::var_os("PLD_DEBUG").is_some() {
-            eprintln!(
-                "step {step:e} lambda {lambda} window {} {} period {period} freqs {} norm_error {norm_error:e}",
-                window.low,
-                window.high,
-                factors.len()
-            );
-            for l in lattices {
-                eprintln!(
-                    "  points {} total-1 {:e} error {:e} inf {:e} count {} anchor {}",
-                    l.points.len(),
-                    l.total() - 1.0,
-                    l.error,
-                    l.infinite,
-                    l.count,
-                    l.anchor
-                );
-            }
-        }
         let mut composed = Self {
             step,
             lambda,

@@ -39,6 +39,9 @@ impl<'a> Plan<'a> {
     pub(super) fn new(losses: &'a [(Loss, f64)], query: Query) -> Option<Self> {
         let sketch = |(loss, count): &'a (Loss, f64)| Sketch::new(loss, *count);
         let mut sketches: Vec<Sketch<'a>> = losses.iter().map(sketch).collect::<Option<_>>()?;
+        for sketch in &mut sketches {
+            sketch.refine(0.0);
+        }
         let solve = |sketches: &[Sketch<'_>]| match query {
             Query::Epsilon { log_delta } => {
                 let (lambda, epsilon) = tilt::for_delta(sketches, log_delta);
@@ -50,7 +53,7 @@ impl<'a> Plan<'a> {
             }
         };
         let (mut lambda, mut guess, mut log_delta) = solve(&sketches);
-        for _ in 0..2 {
+        for _ in 0..3 {
             for sketch in &mut sketches {
                 sketch.refine(lambda);
             }

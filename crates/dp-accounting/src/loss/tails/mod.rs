@@ -97,16 +97,15 @@ pub(crate) fn mass_between(a: &Edge, b: &Edge) -> Mass {
     }
 }
 
-/// From the tails on the side where they are small.
+/// From the tails on the side where they are small; each brings its own error.
 fn difference(a: Tail, b: Tail) -> (f64, f64) {
-    let error = a.error.max(b.error) + ULP;
-    let (large, small) = if b.below < a.above {
-        (b.below, a.below)
+    let (large, small, error) = if b.below < a.above {
+        (b.below, a.below, b.error * b.below + a.error * a.below)
     } else {
-        (a.above, b.above)
+        (a.above, b.above, a.error * a.above + b.error * b.above)
     };
     // An absolute floor stands for results that underflow.
-    ((large - small).max(0.0), error * large + 1e-307)
+    ((large - small).max(0.0), error + ULP * large + 1e-307)
 }
 
 impl Loss {

@@ -10,9 +10,12 @@ pub(super) fn tail(x: f64, mean: f64, sigma: f64) -> Tail {
     let z = (x - mean) / sigma;
     let small = 0.5 * libm::erfc(z.abs() * FRAC_1_SQRT_2);
     let size = (x.abs() + mean.abs()) / sigma;
-    // Beyond 40 the tail is 0 whatever the rounding.
-    let error =
-        ULP * (4.0 + 2.0 * (z.abs() + 1.0).min(41.0) * size.min(1e6 + 1e3 * z.abs()).min(1e12));
+    // A tail of 0 is within the absolute floor of `difference`, whatever the rounding.
+    let error = if small > 0.0 {
+        ULP * (4.0 + 2.0 * (z.abs() + 1.0) * size)
+    } else {
+        4.0 * ULP
+    };
     let tail = Tail {
         above: small,
         below: 1.0 - small,

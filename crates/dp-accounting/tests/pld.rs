@@ -1,0 +1,119 @@
+//! Brackets of privacy loss distributions against exact finite sums and each other.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use dp_accounting::{Accountant, Error, Method, PldAccountant, gdp};
+use dp_core::{Adjacency, DpEvent, Relation};
+
+fn account(events: &[(DpEvent, u64)], adjacency: Adjacency) -> PldAccountant {
+    let mut accountant = PldAccountant::new(adjacency);
+    for (event, count) in events {
+        accountant.compose(event, *count).unwrap();
+    }
+    accountant
+}
+
+const fn approx(epsilon: f64, delta: f64) -> DpEvent {
+    DpEvent::ApproxDp {
+        epsilon,
+        delta,
+        relation: Relation::AddRemove,
+    }
+}
+
+/// Kairouz, Oh, Viswanath 2015: a binomial sum.
+fn optimal_composition(epsilon: f64, delta: f64, n: u32, target: f64) -> f64 {
+    let high = 1.0 / (1.0 + (-epsilon).exp());
+    let (mut sum, mut weight) = (0.0, (1.0 - high).powi(n as i32));
+    for k in 0..=n {
+        let loss = epsilon * (2.0 * f64::from(k) - f64::from(n));
+        sum += weight * (1.0 - (target - loss).exp()).max(0.0);
+        weight *= f64::from(n - k) / f64::from(k + 1) * high / (1.0 - high);
+    }
+    let alive = (1.0 - delta).powi(n as i32);
+    1.0 - alive + alive * sum
+}
+
+#[test]
+fn lattice_losses_are_exact() {
+    for (epsilon, delta, n, target) in [(0.1, 0.0, 90, 1.7), (0.4, 1e-6, 37, 2.3)] {
+        let accountant = account(
+            &[(approx(epsilon, delta), u64::from(n))],
+            Adjacency::AddRemoveUser,
+        );
+        let bound = accountant.delta(target).unwrap();
+        let exact = optimal_composition(epsilon, delta, n, target);
+        assert!(bound.lower <= exact * (1.0 + 1e-12) && exact * (1.0 - 1e-12) <= bound.upper);
+        assert!(bound.upper - bound.lower < 1e-9 * exact, "{bound:?}");
+        assert_eq!(bound.method, Method::Pld);
+    }
+}
+
+#[test]
+fn gaussian_composition_holds_the_closed_form() {
+    let events = [(DpEvent::gaussian(4.0), 3)];
+    let accountant = account(&events, Adjacency::AddRemoveUser);
+    let mu = (3.0_f64 / 16.0).sqrt();
+    for delta in [1e-2, 1e-6, 1e-60] {
+        let bound = accountant.epsilon(delta).unwrap();
+        let exact = gdp::epsilon(mu, delta);
+        assert!(
+            bound.lower <= exact && exact * (1.0 - 1e-12) <= bound.upper,
+            "{bound:?} {exact}"
+        );
+        assert!(bound.upper - bound.lower < 1e-4 * exact, "{bound:?}");
+    }
+}
+
+#[test]
+fn infinite_loss_above_delta_has_no_epsilon() {
+    let accountant = account(&[(approx(0.1, 1e-4), 100)], Adjacency::AddRemoveUser);
+    assert!(matches!(
+        accountant.epsilon(1e-3),
+        Err(Error::NoFiniteEpsilon { .. })
+    ));
+    assert!(accountant.epsilon(2e-2).is_ok());
+}
+
+#[test]
+fn a_finer_description_of_the_same_mechanism_has_the_same_epsilon() {
+    let sampled = DpEvent::sampled_gaussian(1.1, 0.02);
+    let mixture = DpEvent::MixtureOfGaussians {
+        sigma: 1.1,
+        sensitivities: vec![0.0, 1.0],
+        probabilities: vec![0.98, 0.02],
+    };
+    for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+        let a = account(&[(sampled.clone(), 200)], adjacency)
+            .epsilon(1e-6)
+            .unwrap();
+        let b = account(&[(mixture.clone(), 200)], adjacency)
+            .epsilon(1e-6)
+            .unwrap();
+        assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} {b:?}");
+        assert!(a.upper - a.lower <= 1e-4 * a.upper, "{a:?}");
+    }
+}
+
+#[test]
+fn extremes_are_ordered_or_refused() {
+    let events = [
+        DpEvent::sampled_gaussian(0.01, 1e-9),
+        DpEvent::sampled_gaussian(1e6, 0.5),
+        DpEvent::laplace(1e-2),
+        DpEvent::laplace(1e5),
+        DpEvent::laplace(0.7).poisson_sampled(1e-3),
+    ];
+    for event in events {
+        for count in [1, 1_000] {
+            let accountant = account(&[(event.clone(), count)], Adjacency::AddRemoveUser);
+            for delta in [1e-300, 1e-5, 0.5] {
+                match accountant.epsilon(delta) {
+                    Ok(b) => assert!(0.0 <= b.lower && b.lower <= b.upper && b.upper.is_finite()),
+                    Err(Error::NotCertified { .. }) => {}
+                    Err(other) => panic!("{event:?}: {other}"),
+                }
+            }
+        }
+    }
+}
