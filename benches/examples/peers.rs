@@ -28,7 +28,7 @@ fn main() -> Result<()> {
 
 fn workload_named(name: &str) -> Result<Box<dyn Fn() -> Result<Value>>> {
     let events = match name {
-        "sgm-sigma" | "sgm-sigma-6" => return Ok(Box::new(sigma)),
+        "sgm-sigma" => return Ok(Box::new(sigma)),
         "sgm-10k" => vec![(DpEvent::sampled_gaussian(1.0, 0.01), 10_000)],
         "sgm-1m" => vec![(DpEvent::sampled_gaussian(1.0, 0.001), 1_000_000)],
         "gaussians-40" => (0..40)

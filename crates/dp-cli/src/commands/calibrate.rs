@@ -33,7 +33,11 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     if args.json {
         return output::print_json(&as_json(&solved, target, &guarantees, seconds));
     }
-    output::print(&summary(&solved, target, &guarantees))
+    let name = match solved.answer.quantity {
+        Quantity::Count if args.file.is_none() => "steps",
+        quantity => quantity.name(),
+    };
+    output::print(&summary(name, &solved, target, &guarantees))
 }
 
 /// Epsilon under one adjacency, or why there is none.
@@ -133,9 +137,9 @@ fn guarantee_json((adjacency, bound): &Guarantee) -> Value {
     }
 }
 
-fn summary(solved: &Solved, target: ApproxDp, guarantees: &[Guarantee]) -> String {
+fn summary(name: &str, solved: &Solved, target: ApproxDp, guarantees: &[Guarantee]) -> String {
     let Solved { answer, .. } = solved;
-    let name = answer.quantity.name().replace('_', " ");
+    let name = name.replace('_', " ");
     let side = if answer.quantity.safe_above() {
         "smallest"
     } else {
