@@ -109,7 +109,11 @@ impl Certificate {
             return Err(mismatch("guarantee", &self.guarantee, &recomputed));
         };
         compare(claimed, &recomputed)?;
-        if recomputed.epsilon > self.target.epsilon * (1.0 + TOLERANCE) {
+        let tolerance = match recomputed.gdp_mu {
+            Some(_) => TOLERANCE,
+            None => NUMERICAL_TOLERANCE,
+        };
+        if recomputed.epsilon > self.target.epsilon * (1.0 + tolerance) {
             return Err(mismatch("target", &self.target, &recomputed.epsilon));
         }
         Ok(recomputed)
