@@ -2,7 +2,8 @@
 //!
 //! The event is a function of the parameter, so any number anywhere in an event tree can be the
 //! open one: a noise multiplier, a number of steps, a sampling probability, the scale of a budget
-//! share. The answer is on the safe side: at the parameter returned, the tightest accountant's
+//! share. A function may answer [`DpEvent::NonPrivate`] where the parameter makes no sense; that
+//! misses any target. The answer is on the safe side: at the parameter returned, the tightest accountant's
 //! `upper` meets the target.
 //!
 //! # Examples
@@ -193,6 +194,9 @@ impl Search {
 
     /// By how much the event misses the target, as ln of delta over the target's delta.
     fn excess(&self, event: &DpEvent) -> Result<f64> {
+        if matches!(event, DpEvent::NonPrivate) {
+            return Ok(-libm::log(self.target.delta));
+        }
         let delta = self.accountant(event)?.delta(self.target.epsilon)?.upper;
         Ok(libm::log(delta).max(FLOOR) - libm::log(self.target.delta))
     }

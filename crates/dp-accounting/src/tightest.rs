@@ -2,7 +2,7 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
 use crate::composition::Composition;
-use crate::{Error, RdpAccountant, Result, gdp, pld, saddle_point};
+use crate::{Error, RdpAccountant, Result, gdp, pld, profile, saddle_point};
 
 /// The accountant to use when in doubt: it knows every event, asks the methods that apply and
 /// answers with the best of them.
@@ -10,6 +10,7 @@ use crate::{Error, RdpAccountant, Result, gdp, pld, saddle_point};
 /// | composed | method |
 /// | --- | --- |
 /// | Gaussian mechanisms only | closed form ([`Method::Gdp`]) |
+/// | a single run of another mechanism with a known pair | closed form ([`Method::Profile`]) |
 /// | smooth losses: anything with a Gaussian, or enough sampled ones | inversion ([`Method::SaddlePoint`]) |
 /// | other mechanisms with a known pair of distributions | bracket ([`Method::Pld`]) |
 /// | anything else, or where that bracket is the worse bound | Renyi divergences ([`Method::Rdp`]) |
@@ -125,6 +126,9 @@ fn gaussian(composition: &Composition, question: Question) -> PrivacyBound {
 
 /// The methods that know the profile from both sides, the closest first.
 fn exact(composition: &Composition, question: Question) -> Result<PrivacyBound> {
+    if let Some(bound) = single(composition, question).filter(is_close) {
+        return Ok(bound);
+    }
     let inverted = match question {
         Question::EpsilonAt(delta) => saddle_point::epsilon(composition, delta),
         Question::DeltaAt(epsilon) => saddle_point::delta(composition, epsilon),
@@ -143,6 +147,40 @@ fn exact(composition: &Composition, question: Question) -> Result<PrivacyBound> 
         (Ok(a), Err(_)) => Ok(a),
         (Err(_), b) => b,
     }
+}
+
+/// The closed form of one mechanism that ran once.
+fn single(composition: &Composition, question: Question) -> Option<PrivacyBound> {
+    let alone = composition.gaussian() == 0.0 && matches!(composition.parts(), [(_, 1)]);
+    if !alone {
+        return None;
+    }
+    let adjacency = composition.adjacency();
+    let mut worst: Option<PrivacyBound> = None;
+    for direction in composition.directions() {
+        let losses = composition.losses(*direction).ok()?;
+        let [(loss, _)] = &losses[..] else {
+            return None;
+        };
+        let found = match question {
+            Question::EpsilonAt(delta) => profile::single_epsilon(loss, delta, adjacency),
+            Question::DeltaAt(epsilon) => profile::single_delta(loss, epsilon, adjacency),
+        };
+        let found = found.ok()?;
+        worst = Some(worst.map_or(found, |other| worse(other, found)));
+    }
+    worst
+}
+
+/// The worse of two directions.
+fn worse(a: PrivacyBound, b: PrivacyBound) -> PrivacyBound {
+    PrivacyBound::bracket(
+        a.value.max(b.value),
+        a.lower.max(b.lower),
+        a.upper.max(b.upper),
+        a.method,
+        a.adjacency,
+    )
 }
 
 impl Accountant for TightestAccountant {

@@ -42,14 +42,14 @@ mod tests {
     #[test]
     fn costs_add_and_replacement_doubles_the_distance() {
         let gaussian = DpEvent::gaussian(2.0);
-        assert!((rdp(&gaussian, 8.0) - 1.0).abs() < 1e-15);
+        assert!((rdp(&gaussian, 8.0) - 1.0).abs() < 1e-12);
         let both = DpEvent::Composed {
             events: vec![gaussian.clone().repeated(3), DpEvent::laplace(1.0)],
         };
         let sum = 3.0 + rdp(&DpEvent::laplace(1.0), 8.0);
-        assert!((rdp(&both, 8.0) - sum).abs() < 1e-14);
+        assert!((rdp(&both, 8.0) - sum).abs() < 1e-11);
         let replaced = rdp_of(&gaussian, Adjacency::ReplaceUser, 8.0).unwrap();
-        assert!((replaced - 4.0).abs() < 1e-14);
+        assert!((replaced - 4.0).abs() < 1e-11);
     }
 
     #[test]

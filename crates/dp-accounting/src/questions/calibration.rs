@@ -38,9 +38,11 @@ pub(super) struct Calibration<'a> {
 }
 
 /// Relative distances at which the other side of the best value is looked for.
-const DISTANCES: [f64; 12] = [
-    1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2,
-];
+const DISTANCES: [f64; 9] = [1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2];
+
+/// The search ends within 1e-11 of the best value; the promised end of a bracket leaves room for
+/// another program's rounding as well.
+const SEARCH: f64 = 1e-10;
 
 impl Calibration<'_> {
     /// The value that certainly meets the target, alone and in a bracket whose other end is the
@@ -68,10 +70,10 @@ impl Calibration<'_> {
         };
         let missed = self.first_miss(DISTANCES.map(|d| Trial::Real(less(d))));
         let ends = match (self.quantity, missed) {
-            (Quantity::Rate, Some(Trial::Real(rate))) => (value, rate),
-            (Quantity::Rate, _) => (value, f64::MAX),
-            (_, Some(Trial::Real(noise))) => (noise, value),
-            _ => (0.0, value),
+            (Quantity::Rate, Some(Trial::Real(rate))) => (value * (1.0 - SEARCH), rate),
+            (Quantity::Rate, _) => (value * (1.0 - SEARCH), f64::MAX),
+            (_, Some(Trial::Real(noise))) => (noise, value * (1.0 + SEARCH)),
+            _ => (0.0, value * (1.0 + SEARCH)),
         };
         let answer = Answer::new(self.quantity, value, ends, method)?;
         Ok((answer, Trial::Real(value)))
@@ -85,7 +87,7 @@ impl Calibration<'_> {
             Some(Trial::Real(missed)) => missed,
             _ => 1.0,
         };
-        let answer = Answer::new(self.quantity, q, (q, upper), method)?;
+        let answer = Answer::new(self.quantity, q, (q * (1.0 - SEARCH), upper), method)?;
         Ok((answer, Trial::Real(q)))
     }
 

@@ -3,7 +3,10 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
 use super::query::{Formula, Given};
-use crate::{Accountant, Error, Method, PrivacyBound, Result, TightestAccountant};
+use crate::rdp::conversion::{self, Conversion};
+use crate::{
+    Accountant, Method, PrivacyBound, RdpAccountant, Result, TightestAccountant, calibrate,
+};
 
 /// Events with their counts.
 pub(super) type Counted = [(DpEvent, u64)];
@@ -31,33 +34,41 @@ fn asked(accountant: impl Accountant, given: Given) -> Result<PrivacyBound> {
     }
 }
 
-const fn not_connected<T>(method: &'static str) -> Result<T> {
-    let reason = "not connected yet";
-    Err(Error::NotCertified { method, reason })
-}
-
 /// The answer of the Renyi accountant, minimised over `orders` or over all real orders.
 pub(super) fn renyi_profile(
-    _events: &Counted,
-    _adjacency: Adjacency,
-    _orders: Option<Vec<f64>>,
-    _given: Given,
+    events: &Counted,
+    adjacency: Adjacency,
+    orders: Option<Vec<f64>>,
+    given: Given,
 ) -> Result<PrivacyBound> {
-    not_connected("rdp")
+    let accountant = match orders {
+        Some(orders) => RdpAccountant::with_orders(adjacency, orders)?,
+        None => RdpAccountant::new(adjacency),
+    };
+    asked(composed(accountant, events)?, given)
 }
 
 /// Renyi divergence of each of `orders`.
 pub(super) fn renyi(
-    _events: &Counted,
-    _adjacency: Adjacency,
-    _orders: &[f64],
+    events: &Counted,
+    adjacency: Adjacency,
+    orders: &[f64],
 ) -> Result<Vec<PrivacyBound>> {
-    not_connected("rdp")
+    let accountant = composed(RdpAccountant::new(adjacency), events)?;
+    orders.iter().map(|&order| accountant.rdp(order)).collect()
 }
 
 /// Epsilon or delta that follows from Renyi divergence `rdp` of `order`.
-pub(super) fn converted(_order: f64, _rdp: f64, _given: Given, _formula: Formula) -> Result<f64> {
-    not_connected("rdp")
+pub(super) fn converted(order: f64, rdp: f64, given: Given, formula: Formula) -> Result<f64> {
+    let conversion = match formula {
+        Formula::Mironov2017 => Conversion::Mironov2017,
+        Formula::Cks2020 => Conversion::Cks2020,
+        Formula::Asoodeh2020 => Conversion::Asoodeh2020,
+    };
+    match given {
+        Given::Delta(delta) => conversion::epsilon(order, rdp, delta, conversion),
+        Given::Epsilon(epsilon) => conversion::delta(order, rdp, epsilon, conversion),
+    }
 }
 
 /// A parameter that meets a target, on the safe side, and the method that says so.
@@ -65,29 +76,32 @@ pub(super) type Solution<T> = Result<(T, Method)>;
 
 /// The smallest noise that meets `target`.
 pub(super) fn least_noise(
-    _target: ApproxDp,
-    _adjacency: Adjacency,
-    _event: impl Fn(f64) -> DpEvent,
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(f64) -> DpEvent,
 ) -> Solution<f64> {
-    not_connected("calibration")
+    let found = calibrate::noise(target, adjacency, event)?;
+    Ok((found.value, found.bound.method))
 }
 
 /// The largest sampling probability that meets `target`.
 pub(super) fn largest_probability(
-    _target: ApproxDp,
-    _adjacency: Adjacency,
-    _event: impl Fn(f64) -> DpEvent,
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(f64) -> DpEvent,
 ) -> Solution<f64> {
-    not_connected("calibration")
+    let found = calibrate::sampling_probability(target, adjacency, event)?;
+    Ok((found.value, found.bound.method))
 }
 
 /// The largest count that meets `target`.
 pub(super) fn largest_count(
-    _target: ApproxDp,
-    _adjacency: Adjacency,
-    _event: impl Fn(u64) -> DpEvent,
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(u64) -> DpEvent,
 ) -> Solution<u64> {
-    not_connected("calibration")
+    let found = calibrate::count(target, adjacency, event)?;
+    Ok((found.value, found.bound.method))
 }
 
 /// Whether `event` certainly misses `target`; false where that is not known.

@@ -45,7 +45,7 @@ pub(super) struct Figure {
 const MAX_STEPS: f64 = 20_000.0;
 
 /// Largest number of nodes times steps, plus so many a loss: a few hundredths of a second.
-const MAX_WORK: (f64, f64) = (4e6, 1e5);
+const MAX_WORK: (f64, f64) = (3e7, 1e5);
 
 /// Standard deviations of the Gaussian part after which it alone is below e^-38.
 const GAUSSIAN_END: f64 = 8.9;

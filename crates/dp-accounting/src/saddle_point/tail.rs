@@ -26,8 +26,8 @@ const SMALL: f64 = -33.0;
 /// How many cells are tried before giving up.
 const MAX_CELLS: usize = 2_000;
 
-/// How many nodes are looked at in all cells together before giving up: a tenth of a second.
-const MAX_WORK: usize = 2_500_000;
+/// How many nodes are looked at in all cells together before giving up: a few tenths of a second.
+const MAX_WORK: usize = 10_000_000;
 
 /// With a loss more, so many more.
 const MAX_WORK_EACH: usize = 20_000;
