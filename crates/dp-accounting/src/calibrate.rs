@@ -197,7 +197,8 @@ impl Search {
         if matches!(event, DpEvent::NonPrivate) {
             return Ok(-libm::log(self.target.delta));
         }
-        let delta = self.accountant(event)?.delta(self.target.epsilon)?.upper;
+        let ApproxDp { epsilon, delta } = self.target;
+        let delta = self.accountant(event)?.delta_unless(epsilon, delta)?;
         Ok(libm::log(delta).max(FLOOR) - libm::log(self.target.delta))
     }
 

@@ -57,36 +57,75 @@ impl TightestAccountant {
         }
     }
 
-    fn answer(&self, question: Question) -> Result<PrivacyBound> {
+    /// A bound on delta at `epsilon`: the best one or, where that is hard to get, any that is at
+    /// most `enough`.
+    pub(crate) fn delta_unless(&self, epsilon: f64, enough: f64) -> Result<f64> {
+        let bound = self.answer(Question::DeltaAt(epsilon), enough)?;
+        Ok(bound.upper)
+    }
+
+    /// The best bound, or the first whose upper end is at most `enough`.
+    fn answer(&self, question: Question, enough: f64) -> Result<PrivacyBound> {
         let composition = self.composition.nonempty()?;
         if composition.parts().is_empty() {
             return Ok(gaussian(composition, question));
         }
-        let exact = match exact(composition, question) {
-            Ok(bound) if composition.is_attained() => Some(bound),
-            Ok(bound) => Some(PrivacyBound {
-                lower: 0.0,
-                ..bound
-            }),
-            Err(Error::UnsupportedEvent { .. } | Error::NotCertified { .. }) => None,
-            Err(other) => return Err(other),
+        let honest = |bound: PrivacyBound| match composition.is_attained() {
+            true => bound,
+            false => PrivacyBound { lower: 0.0, ..bound },
         };
-        if let Some(bound) = exact.filter(is_close) {
+        let inverted = quick(composition, question)?.map(honest);
+        if let Some(bound) = inverted.filter(is_close) {
             return Ok(bound);
         }
-        let renyi = RdpAccountant::of(composition.clone());
-        let renyi = match question {
-            Question::EpsilonAt(delta) => renyi.epsilon(delta),
-            Question::DeltaAt(epsilon) => renyi.delta(epsilon),
-        };
-        match (exact, renyi) {
-            (Some(exact), Ok(renyi)) => Ok(better(exact, renyi)),
-            (Some(exact), Err(_)) => Ok(exact),
-            (None, renyi) => renyi,
+        let renyi = self.renyi(question);
+        if let Ok(bound) = &renyi {
+            if bound.upper <= enough {
+                return Ok(*bound);
+            }
+        }
+        let discretised = optional(match question {
+            Question::EpsilonAt(delta) => pld::epsilon(composition, delta),
+            Question::DeltaAt(epsilon) => pld::delta(composition, epsilon),
+        })?
+        .map(honest);
+        let known = [inverted, discretised, renyi.as_ref().ok().copied()];
+        match known.into_iter().flatten().reduce(better) {
+            Some(best) => Ok(best),
+            None => renyi,
+        }
+    }
+
+    fn renyi(&self, question: Question) -> Result<PrivacyBound> {
+        let accountant = RdpAccountant::of(self.composition.clone());
+        match question {
+            Question::EpsilonAt(delta) => accountant.epsilon(delta),
+            Question::DeltaAt(epsilon) => accountant.delta(epsilon),
         }
     }
 }
 
+/// The closed form of a single mechanism, else the inversion; nothing where neither answers.
+fn quick(composition: &Composition, question: Question) -> Result<Option<PrivacyBound>> {
+    if let Some(bound) = single(composition, question).filter(is_close) {
+        return Ok(Some(bound));
+    }
+    optional(match question {
+        Question::EpsilonAt(delta) => saddle_point::epsilon(composition, delta),
+        Question::DeltaAt(epsilon) => saddle_point::delta(composition, epsilon),
+    })
+}
+
+/// Nothing where a method does not apply; other errors are errors.
+fn optional(answer: Result<PrivacyBound>) -> Result<Option<PrivacyBound>> {
+    match answer {
+        Ok(bound) => Ok(Some(bound)),
+        Err(Error::UnsupportedEvent { .. } | Error::NotCertified { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// Whether a bracket needs no improvement; a lower end of 0 is no bracket.
 fn is_close(bound: &PrivacyBound) -> bool {
     bound.upper - bound.lower <= CLOSE * bound.upper
 }
@@ -121,31 +160,6 @@ fn gaussian(composition: &Composition, question: Question) -> PrivacyBound {
             let lower = delta * (1.0 - 2.0 * GDP_ERROR);
             PrivacyBound::bracket(delta, lower, upper, Method::Gdp, adjacency)
         }
-    }
-}
-
-/// The methods that know the profile from both sides, the closest first.
-fn exact(composition: &Composition, question: Question) -> Result<PrivacyBound> {
-    if let Some(bound) = single(composition, question).filter(is_close) {
-        return Ok(bound);
-    }
-    let inverted = match question {
-        Question::EpsilonAt(delta) => saddle_point::epsilon(composition, delta),
-        Question::DeltaAt(epsilon) => saddle_point::delta(composition, epsilon),
-    };
-    match inverted {
-        Ok(bound) if is_close(&bound) => return Ok(bound),
-        Ok(_) | Err(Error::NotCertified { .. }) => {}
-        Err(other) => return Err(other),
-    }
-    let discretised = match question {
-        Question::EpsilonAt(delta) => pld::epsilon(composition, delta),
-        Question::DeltaAt(epsilon) => pld::delta(composition, epsilon),
-    };
-    match (inverted, discretised) {
-        (Ok(a), Ok(b)) => Ok(better(a, b)),
-        (Ok(a), Err(_)) => Ok(a),
-        (Err(_), b) => b,
     }
 }
 
@@ -194,11 +208,11 @@ impl Accountant for TightestAccountant {
 
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
         params::open_unit("delta", delta)?;
-        self.answer(Question::EpsilonAt(delta))
+        self.answer(Question::EpsilonAt(delta), 0.0)
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
-        self.answer(Question::DeltaAt(epsilon))
+        self.answer(Question::DeltaAt(epsilon), 0.0)
     }
 }
