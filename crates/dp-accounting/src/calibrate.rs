@@ -183,8 +183,8 @@ struct Search {
     adjacency: Adjacency,
 }
 
-/// ln delta is cut off here: further below it says nothing about where the target lies.
-const FLOOR: f64 = -750.0;
+/// Logarithm of an epsilon of 0: nothing further below says where the target lies.
+const FLOOR: f64 = -200.0;
 
 impl Search {
     fn new(target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
@@ -192,14 +192,22 @@ impl Search {
         Ok(Self { target, adjacency })
     }
 
-    /// By how much the event misses the target, as ln of delta over the target's delta.
+    /// By how much the event misses the target, as ln of epsilon over the target's epsilon: nearly
+    /// linear in the logarithm of a noise, a count or a probability.
     fn excess(&self, event: &DpEvent) -> Result<f64> {
-        if matches!(event, DpEvent::NonPrivate) {
-            return Ok(-libm::log(self.target.delta));
-        }
         let ApproxDp { epsilon, delta } = self.target;
-        let delta = self.accountant(event)?.delta_unless(epsilon, delta)?;
-        Ok(libm::log(delta).max(FLOOR) - libm::log(self.target.delta))
+        if matches!(event, DpEvent::NonPrivate) {
+            return Ok(f64::INFINITY);
+        }
+        match self.accountant(event)?.epsilon_unless(delta, epsilon) {
+            Ok(bound) if bound.upper <= epsilon => {
+                let ratio = libm::log(bound.upper / epsilon);
+                Ok(ratio.clamp(FLOOR, 0.0))
+            }
+            Ok(bound) => Ok(libm::log(bound.upper / epsilon).max(f64::MIN_POSITIVE)),
+            Err(Error::NoFiniteEpsilon { .. }) => Ok(f64::INFINITY),
+            Err(other) => Err(other),
+        }
     }
 
     fn accountant(&self, event: &DpEvent) -> Result<TightestAccountant> {
@@ -237,23 +245,16 @@ impl Search {
     /// Guarded secants between logarithms of parameters with their excess.
     fn close_in(
         &self,
-        mut bad: (f64, f64),
-        mut good: (f64, f64),
+        bad: (f64, f64),
+        good: (f64, f64),
         excess: impl Fn(f64) -> Result<f64>,
     ) -> Result<f64> {
-        for round in 0..100 {
-            if (good.0 - bad.0).abs() <= PRECISION {
-                break;
-            }
-            let x = between(bad, good, round);
-            let found = excess(x)?;
-            if found > 0.0 {
-                bad = (x, found);
-            } else {
-                good = (x, found);
-            }
+        let mut secant = Secant::new(bad, good);
+        while (secant.good.0 - secant.bad.0).abs() > PRECISION && secant.rounds < MOST_ROUNDS {
+            let x = secant.next();
+            secant.add((x, excess(x)?));
         }
-        Ok(libm::exp(good.0))
+        Ok(libm::exp(secant.good.0))
     }
 
     /// The largest count that meets the target, between one that does and one that does not.
@@ -263,24 +264,23 @@ impl Search {
         mut misses: (u64, f64),
         event: impl Fn(u64) -> DpEvent,
     ) -> Result<u64> {
-        let mut round = 0;
+        let at = |(n, excess): (u64, f64)| (libm::log(n as f64), excess);
+        let mut secant = Secant::new(at(misses), at(meets));
         while misses.0 - meets.0 > 1 {
-            let bad = (libm::log(misses.0 as f64), misses.1);
-            let good = (libm::log(meets.0 as f64), meets.1);
-            let x = libm::exp(between(bad, good, round));
+            let x = libm::exp(secant.next());
             #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "a positive number below 2^50, kept strictly between two counts"
             )]
             let n = (x.round() as u64).clamp(meets.0 + 1, misses.0 - 1);
-            let found = self.excess(&event(n))?;
-            if found > 0.0 {
-                misses = (n, found);
+            let found = (n, self.excess(&event(n))?);
+            if found.1 > 0.0 {
+                misses = found;
             } else {
-                meets = (n, found);
+                meets = found;
             }
-            round += 1;
+            secant.add(at(found));
         }
         Ok(meets.0)
     }
@@ -303,28 +303,56 @@ impl Search {
     }
 }
 
-/// A point between the two: by secant, pushed a little to the far side of the estimate in turns
-/// so that both ends close in, and by halving every fourth round.
-fn between(bad: (f64, f64), good: (f64, f64), round: usize) -> f64 {
-    let width = good.0 - bad.0;
-    let share = bad.1 / (bad.1 - good.1);
-    if round % 4 == 3 || !share.is_finite() || good.1 <= FLOOR {
-        return bad.0 + 0.5 * width;
-    }
-    let nudge: f64 = if round % 2 == 0 { 1e-4 } else { -1e-4 };
-    let nudge = nudge.max(-share).min(1.0 - share);
-    let step = (share + nudge) * width;
-    let least = 0.25 * PRECISION * width.signum();
-    let step = if step.abs() < least.abs() {
-        least
-    } else {
-        step
-    };
-    let farthest = width - least;
-    bad.0
-        + if step.abs() > farthest.abs() {
-            farthest
-        } else {
-            step
+/// Most evaluations within a bracket.
+const MOST_ROUNDS: u32 = 120;
+
+/// A bracket of logarithms of parameters with their excess, and the two points evaluated last.
+struct Secant {
+    bad: (f64, f64),
+    good: (f64, f64),
+    last: [(f64, f64); 2],
+    rounds: u32,
+}
+
+impl Secant {
+    const fn new(bad: (f64, f64), good: (f64, f64)) -> Self {
+        Self {
+            bad,
+            good,
+            last: [bad, good],
+            rounds: 0,
         }
+    }
+
+    fn add(&mut self, point: (f64, f64)) {
+        if point.1 > 0.0 {
+            self.bad = point;
+        } else {
+            self.good = point;
+        }
+        self.last = [self.last[1], point];
+        self.rounds += 1;
+    }
+
+    /// Where to look next: the root of the secant through the last two points, pushed a little away
+    /// from the nearer end of the bracket so that both ends close in; the middle where the secant
+    /// leads out of the bracket, and every sixth time.
+    fn next(&self) -> f64 {
+        let (low, high) = (self.bad.0.min(self.good.0), self.bad.0.max(self.good.0));
+        let middle = low + 0.5 * (high - low);
+        let [a, b] = self.last;
+        let root = b.0 - b.1 * (b.0 - a.0) / (b.1 - a.1);
+        if self.rounds % 6 == 5 || !(low..=high).contains(&root) {
+            return middle;
+        }
+        let least = 0.3 * PRECISION;
+        let (below, above) = (root - low, high - root);
+        let push = (0.02 * below.min(above)).max(least);
+        let pushed = if below < above {
+            root + push
+        } else {
+            root - push
+        };
+        pushed.clamp((low + least).min(middle), (high - least).max(middle))
+    }
 }

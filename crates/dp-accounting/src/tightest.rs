@@ -57,11 +57,10 @@ impl TightestAccountant {
         }
     }
 
-    /// A bound on delta at `epsilon`: the best one or, where that is hard to get, any that is at
+    /// Epsilon at `delta`: the best bound or, where that is hard to get, any whose upper end is at
     /// most `enough`.
-    pub(crate) fn delta_unless(&self, epsilon: f64, enough: f64) -> Result<f64> {
-        let bound = self.answer(Question::DeltaAt(epsilon), enough)?;
-        Ok(bound.upper)
+    pub(crate) fn epsilon_unless(&self, delta: f64, enough: f64) -> Result<PrivacyBound> {
+        self.answer(Question::EpsilonAt(delta), enough)
     }
 
     /// The best bound, or the first whose upper end is at most `enough`.
@@ -72,7 +71,10 @@ impl TightestAccountant {
         }
         let honest = |bound: PrivacyBound| match composition.is_attained() {
             true => bound,
-            false => PrivacyBound { lower: 0.0, ..bound },
+            false => PrivacyBound {
+                lower: 0.0,
+                ..bound
+            },
         };
         let inverted = quick(composition, question)?.map(honest);
         if let Some(bound) = inverted.filter(is_close) {
