@@ -29,7 +29,9 @@ pub enum Error {
     #[error("nothing was composed, so there is no guarantee to state")]
     NothingComposed,
     /// The mechanisms fail altogether with a probability above delta.
-    #[error("no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}")]
+    #[error(
+        "no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}"
+    )]
     NoFiniteEpsilon {
         /// The delta asked for.
         delta: f64,

@@ -29,14 +29,14 @@ use dp_core::Stopping;
 use crate::gdp;
 use crate::loss::LogMoment;
 use crate::rdp::conversion::log_tail;
-use crate::rdp::{Curve, minimum};
+use crate::rdp::{Curve, minimum, minimum_on};
 
 /// Golden-section steps for the inner optimisation over orders.
-const REFINEMENTS: u32 = 40;
+const REFINEMENTS: u32 = 20;
 /// Range of order - 1 in inner optimisations.
 const RANGE: (f64, f64) = (1e-6, 1e8);
 /// Points of the coarse search per inner optimisation.
-const N_POINTS: usize = 80;
+const N_POINTS: usize = 160;
 
 /// The best of a random number of runs of one composition.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +45,13 @@ pub(crate) struct Selection {
     stopping: Prepared,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Prepared {
     /// What is added to the divergence of one run, and ln E\[T\].
-    NegativeBinomial { added: f64, log_mean: f64, shape: f64 },
-    Poisson { mean: f64 },
+    NegativeBinomial { added: f64, log_mean: f64 },
+    /// The failure probability of one run needs its curve, which is kept on a grid: t with
+    /// K(t) + ln tail(t).
+    Poisson { mean: f64, grid: Vec<(f64, f64)> },
 }
 
 impl Selection {
@@ -57,7 +59,6 @@ impl Selection {
         let binomial = |shape: f64, gamma: f64| Prepared::NegativeBinomial {
             added: added(&run, shape, gamma),
             log_mean: log_mean(shape, gamma),
-            shape,
         };
         let prepared = match stopping {
             Stopping::TruncatedNegativeBinomial {
@@ -67,7 +68,11 @@ impl Selection {
             Stopping::Logarithmic {
                 success_probability,
             } => binomial(0.0, success_probability),
-            Stopping::Poisson { mean } => Prepared::Poisson { mean },
+            Stopping::Poisson { mean } => {
+                let at = |t: f64| (t, run.worst(t).upper() + log_tail(t));
+                let grid = points(&run).into_iter().map(at).collect();
+                Prepared::Poisson { mean, grid }
+            }
         };
         Self {
             run,
@@ -78,13 +83,11 @@ impl Selection {
     /// (a-1) r'(a) at s = a - 1, and a bound on its error.
     pub(crate) fn moment(&self, s: f64) -> (LogMoment, f64) {
         let one = self.run.worst(s).upper();
-        let log = match self.stopping {
-            Prepared::NegativeBinomial {
-                added, log_mean, ..
-            } => one + s * added + log_mean,
-            Prepared::Poisson { mean } => {
-                let failure = failure(&self.run, s);
-                let second = libm::log(mean) + one + s * mean * failure;
+        let log = match &self.stopping {
+            Prepared::NegativeBinomial { added, log_mean } => one + s * added + log_mean,
+            Prepared::Poisson { mean, grid } => {
+                let failure = failure(&self.run, grid, s);
+                let second = libm::log(*mean) + one + s * mean * failure;
                 log_add(-mean, second)
             }
         };
@@ -93,14 +96,18 @@ impl Selection {
 
     /// For a run of largest loss e: (2 + η) e, as orders grow; unknown for Poisson.
     pub(crate) fn max_loss(&self) -> f64 {
-        match self.stopping {
+        match &self.stopping {
             Prepared::NegativeBinomial { added, .. } => largest(&self.run) + added,
             Prepared::Poisson { .. } => f64::INFINITY,
         }
     }
 
-    pub(crate) fn is_convex(&self) -> bool {
-        matches!(self.stopping, Prepared::NegativeBinomial { .. }) && self.run.is_convex()
+    /// See [`Curve::pieces`].
+    pub(crate) fn pieces(&self) -> Option<Vec<f64>> {
+        match self.stopping {
+            Prepared::NegativeBinomial { .. } => self.run.pieces(),
+            Prepared::Poisson { .. } => None,
+        }
     }
 
     pub(crate) fn corners(&self) -> Vec<f64> {
@@ -128,15 +135,21 @@ fn added(run: &Curve, shape: f64, gamma: f64) -> f64 {
     (1.0 + shape) * best * (1.0 + 4e-15)
 }
 
-/// The smallest of `f(s)` over the inner range and the corners of the curve.
-fn search(run: &Curve, f: impl Fn(f64) -> f64) -> f64 {
+/// Points t = order - 1 of inner optimisations.
+fn points(run: &Curve) -> Vec<f64> {
     let step = libm::log(RANGE.1 / RANGE.0) / N_POINTS as f64;
     let mut points: Vec<f64> = (0..=N_POINTS)
         .map(|i| RANGE.0 * libm::exp(step * i as f64))
         .collect();
     points.extend(run.corners().iter().map(|order| order - 1.0));
     points.sort_by(f64::total_cmp);
-    let (i, best) = crate::rdp::minimum_on(&points, run.is_convex(), &f);
+    points
+}
+
+/// The smallest of `f` over the points and around the best.
+fn search(run: &Curve, f: impl Fn(f64) -> f64) -> f64 {
+    let points = points(run);
+    let (i, best) = minimum_on(&points, run.pieces().as_deref(), &f);
     if best == f64::INFINITY {
         return best;
     }
@@ -156,7 +169,7 @@ fn log_mean(shape: f64, gamma: f64) -> f64 {
 }
 
 /// The smallest known d for which one run is (ln(1 + 1/s), d)-DP, rounded up.
-fn failure(run: &Curve, s: f64) -> f64 {
+fn failure(run: &Curve, grid: &[(f64, f64)], s: f64) -> f64 {
     let epsilon = libm::log1p(1.0 / s) * (1.0 - 1e-15);
     if let Some(mu_squared) = run.only_gaussian() {
         let mu = gdp::from_mu_squared(mu_squared).mu;
@@ -165,11 +178,11 @@ fn failure(run: &Curve, s: f64) -> f64 {
     if largest(run) <= epsilon {
         return 0.0;
     }
-    let log_delta = search(run, |t| {
-        let rounding = 1e-15 * (t * epsilon + log_tail(t).abs());
-        run.worst(t).upper() - t * epsilon + log_tail(t) + rounding
+    let logs = grid.iter().map(|&(t, sum)| {
+        let rounding = 2e-15 * (t * epsilon + sum.abs());
+        sum - t * epsilon + rounding
     });
-    libm::exp(log_delta).min(1.0)
+    libm::exp(logs.fold(0.0, f64::min))
 }
 
 /// ln(e^a + e^b).

@@ -3,7 +3,7 @@
 use dp_core::{Adjacency, DpEvent, Zcdp, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
-use crate::composition::{Composition, Pair, Part};
+use crate::composition::{Composition, Part};
 use crate::loss::{Direction, FiniteLoss, Loss, MixtureLoss};
 use crate::rdp::conversion::log_tail;
 use crate::rounding::{UpwardSum, count_up, div_up, mul_up};
@@ -69,7 +69,11 @@ impl Accountant for ZcdpAccountant {
         params::open_unit("delta", delta)?;
         let rho = total(self.composition.nonempty()?)?;
         let epsilon = epsilon(rho, delta);
-        Ok(PrivacyBound::at_most(epsilon, Method::Zcdp, self.adjacency()))
+        Ok(PrivacyBound::at_most(
+            epsilon,
+            Method::Zcdp,
+            self.adjacency(),
+        ))
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
@@ -172,7 +176,11 @@ fn pure_epsilon(finite: &FiniteLoss) -> Result<f64, &'static str> {
     if finite.infinite_mass > 0.0 {
         return Err("approx-dp with delta above 0");
     }
-    let largest = finite.atoms.iter().map(|(loss, _)| loss.abs()).fold(0.0, f64::max);
+    let largest = finite
+        .atoms
+        .iter()
+        .map(|(loss, _)| loss.abs())
+        .fold(0.0, f64::max);
     Ok(largest * (1.0 + 1e-14))
 }
 

@@ -1,8 +1,8 @@
 use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
 use super::cost::{finite_cost, repeated_cost};
-use crate::{Result, gdp};
 use crate::rounding::UpwardSum;
+use crate::{Result, gdp};
 
 /// Exact accountant for Gaussian mechanisms: it keeps mu^2 under one adjacency.
 ///

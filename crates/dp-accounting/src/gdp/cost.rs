@@ -51,7 +51,9 @@ pub fn mu_squared(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
         DpEvent::Laplace { .. } => return not_gaussian("laplace", adjacency),
         DpEvent::DiscreteGaussian { .. } => return not_gaussian("discrete-gaussian", adjacency),
         DpEvent::DiscreteLaplace { .. } => return not_gaussian("discrete-laplace", adjacency),
-        DpEvent::RandomizedResponse { .. } => return not_gaussian("randomized-response", adjacency),
+        DpEvent::RandomizedResponse { .. } => {
+            return not_gaussian("randomized-response", adjacency);
+        }
         DpEvent::BoundedRange { .. } => return not_gaussian("bounded-range", adjacency),
         DpEvent::ApproxDp { .. } => return not_gaussian("approx-dp", adjacency),
         DpEvent::Zcdp { .. } => return not_gaussian("zcdp", adjacency),

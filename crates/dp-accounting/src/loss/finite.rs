@@ -68,10 +68,7 @@ impl FiniteLoss {
         let without = |sign: f64| (1.0 - delta) / (1.0 + libm::exp(sign * epsilon));
         let (n_high, n_low) = (without(1.0), without(-1.0));
         let (atoms, infinite_mass) = match side {
-            Side::Add => (
-                vec![(-high, n_high), (-low, n_low), (-none, delta)],
-                0.0,
-            ),
+            Side::Add => (vec![(-high, n_high), (-low, n_low), (-none, delta)], 0.0),
             Side::Remove | Side::Replace => (
                 vec![
                     (none, (1.0 - q) * delta),

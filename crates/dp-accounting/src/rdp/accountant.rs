@@ -10,14 +10,14 @@ use crate::loss::Direction;
 use crate::{Error, Result};
 
 /// Golden-section steps between two neighbours of the best order, and when it lies at an end.
-const REFINEMENTS: (u32, u32) = (14, 48);
+const REFINEMENTS: (u32, u32) = (12, 48);
 /// How far s = order - 1 is followed beyond the given orders.
 const FARTHEST: (f64, f64) = (1e-9, 1e10);
 
 /// Accountant that adds up Renyi divergences at fixed orders: it knows every event, and its
 /// answers are bounds from above.
 ///
-/// With K the sum over everything composed of ln E_P\[e^{sL}; L finite\], in each direction,
+/// With K the sum over everything composed of ln `E_P`\[e^{sL}; L finite\], in each direction,
 ///
 /// ```text
 /// ε(δ) = min over s > 0 of (K(s) + s ln(s/(s+1)) - ln(s+1) + ln(1/(δ - m))) / s
@@ -145,14 +145,23 @@ impl RdpAccountant {
             sorted(&mut points);
         }
         points.iter_mut().for_each(|order| *order -= 1.0);
-        let (i, best) = minimum_on(&points, curve.is_convex(), &f);
+        let jumps = curve.pieces();
+        let (i, best) = minimum_on(&points, jumps.as_deref(), &f);
         if !self.refine || best == f64::INFINITY {
             return best;
         }
         let last = points.len() - 1;
         let low = if i == 0 { FARTHEST.0 } else { points[i - 1] };
-        let high = if i == last { FARTHEST.1.max(points[i]) } else { points[i + 1] };
-        let n = if i == 0 || i == last { REFINEMENTS.1 } else { REFINEMENTS.0 };
+        let high = if i == last {
+            FARTHEST.1.max(points[i])
+        } else {
+            points[i + 1]
+        };
+        let n = if i == 0 || i == last {
+            REFINEMENTS.1
+        } else {
+            REFINEMENTS.0
+        };
         minimum(low, high, n, f).1.min(best)
     }
 
@@ -167,7 +176,11 @@ impl RdpAccountant {
         }
         let pure = curve.max_loss(direction);
         if rest == 0.0 {
-            return if pure.is_finite() { Ok(pure) } else { Err(no_finite_order()) };
+            return if pure.is_finite() {
+                Ok(pure)
+            } else {
+                Err(no_finite_order())
+            };
         }
         let log_inverse = -libm::log(rest * (1.0 - 2.0 * f64::EPSILON));
         let best = self.best(curve, |s| {
@@ -176,7 +189,11 @@ impl RdpAccountant {
             (curve.total(direction, s).upper() + tail + log_inverse + rounding) / s
         });
         let best = best.min(pure);
-        if best.is_finite() { Ok(best.max(0.0)) } else { Err(no_finite_order()) }
+        if best.is_finite() {
+            Ok(best.max(0.0))
+        } else {
+            Err(no_finite_order())
+        }
     }
 
     fn delta_in(&self, curve: &Curve, direction: Direction, epsilon: f64) -> f64 {

@@ -1,9 +1,9 @@
 //! The best (epsilon, delta) that follows from one Renyi divergence.
 //!
-//! With X = dP/dQ, delta(epsilon) is E_Q[(X - γ)_+] for γ = e^epsilon, and what is known of X is
-//! X >= 0, E_Q X = 1 and E_Q X^a <= C = e^{(a-1) r}. By weak duality every function
+//! With X = dP/dQ, delta(epsilon) is `E_Q`[(X - γ)_+] for γ = e^epsilon, and what is known of X is
+//! X >= 0, `E_Q` X = 1 and `E_Q` X^a <= C = e^{(a-1) r}. By weak duality every function
 //! ψ(x) = α (x^a - y^a - a y^{a-1} (x - y)) with α > 0, 0 <= y < 1 that is nowhere below
-//! (x - γ)_+ gives delta <= E_Q ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double
+//! (x - γ)_+ gives delta <= `E_Q` ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double
 //! zero at y; the smallest α lets it touch x - γ at some x > γ:
 //!
 //! ```text
@@ -11,22 +11,27 @@
 //! δ(y) = (C - y^a - a y^{a-1} (1 - y)) / (a x^{a-1} (1 - ρ))
 //! ```
 //!
-//! y = 0 is the formula of Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of
-//! Asoodeh et al. (arXiv 2001.05990, Theorem 3), where x and y are the two likelihood ratios. As any
-//! y gives a bound, an inexact minimum errs on the safe side.
+//! At y = 0 the slope there may also be positive; then the best x is e^r and δ = 1 - e^{ε-r}, which
+//! needs e^r >= γ a/(a-1), and is attained by X = 0 or e^r. With slope 0, y = 0 is the formula of
+//! Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of Asoodeh et al. (arXiv
+//! 2001.05990), where x and y are the two likelihood ratios. As any y gives a bound, an inexact minimum
+//! errs on the safe side.
 
-use super::search::minimum;
+use super::search::{minimum, minimum_on};
 use crate::loss::phi;
 
 /// ln delta at `epsilon` >= 0; s = a - 1.
 pub(super) fn log_delta(s: f64, rdp: f64, epsilon: f64) -> f64 {
+    if rdp >= epsilon + libm::log1p(1.0 / s) {
+        return libm::log(-libm::expm1(epsilon - rdp));
+    }
     let at = |l: f64| log_delta_at(s, rdp, epsilon, l);
     // y = e^-l. Beyond 40 / s, y^s is nothing.
     let (low, high) = (1e-9, 40.0 / s + 40.0);
     let points: Vec<f64> = (0..=48)
         .map(|i| low * libm::exp(f64::from(i) / 48.0 * libm::log(high / low)))
         .collect();
-    let (i, _) = super::minimum_on(&points, false, at);
+    let (i, _) = minimum_on(&points, None, at);
     let around = (points[i.max(1) - 1], points[(i + 1).min(48)]);
     let (_, best) = minimum(around.0, around.1, 48, at);
     let plain = s * (rdp - epsilon) + super::conversion::log_tail(s);

@@ -7,7 +7,7 @@ use crate::rounding::{count_up, mul_up};
 use crate::tuning::Selection;
 use crate::{Error, Result};
 
-/// What is needed to evaluate K(s) = ln E_P[e^{sL}; L finite] of a composition at many s.
+/// What is needed to evaluate K(s) = ln `E_P`[e^{sL}; L finite] of a composition at many s.
 ///
 /// A part with a dominating pair counts with its own K in each direction, a part known by Renyi
 /// bounds with s times the bound in both. That the K of such a mixed sum holds for adaptive
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// randomised function of one sample of the pair, so revealing that sample instead only helps an
 /// adversary. Samples of different pairs are independent of all else, and the others contribute at most
 /// e^{s r} each whatever came before. The event that any sample has an infinite loss has
-/// probability 1 - Π (1 - m_i), and off that event the moments multiply.
+/// probability 1 - Π (1 - `m_i`), and off that event the moments multiply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     /// mu^2 of all Gaussian parts.
@@ -30,35 +30,66 @@ enum Term {
     Losses(Vec<Loss>),
     BoundedRange(f64),
     Zcdp(f64),
-    Point { order: f64, divergence: f64 },
+    Point {
+        order: f64,
+        divergence: f64,
+    },
     Allocation(Box<Allocation>),
     Selection(Box<Selection>),
 }
 
-/// K(s) of a composition from above, from below (0 times s if nothing is known), and plain.
+/// K(s) of a composition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Total {
     pub(crate) value: f64,
+    /// A bound on the error of `value`.
     pub(crate) error: f64,
+    /// Whether `value` is K itself and not a bound from above.
     pub(crate) exact: bool,
 }
 
 impl Total {
+    const INFINITE: Self = Self {
+        value: f64::INFINITY,
+        error: 0.0,
+        exact: true,
+    };
+
     /// Never below the truth.
     pub(crate) fn upper(self) -> f64 {
         self.value + self.error
+    }
+
+    fn worse(self, other: Self) -> Self {
+        let value = self.value.max(other.value);
+        if value == f64::INFINITY {
+            return Self::INFINITE;
+        }
+        Self {
+            value,
+            error: self.upper().max(other.upper()) - value,
+            exact: self.exact && other.exact,
+        }
     }
 }
 
 impl Curve {
     pub(crate) fn of(composition: &Composition) -> Result<Self> {
-        let terms = composition.parts().iter().map(|(part, count)| {
-            Ok((Term::of(part, composition.directions())?, count_up(*count)))
-        });
+        let directions = composition.directions();
+        let terms = composition
+            .parts()
+            .iter()
+            .map(|(part, count)| Ok((Term::of(part, directions)?, count_up(*count))));
+        let terms = terms.collect::<Result<Vec<_>>>()?;
+        let one_suffices = terms.iter().all(|(t, _)| t.remove_suffices());
         Ok(Self {
             gaussian: composition.gaussian(),
-            terms: terms.collect::<Result<_>>()?,
-            directions: composition.directions(),
+            terms,
+            directions: if one_suffices {
+                &[Direction::Remove]
+            } else {
+                directions
+            },
         })
     }
 
@@ -87,47 +118,30 @@ impl Curve {
         total
     }
 
-    /// K(s) from above in the worse direction; infinite where a loss can be infinite.
+    /// K(s) in the worse direction; infinite where a loss can be infinite.
     pub(crate) fn worst(&self, s: f64) -> Total {
-        let totals = self.directions.iter().map(|&d| {
-            if self.has_infinite_mass(d) {
-                Total {
-                    value: f64::INFINITY,
-                    error: 0.0,
-                    exact: true,
-                }
+        let totals = self.directions.iter().map(|&direction| {
+            if self.has_infinite_mass(direction) {
+                Total::INFINITE
             } else {
-                self.total(d, s)
+                self.total(direction, s)
             }
         });
-        let worse = |a: Total, b: Total| Total {
-            value: a.value.max(b.value),
-            error: a.upper().max(b.upper()) - a.value.max(b.value),
-            exact: a.exact && b.exact,
-        };
-        totals
-            .reduce(|a, b| {
-                if a.value.is_infinite() || b.value.is_infinite() {
-                    let value = f64::INFINITY;
-                    Total { value, error: 0.0, exact: a.exact && b.exact }
-                } else {
-                    worse(a, b)
-                }
-            })
-            .unwrap_or(Total {
-                value: f64::INFINITY,
-                error: 0.0,
-                exact: false,
-            })
+        totals.reduce(Total::worse).unwrap_or(Total::INFINITE)
     }
 
     fn has_infinite_mass(&self, direction: Direction) -> bool {
-        self.terms.iter().any(|(t, _)| t.infinite_mass(direction) > 0.0)
+        self.terms
+            .iter()
+            .any(|(t, _)| t.infinite_mass(direction) > 0.0)
     }
 
     /// P(L = ∞), rounded up.
     pub(crate) fn infinite_mass(&self, direction: Direction) -> f64 {
-        let masses = self.terms.iter().map(|(t, n)| (t.infinite_mass(direction), *n));
+        let masses = self
+            .terms
+            .iter()
+            .map(|(t, n)| (t.infinite_mass(direction), *n));
         let some: Vec<(f64, f64)> = masses.filter(|(m, _)| *m > 0.0).collect();
         match some.as_slice() {
             [] => 0.0,
@@ -144,18 +158,27 @@ impl Curve {
         if self.gaussian > 0.0 {
             return f64::INFINITY;
         }
-        let sum: f64 = self.terms.iter().map(|(t, n)| n * t.max_loss(direction)).sum();
+        let sum: f64 = self
+            .terms
+            .iter()
+            .map(|(t, n)| n * t.max_loss(direction))
+            .sum();
         sum * (1.0 + 1e-15 * (1.0 + self.terms.len() as f64))
     }
 
-    /// Whether K is convex in s as computed, so that what is minimised over orders falls and then
-    /// rises. K itself always is; bounds that join several formulas may not be.
-    pub(crate) fn is_convex(&self) -> bool {
-        self.terms.iter().all(|(t, _)| match t {
-            Term::Allocation(_) => false,
-            Term::Selection(selection) => selection.is_convex(),
-            _ => true,
-        })
+    /// Where K as computed jumps upwards, ascending, if it is convex in between, so that what is
+    /// minimised over orders falls and then rises there. K itself is convex; bounds may not be.
+    pub(crate) fn pieces(&self) -> Option<Vec<f64>> {
+        let mut jumps = Vec::new();
+        for (term, _) in &self.terms {
+            match term {
+                Term::Allocation(allocation) => jumps.extend(allocation.jump()),
+                Term::Selection(selection) => jumps.extend(selection.pieces()?),
+                _ => (),
+            }
+        }
+        jumps.sort_by(f64::total_cmp);
+        Some(jumps)
     }
 
     /// Orders beyond which a part is unknown: always worth looking at.
@@ -201,6 +224,23 @@ impl Term {
         })
     }
 
+    /// Whether K in the direction remove is nowhere below K in the direction add: alike, or sampling
+    /// of a pair that a reflection exchanges (Mironov, Talwar, Zhang, arXiv 1908.10530, Theorem 5).
+    fn remove_suffices(&self) -> bool {
+        match self {
+            Self::Losses(losses) => match losses.as_slice() {
+                [_] => true,
+                [Loss::Mixture(mixture), ..] => {
+                    mixture.shifts.len() == 2 && mixture.shifts[0] == 0.0
+                }
+                [Loss::SampledLaplace { .. }, ..] => true,
+                _ => false,
+            },
+            Self::Allocation(_) => false,
+            _ => true,
+        }
+    }
+
     fn loss(losses: &[Loss], direction: Direction) -> Option<&Loss> {
         match direction {
             Direction::Remove => losses.first(),
@@ -239,9 +279,7 @@ impl Term {
 
     fn infinite_mass(&self, direction: Direction) -> f64 {
         match self {
-            Self::Losses(losses) => {
-                Self::loss(losses, direction).map_or(0.0, Loss::infinite_mass)
-            }
+            Self::Losses(losses) => Self::loss(losses, direction).map_or(0.0, Loss::infinite_mass),
             _ => 0.0,
         }
     }

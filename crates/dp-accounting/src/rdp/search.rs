@@ -5,9 +5,14 @@ const SHORT: f64 = 0.381_966_011_250_105_1;
 
 /// Index and value of the smallest of `f` on ascending `points`.
 ///
-/// With `unimodal` set, f must fall and then rise, with infinities only at the right end; then it
-/// is looked at only about 2 log2 n times.
-pub(crate) fn minimum_on(points: &[f64], unimodal: bool, f: impl Fn(f64) -> f64) -> (usize, f64) {
+/// With `unimodal` given, f falls and then rises, with infinities only at the right end, on each
+/// of the pieces between the ascending numbers in it; then it is looked at only about 2 log2 n
+/// times on each.
+pub(crate) fn minimum_on(
+    points: &[f64],
+    unimodal: Option<&[f64]>,
+    f: impl Fn(f64) -> f64,
+) -> (usize, f64) {
     let mut best = (0, f64::INFINITY);
     let mut look = |i: usize| {
         let value = f(points[i]);
@@ -16,13 +21,26 @@ pub(crate) fn minimum_on(points: &[f64], unimodal: bool, f: impl Fn(f64) -> f64)
         }
         value
     };
-    if !unimodal {
+    let Some(pieces) = unimodal else {
         (0..points.len()).for_each(|i| {
             look(i);
         });
         return best;
+    };
+    let mut first = 0;
+    for &end in pieces.iter().chain([&f64::INFINITY]) {
+        let after = points.partition_point(|&x| x <= end);
+        if after > first {
+            descend(first, after - 1, &mut look);
+            first = after;
+        }
     }
-    let (mut low, mut high) = (0, points.len() - 1);
+    best
+}
+
+/// Looks at about 2 log2 n points of a falling, then rising sequence, its smallest among them.
+fn descend(first: usize, last: usize, look: &mut impl FnMut(usize) -> f64) {
+    let (mut low, mut high) = (first, last);
     while low < high {
         let middle = usize::midpoint(low, high);
         let here = look(middle);
@@ -33,7 +51,6 @@ pub(crate) fn minimum_on(points: &[f64], unimodal: bool, f: impl Fn(f64) -> f64)
         }
     }
     look(low);
-    best
 }
 
 /// Smallest value met by golden-section search for x between `low` and `high`, both positive, on a
@@ -74,10 +91,27 @@ mod tests {
     fn unimodal_search_finds_what_looking_everywhere_finds() {
         let points: Vec<f64> = (1..=200).map(f64::from).collect();
         for center in [0.5, 1.0, 17.3, 120.6, 199.9, 500.0] {
-            let f = |x: f64| if x > 180.0 { f64::INFINITY } else { (x - center).abs() };
-            assert_eq!(minimum_on(&points, true, f), minimum_on(&points, false, f));
+            let f = |x: f64| {
+                if x > 180.0 {
+                    f64::INFINITY
+                } else {
+                    (x - center).abs()
+                }
+            };
+            assert_eq!(
+                minimum_on(&points, Some(&[]), f),
+                minimum_on(&points, None, f)
+            );
         }
-        assert_eq!(minimum_on(&[2.0], true, |x| x).0, 0);
+        let saw = |x: f64| {
+            if x <= 90.0 {
+                (x - 80.0).abs()
+            } else {
+                (x - 120.0).abs() - 5.0
+            }
+        };
+        assert_eq!(minimum_on(&points, Some(&[90.0]), saw), (119, -5.0));
+        assert_eq!(minimum_on(&[2.0], Some(&[]), |x| x).0, 0);
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub(super) fn log_mgf(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
             vec![(form(0.0, 0.0), form(0.0, -1.0))],
         ),
         Side::Replace => (
-            vec![(1.0, rare + high, high - low), (1.0, rare + low, low - high)],
+            vec![
+                (1.0, rare + high, high - low),
+                (1.0, rare + low, low - high),
+            ],
             vec![
                 (form(0.0, 1.0), form(-low, 1.0)),
                 (form(low, 0.0), form(low, -1.0)),
@@ -41,12 +44,25 @@ pub(super) fn log_mgf(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
     let mut integrands: Vec<Integrand<'_>> = Vec::new();
     for (p, loss) in pieces {
         let base = Base::Exponential;
-        integrands.push(Integrand { ratio: &ratio, base, p, loss, s }.oriented());
+        integrands.push(
+            Integrand {
+                ratio: &ratio,
+                base,
+                p,
+                loss,
+                s,
+            }
+            .oriented(),
+        );
     }
     let swap = s < -0.5;
     let oriented = if swap { -1.0 - s } else { s };
     let atoms = atoms.into_iter().map(|(w, log_p, loss)| {
-        if swap { (w, log_p - loss, -loss) } else { (w, log_p, loss) }
+        if swap {
+            (w, log_p - loss, -loss)
+        } else {
+            (w, log_p, loss)
+        }
     });
     let mut outcomes: Vec<Outcome> = atoms.collect();
     // E[e^{sL}] - 1 is at least about |s| times the square of the total variation.

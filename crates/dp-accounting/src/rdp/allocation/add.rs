@@ -106,6 +106,9 @@ fn excess(lognormal: &[(f64, f64)], v: f64, t: f64) -> f64 {
             .sum();
         return v + t * libm::log(sum);
     }
-    let sum: f64 = lognormal.iter().map(|(z, weight)| weight * phi(-u * z)).sum();
+    let sum: f64 = lognormal
+        .iter()
+        .map(|(z, weight)| weight * phi(-u * z))
+        .sum();
     t * libm::log1p(sum)
 }
