@@ -37,6 +37,9 @@ const REFINEMENTS: u32 = 20;
 const RANGE: (f64, f64) = (1e-6, 1e8);
 /// Points of the coarse search per inner optimisation.
 const N_POINTS: usize = 160;
+/// The grid of a run's curve that failure probabilities are read from.
+const GRID: (f64, f64) = (1e-3, 1e5);
+const N_GRID: usize = 400;
 
 /// The best of a random number of runs of one composition.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +73,7 @@ impl Selection {
             } => binomial(0.0, success_probability),
             Stopping::Poisson { mean } => {
                 let at = |t: f64| (t, run.worst(t).upper() + log_tail(t));
-                let grid = points(&run).into_iter().map(at).collect();
+                let grid = points(&run, GRID, N_GRID).into_iter().map(at).collect();
                 Prepared::Poisson { mean, grid }
             }
         };
@@ -136,10 +139,10 @@ fn added(run: &Curve, shape: f64, gamma: f64) -> f64 {
 }
 
 /// Points t = order - 1 of inner optimisations.
-fn points(run: &Curve) -> Vec<f64> {
-    let step = libm::log(RANGE.1 / RANGE.0) / N_POINTS as f64;
-    let mut points: Vec<f64> = (0..=N_POINTS)
-        .map(|i| RANGE.0 * libm::exp(step * i as f64))
+fn points(run: &Curve, range: (f64, f64), n: usize) -> Vec<f64> {
+    let step = libm::log(range.1 / range.0) / n as f64;
+    let mut points: Vec<f64> = (0..=n)
+        .map(|i| range.0 * libm::exp(step * i as f64))
         .collect();
     points.extend(run.corners().iter().map(|order| order - 1.0));
     points.sort_by(f64::total_cmp);
@@ -148,7 +151,7 @@ fn points(run: &Curve) -> Vec<f64> {
 
 /// The smallest of `f` over the points and around the best.
 fn search(run: &Curve, f: impl Fn(f64) -> f64) -> f64 {
-    let points = points(run);
+    let points = points(run, RANGE, N_POINTS);
     let (i, best) = minimum_on(&points, run.pieces().as_deref(), &f);
     if best == f64::INFINITY {
         return best;

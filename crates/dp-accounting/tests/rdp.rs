@@ -217,6 +217,12 @@ fn every_event_has_a_bound_and_n_at_once_are_n_singles() {
             let epsilon = |a: &RdpAccountant| a.epsilon(1e-6).unwrap().upper;
             let five = epsilon(&at_once);
             assert!(five.is_finite() && five > epsilon(&one), "{event:?}");
+            let divergence = |a: &RdpAccountant| a.rdp(4.0).unwrap().upper;
+            let five_times = 5.0 * divergence(&one);
+            assert!(
+                five_times.is_infinite() || (divergence(&at_once) / five_times - 1.0).abs() < 1e-12,
+                "{event:?}"
+            );
             assert!((epsilon(&singly) / five - 1.0).abs() < 1e-13, "{event:?}");
             assert!((epsilon(&repeated) / five - 1.0).abs() < 1e-13, "{event:?}");
             let delta = at_once.delta(five).unwrap().upper;
@@ -387,7 +393,7 @@ fn conversions_are_ordered_and_the_best_is_attained() {
             let attained = two_point_delta(order, rdp, epsilon);
             assert!(attained <= best * (1.0 + 1e-9), "{order} {rdp} {epsilon}");
             assert!(
-                attained >= best * 0.98,
+                attained >= best * 0.98 || best < 1e-20,
                 "{order} {rdp} {epsilon}: {attained} {best}"
             );
         }
@@ -410,9 +416,9 @@ fn conversions_are_ordered_and_the_best_is_attained() {
 fn two_point_delta(order: f64, rdp: f64, epsilon: f64) -> f64 {
     let s = order - 1.0;
     let divergence = |p: f64, q: f64| {
-        let one =
-            (s * (p / q).ln()).exp() * p + (s * ((1.0 - p) / (1.0 - q)).ln()).exp() * (1.0 - p);
-        one.ln() / s
+        let one = s * (p / q).ln() + p.ln();
+        let other = s * ((1.0 - p) / (1.0 - q)).ln() + (1.0 - p).ln();
+        (one.max(other) + (-(one - other).abs()).exp().ln_1p()) / s
     };
     let mut best = 0.0_f64;
     for i in 0..6_000 {
@@ -421,9 +427,9 @@ fn two_point_delta(order: f64, rdp: f64, epsilon: f64) -> f64 {
         for _ in 0..60 {
             let p = (low * high).sqrt();
             if divergence(p, q) <= rdp {
-                low = p
+                low = p;
             } else {
-                high = p
+                high = p;
             }
         }
         best = best.max(low - epsilon.exp() * q);

@@ -1,4 +1,5 @@
-"""Prints the table of tests/rdp.rs: Renyi divergences from their definitions at 50 digits.
+"""Prints the tables of tests/rdp.rs and src/loss/mgf/tests.rs, from the definitions at 50 digits:
+Renyi divergences, and ln E e^{sL} of the privacy loss L at orders 1 + s that the first cannot reach.
 
 Needs mpmath. Sampled mechanisms: trapezoidal sums (or, at integer orders, binomial sums) in the
 noise's own variable. Random allocation: the coefficient formula of Feldman and Shenfeld for the
@@ -30,10 +31,10 @@ def mixture_moment(shifts, weights, s, side):
             return normal(y) * ratio(y) ** (-s)
         return normal(y) * ratio(y) ** (s + 1) * ratio(-y) ** (-s)
 
-    power = 0 if side == 0 else s
+    power = (abs(s + 1) if s < -1 else 0) if side == 0 else max(s, 0)
     beta = min(pi / top * mpf("0.9"), mpf(14), 6 / top / sqrt(1 + power))
     step = 2 * pi * beta / (130 + beta**2 / 2 + power * (top * beta) ** 2 / 8)
-    low, high = -s * top - 17, (2 * s + 1) * top + 17
+    low, high = -abs(s) * top - 17, (2 * abs(s) + 1) * top + 17
     k = range(int(low / step), int(high / step) + 1)
     return log(step * fsum(integrand(i * step) for i in k))
 
@@ -72,12 +73,16 @@ def sampled_laplace(epsilon, q, order):
 
 
 def without_replacement(mu, q, order):
-    mu, q, s = mpf(mu), mpf(q), mpf(order) - 1
+    return subset_moment(mu, q, mpf(order) - 1) / (mpf(order) - 1)
+
+
+def subset_moment(mu, q, s):
+    mu, q, s = mpf(mu), mpf(q), mpf(s)
     r = lambda y: 1 - q + q * exp(mu * y - mu * mu / 2)
-    top = mu / 2 + mu * order + 18
+    top = mu / 2 + mu * (abs(s) + 1) + 18
     points = linspace(mu / 2, top, int(4 + top * max(1, mu)))
     f = lambda y: normal(y) * (r(y) ** (s + 1) + r(y) ** (-s) - 1 - r(y))
-    return log(1 + quad(f, points)) / s
+    return log(1 + quad(f, points))
 
 
 def allocation(sigma, steps, order):
@@ -90,6 +95,55 @@ def allocation(sigma, steps, order):
     value = log(factorial(order) / mpf(steps) ** order * g[order]) / (order - 1)
     mp.dps = 50
     return value
+
+
+def laplace_moment(epsilon, _, s):
+    e, s = mpf(epsilon), mpf(s)
+    return log(((s + 1) * exp(s * e) + s * exp(-(s + 1) * e)) / (2 * s + 1))
+
+
+def bounded_range_moment(epsilon, _, s):
+    e, s = mpf(epsilon), mpf(s)
+    density = lambda l: exp((e + l) / 2) / (2 * (exp(e) - 1))
+    return log(quad(lambda l: density(l) * exp(s * l), linspace(-e, e, int(4 + epsilon * abs(s + 1)))))
+
+
+def discrete_gaussian_moment(sigma, distance, s):
+    precision, d, s = 1 / (2 * mpf(sigma) ** 2), int(distance), mpf(s)
+    reach = int(12 * sigma) + int((abs(s) + 1) * d) + 5
+    points = range(-reach, reach + 1)
+    weight = lambda x: exp(-precision * x * x)
+    total = fsum(weight(x) for x in points)
+    return log(fsum(weight(x) * exp(s * precision * ((x - d) ** 2 - x * x)) for x in points) / total)
+
+
+def approx_moment(epsilon, delta, s):
+    e, rest, s = mpf(epsilon), 1 - mpf(delta), mpf(s)
+    return log(rest * (exp(-s * e) / (1 + exp(e)) + exp(s * e) / (1 + exp(-e))))
+
+
+def sampled_moment(side):
+    return lambda sigma, q, s: mixture_moment([0, 1 / mpf(sigma)], [1 - mpf(q), q], s, side)
+
+
+def moments():
+    near = [1e-4, -0.03, -0.5001, -0.71, -0.999]
+    for kind, moment, cases in [
+        ("laplace", laplace_moment, [(1e-3, 0), (0.7, 0), (40.0, 0)]),
+        ("bounded-range", bounded_range_moment, [(1e-3, 0), (0.7, 0), (40.0, 0)]),
+        ("discrete-gaussian", discrete_gaussian_moment, [(0.2, 1), (0.5, 3), (7.0, 2)]),
+        ("approx", approx_moment, [(0.01, 1e-6), (3.0, 0.1)]),
+        ("subset", subset_moment, [(1.0, 0.01), (5.0, 0.85)]),
+        ("remove", sampled_moment(0), [(1.0, 0.01), (50.0, 1e-6)]),
+        ("add", sampled_moment(1), [(1.0, 0.01), (0.4, 0.7)]),
+        ("replace", sampled_moment(2), [(1.0, 0.01), (0.4, 0.7)]),
+    ]:
+        more = [3.7, 60.0] if kind in ("add", "bounded-range") else [3.7]
+        for (a, b), s in [(case, s) for case in cases for s in near + more]:
+            if kind in ("add", "replace", "remove") and s == 60.0 and a < 1:
+                continue
+            value = moment(a, b, s)
+            print(f'    ("{kind}", {a!r}, {float(b)!r}, {s!r}, {nstr(value, 17)}),')
 
 
 def main():
@@ -120,3 +174,4 @@ def main():
 
 
 main()
+moments()

@@ -10,14 +10,14 @@ use crate::loss::Direction;
 use crate::{Error, Result};
 
 /// Golden-section steps between two neighbours of the best order, and when it lies at an end.
-const REFINEMENTS: (u32, u32) = (14, 48);
+const REFINEMENTS: (u32, u32) = (12, 48);
 /// How far s = order - 1 is followed beyond the given orders.
 const FARTHEST: (f64, f64) = (1e-9, 1e10);
 
 /// Accountant that adds up Renyi divergences at fixed orders: it knows every event, and its
 /// answers are bounds from above.
 ///
-/// With K the sum over everything composed of ln E_P\[e^{sL}; L finite\], in each direction,
+/// With K the sum over everything composed of ln `E_P`\[e^{sL}; L finite\], in each direction,
 ///
 /// ```text
 /// ε(δ) = min over s > 0 of (K(s) + s ln(s/(s+1)) - ln(s+1) + ln(1/(δ - m))) / s

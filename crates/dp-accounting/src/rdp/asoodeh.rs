@@ -1,9 +1,9 @@
 //! The best (epsilon, delta) that follows from one Renyi divergence.
 //!
-//! With X = dP/dQ, delta(epsilon) is E_Q[(X - γ)_+] for γ = e^epsilon, and what is known of X is
-//! X >= 0, E_Q X = 1 and E_Q X^a <= C = e^{(a-1) r}. By weak duality every function
+//! With X = dP/dQ, delta(epsilon) is `E_Q`[(X - γ)_+] for γ = e^epsilon, and what is known of X is
+//! X >= 0, `E_Q` X = 1 and `E_Q` X^a <= C = e^{(a-1) r}. By weak duality every function
 //! ψ(x) = α (x^a - y^a - a y^{a-1} (x - y)) with α > 0, 0 <= y < 1 that is nowhere below
-//! (x - γ)_+ gives delta <= E_Q ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double
+//! (x - γ)_+ gives delta <= `E_Q` ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double
 //! zero at y; the smallest α lets it touch x - γ at some x > γ:
 //!
 //! ```text

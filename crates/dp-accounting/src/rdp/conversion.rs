@@ -103,7 +103,7 @@ fn check(order: f64, rdp: f64) -> Result<()> {
 /// ln of the largest (1 - e^{-t}) e^{-st} over t >= 0: s ln(s / (s+1)) - ln(s+1).
 ///
 /// It is what turns a moment into a delta: (1 - e^{ε-L})_+ <= e^{s(L-ε)} times it, so with
-/// K(s) = ln E_P[e^{sL}; L finite]
+/// K(s) = ln `E_P`[e^{sL}; L finite]
 ///
 /// ```text
 /// δ(ε) <= P(L = ∞) + e^{K(s) - sε + log_tail(s)}

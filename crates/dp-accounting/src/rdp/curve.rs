@@ -7,7 +7,7 @@ use crate::rounding::{count_up, mul_up};
 use crate::tuning::Selection;
 use crate::{Error, Result};
 
-/// What is needed to evaluate K(s) = ln E_P[e^{sL}; L finite] of a composition at many s.
+/// What is needed to evaluate K(s) = ln `E_P`[e^{sL}; L finite] of a composition at many s.
 ///
 /// A part with a dominating pair counts with its own K in each direction, a part known by Renyi
 /// bounds with s times the bound in both. That the K of such a mixed sum holds for adaptive
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// randomised function of one sample of the pair, so revealing that sample instead only helps an
 /// adversary. Samples of different pairs are independent of all else, and the others contribute at most
 /// e^{s r} each whatever came before. The event that any sample has an infinite loss has
-/// probability 1 - Π (1 - m_i), and off that event the moments multiply.
+/// probability 1 - Π (1 - `m_i`), and off that event the moments multiply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     /// mu^2 of all Gaussian parts.
@@ -81,7 +81,7 @@ impl Curve {
             .iter()
             .map(|(part, count)| Ok((Term::of(part, directions)?, count_up(*count))));
         let terms = terms.collect::<Result<Vec<_>>>()?;
-        let one_suffices = terms.iter().all(|(t, _)| t.is_symmetric());
+        let one_suffices = terms.iter().all(|(t, _)| t.remove_suffices());
         Ok(Self {
             gaussian: composition.gaussian(),
             terms,
@@ -224,10 +224,18 @@ impl Term {
         })
     }
 
-    /// Whether both directions are alike.
-    fn is_symmetric(&self) -> bool {
+    /// Whether K in the direction remove is nowhere below K in the direction add: alike, or sampling
+    /// of a pair that a reflection exchanges (Mironov, Talwar, Zhang, arXiv 1908.10530, Theorem 5).
+    fn remove_suffices(&self) -> bool {
         match self {
-            Self::Losses(losses) => losses.len() == 1,
+            Self::Losses(losses) => match losses.as_slice() {
+                [_] => true,
+                [Loss::Mixture(mixture), ..] => {
+                    mixture.shifts.len() == 2 && mixture.shifts[0] == 0.0
+                }
+                [Loss::SampledLaplace { .. }, ..] => true,
+                _ => false,
+            },
             Self::Allocation(_) => false,
             _ => true,
         }

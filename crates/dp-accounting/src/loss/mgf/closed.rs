@@ -41,7 +41,7 @@ fn laplace_inner(epsilon: f64, s: f64) -> f64 {
     s * epsilon + libm::log(0.5 * (1.0 + libm::exp(-x) + epsilon * mean))
 }
 
-/// s b Σ_{k >= 2} ε^k/k! H_{k-2}, b = s + 1, H_n = Σ_j s^j (-b)^{n-j}: the excess for small ε.
+/// s b Σ_{k >= 2} ε^k/k! H_{k-2}, b = s + 1, `H_n` = `Σ_j` s^j (-b)^{n-j}: the excess for small ε.
 fn laplace_series(epsilon: f64, s: f64) -> f64 {
     let b = s + 1.0;
     let mut power = 0.5 * epsilon * epsilon;

@@ -79,7 +79,7 @@ impl Integrand<'_> {
     }
 
     /// Whether ℓ(-y) occurs.
-    fn two_sided(&self) -> bool {
+    pub(super) fn two_sided(&self) -> bool {
         self.p.mirrored != 0.0 || self.loss.mirrored != 0.0
     }
 

@@ -4,10 +4,15 @@ use super::LogMoment;
 use super::excess::{MODERATE, Outcome, log_moment as collect};
 use super::integrand::{Base, Form, Integrand};
 use super::ratio::Ratio;
-use super::trapezoid;
+use super::without_replacement::LOG_NORMAL;
+use super::{panels, trapezoid};
 use crate::loss::{MixtureLoss, Side};
 
-/// K(s): with y the outcome in standard deviations and R(y) = Σ_i w_i e^{c_i y - c_i²/2} the
+/// More nodes than this are not used, and with two components panels from here on.
+pub(super) const MAX_NODES: usize = 1 << 17;
+const FEW_NODES: usize = 1 << 10;
+
+/// K(s): with y the outcome in standard deviations and R(y) = `Σ_i` `w_i` `e^{c_i` y - `c_i²/2`} the
 /// moment is E_{N(0,1)} of R^{s+1} (remove), R^{-s} (add), or R(y)^{s+1} R(-y)^{-s} (replace).
 pub(super) fn log_moment(mixture: &MixtureLoss, s: f64) -> LogMoment {
     let ratio = ratio(mixture);
@@ -26,11 +31,25 @@ pub(super) fn log_moment(mixture: &MixtureLoss, s: f64) -> LogMoment {
         s,
     }
     .oriented();
-    let nodes: Option<Vec<Outcome>> = trapezoid::nodes(&integrand, variation(&ratio));
-    match nodes {
+    match outcomes(&integrand) {
         Some(nodes) => LogMoment::exact(collect(nodes.iter().copied(), integrand.s, 0.0)),
         None => LogMoment::at_most(bound(mixture, &ratio, s)),
     }
+}
+
+/// The trapezoidal rule as long as its step is not too small, which is where the components lie
+/// many standard deviations apart. With two components the panels can then be long all the same.
+fn outcomes(integrand: &Integrand<'_>) -> Option<Vec<Outcome>> {
+    let ratio = integrand.ratio;
+    let plan = trapezoid::plan(integrand, variation(ratio));
+    if !ratio.has_two_terms() {
+        return trapezoid::nodes(integrand, &plan, MAX_NODES);
+    }
+    trapezoid::nodes(integrand, &plan, FEW_NODES).or_else(|| {
+        let mut outcomes = Vec::new();
+        panels::append(&mut outcomes, integrand, plan.range, LOG_NORMAL, plan.floor);
+        Some(outcomes)
+    })
 }
 
 fn ratio(mixture: &MixtureLoss) -> Ratio {
@@ -47,14 +66,14 @@ fn variation(ratio: &Ratio) -> f64 {
     ratio.components().map(one).fold(0.0, f64::max)
 }
 
-/// The loss does not exceed -ln w_0 when the unit may be absent and P is the noise alone.
+/// The loss does not exceed -ln `w_0` when the unit may be absent and P is the noise alone; `w_0` is
+/// taken as 1 less all others, which is more accurate when they are small.
 pub(super) fn max_loss(mixture: &MixtureLoss) -> f64 {
-    match (
-        mixture.side,
-        mixture.shifts.first(),
-        mixture.weights.first(),
-    ) {
-        (Side::Add, Some(&shift), Some(&weight)) if shift == 0.0 => (-libm::log(weight)).next_up(),
+    match (mixture.side, mixture.shifts.split_first()) {
+        (Side::Add, Some((&0.0, _))) => {
+            let others: f64 = mixture.weights[1..].iter().sum();
+            -libm::log1p(-others) * (1.0 + 1e-15)
+        }
         _ => f64::INFINITY,
     }
 }
@@ -107,7 +126,7 @@ fn bound_reversed(mixture: &MixtureLoss, ratio: &Ratio, s: f64) -> f64 {
     bound(&reversed, ratio, -1.0 - s)
 }
 
-/// ln Σ w_i e^{c_i² t}.
+/// ln Σ `w_i` `e^{c_i²` t}.
 fn log_sum(ratio: &Ratio, t: f64) -> f64 {
     let exponents = ratio.components().map(|(w, c)| libm::log(w) + c * c * t);
     let largest = exponents.clone().fold(f64::NEG_INFINITY, f64::max);

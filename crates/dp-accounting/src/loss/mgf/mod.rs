@@ -6,8 +6,8 @@
 //!
 //! Three things make it accurate over the whole range, from 1e-35 to 1e12:
 //!
-//! * While K is moderate it is found as log1p of E_P[φ(sL) + s φ(-L)] with φ(x) = e^x - 1 - x,
-//!   which equals E_P[e^{sL}] - 1 because E_P[e^{-L}] = 1. For s > 0 both terms are positive, so
+//! * While K is moderate it is found as log1p of `E_P`[φ(sL) + s φ(-L)] with φ(x) = e^x - 1 - x,
+//!   which equals `E_P`[e^{sL}] - 1 because `E_P`[e^{-L}] = 1. For s > 0 both terms are positive, so
 //!   nothing cancels however close to 1 the moment is (module `excess`).
 //! * Large K come from a sum of exponentials relative to its largest term.
 //! * Where an integral is left, it is a trapezoidal sum whose step follows from the width of the
@@ -53,12 +53,12 @@ impl LogMoment {
 }
 
 impl Loss {
-    /// K(s) = ln E_P[e^{s L}; L finite] for real s above about -1.
+    /// K(s) = ln `E_P`[e^{s L}; L finite] for real s above about -1.
     ///
     /// # Numerics
     /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp.rs`).
-    /// For sampled Gaussians so extreme that more than `trapezoid::MAX_NODES` nodes would be
-    /// needed it is a bound from above instead; [`log_moment`](Self::log_moment) tells which.
+    /// For mixtures of three or more normals so far apart that `mixture::MAX_NODES` nodes do not
+    /// suffice it is a bound from above instead; [`log_moment`](Self::log_moment) tells which.
     pub(crate) fn log_mgf(&self, s: f64) -> f64 {
         self.log_moment(s).log
     }

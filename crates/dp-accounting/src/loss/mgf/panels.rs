@@ -34,7 +34,7 @@ static RULE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// P_n(x) and its derivative.
+/// `P_n(x)` and its derivative.
 fn legendre(x: f64) -> (f64, f64) {
     let (mut before, mut now) = (1.0, x);
     for k in 2..=N_NODES {
@@ -45,7 +45,7 @@ fn legendre(x: f64) -> (f64, f64) {
     (now, n * (x * now - before) / (x * x - 1.0))
 }
 
-/// Appends the nodes of `integrand` times e^{log_scale} on `[from, to]`; what is below e^{floor}
+/// Appends the nodes of `integrand` times `e^{log_scale`} on `[from, to]`; what is below e^{floor}
 /// may be left out.
 pub(super) fn append(
     outcomes: &mut Vec<Outcome>,
@@ -81,7 +81,12 @@ fn panels(
                 steep = steep.max(bracket.steepness(form));
             }
         }
-        let distance = (a - crossing).max(crossing - b);
+        let to = |point: f64| (a - point).max(point - b);
+        let distance = if integrand.two_sided() {
+            to(crossing).min(to(-crossing))
+        } else {
+            to(crossing)
+        };
         Judgement {
             upper,
             reached: integrand.reached(0.5 * (a + b), log_scale),

@@ -26,14 +26,14 @@ impl Term {
     }
 }
 
-/// ℓ(y) = ln Σ_i w_i e^{c_i y + d_i} with Σ w_i = 1: convex, with slopes between the c_i.
+/// ℓ(y) = ln `Σ_i` `w_i` `e^{c_i` y + `d_i`} with Σ `w_i` = 1: convex, with slopes between the `c_i`.
 #[derive(Debug, Clone)]
 pub(super) struct Ratio {
     terms: Vec<Term>,
 }
 
 impl Ratio {
-    /// Normals of variance 1 shifted by c_i against the normal at 0: d_i = -c_i²/2.
+    /// Normals of variance 1 shifted by `c_i` against the normal at 0: `d_i` = -`c_i²/2`.
     pub(super) fn gaussian(shifts: impl Iterator<Item = f64>, weights: &[f64]) -> Self {
         let terms = shifts.zip(weights);
         let terms = terms.map(|(slope, &w)| Term::new(w, slope, -0.5 * slope * slope));
@@ -65,6 +65,10 @@ impl Ratio {
 
     pub(super) fn largest_slope(&self) -> f64 {
         self.slopes().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    pub(super) const fn has_two_terms(&self) -> bool {
+        self.terms.len() == 2
     }
 
     /// Where the last two terms are equal, and the difference of their slopes.
@@ -103,7 +107,7 @@ impl Ratio {
         self.log_and_slope(y).0
     }
 
-    /// ℓ(y) and ℓ'(y), the mean of the c_i under the weights of y.
+    /// ℓ(y) and ℓ'(y), the mean of the `c_i` under the weights of y.
     pub(super) fn log_and_slope(&self, y: f64) -> (f64, f64) {
         let exponents = self.terms.iter().map(|t| t.exponent(y));
         let top = exponents.fold(f64::NEG_INFINITY, f64::max);

@@ -8,24 +8,24 @@
 //! ```
 //!
 //! (Trefethen and Weideman, SIAM Review 56 (2014), Theorem 5.1). Here f is one of
-//! φ(y) R(y)^a R(-y)^b with φ the normal density and R(y) = Σ w_i e^{c_i y - c_i²/2}:
+//! φ(y) R(y)^a R(-y)^b with φ the normal density and R(y) = Σ `w_i` `e^{c_i` y - `c_i²/2}`:
 //!
 //! * |φ(y + iβ)| = φ(y) e^{β²/2}, and |R(y + iβ)| <= R(y).
-//! * The terms of R(y + iβ) lie in a sector of angle θ = β (c_max - c_min). For θ < π, R has no
+//! * The terms of R(y + iβ) lie in a sector of angle θ = β (`c_max` - `c_min`). For θ < π, R has no
 //!   zero, and |R(y + iβ)| >= cos(θ/2) R(y).
 //! * Hence ∫ |f(y ± iβ)| <= e^{β²/2} C ∫ f with C = 1, or cos(θ/2)^{-n} where a power -n occurs.
-//! * For f = φ R^{-n} alone there is a better C when β c_max < π/2: the real part of R(y + iβ) is
-//!   at least Σ w_i cos(β c_i) e^{c_i y - c_i²/2} >= R(y - δ), δ = -ln cos(β c_max) / c_max, as
+//! * For f = φ R^{-n} alone there is a better C when β `c_max` < π/2: the real part of R(y + iβ) is
+//!   at least Σ `w_i` cos(β `c_i`) `e^{c_i` y - `c_i²/2`} >= R(y - δ), δ = -ln cos(β `c_max`) / `c_max`, as
 //!   -ln cos(βc) / c rises with c. Shifting the variable, ∫ φ(y) R(y - δ)^{-n} dy is
 //!   e^{-δ²/2} times the mean of e^{-δy} under f / ∫ f. That density is strongly log-concave with
 //!   constant 1, so the mean is at most e^{-δ m + δ²/2}, m its mean, which is within 1 of its
 //!   mode: C = e^{δ (1 - mode)}.
 //!
-//! The sum of excesses is T - T_P (1 + s) + s T_Q, sums for the moment and for both densities, each
+//! The sum of excesses is T - `T_P` (1 + s) + s `T_Q`, sums for the moment and for both densities, each
 //! of which is of this form, with integrals A, 1 and 1. A relative error η of each is an error of
 //! at most η (A + 1 + 2 |s|), so η is chosen as 1e-17 (A - 1) / (A + 1 + 2 |s|), where for A - 1 a bound
 //! from below serves: A - 1 >= K >= s KL(P‖Q) >= 2 s TV² (Pinsker) for s > 0, and half of |s| TV² for
-//! -1/2 <= s < 0 (Gilardoni: D_a >= 2 a TV² for orders a below 1).
+//! -1/2 <= s < 0 (Gilardoni: `D_a` >= 2 a TV² for orders a below 1).
 
 use std::f64::consts::PI;
 
@@ -34,37 +34,33 @@ use super::integrand::Integrand;
 use super::intervals::{Judgement, relevant};
 use super::without_replacement::LOG_NORMAL;
 
-/// More nodes than this are not used.
-pub(super) const MAX_NODES: usize = 1 << 17;
 /// Up to this many nodes are used without looking which of them matter.
 const FEW: f64 = 192.0;
-/// Each is at least 8 steps long.
-const MAX_INTERVALS: usize = MAX_NODES / 8;
 /// Relative error of the rule.
 const TARGET: f64 = 1e-17;
 /// Terms below e^-DROP of the result are left out.
 const DROP: f64 = 50.0;
 
 /// What the rule needs to know of an integrand.
-struct Plan {
+pub(super) struct Plan {
     step: f64,
-    range: (f64, f64),
+    /// Beyond this the integrand is nothing.
+    pub(super) range: (f64, f64),
     /// ln of a bound from below on what is computed.
-    floor: f64,
+    pub(super) floor: f64,
 }
 
-/// The outcomes of the rule; `None` when there would be too many. `variation` is a bound from
-/// below on the total variation of P and Q.
-pub(super) fn nodes(integrand: &Integrand<'_>, variation: f64) -> Option<Vec<Outcome>> {
-    let plan = plan(integrand, variation);
+/// The outcomes of the rule; `None` when there would be more than `limit`.
+pub(super) fn nodes(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Option<Vec<Outcome>> {
     let (from, to) = plan.range;
     let intervals = if (to - from) / plan.step <= FEW {
         vec![plan.range]
     } else {
-        intervals(integrand, &plan)
+        // Each is at least 8 steps long.
+        intervals(integrand, plan, limit / 8)
     };
     let width: f64 = intervals.iter().map(|(a, b)| b - a).sum();
-    if intervals.len() > MAX_INTERVALS || width / plan.step > MAX_NODES as f64 {
+    if intervals.len() > limit / 8 || width / plan.step > limit as f64 {
         return None;
     }
     let weight = plan.step * libm::exp(LOG_NORMAL);
@@ -82,7 +78,8 @@ pub(super) fn nodes(integrand: &Integrand<'_>, variation: f64) -> Option<Vec<Out
     Some(out)
 }
 
-fn plan(integrand: &Integrand<'_>, variation: f64) -> Plan {
+/// `variation` is a bound from below on the total variation of P and Q.
+pub(super) fn plan(integrand: &Integrand<'_>, variation: f64) -> Plan {
     let ratio = integrand.ratio;
     let (low, high) = (ratio.smallest_slope(), ratio.largest_slope());
     let best = highest(integrand, high);
@@ -146,9 +143,9 @@ fn highest(integrand: &Integrand<'_>, high: f64) -> (f64, f64) {
         for _ in 0..60 {
             let middle = 0.5 * (a + b);
             if slope(middle) > middle {
-                a = middle
+                a = middle;
             } else {
-                b = middle
+                b = middle;
             }
         }
         return (b, integrand.log(b));
@@ -180,9 +177,9 @@ fn highest(integrand: &Integrand<'_>, high: f64) -> (f64, f64) {
 struct Strip {
     /// ln(2 / relative error).
     need: f64,
-    /// c_max - c_min.
+    /// `c_max` - `c_min`.
     spread: f64,
-    /// c_max.
+    /// `c_max`.
     high: f64,
     /// Largest negative power.
     negative: f64,
@@ -225,7 +222,7 @@ impl Strip {
 }
 
 /// Intervals that matter, 16 steps or half a standard deviation long.
-fn intervals(integrand: &Integrand<'_>, plan: &Plan) -> Vec<(f64, f64)> {
+fn intervals(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Vec<(f64, f64)> {
     let forms = integrand.envelope();
     let moderate = plan.floor <= MODERATE;
     let judge = |a: f64, b: f64| {
@@ -241,5 +238,5 @@ fn intervals(integrand: &Integrand<'_>, plan: &Plan) -> Vec<(f64, f64)> {
             small: b - a <= (16.0 * plan.step).max(0.5),
         }
     };
-    relevant(plan.range, plan.floor - DROP, DROP, MAX_INTERVALS, judge)
+    relevant(plan.range, plan.floor - DROP, DROP, limit, judge)
 }

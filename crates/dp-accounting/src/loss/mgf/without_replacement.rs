@@ -34,11 +34,13 @@ pub(super) fn log_mgf(mu: f64, q: f64, s: f64) -> f64 {
         integrand(form(0.0), form(-1.0)),
     ];
     let s = halves[0].s;
-    let variation = q * libm::erf(mu * std::f64::consts::FRAC_1_SQRT_2 * 0.5);
+    let variation = q * libm::erf(0.5 * mu * std::f64::consts::FRAC_1_SQRT_2);
     let floor = libm::log(0.5 * s.abs() * variation * variation);
     let from = 0.5 * mu;
     let to = from.max((s.abs() + 1.0) * mu) + REACH;
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    // What neither half has: (1-q) (1 - 2 Q(y > μ/2)).
+    let nothing = (1.0 - q) * libm::erf(0.5 * mu * std::f64::consts::FRAC_1_SQRT_2);
+    let mut outcomes: Vec<Outcome> = vec![(nothing, 0.0, 0.0)];
     for half in &halves {
         panels::append(&mut outcomes, half, (from, to), LOG_NORMAL, floor);
     }

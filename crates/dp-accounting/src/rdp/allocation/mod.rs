@@ -1,12 +1,12 @@
 //! Random allocation: each unit takes part in exactly k of t Gaussian steps, chosen at random.
 //!
 //! Source: Feldman, Shenfeld, arXiv 2502.08202, whose dominating pairs also cover steps chosen
-//! adaptively: for k = 1, with N the noise alone (mean 0 in t dimensions) and N_j the same with mean
-//! mu in step j, the pair is P = (1/t) Σ_j N_j against N, and the reverse.
+//! adaptively: for k = 1, with N the noise alone (mean 0 in t dimensions) and `N_j` the same with mean
+//! mu in step j, the pair is P = (1/t) `Σ_j` `N_j` against N, and the reverse.
 //!
 //! * *k of t is at most k times 1 of g = ⌊t/k⌋.* Draw a uniformly random ordered partition of the steps
 //!   into k groups of g or more, then one step of each group. What is drawn is invariant under
-//!   permutations of the steps, so it is a uniform k-subset. e^{(a-1) D_a} is jointly convex and N does
+//!   permutations of the steps, so it is a uniform k-subset. e^{(a-1) `D_a`} is jointly convex and N does
 //!   not depend on the partition, so revealing it bounds the divergence; then the groups are
 //!   independent. In the same way 1 of g+1 is a mixture of 1 of g's, so larger groups cost less.
 //! * *Nothing costs more than no amplification*: k Gaussian mechanisms, again by convexity.
@@ -103,7 +103,7 @@ fn useful_orders(mu: f64, k: f64, g: f64) -> usize {
     reason = "s is compared with the length first"
 )]
 fn interpolated(at_integers: &[f64], s: f64) -> Option<f64> {
-    if !(s <= at_integers.len() as f64) {
+    if s > at_integers.len() as f64 {
         return None;
     }
     let below = s.floor();
@@ -115,7 +115,7 @@ fn interpolated(at_integers: &[f64], s: f64) -> Option<f64> {
         }
     };
     let low = value(below as usize)?;
-    if s == below {
+    if s <= below {
         return Some(low);
     }
     let high = value(below as usize + 1)?;

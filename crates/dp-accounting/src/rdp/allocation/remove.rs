@@ -1,6 +1,6 @@
 //! The direction in which outputs come from the data set with the unit.
 //!
-//! With Y_j = dN_j/dN independent lognormals of mean 1 and W their mean over t steps, the moment of
+//! With `Y_j` = `dN_j/dN` independent lognormals of mean 1 and W their mean over t steps, the moment of
 //! integer order a is
 //!
 //! ```text
@@ -13,11 +13,11 @@
 //! E W^a - 1 = Σ_{j=2}^a a(a-1)...(a-j+1) g_j,    Σ_j g_j y^j = (1 + Σ_{k>=2} m_k (y/t)^k / k!)^t
 //! ```
 //!
-//! with m_k = E (Y-1)^k. These are positive: with x = e^{μ²} - 1, m_k is the sum of x^edges over all
+//! with `m_k` = E (Y-1)^k. These are positive: with x = e^{μ²} - 1, `m_k` is the sum of x^edges over all
 //! graphs on k labelled vertices without an isolated one, by inclusion and exclusion. So every term
 //! is positive and nothing cancels. All arithmetic is on logarithms.
 
-/// Step and reach of the trapezoidal rule for m_k.
+/// Step and reach of the trapezoidal rule for `m_k`.
 const STEP: f64 = 0.2;
 const REACH: f64 = 10.0;
 /// Terms this far below the largest are left out of sums.
@@ -40,7 +40,7 @@ pub(super) fn moments(mu: f64, t: u64, max_order: usize) -> Vec<f64> {
     (2..=max_order).map(|a| log_moment(&power, a)).collect()
 }
 
-/// ln(1 + Σ_j a!/(a-j)! g_j).
+/// ln(1 + `Σ_j` a!/(a-j)! `g_j`).
 fn log_moment(log_g: &[f64], a: usize) -> f64 {
     let top = libm::lgamma(a as f64 + 1.0);
     let terms = (2..=a).map(|j| top - libm::lgamma((a - j) as f64 + 1.0) + log_g[j]);
@@ -61,7 +61,7 @@ fn log_sum(terms: &[f64]) -> f64 {
     largest + libm::log(kept.map(|t| libm::exp(t - largest)).sum())
 }
 
-/// ln m_k for k = 0, ..., n; m_1 = 0.
+/// ln `m_k` for k = 0, ..., n; `m_1` = 0.
 ///
 /// E (Y-1)^k by the trapezoidal rule over y in ln Y = μy - μ²/2: entire, with the weight of
 /// (Y-1)^k within |y| <= √k + 10 and up to kμ + √k + 10.
@@ -96,14 +96,18 @@ fn log_signed_sum(nodes: &[(f64, f64, bool)], k: usize) -> f64 {
         let e = exponent(node) - largest;
         if e > -DROP {
             let term = libm::exp(e);
-            sum += if node.2 || k % 2 == 0 { term } else { -term };
+            sum += if node.2 || k.is_multiple_of(2) {
+                term
+            } else {
+                -term
+            };
         }
     }
     largest + libm::log(sum.max(f64::MIN_POSITIVE))
 }
 
-/// Logarithms of the coefficients of f^t, f_0 = 1, f_1 = 0:
-/// g_n = (1/n) Σ_k (k (t+1) - n) f_k g_{n-k}, with factors >= 0 as long as n <= 2 (t+1).
+/// Logarithms of the coefficients of f^t, `f_0` = 1, `f_1` = 0:
+/// `g_n` = (1/n) `Σ_k` (k (t+1) - n) `f_k` g_{n-k}, with factors >= 0 as long as n <= 2 (t+1).
 fn power_by_recurrence(log_f: &[f64], t: f64) -> Vec<f64> {
     let mut log_g = vec![0.0, f64::NEG_INFINITY];
     for n in 2..log_f.len() {
