@@ -95,7 +95,7 @@ pub fn smallest(
 ) -> Result<Calibrated> {
     let (low, high) = check_range(range)?;
     let search = Search::new(target, adjacency)?;
-    let value = search.boundary(low, high, |x| event(x))?;
+    let value = search.boundary(low, high, &event)?;
     search.finish(value, &event(value))
 }
 
@@ -111,7 +111,7 @@ pub fn largest(
 ) -> Result<Calibrated> {
     let (low, high) = check_range(range)?;
     let search = Search::new(target, adjacency)?;
-    let value = search.boundary(high, low, |x| event(x))?;
+    let value = search.boundary(high, low, &event)?;
     search.finish(value, &event(value))
 }
 
@@ -226,14 +226,14 @@ impl Search {
         let meets = found <= 0.0;
         let end = if meets { bad } else { good };
         let mut reach = 1.0;
-        while x != end {
+        while (end - x).abs() > 0.0 {
             let next = x + (end - x).signum() * f64::min(reach, (end - x).abs());
             let (before, at_before) = (x, found);
             (x, found) = (next, excess(next)?);
             match (meets, found <= 0.0) {
                 (true, false) => return self.close_in((x, found), (before, at_before), excess),
                 (false, true) => return self.close_in((before, at_before), (x, found), excess),
-                _ => reach *= 2.0,
+                _ => reach *= 1.5,
             }
         }
         if meets {

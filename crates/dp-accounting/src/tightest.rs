@@ -81,10 +81,10 @@ impl TightestAccountant {
             return Ok(bound);
         }
         let renyi = self.renyi(question);
-        if let Ok(bound) = &renyi {
-            if bound.upper <= enough {
-                return Ok(*bound);
-            }
+        if let Ok(bound) = &renyi
+            && bound.upper <= enough
+        {
+            return Ok(*bound);
         }
         let discretised = optional(match question {
             Question::EpsilonAt(delta) => pld::epsilon(composition, delta),

@@ -365,7 +365,8 @@ fn mixture_of_gaussians(
     }
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let sum: f64 = sorted.iter().map(|(_, p)| p).sum();
-    if !same || !((sum - 1.0).abs() <= PROBABILITY_SLACK) {
+    let sums_to_one = (sum - 1.0).abs() <= PROBABILITY_SLACK;
+    if !same || !sums_to_one {
         return Err(Error::Param(ParamError {
             name: "probabilities",
             value: sum,

@@ -26,8 +26,8 @@ impl FiniteLoss {
         }
     }
 
-    /// k-ary randomised response for two true values a and b: loss ln(p_a / p_b) on answering
-    /// a, its negative on b, and 0 on all others.
+    /// k-ary randomised response for two true values a and b: loss ln(p/q) on answering a, its
+    /// negative on b, and 0 on all others, with p the probability of the truth and q of a lie.
     pub(crate) fn randomized_response(noise_probability: f64, buckets: f64) -> Self {
         let lie = noise_probability / buckets;
         let truth = 1.0 - noise_probability + lie;
@@ -56,7 +56,11 @@ impl FiniteLoss {
         Self {
             atoms: merged(atoms),
             infinite_mass: 0.0,
-            step: Some(if s % 2 == 0 { 2.0 * rate } else { rate }),
+            step: Some(if s.is_multiple_of(2) {
+                2.0 * rate
+            } else {
+                rate
+            }),
         }
     }
 

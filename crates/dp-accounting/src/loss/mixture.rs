@@ -18,9 +18,10 @@ pub(crate) enum Side {
 /// ```
 ///
 /// The shifts are not negative, so ℓ rises with x. That these pairs dominate in every dimension
-/// follows from Neyman and Pearson: among events A with N(0, σ²)(A) = a, the half-space
-/// {x_1 > t} has at once the largest probability under a normal shifted by s_i in any direction
-/// and the smallest under one shifted by as much in any other.
+/// follows from Neyman and Pearson: among the events of a given probability under N(0, σ²), the
+/// half-space of all x whose first coordinate is above some t has at once the largest probability
+/// under a normal shifted by a given length in any direction and the smallest under one shifted by
+/// as much in any other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MixtureLoss {
     /// Standard deviation of the noise.
@@ -60,7 +61,7 @@ impl MixtureLoss {
         top + libm::log(scaled)
     }
 
-    /// dℓ/dx, the posterior mean shift over σ²; rises with x from 0 or more to s_max/σ².
+    /// dℓ/dx, the posterior mean shift over σ²; rises with x from 0 or more to the largest shift over σ².
     pub(crate) fn log_ratio_slope(&self, x: f64) -> f64 {
         let variance = self.sigma * self.sigma;
         let exponent = |s: f64| s * (x - 0.5 * s) / variance;

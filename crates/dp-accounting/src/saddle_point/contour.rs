@@ -160,7 +160,7 @@ pub(super) fn saddle_point(
             gap / (1.0 + at.c * at.curvature().sqrt())
         }
     };
-    let (mut low, mut high): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
+    let (mut low, mut high) = (None, None);
     let mut log_c = libm::log(start);
     for _ in 0..80 {
         let c = libm::exp(log_c);
@@ -178,10 +178,10 @@ pub(super) fn saddle_point(
             low = Some((log_c, off));
         }
         log_c = next(low, high);
-        if let (Some(l), Some(h)) = (low, high) {
-            if h.0 - l.0 < 1e-9 {
-                return at;
-            }
+        if let (Some(l), Some(h)) = (low, high)
+            && h.0 - l.0 < 1e-9
+        {
+            return at;
         }
     }
     None

@@ -14,10 +14,14 @@ use super::tilted::RESTART;
 /// ```
 ///
 /// The trapezoidal sum with step h over all t is, by Poisson's summation formula, exactly
-/// Σ_m e^(m W c) I(ε + m W) with W = 2π/h. No term is negative, so the sum is never too small; for
-/// m < 0 the terms are at most e^(-|m| W c), for m > 0 at most e^(K(s) - sε - m W (s - c)) for any
-/// s > c, because (1 - e^-y)_+ <= e^(s y). What is cut off beyond the last t is bounded by
-/// [`tail::bound`].
+///
+/// ```text
+/// Σ_m e^(m W c) I(ε + m W),   W = 2π/h
+/// ```
+///
+/// No term is negative, so the sum is never too small. For m < 0 the terms are at most
+/// e^(-|m| W c), for m > 0 at most e^(K(s) - sε - m W (s - c)) for any s > c, because
+/// `(1 - e^-y)_+ <= e^(s y)`. What is cut off beyond the last t is bounded by [`tail::bound`].
 pub(super) struct Inversion {
     c: f64,
     h: f64,
@@ -53,6 +57,10 @@ const GAUSSIAN_END: f64 = 8.9;
 /// The sum goes on until there if that is at most so many standard deviations of the whole.
 const GAUSSIAN_WORTH: f64 = 200.0;
 
+/// A logarithm of the characteristic function above which it must fall by a seventh with every
+/// longer reach: a loss that is nearly discrete never gets small.
+const GIVING_UP: f64 = -25.0;
+
 /// How far below delta the errors are pushed, as a logarithm.
 const SAFETY: f64 = 36.0;
 
@@ -73,6 +81,16 @@ impl Inversion {
         epsilon: f64,
     ) -> Option<Self> {
         let (width, above) = period(losses, rough, epsilon)?;
+        Self::with_period(losses, rough, width, above)
+    }
+
+    /// The same with a given period and the s, K(s) that bound the aliases.
+    pub(super) fn with_period(
+        losses: &mut Losses<'_>,
+        rough: &TiltedComposition,
+        width: f64,
+        above: (f64, f64),
+    ) -> Option<Self> {
         let h = 2.0 * std::f64::consts::PI / width;
         let c = rough.c;
         let deviation = rough.total.variance.sqrt();
@@ -83,9 +101,10 @@ impl Inversion {
         } else {
             10.0 / deviation
         };
+        let mut before = 0.0;
         loop {
             let steps = (reach / h).ceil() + 1.0;
-            if !(steps <= MAX_STEPS) {
+            if steps.is_nan() || steps > MAX_STEPS {
                 return None;
             }
             let composition = losses.tilted(c, steps * h)?;
@@ -93,12 +112,17 @@ impl Inversion {
             if composition.n_nodes() as f64 * steps > allowed {
                 return None;
             }
-            let excess = table(&composition, h, steps as usize);
+            let excess = table(&composition, h, whole(steps));
             let gone = excess.iter().position(|e| e.re < -41.0);
             let end = if closed { Some(excess.len() - 1) } else { gone };
             if let Some(end) = end {
                 return Self::close(composition, h, excess, end, above);
             }
+            let reached = excess.last().map_or(0.0, |e| e.re);
+            if reached > GIVING_UP && reached > 1.15 * before {
+                return None;
+            }
+            before = reached;
             reach *= 1.6;
         }
     }
@@ -227,4 +251,14 @@ fn table(composition: &TiltedComposition, h: f64, steps: usize) -> Vec<Complex64
         one.add_log_characteristic(h, *count as f64, &mut sums);
     }
     sums
+}
+
+/// A positive number of at most [`MAX_STEPS`] as a count.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked by the caller to be positive and small"
+)]
+pub(super) const fn whole(x: f64) -> usize {
+    x as usize
 }

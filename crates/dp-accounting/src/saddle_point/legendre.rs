@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::inversion::whole;
+
 const POINTS: usize = 20;
 
 /// Nodes and weights on [-1, 1], by Newton's method on the Legendre polynomial.
@@ -44,7 +46,7 @@ const REACH: f64 = 4.0;
 pub(super) fn panels(low: f64, high: f64, rate: f64) -> impl Iterator<Item = (f64, f64)> {
     let count = ((high - low) * rate / (2.0 * REACH)).ceil().clamp(1.0, 1e5);
     let half = 0.5 * (high - low) / count;
-    (0..count as usize).flat_map(move |i| {
+    (0..whole(count)).flat_map(move |i| {
         let middle = low + half * (2.0 * i as f64 + 1.0);
         RULE.iter().map(move |(x, w)| (middle + half * x, half * w))
     })

@@ -75,9 +75,13 @@ fn step(mixture: &MixtureLoss, demand: Demand) -> f64 {
 
 /// Where the tilted integrand lives; what is outside is below e^-exponent of the whole.
 ///
-/// M^(c+1) <= Σ w_i r_i^(c+1) by convexity, r_i the i-th likelihood ratio, and N r_i^(c+1) is a
-/// normal at (c+1) s_i; likewise M(x)^(c+1) M(-x)^-c <= Σ w_i r_i(x)^(c+1) r_i(-x)^-c, normals
-/// at (2c+1) s_i. For a negative power also M >= w_0 when the first shift is 0.
+/// By convexity, with r the likelihood ratios of the components and s their shifts,
+///
+/// ```text
+/// M(x)^(c+1) <= Σ w r(x)^(c+1)                          and N r^(c+1) is a normal at (c+1) s
+/// M(x)^(c+1) M(-x)^-c <= Σ w r(x)^(c+1) r(-x)^-c        and N times that one at (2c+1) s
+/// M(x)^-c <= (weight at 0)^-c                           where the first shift is 0
+/// ```
 pub(super) fn range(mixture: &MixtureLoss, demand: Demand) -> (f64, f64) {
     let (sigma, shift, c) = (mixture.sigma, mixture.largest_shift(), demand.c);
     let reach = (2.0 * (demand.exponent + 4.0)).sqrt();

@@ -7,6 +7,8 @@ mod mixture_nodes;
 mod nodes;
 mod solve;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod tilted;
 mod windows;
 

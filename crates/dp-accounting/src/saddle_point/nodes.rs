@@ -1,8 +1,11 @@
 //! A privacy loss as a weighted sum of point masses that has the same moment generating function.
 //!
-//! E_P[e^{zL}] = Σ_i w_i e^{z l_i} for every z = c + it with c in the range and |t| up to the
-//! bound that the nodes were made for, up to an error of e^-exponent times its value at
-//! t = 0. Losses with atoms are their own nodes; smooth ones are integrated by a rule whose error
+//! ```text
+//! E_P[e^{zL}] = Σ_i w_i e^{z l_i},   z = c + it
+//! ```
+//!
+//! for every |t| up to the bound that the nodes were made for, up to an error of e^-exponent
+//! times its value at t = 0. Losses with atoms are their own nodes; smooth ones are integrated by a rule whose error
 //! is bounded below.
 
 use super::legendre;

@@ -32,8 +32,8 @@ const MAX_WORK: usize = 10_000_000;
 /// With a loss more, so many more.
 const MAX_WORK_EACH: usize = 20_000;
 
-/// Returns a bound on ∫ from `t0` to infinity of Π_e |ψ_e(t)|^n_e / t² dt, where ψ_e is the
-/// characteristic function of a loss tilted by e^{cL}; `None` when none is found.
+/// Returns a bound on ∫ Π |ψ(t)|^n / t² dt from `t0` to infinity, ψ the characteristic functions of
+/// the losses tilted by e^{cL} and n their counts; `None` when none is found.
 ///
 /// From some t2 on every factor is bounded for all larger t, by [`Windows`] or, for a Gaussian, in
 /// closed form. Up to there the integral is cut into cells, and in each a factor is at most the

@@ -8,7 +8,7 @@ use crate::loss::Loss;
 /// Cumulants of the loss under the tilt, for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Cumulants {
-    /// K(c) = ln E_P[e^{cL}; L finite].
+    /// K(c), the logarithm of the mean of e^{cL} over finite L.
     pub(super) log_mgf: f64,
     /// K'(c), the mean.
     pub(super) mean: f64,

@@ -1,18 +1,19 @@
 //! How much of a tilted loss is spread out, which makes its characteristic function small.
 
+use super::inversion::whole;
 use super::nodes::Demand;
 use crate::loss::{MixtureLoss, Side};
 
 /// Stretches of the loss with a lower bound on its density there.
 ///
 /// Over a whole period 2π/t a uniform density contributes nothing to E[e^{itL}]. So if disjoint
-/// stretches of lengths l_g carry densities of at least f_g, then for any t
+/// stretches g of lengths l(g) carry densities of at least f(g), then for any t
 ///
 /// ```text
-/// |E[e^{itL}]| <= 1 - Σ_g f_g (2π/t) floor(l_g t / 2π)
+/// |E[e^{itL}]| <= 1 - Σ_g f(g) (2π/t) floor(l(g) t / 2π)
 /// ```
 ///
-/// With l_g >= 4π/t the whole periods fill at least two thirds of a stretch, for this t and all
+/// With l(g) >= 4π/t the whole periods fill at least two thirds of a stretch, for this t and all
 /// larger ones.
 #[derive(Debug, Clone)]
 pub(super) struct Windows {
@@ -31,9 +32,9 @@ impl Windows {
         let (low, high) = super::mixture_nodes::range(mixture, demand);
         let count = ((high - low) / sigma * RESOLUTION).ceil().min(MAX_CELLS);
         let width = (high - low) / count;
-        let mut cells = Vec::with_capacity(count as usize);
+        let mut cells = Vec::with_capacity(whole(count));
         let mut before = End::at(mixture, low);
-        for i in 1..=count as usize {
+        for i in 1..=whole(count) {
             let end = End::at(mixture, low + width * i as f64);
             cells.push(cell(mixture, demand.c, (&before, &end), log_mgf));
             before = end;

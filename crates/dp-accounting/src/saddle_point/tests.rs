@@ -1,0 +1,197 @@
+//! Facts about the parts of the inversion.
+
+use realfft::num_complex::Complex64;
+
+use super::contour::{Aim, Losses, saddle_point};
+use super::inversion::Inversion;
+use super::nodes::{Demand, Nodes};
+use super::tail;
+use super::tilted::Tilted;
+use super::windows::Windows;
+use crate::gdp;
+use crate::loss::{Loss, MixtureLoss, Side};
+
+fn sampled(sigma: f64, q: f64, side: Side) -> MixtureLoss {
+    MixtureLoss {
+        sigma,
+        shifts: vec![0.0, 1.0],
+        weights: vec![1.0 - q, q],
+        side,
+    }
+}
+
+const SIDES: [Side; 3] = [Side::Remove, Side::Add, Side::Replace];
+
+fn tilted(loss: &Loss, c: f64, t: f64) -> Tilted {
+    let demand = Demand {
+        c,
+        t,
+        exponent: 40.0,
+    };
+    Tilted::new(loss, Some(&Nodes::of(loss, demand).unwrap()), c).unwrap()
+}
+
+/// ln E[e^{itL}] of the tilted loss with its mean taken out, from the grid of the inversion.
+fn log_characteristic(one: &Tilted, t: f64) -> Complex64 {
+    let mut sums = vec![Complex64::ZERO; 2];
+    one.add_log_characteristic(t, 1.0, &mut sums);
+    sums[1]
+}
+
+#[test]
+fn laplace_nodes_have_the_closed_form_moments() {
+    for epsilon in [1e-3, 0.5, 7.0] {
+        let loss = Loss::Laplace { epsilon };
+        for (c, t) in [(0.3, 0.0), (5.0, 2.0), (2.0, 60.0)] {
+            let one = tilted(&loss, c, t);
+            let z = Complex64::new(c, t);
+            let half = z + 0.5;
+            let exact = ((z * epsilon).exp() + (-(z + 1.0) * epsilon).exp()) * 0.5
+                + (half * epsilon).sinh() / half * (0.5 * (-0.5 * epsilon).exp());
+            let log = one.cumulants.log_mgf + log_characteristic(&one, t);
+            let found = (log + Complex64::new(0.0, t * one.cumulants.mean)).exp();
+            assert!(
+                (found - exact).norm() < 1e-13 * exact.norm().max(1.0),
+                "{epsilon} {c} {t}: {found} {exact}"
+            );
+        }
+    }
+}
+
+/// The pair ((1-q) N(0) + q N(1), N(0)) has E_P[e^{L}] = E_Q[e^{2L}] = 1 + q^2 (e^{1/sigma^2} - 1),
+/// and with the sides exchanged E[e^{-L}] = 1.
+#[test]
+fn sampled_gaussian_has_its_second_moment() {
+    for (sigma, q) in [(1.0_f64, 0.01_f64), (0.3, 0.2), (20.0, 1e-6)] {
+        let one = tilted(&Loss::Mixture(sampled(sigma, q, Side::Remove)), 1.0, 0.0);
+        let exact = (q * q * (1.0 / (sigma * sigma)).exp_m1()).ln_1p();
+        let found = one.cumulants.log_mgf;
+        assert!(
+            (found - exact).abs() < 1e-15 * exact.max(q),
+            "{found} {exact}"
+        );
+    }
+}
+
+#[test]
+fn rounding_of_the_log_moment_stays_within_its_bound() {
+    // The same moment from nodes that are much finer than they need to be.
+    for side in SIDES {
+        for (sigma, q, c) in [(1.0, 1e-3, 4.0), (0.5, 0.1, 9.0), (5.0, 0.5, 30.0)] {
+            let loss = Loss::Mixture(sampled(sigma, q, side));
+            let (coarse, fine) = (tilted(&loss, c, 0.0), tilted(&loss, c, 40.0));
+            let gap = (coarse.cumulants.log_mgf - fine.cumulants.log_mgf).abs();
+            let allowed = 0.5 * f64::EPSILON * coarse.cumulants.rounding;
+            assert!(gap <= allowed, "{side:?} {sigma}: {gap} {allowed}");
+            assert!(allowed < 1e-12, "{side:?} {sigma}: {allowed}");
+        }
+    }
+}
+
+#[test]
+fn windows_bound_the_characteristic_function_from_each_t_on() {
+    for side in SIDES {
+        for (sigma, q) in [(1.0, 0.01), (0.6, 0.3), (3.0, 0.05)] {
+            let (mixture, c) = (sampled(sigma, q, side), 3.0);
+            let loss = Loss::Mixture(mixture.clone());
+            let log_mgf = tilted(&loss, c, 0.0).cumulants.log_mgf;
+            let demand = Demand {
+                c,
+                t: 0.0,
+                exponent: 40.0,
+            };
+            let windows = Windows::new(&mixture, demand, log_mgf);
+            let mut some = false;
+            for t in [20.0, 80.0, 250.0] {
+                let bound = windows.log_modulus_from(t);
+                some |= bound < -1e-3;
+                for u in [1.0, 1.1, 1.37, 1.9, 3.3] {
+                    let actual = log_characteristic(&tilted(&loss, c, u * t), u * t).re;
+                    assert!(actual <= bound, "{side:?} {sigma} {t}: {actual} {bound}");
+                }
+            }
+            assert!(some, "{side:?} {sigma}: nothing was shown");
+        }
+    }
+}
+
+#[test]
+fn tail_is_at_least_what_it_bounds() {
+    for (side, count) in [
+        (Side::Remove, 1_000),
+        (Side::Add, 3_000),
+        (Side::Replace, 300),
+    ] {
+        let loss = Loss::Mixture(sampled(1.0, 0.01, side));
+        let (c, t0) = (5.0, 12.0);
+        let losses = vec![(loss.clone(), count, tilted(&loss, c, t0))];
+        let bound = tail::bound(&losses, c, t0).unwrap();
+        let (steps, h) = (20_000, 0.01);
+        let fine = tilted(&loss, c, t0 + h * f64::from(steps));
+        let mut sums = vec![Complex64::ZERO; 21_200];
+        fine.add_log_characteristic(h, count as f64, &mut sums);
+        let sum: f64 = (1_201..21_200)
+            .map(|k| {
+                let t = h * f64::from(k);
+                h * sums[k as usize].re.exp() / (t * t)
+            })
+            .sum();
+        assert!(sum <= bound, "{side:?}: {sum} {bound}");
+        assert!(sum > 1e-3 * bound, "{side:?}: {sum} {bound}");
+    }
+}
+
+/// Two Gaussian losses are one, and that one has a closed form: the sum, with all its errors, must
+/// contain it at every epsilon near the one it was made for.
+#[test]
+fn bracket_contains_the_gaussian_profile() {
+    for (mu_squared, epsilon) in [
+        (1e-6, 0.003),
+        (0.25, 1.0),
+        (1.0, 0.0),
+        (9.0, 20.0),
+        (4.0, 60.0),
+    ] {
+        let losses = [(
+            Loss::Gaussian {
+                mu_squared: 0.5 * mu_squared,
+            },
+            2,
+        )];
+        let mut losses = Losses::new(&losses);
+        let inversion = Inversion::new(&mut losses, epsilon, 1.0).unwrap();
+        for shift in [-0.02, 0.0, 0.01] {
+            let at = epsilon * (1.0 + shift);
+            let exact = gdp::delta(mu_squared.sqrt(), at);
+            let found = inversion.delta(at);
+            let slack = 1e-13 * exact;
+            assert!(
+                found.lower <= exact + slack && exact <= found.upper + slack,
+                "{mu_squared}"
+            );
+            assert!(
+                found.upper - found.lower < 1e-10 * exact,
+                "{mu_squared}: {found:?}"
+            );
+        }
+    }
+}
+
+/// With too short a period the sum holds more than delta: the aliases are positive, and no larger
+/// than their bound.
+#[test]
+fn aliases_only_add_and_are_bounded() {
+    let losses = [(Loss::Gaussian { mu_squared: 1.0 }, 1)];
+    let mut losses = Losses::new(&losses);
+    let at = saddle_point(&mut losses, Aim::Epsilon(1.0), 1.0).unwrap();
+    let s = at.c + 3.0;
+    let above = (s, 0.5 * s * (s + 1.0));
+    let exact = gdp::delta(1.0, 1.0);
+    for width in [3.0, 5.0, 8.0] {
+        let inversion = Inversion::with_period(&mut losses, &at, width, above).unwrap();
+        let found = inversion.delta(1.0);
+        let excess = found.value - exact;
+        assert!(excess > 1e-9, "{width}: {excess}");
+        assert!(found.value - found.lower >= excess, "{width}: {excess}");
+    }
+}
