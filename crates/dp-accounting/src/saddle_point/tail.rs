@@ -72,10 +72,10 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
         let b = (a * (1.0 + growth)).min(t2);
         let mut product = log_product(&factors, |f| f.cheap(a, b));
         if product > GONE {
-            product = factors
-                .iter_mut()
-                .map(|f| f.count * f.within(a, b, c))
-                .sum();
+            product = 0.0;
+            for factor in &mut factors {
+                product += factor.count * factor.within(a, b, c)?;
+            }
             work += factors.iter().map(Factor::n_nodes).sum::<usize>();
             if work > MAX_WORK + MAX_WORK_EACH * losses.len() {
                 return None;
@@ -161,16 +161,14 @@ impl<'a> Factor<'a> {
         quartic.min(self.from(a))
     }
 
-    /// ln of a bound on [a, b], nodes included.
-    fn within(&mut self, a: f64, b: f64, c: f64) -> f64 {
+    /// ln of a bound on [a, b], nodes included; `None` when there are none fine enough.
+    fn within(&mut self, a: f64, b: f64, c: f64) -> Option<f64> {
         let cheap = self.cheap(a, b);
         if self.tilted.is_gaussian() {
-            return cheap;
+            return Some(cheap);
         }
         let middle = 0.5 * (a + b);
-        let Some((value, error)) = self.characteristic(middle, c) else {
-            return cheap;
-        };
+        let (value, error) = self.characteristic(middle, c)?;
         let wander = 0.5 * (b - a) * self.tilted.cumulants.variance.sqrt();
         let slope = (-2.0 * value.re + 2.0 * error).max(0.0).sqrt() + wander;
         let modulus_less_one = {
@@ -178,7 +176,7 @@ impl<'a> Factor<'a> {
             square / (1.0 + (1.0 + square).max(0.0).sqrt())
         };
         let bound = modulus_less_one + wander * slope + error;
-        cheap.min(libm::log1p(bound.clamp(-1.0, 0.0)))
+        Some(cheap.min(libm::log1p(bound.clamp(-1.0, 0.0))))
     }
 
     /// ψ(t) - 1 and its error, with nodes fine enough for t.

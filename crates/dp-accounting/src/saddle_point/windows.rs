@@ -6,15 +6,15 @@ use crate::loss::{MixtureLoss, Side};
 
 /// Stretches of the loss with a lower bound on its density there.
 ///
-/// Over a whole period 2π/t a uniform density contributes nothing to E[e^{itL}]. So if disjoint
-/// stretches g of lengths l(g) carry densities of at least f(g), then for any t
+/// A uniform density f over a length l contributes at most 2 f |sin(t l/2)| / t to E[e^{itL}], which
+/// is f l |sin(y)|/y with y = t l/2. So if disjoint stretches g of lengths l(g) carry densities of at
+/// least f(g), then for any t
 ///
 /// ```text
-/// |E[e^{itL}]| <= 1 - Σ_g f(g) (2π/t) floor(l(g) t / 2π)
+/// |E[e^{itL}]| <= 1 - Σ_g f(g) l(g) (1 - 1/y(g))
 /// ```
 ///
-/// With l(g) >= 4π/t the whole periods fill at least two thirds of a stretch, for this t and all
-/// larger ones.
+/// and with y(g) >= Y at t the bound with Y in place of y(g) holds for this t and all larger ones.
 #[derive(Debug, Clone)]
 pub(super) struct Windows {
     /// Length and least density, in order of the loss.
@@ -44,19 +44,31 @@ impl Windows {
 
     /// A bound on |E[e^{iuL}]| for every u >= t.
     pub(super) fn log_modulus_from(&self, t: f64) -> f64 {
-        let enough = 4.0 * std::f64::consts::PI / t;
-        let (mut captured, mut length, mut least) = (0.0, 0.0, f64::INFINITY);
+        let captured = TURNS
+            .iter()
+            .map(|y| self.spread_over(2.0 * y / t) * (1.0 - 1.0 / y))
+            .fold(0.0, f64::max);
+        libm::log1p(-(captured * (1.0 - 1e-9)).clamp(0.0, 1.0))
+    }
+
+    /// Largest total of density times length over disjoint stretches of at least `enough`, as far
+    /// as a greedy choice finds it.
+    fn spread_over(&self, enough: f64) -> f64 {
+        let (mut total, mut length, mut least) = (0.0, 0.0, f64::INFINITY);
         for &(cell_length, density) in &self.cells {
             length += cell_length;
             least = f64::min(least, density);
             if length >= enough {
-                captured += length * least;
+                total += length * least;
                 (length, least) = (0.0, f64::INFINITY);
             }
         }
-        libm::log1p(-(captured * (2.0 / 3.0) * (1.0 - 1e-9)).clamp(0.0, 1.0))
+        total
     }
 }
+
+/// Values of Y that are tried.
+const TURNS: [f64; 3] = [1.5, 2.5, 5.0];
 
 /// What a cell needs to know of its ends. The mirrored figures are those at -x, for replacement.
 struct End {
