@@ -38,7 +38,7 @@ pub(crate) fn single_epsilon(
     adjacency: Adjacency,
 ) -> Result<PrivacyBound> {
     let infinite_mass = loss.infinite_mass();
-    if infinite_mass >= target {
+    if infinite_mass > target {
         return Err(Error::NoFiniteEpsilon {
             delta: target,
             infinite_mass,

@@ -46,7 +46,7 @@ enum Question {
 const CLOSE: f64 = 1e-6;
 
 /// Relative error allowed for the closed form of Gaussian mechanisms.
-const GDP_ERROR: f64 = 2e-12;
+const GDP_ERROR: f64 = 4e-12;
 
 impl TightestAccountant {
     /// An accountant that has seen nothing.

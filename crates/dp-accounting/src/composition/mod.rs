@@ -120,19 +120,16 @@ impl Composition {
     }
 
     /// Whether some mechanism that fits the events has exactly the composed losses, so that no bound
-    /// below them can be true. Suprema over mechanisms that differ from one epsilon to the next
-    /// are attained one at a time, but not by a composition.
+    /// below them can be true. The supremum over all mechanisms of bounded range is attained at
+    /// one epsilon at a time, so by a single run but not by a composition.
     pub(crate) fn is_attained(&self) -> bool {
-        let envelope = |part: &Part| {
-            matches!(
-                part,
-                Part::Pair(Pair::Symmetric(
-                    Loss::BoundedRange { .. } | Loss::WithoutReplacement { .. }
-                ))
-            )
-        };
-        let alone = self.gaussian() == 0.0 && matches!(self.parts[..], [(_, 1)]);
-        alone || !self.parts.iter().any(|(part, _)| envelope(part))
+        let range =
+            |part: &Part| matches!(part, Part::Pair(Pair::Envelope(Loss::BoundedRange { .. })));
+        if self.gaussian() == 0.0 && matches!(&self.parts[..], [(part, 1)] if range(part)) {
+            return true;
+        }
+        let envelope = |part: &Part| matches!(part, Part::Pair(Pair::Envelope(_)));
+        !self.parts.iter().any(|(part, _)| envelope(part))
     }
 
     /// The privacy losses in one direction with their counts, the Gaussian one first.

@@ -51,6 +51,9 @@ pub(crate) enum Pair {
     },
     /// A pair whose loss has the same distribution in both directions.
     Symmetric(Loss),
+    /// The same, where no mechanism that fits the event need have exactly this loss: a bound from
+    /// above only.
+    Envelope(Loss),
     /// A mixture of normals under add/remove.
     Mixture {
         /// Standard deviation.
@@ -85,7 +88,7 @@ impl Pair {
         };
         match self {
             &Self::Gaussian { mu_squared } => Loss::Gaussian { mu_squared },
-            Self::Symmetric(loss) => loss.clone(),
+            Self::Symmetric(loss) | Self::Envelope(loss) => loss.clone(),
             Self::Mixture {
                 sigma,
                 shifts,

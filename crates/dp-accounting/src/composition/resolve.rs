@@ -1,6 +1,6 @@
 //! From an event to the pair or bound that accounts for it under one adjacency.
 
-use dp_core::{Adjacency, DpEvent, ParamError, Relation, Stopping, params};
+use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor, Stopping, params};
 
 use super::{Composition, Pair, Part};
 use crate::gdp::mu_squared;
@@ -35,7 +35,7 @@ pub(super) fn resolve(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
         } => randomized_response(noise_probability, buckets, adjacency)?,
         &DpEvent::BoundedRange { epsilon, relation } => {
             let steps = steps_between(relation, adjacency, "bounded-range")?;
-            symmetric(Loss::BoundedRange {
+            envelope(Loss::BoundedRange {
                 epsilon: positive("epsilon", epsilon * steps)?,
             })
         }
@@ -43,9 +43,15 @@ pub(super) fn resolve(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
             epsilon,
             delta,
             relation,
-        } => symmetric(Loss::Finite(approx_dp(
-            epsilon, delta, relation, adjacency,
-        )?)),
+        } => {
+            let loss = Loss::Finite(approx_dp(epsilon, delta, relation, adjacency)?);
+            // What is made of two neighbours is a bound, not the worst case.
+            if relation == adjacency.relation() {
+                symmetric(loss)
+            } else {
+                envelope(loss)
+            }
+        }
         &DpEvent::Zcdp { rho, relation } => {
             let steps = steps_between(relation, adjacency, "zcdp")?;
             Part::Zcdp {
@@ -90,6 +96,10 @@ pub(super) fn resolve(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
 
 const fn symmetric(loss: Loss) -> Part {
     Part::Pair(Pair::Symmetric(loss))
+}
+
+const fn envelope(loss: Loss) -> Part {
+    Part::Pair(Pair::Envelope(loss))
 }
 
 fn positive(name: &'static str, value: f64) -> Result<f64> {
@@ -220,7 +230,13 @@ fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part
         _ => None,
     };
     match base.parts() {
-        [] => Ok(sampled_gaussian(base.gaussian(), q, adjacency)),
+        [] if q >= 1.0 => gaussian_part(event, adjacency),
+        [] => Ok(sampled_gaussian(
+            base.gaussian(),
+            q,
+            doubles(event),
+            adjacency,
+        )),
         [(part, 1)] if base.gaussian() == 0.0 => {
             if let &DpEvent::ApproxDp {
                 epsilon,
@@ -236,14 +252,29 @@ fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part
     }
 }
 
-fn sampled_gaussian(mu_squared: f64, q: f64, adjacency: Adjacency) -> Part {
-    if q >= 1.0 {
-        let factor = if adjacency.is_replace() { 4.0 } else { 1.0 };
-        let mu_squared = mul_up(mu_squared, factor);
-        return Part::Pair(Pair::Gaussian { mu_squared });
+/// A sample of everybody is no sample.
+fn gaussian_part(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
+    let mu_squared = Composition::of(event, adjacency)?.gaussian();
+    Ok(Part::Pair(Pair::Gaussian { mu_squared }))
+}
+
+/// Whether a replacement can move every Gaussian of `event` twice as far as a removal, so that the
+/// antipodal pair occurs.
+fn doubles(event: &DpEvent) -> bool {
+    match event {
+        DpEvent::Gaussian { replace_factor, .. } => *replace_factor == ReplaceFactor::Two,
+        DpEvent::Composed { events } => events.iter().all(doubles),
+        DpEvent::Repeated { event, .. } => doubles(event),
+        _ => true,
     }
+}
+
+fn sampled_gaussian(mu_squared: f64, q: f64, doubles: bool, adjacency: Adjacency) -> Part {
     let sigma = (1.0 / sqrt_up(mu_squared)).next_down();
-    mixture(sigma, vec![0.0, 1.0], vec![1.0 - q, q], adjacency)
+    match mixture(sigma, vec![0.0, 1.0], vec![1.0 - q, q], adjacency) {
+        Part::Pair(Pair::Symmetric(loss)) if !doubles => envelope(loss),
+        part => part,
+    }
 }
 
 fn mixture(sigma: f64, shifts: Vec<f64>, weights: Vec<f64>, adjacency: Adjacency) -> Part {
@@ -282,7 +313,7 @@ fn sampled_approx_dp(epsilon: f64, delta: f64, q: f64, adjacency: Adjacency) -> 
     if q >= 1.0 || adjacency.is_replace() {
         let amplified = libm::log1p(q * libm::expm1(epsilon)).next_up();
         let loss = approx_dp(amplified, q * delta, Relation::AddRemove, adjacency)?;
-        return Ok(symmetric(Loss::Finite(loss)));
+        return Ok(envelope(Loss::Finite(loss)));
     }
     Ok(Part::Pair(Pair::Finite {
         remove: FiniteLoss::sampled_approx_dp(epsilon, delta, q, Side::Remove),
@@ -311,7 +342,7 @@ fn without_replacement(
         let mu_squared = base.gaussian();
         return Ok(Part::Pair(Pair::Gaussian { mu_squared }));
     }
-    Ok(symmetric(Loss::WithoutReplacement {
+    Ok(envelope(Loss::WithoutReplacement {
         mu: sqrt_up(base.gaussian()),
         q: div_up(sample_size as f64, population_size as f64).min(1.0),
     }))

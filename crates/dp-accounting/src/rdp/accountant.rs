@@ -117,7 +117,7 @@ impl RdpAccountant {
         let s = order - 1.0;
         let total = curve.worst(s);
         let (value, upper) = (total.value / s, total.upper() / s);
-        if total.exact && value.is_finite() {
+        if total.exact && value.is_finite() && self.composition.is_attained() {
             return Ok(self.exact(value, (upper - value).max(1e-15 * value)));
         }
         let adjacency = self.adjacency();

@@ -202,10 +202,12 @@ impl Curve {
 impl Term {
     fn of(part: &Part, directions: &[Direction]) -> Result<Self> {
         Ok(match part {
-            &Part::Pair(Pair::Symmetric(Loss::BoundedRange { epsilon })) => {
+            &Part::Pair(Pair::Envelope(Loss::BoundedRange { epsilon })) => {
                 Self::BoundedRange(epsilon)
             }
-            Part::Pair(Pair::Symmetric(loss)) => Self::Losses(vec![loss.clone()]),
+            Part::Pair(Pair::Symmetric(loss) | Pair::Envelope(loss)) => {
+                Self::Losses(vec![loss.clone()])
+            }
             Part::Pair(pair) => Self::Losses(directions.iter().map(|&d| pair.loss(d)).collect()),
             &Part::Zcdp { rho } => Self::Zcdp(rho),
             &Part::Rdp { order, epsilon } => Self::Point {

@@ -3,8 +3,10 @@
 use realfft::num_complex::Complex64;
 
 use super::contour::{Aim, Losses, TiltedComposition, saddle_point};
+use super::nodes::exponent;
 use super::tail;
-use super::tilted::RESTART;
+use super::tilted::{RESTART, Tilted};
+use crate::loss::Loss;
 
 /// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
 /// for.
@@ -29,8 +31,10 @@ pub(super) struct Inversion {
     mean: f64,
     /// K(c + it) - K(c) - i t K'(c) at t = 0, h, 2h, ...
     excess: Vec<Complex64>,
-    /// A bound on ∫ Π |ψ|^n / t² beyond the last t.
+    /// A bound on the sum of h Π |ψ|^n / t² beyond the last t.
     tail: f64,
+    /// Bound on the error of all quadratures together, relative to t = 0.
+    quadrature: f64,
     /// s > c with K(s), for the aliases above.
     above: (f64, f64),
     /// Coefficients of the rounding error of a term in units of rounding: constant and per t.
@@ -136,9 +140,11 @@ impl Inversion {
     ) -> Option<Self> {
         excess.truncate(end + 1);
         let TiltedComposition { c, losses, total } = composition;
-        let tail = tail::bound(&losses, c, h * end as f64)?;
+        let tail = tail::bound(&losses, c, h * end as f64, h)?;
+        // A recurrence of RESTART steps, and sums over the nodes four at a time.
+        let steps = |one: &Tilted| (8 + 4 * RESTART + one.n_nodes() / 4) as f64;
         let deviation: f64 = (losses.iter())
-            .map(|(_, n, one)| *n as f64 * one.cumulants.absolute)
+            .map(|(_, n, one)| *n as f64 * one.cumulants.absolute * steps(one))
             .sum();
         let drift: f64 = (losses.iter())
             .map(|(_, n, one)| *n as f64 * one.cumulants.mean.abs())
@@ -154,8 +160,9 @@ impl Inversion {
             mean: total.mean,
             excess,
             tail,
+            quadrature: quadrature(&losses),
             above,
-            rounding: (constant, (8 + 4 * RESTART) as f64 * deviation + 2.0 * drift),
+            rounding: (constant, deviation + 2.0 * drift),
         })
     }
 
@@ -164,6 +171,7 @@ impl Inversion {
         let unit = 0.5 * f64::EPSILON;
         let scale = self.h / std::f64::consts::PI;
         let (mut sum, mut rounding) = (0.0, 0.0);
+        let start = libm::exp(self.log_mgf - self.c * epsilon);
         for (k, excess) in self.excess.iter().enumerate() {
             let t = self.h * k as f64;
             let turn = t * (self.mean - epsilon) + excess.im;
@@ -175,8 +183,9 @@ impl Inversion {
             let (constant, per_t) = self.rounding;
             let error = constant + 8.0 * self.c * epsilon.abs() + t * (per_t + 2.0 * epsilon.abs());
             rounding += weight * size * kernel.norm() * error * unit;
+            rounding += weight * start * kernel.norm() * self.quadrature;
         }
-        let cut = self.tail * libm::exp(self.log_mgf - self.c * epsilon) / std::f64::consts::PI;
+        let cut = self.tail * start / std::f64::consts::PI;
         let error = rounding + cut;
         Figure {
             lower: (sum - error - self.aliases(epsilon)).max(0.0),
@@ -242,6 +251,14 @@ fn period(
         }
     }
     best.map(|(width, above)| (width.max(below), above))
+}
+
+/// Each run of a loss is off by at most e^-exponent of its value at t = 0.
+fn quadrature(losses: &[(Loss, u64, Tilted)]) -> f64 {
+    (losses.iter())
+        .filter(|(_, _, one)| !one.is_gaussian())
+        .map(|(_, count, _)| *count as f64 * libm::exp(-exponent(*count)))
+        .sum()
 }
 
 /// K(c + it) - K(c) - i t K'(c) on the grid.

@@ -86,7 +86,7 @@ impl Nodes {
             &Loss::BoundedRange { epsilon } => bounded_range(epsilon, demand),
             &Loss::SampledLaplace { epsilon, q, side } => sampled_laplace(epsilon, q, side, demand),
             &Loss::DiscreteGaussian { sigma, sensitivity } => {
-                discrete_gaussian(sigma, sensitivity as f64, demand.c)?
+                discrete_gaussian(sigma, sensitivity as f64, demand)?
             }
             Loss::Mixture(mixture) => mixture_nodes::of(mixture, demand, MAX_NODES)?,
         };
@@ -153,10 +153,10 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side, demand: Demand) -> Nodes {
 }
 
 /// Atoms x of P = discrete Gaussian at s, loss (2 s x - s^2) / (2 sigma^2), cut where what is left
-/// out is below e^-45 of the whole both under P and tilted by e^{cL}.
-fn discrete_gaussian(sigma: f64, s: f64, c: f64) -> Option<Nodes> {
-    let reach = 10.0 * sigma + 2.0;
-    let (low, high) = ((s - reach).floor(), (s * (1.0 + c) + reach).ceil());
+/// out is below e^-exponent of the whole both under P and tilted by e^{cL}.
+fn discrete_gaussian(sigma: f64, s: f64, demand: Demand) -> Option<Nodes> {
+    let reach = (2.0 * (demand.exponent + 6.0)).sqrt() * sigma + 2.0;
+    let (low, high) = ((s - reach).floor(), (s * (1.0 + demand.c) + reach).ceil());
     if high - low > MAX_NODES as f64 {
         return None;
     }

@@ -43,14 +43,14 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
         let losses = composition.losses(direction)?;
         let infinite = infinite_mass(&losses);
         let left = delta - infinite * (1.0 + 1e-14);
-        if left <= 0.0 {
+        if infinite > delta * (1.0 + 1e-14) {
             return Err(Error::NoFiniteEpsilon {
                 delta,
                 infinite_mass: infinite,
             });
         }
         let mut prepared = Losses::new(&losses);
-        if !prepared.any_decays() {
+        if left <= 0.0 || !prepared.any_decays() {
             return Err(NOT_CERTIFIED);
         }
         let found = one_direction(&mut prepared, left, infinite * 2e-14, &start);

@@ -15,6 +15,8 @@ struct Factor<'a> {
     windows: Option<Windows>,
     /// Tilted nodes that are good for larger t, made when needed.
     finer: Option<(f64, Tilted)>,
+    /// Whether there are none that are fine enough.
+    blocked: bool,
 }
 
 /// A logarithm of the product at which the rest no longer matters.
@@ -22,6 +24,9 @@ const GONE: f64 = -38.0;
 
 /// Cells are made smaller until the product is below this, as a logarithm.
 const SMALL: f64 = -33.0;
+
+/// Least width of a cell relative to where it starts.
+const SMALLEST: f64 = 1.0 / 256.0;
 
 /// How many cells are tried before giving up.
 const MAX_CELLS: usize = 2_000;
@@ -32,8 +37,9 @@ const MAX_WORK: usize = 10_000_000;
 /// With a loss more, so many more.
 const MAX_WORK_EACH: usize = 20_000;
 
-/// Returns a bound on ∫ Π |ψ(t)|^n / t² dt from `t0` to infinity, ψ the characteristic functions of
-/// the losses tilted by e^{cL} and n their counts; `None` when none is found.
+/// Returns a bound on the sum of h Π |ψ(t)|^n / t² over the grid points t of spacing h beyond `t0`,
+/// ψ the characteristic functions of the losses tilted by e^{cL} and n their counts; `None` when
+/// none is found. A cell from a to b holds at most (b - a)/h + 1 of the points.
 ///
 /// From some t2 on every factor is bounded for all larger t, by [`Windows`] or, for a Gaussian, in
 /// closed form. Up to there the integral is cut into cells, and in each a factor is at most the
@@ -47,7 +53,7 @@ const MAX_WORK_EACH: usize = 20_000;
 /// plus half the cell's width w times the largest slope there. By Cauchy and Schwarz
 /// |ψ'(t)| = |E[D (e^{itD} - 1)]| <= √V √(2 - 2 Re ψ(t)) for the centred D, and by Minkowski the second
 /// root rises by at most √V w/2 from the middle on.
-pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f64> {
+pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> Option<f64> {
     let mut factors: Vec<Factor<'_>> = losses
         .iter()
         .map(|(loss, count, tilted)| Factor::new(loss, *count as f64, tilted))
@@ -63,7 +69,7 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
         factors.iter_mut().for_each(|factor| factor.open_windows(c));
         end(&factors, 80)?
     };
-    let mut total = libm::exp(log_product(&factors, |f| f.from(t2))) / t2;
+    let mut total = libm::exp(log_product(&factors, |f| f.from(t2))) * (1.0 / t2 + h / (t2 * t2));
     let (mut a, mut growth, mut work) = (t0, 1.0 / 16.0, 0);
     for _ in 0..MAX_CELLS {
         if a >= t2 {
@@ -72,20 +78,23 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64) -> Option<f
         let b = (a * (1.0 + growth)).min(t2);
         let mut product = log_product(&factors, |f| f.cheap(a, b));
         if product > GONE {
-            product = 0.0;
-            for factor in &mut factors {
-                product += factor.count * factor.within(a, b, c)?;
-            }
+            product = factors
+                .iter_mut()
+                .map(|f| f.count * f.within(a, b, c))
+                .sum();
             work += factors.iter().map(Factor::n_nodes).sum::<usize>();
             if work > MAX_WORK + MAX_WORK_EACH * losses.len() {
                 return None;
             }
         }
-        if product > SMALL && growth > 1.0 / 256.0 {
+        if product > SMALL && growth <= SMALLEST && factors.iter().any(|f| f.blocked) {
+            return None;
+        }
+        if product > SMALL && growth > SMALLEST {
             growth *= 0.5;
             continue;
         }
-        total += libm::exp(product) * (1.0 / a - 1.0 / b);
+        total += libm::exp(product) * (b - a + h) / (a * a);
         let easy = product < 1.4 * SMALL;
         growth = if easy {
             (growth * 1.6).min(0.25)
@@ -109,6 +118,7 @@ impl<'a> Factor<'a> {
             tilted,
             windows: None,
             finer: None,
+            blocked: false,
         }
     }
 
@@ -161,14 +171,16 @@ impl<'a> Factor<'a> {
         quartic.min(self.from(a))
     }
 
-    /// ln of a bound on [a, b], nodes included; `None` when there are none fine enough.
-    fn within(&mut self, a: f64, b: f64, c: f64) -> Option<f64> {
+    /// ln of a bound on [a, b], nodes included where there are any fine enough.
+    fn within(&mut self, a: f64, b: f64, c: f64) -> f64 {
         let cheap = self.cheap(a, b);
-        if self.tilted.is_gaussian() {
-            return Some(cheap);
+        if self.tilted.is_gaussian() || self.blocked {
+            return cheap;
         }
-        let middle = 0.5 * (a + b);
-        let (value, error) = self.characteristic(middle, c)?;
+        let Some((value, error)) = self.characteristic(0.5 * (a + b), c) else {
+            self.blocked = true;
+            return cheap;
+        };
         let wander = 0.5 * (b - a) * self.tilted.cumulants.variance.sqrt();
         let slope = (-2.0 * value.re + 2.0 * error).max(0.0).sqrt() + wander;
         let modulus_less_one = {
@@ -176,7 +188,7 @@ impl<'a> Factor<'a> {
             square / (1.0 + (1.0 + square).max(0.0).sqrt())
         };
         let bound = modulus_less_one + wander * slope + error;
-        Some(cheap.min(libm::log1p(bound.clamp(-1.0, 0.0))))
+        cheap.min(libm::log1p(bound.clamp(-1.0, 0.0)))
     }
 
     /// ψ(t) - 1 and its error, with nodes fine enough for t.

@@ -125,8 +125,8 @@ fn tail_is_at_least_what_it_bounds() {
         let loss = Loss::Mixture(sampled(1.0, 0.01, side));
         let (c, t0) = (5.0, 12.0);
         let losses = vec![(loss.clone(), count, tilted(&loss, c, t0))];
-        let bound = tail::bound(&losses, c, t0).unwrap();
         let (steps, h) = (20_000, 0.01);
+        let bound = tail::bound(&losses, c, t0, h).unwrap();
         let fine = tilted(&loss, c, t0 + h * f64::from(steps));
         let mut sums = vec![Complex64::ZERO; 21_200];
         fine.add_log_characteristic(h, count as f64, &mut sums);

@@ -4,6 +4,7 @@ use realfft::num_complex::Complex64;
 
 use super::nodes::Nodes;
 use crate::loss::Loss;
+use crate::rounding::two_sum;
 
 /// Cumulants of the loss under the tilt, for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -66,7 +67,7 @@ impl Tilted {
         } else {
             scaled(nodes, c)
         };
-        let total: f64 = probabilities.iter().sum();
+        let total = sum(probabilities.iter().copied());
         probabilities.iter_mut().for_each(|p| *p /= total);
         let mean = dot(&probabilities, &nodes.loss);
         let deviations: Vec<f64> = nodes.loss.iter().map(|l| l - mean).collect();
@@ -136,15 +137,17 @@ const PLAIN: f64 = 300.0;
 /// Weights times e^{cL}, and K(c) with the bound on its error. Relative to K, that is the
 /// cancellation in the sum of w (e^{cL} - 1), where each w is off by |ln w| + 4 units.
 fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
-    let (mut excess, mut rounding) = (0.0, 0.0);
-    let tilted = (nodes.loss.iter().zip(&nodes.weight).zip(&nodes.log_weight))
+    let (mut excess, mut rest, mut rounding) = (0.0, 0.0, 0.0);
+    let tilted: Vec<f64> = (nodes.loss.iter().zip(&nodes.weight).zip(&nodes.log_weight))
         .map(|((l, w), log_weight)| {
             let more = w * libm::expm1(c * l);
-            excess += more;
+            let (sum, error) = two_sum(excess, more);
+            (excess, rest) = (sum, rest + error);
             rounding += more.abs() * (8.0 + log_weight.abs());
             w + more
         })
         .collect();
+    let excess = excess + rest;
     let total = 1.0 + excess + nodes.missing();
     let log_mgf = libm::log1p(excess + nodes.missing());
     (tilted, log_mgf, rounding / total + 4.0 * log_mgf.abs())
@@ -157,7 +160,7 @@ fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
         .collect();
     let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let tilted: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
-    let total: f64 = tilted.iter().sum();
+    let total = sum(tilted.iter().copied());
     let largest = exponents
         .iter()
         .fold(0.0, |size, e| f64::max(size, e.abs()));
@@ -167,6 +170,15 @@ fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
         log_mgf,
         16.0 + 4.0 * c * nodes.largest + 4.0 * largest,
     )
+}
+
+/// Sum whose rounding errors are added in.
+fn sum(terms: impl Iterator<Item = f64>) -> f64 {
+    let (sum, rest) = terms.fold((0.0, 0.0), |(sum, rest), term| {
+        let (next, error) = two_sum(sum, term);
+        (next, rest + error)
+    });
+    sum + rest
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
