@@ -2,7 +2,7 @@
 //!
 //! Every loss becomes two distributions on a lattice: one whose profile is nowhere below the
 //! true one ("connect the dots": Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, arXiv 2207.04380)
-//! and one whose profile is nowhere above it ([`contract`]), both off by a second-order amount.
+//! and one whose profile is nowhere above it ([`merged`]), both off by a second-order amount.
 //! Domination is kept by composition (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10), so the
 //! composed pair brackets the truth. The composition is exact in the Fourier domain, under an
 //! exponential tilt that makes the losses near epsilon the likely ones ([`composed`]); so a delta
@@ -11,8 +11,8 @@
 mod accountant;
 mod cells;
 mod composed;
-mod contract;
 mod lattice;
+mod merged;
 mod plan;
 mod search;
 mod sketch;
@@ -29,14 +29,14 @@ pub use accountant::PldAccountant;
 use lattice::Side;
 use plan::{Effort, Plan, Query};
 
-/// First a bracket that is good enough for most; then, where it is not, a closer one.
+/// First a bracket that is good enough for nearly all; then, where it is not, a closer one.
 const EFFORTS: [Effort; 3] = [
     Effort {
-        goal: 1e-6,
+        goal: 5e-6,
         most: 65_536.0,
     },
     Effort {
-        goal: 1e-6,
+        goal: 2e-6,
         most: 262_144.0,
     },
     Effort {
@@ -46,7 +46,7 @@ const EFFORTS: [Effort; 3] = [
 ];
 
 /// A relative width at which no further effort is made.
-const CLOSE: f64 = 1e-5;
+const CLOSE: f64 = 1e-4;
 
 /// A bracket for one direction.
 #[derive(Debug, Clone, Copy)]

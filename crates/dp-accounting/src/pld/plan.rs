@@ -95,6 +95,19 @@ impl<'a> Plan<'a> {
             period *= 2;
         }
         let lattices = self.lattices(side, step, budget)?;
+        if std::env::var("DBG").is_ok() {
+            eprintln!(
+                "{side:?} step {step:.3e} budget {budget:.2e} lambda {:.3e} period {period} points {:?} total {:?} err {:?} {:?}",
+                self.lambda,
+                lattices.iter().map(|l| l.points.len()).collect::<Vec<_>>(),
+                lattices
+                    .iter()
+                    .map(|l| (l.total().ln() * l.count))
+                    .collect::<Vec<_>>(),
+                lattices.iter().map(|l| l.error).collect::<Vec<_>>(),
+                t0.elapsed()
+            );
+        }
         Composed::new(&Recipe {
             lattices: &lattices,
             step,
