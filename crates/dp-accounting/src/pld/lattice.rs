@@ -127,7 +127,8 @@ impl Masses {
             self.points.push((from, mass - right));
             self.points.push((from + 1, right));
         }
-        self.errors.push((from + 1, 4.0 * ULP * mass));
+        let top = self.points.last().map_or(from, |point| point.0);
+        self.errors.push((top, 4.0 * ULP * mass));
     }
 }
 

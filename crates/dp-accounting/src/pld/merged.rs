@@ -96,11 +96,11 @@ impl March<'_> {
                 size = (0.5 * size).max(1.0);
                 continue;
             }
-            let b = found.unwrap_or_else(|| self.next_cut(&a, jump));
-            jump = if found.is_some() { 1.0 } else { 2.0 * jump };
+            let b = found.unwrap_or_else(|| self.next_cut(&a, &mut jump));
             points.extend(self.place(&a, &b));
             a = b;
             size = jump.max(1.3 * size);
+            jump = if found.is_some() { 1.0 } else { 2.0 * jump };
         }
         if !self.ends && self.sign > 0.0 {
             points.extend(self.beyond(&a));
@@ -194,14 +194,21 @@ impl March<'_> {
         Some(if self.sign > 0.0 { remote } else { close })
     }
 
-    /// A cut on a point ahead, for outcomes that merge into nothing on the lattice: they fall.
-    fn next_cut(&self, a: &Cut, jump: f64) -> Cut {
-        let next = self.t(self.target(a.0, 2.0 * jump - 1.0));
-        self.cut(if self.left(next) > 0.0 {
-            next
-        } else {
-            self.last
-        })
+    /// A cut about `jump` points ahead, less where that is much, for outcomes that merge into
+    /// nothing on the lattice: they fall.
+    fn next_cut(&self, a: &Cut, jump: &mut f64) -> Cut {
+        loop {
+            let next = self.t(self.target(a.0, 2.0 * *jump - 1.0));
+            let b = self.cut(if self.left(next) > 0.0 {
+                next
+            } else {
+                self.last
+            });
+            if *jump <= 1.0 || !self.is_heavy(a, &b) {
+                return b;
+            }
+            *jump = (0.5 * *jump).max(1.0);
+        }
     }
 
     fn is_heavy(&self, a: &Cut, b: &Cut) -> bool {

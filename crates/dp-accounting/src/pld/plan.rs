@@ -70,6 +70,11 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Where epsilon is to be sought, and how far from there the tilt keeps delta sharp.
+    pub(super) fn near(&self) -> (f64, f64) {
+        (self.guess, 1.0 / self.lambda)
+    }
+
     /// The bound on one side.
     pub(super) fn compose(&self, side: Side, effort: Effort) -> Option<Composed> {
         let most_count = self.sketches.iter().map(|s| s.count).fold(0.0, f64::max);
@@ -95,19 +100,6 @@ impl<'a> Plan<'a> {
             period *= 2;
         }
         let lattices = self.lattices(side, step, budget)?;
-        if std::env::var("DBG").is_ok() {
-            eprintln!(
-                "{side:?} step {step:.3e} budget {budget:.2e} lambda {:.3e} period {period} points {:?} total {:?} err {:?} {:?}",
-                self.lambda,
-                lattices.iter().map(|l| l.points.len()).collect::<Vec<_>>(),
-                lattices
-                    .iter()
-                    .map(|l| (l.total().ln() * l.count))
-                    .collect::<Vec<_>>(),
-                lattices.iter().map(|l| l.error).collect::<Vec<_>>(),
-                t0.elapsed()
-            );
-        }
         Composed::new(&Recipe {
             lattices: &lattices,
             step,
