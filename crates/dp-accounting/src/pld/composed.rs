@@ -16,7 +16,7 @@
 use realfft::num_complex::Complex64;
 
 use super::lattice::Lattice;
-use super::spectrum::{Direct, Factor, angle};
+use super::spectrum::{Direct, Factor, Sweep, angle};
 use super::tilt::{Window, log_peak};
 use crate::loss::ULP;
 
@@ -262,26 +262,28 @@ fn powers(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64
 
 /// The lowest frequencies one by one, with a proof that no other counts.
 fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
-    let (dominant, count) = directs.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let by_count = |a: &usize, b: &usize| directs[*a].1.total_cmp(&directs[*b].1);
+    let place = (0..directs.len()).max_by(by_count)?;
+    let (dominant, count) = &directs[place];
     if *count < 64.0 {
         return None;
     }
     let points: usize = directs.iter().map(|d| d.0.len()).sum();
     let most = (DIRECT_WORK / points.max(1)).min(1 << 20);
-    let others: f64 = directs
-        .iter()
-        .map(|(d, n)| n * d.at(0, period).log.max(0.0))
-        .sum();
-    let mut out = Vec::new();
+    let mut sweeps: Vec<Sweep<'_>> = Vec::new();
+    sweeps.extend(directs.iter().map(|(d, _)| Sweep::new(d, period)));
+    let (mut others, mut out) = (0.0, Vec::new());
     for k in 0..=most as u64 {
         if 2 * k as i64 > period {
             return Some((out, 0.0));
         }
-        let at = |d: &Direct| d.at(k, period);
-        let factors: Vec<Factor> = directs.iter().map(|(d, _)| at(d)).collect();
+        let factors: Vec<Factor> = sweeps.iter_mut().map(Sweep::advance).collect();
+        if k == 0 {
+            let totals = directs.iter().zip(&factors);
+            others = totals.map(|((_, n), f)| n * f.log.max(0.0)).sum();
+        }
         out.push(product(directs, &factors, k, period));
-        let own = count * dominant.at(k, period).log;
-        if own + others < NEGLIGIBLE - 2.0 {
+        if count * factors[place].log + others < NEGLIGIBLE - 2.0 {
             let z = angle(k, 1, period);
             return dominant
                 .stays_below(*count, NEGLIGIBLE, z)

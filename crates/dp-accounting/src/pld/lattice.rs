@@ -1,7 +1,7 @@
 //! One discretised loss: sparse masses on a lattice, tilted.
 
-use super::cells::{Cell, Cutting, cut};
-use super::contract::{Gap, contract};
+use super::cells::{Cutting, cut};
+use super::merged;
 use crate::loss::{Loss, ULP};
 
 /// Which bound a discretisation gives.
@@ -35,79 +35,101 @@ fn exp(x: f64) -> f64 {
 
 /// Discretises `loss` on the lattice of `how`.
 pub(super) fn discretise(loss: &Loss, how: &Cutting, side: Side) -> Option<Lattice> {
-    let anchor = loss.anchor();
-    let weight = |index: i64| exp(how.lambda * (anchor + index as f64 * how.step) - how.log_m);
-    let mut pieces: Vec<Cell> = if loss.reach().is_some() {
-        cut(loss, how)
-    } else {
-        Vec::new()
-    };
-    let mut off_lattice = 0.0_f64;
-    for &(t, p) in &loss.atoms()? {
-        let Some(cell) = atom_cell((t, p), how) else {
-            continue;
-        };
-        if cell.from == cell.to {
-            let distance = (t - cell.from as f64 * how.step).abs();
-            off_lattice = off_lattice.max(distance + ULP * t.abs());
-        }
-        pieces.push(cell);
-    }
-    pieces.sort_by_key(|cell| (cell.from, cell.to));
-    let mut lattice = Lattice {
-        anchor,
-        points: Vec::new(),
-        log_m: how.log_m,
+    let atoms = loss.atoms()?;
+    let mut anchor = loss.anchor();
+    let mut masses = Masses {
         infinite: loss.infinite_mass(),
-        error: 0.0,
-        shift: 4.0 * ULP * anchor.abs() + off_lattice,
-        count: 1.0,
+        ..Masses::default()
     };
-    let mut points: Vec<(i64, f64)> = Vec::new();
-    let mut gaps: Vec<Gap> = Vec::new();
-    for cell in &pieces {
-        let right = match side {
-            Side::Upper => cell.right_high,
-            Side::Lower => cell.right_low,
-        };
-        let (wa, wb) = (weight(cell.from), weight(cell.to));
-        points.push((cell.from, (cell.mass - right) * wa));
-        points.push((cell.to, right * wb));
-        lattice.error += cell.error * wa.max(wb);
-        if cell.to > cell.from {
-            gaps.push(Gap {
-                from: cell.from,
-                to: cell.to,
-                excess: cell.excess * wa,
-                right: right * wb,
-                atom: cell.atom,
-            });
+    match side {
+        Side::Upper => masses.cut_from_above(loss, how),
+        Side::Lower => {
+            let merged = merged::merge(loss, how, !atoms.is_empty());
+            anchor += merged.offset * how.step;
+            masses.points = merged.points;
         }
     }
-    // What lies beyond the ends.
-    if let Some((low, high)) = loss.reach() {
-        let clamp = |i: i64| (i as f64 * how.step).clamp(low, high);
-        let (below, above) = (loss.edge(clamp(how.first)), loss.edge(clamp(how.last)));
-        match side {
-            Side::Upper => {
-                let mass = below.p.below * (1.0 + below.p.error);
-                points.push((how.first, mass * weight(how.first)));
-                lattice.infinite += above.p.above * (1.0 + above.p.error);
-            }
-            Side::Lower => {
-                let mass = above.p.above * (1.0 - above.p.error).max(0.0);
-                points.push((how.last, mass * weight(how.last)));
-            }
-        }
+    for atom in atoms {
+        masses.add_atom(atom, how, side);
     }
-    let mut points = merge(points);
-    if side == Side::Lower && !gaps.is_empty() {
-        points = contract(&points, &gaps, how.lambda, how.step);
+    let weight = |index: i64| exp(how.lambda * (anchor + index as f64 * how.step) - how.log_m);
+    let errors = masses.errors.iter().map(|&(i, e)| e * weight(i));
+    let error = errors.sum::<f64>();
+    let mut points = gathered(masses.points);
+    for point in &mut points {
+        point.1 *= weight(point.0);
     }
     points.retain(|point| point.1 > 0.0);
-    lattice.error += rounding(&points, how, anchor);
-    lattice.points = points;
-    Some(lattice)
+    Some(Lattice {
+        anchor,
+        log_m: how.log_m,
+        infinite: masses.infinite,
+        error: error + rounding(&points, how, anchor),
+        shift: 4.0 * ULP * anchor.abs() + masses.off_lattice,
+        count: 1.0,
+        points,
+    })
+}
+
+/// P-masses while they are collected.
+#[derive(Default)]
+struct Masses {
+    points: Vec<(i64, f64)>,
+    /// Bounds on the errors of those, each at the point where the tilt makes it largest.
+    errors: Vec<(i64, f64)>,
+    infinite: f64,
+    /// Farthest that an atom is from the point it is said to be on.
+    off_lattice: f64,
+}
+
+impl Masses {
+    /// The chords over the cells. What lies below the first goes up to it, what lies above the
+    /// last becomes infinite.
+    fn cut_from_above(&mut self, loss: &Loss, how: &Cutting) {
+        let Some((low, high)) = loss.reach() else {
+            return;
+        };
+        for cell in cut(loss, how) {
+            self.points.push((cell.from, cell.mass - cell.right));
+            self.points.push((cell.to, cell.right));
+            self.errors.push((cell.to, cell.error));
+        }
+        let clamp = |i: i64| (i as f64 * how.step).clamp(low, high);
+        let (below, above) = (loss.edge(clamp(how.first)), loss.edge(clamp(how.last)));
+        let mass = below.p.below * (1.0 + below.p.error);
+        self.points.push((how.first, mass));
+        self.infinite += above.p.above * (1.0 + above.p.error);
+    }
+
+    /// An atom stays where it is on the lattice. Elsewhere it is split onto the points around it,
+    /// or moved down.
+    fn add_atom(&mut self, (t, mass): (f64, f64), how: &Cutting, side: Side) {
+        let place = t / how.step;
+        if !(place.abs() < 1e15) || mass <= 0.0 {
+            return;
+        }
+        let nearest = place.round();
+        let on_lattice = (place - nearest).abs() <= 1e-9 + 8.0 * ULP * place.abs();
+        let base = if on_lattice { nearest } else { place.floor() };
+        #[allow(clippy::cast_possible_truncation, reason = "below 1e15")]
+        let from = base as i64;
+        let error = 8.0 * ULP * (1.0 + place.abs());
+        if on_lattice {
+            let distance = (t - base * how.step).abs();
+            self.off_lattice = self.off_lattice.max(distance + ULP * t.abs());
+            self.points.push((from, mass));
+        } else if side == Side::Lower {
+            self.points.push((from, mass));
+        } else {
+            let inside = (place - base) * how.step;
+            let share = libm::expm1(-inside) / libm::expm1(-how.step);
+            let right = mass * (share + error).min(1.0);
+            self.points.push((from, mass - right));
+            self.points.push((from + 1, right));
+        }
+        let top = self.points.last().map_or(from, |point| point.0);
+        self.errors.push((top, 4.0 * ULP * mass));
+    }
 }
 
 /// Rounding of the masses, of e^(lambda L) and of the sums.
@@ -119,47 +141,8 @@ fn rounding(points: &[(i64, f64)], how: &Cutting, anchor: f64) -> f64 {
     ULP * (terms.sum::<f64>() + how.log_m.abs())
 }
 
-/// An atom split onto the two lattice points around it, or left on the one it lies at.
-fn atom_cell((t, mass): (f64, f64), how: &Cutting) -> Option<Cell> {
-    let place = t / how.step;
-    if !(place.abs() < 1e15) || mass <= 0.0 {
-        return None;
-    }
-    let nearest = place.round();
-    let on_lattice = (place - nearest).abs() <= 1e-9 + 8.0 * ULP * place.abs();
-    let base = if on_lattice { nearest } else { place.floor() };
-    #[allow(clippy::cast_possible_truncation, reason = "below 1e15")]
-    let from = base as i64;
-    let inside = if on_lattice {
-        0.0
-    } else {
-        (place - base) * how.step
-    };
-    let share = libm::expm1(-inside) / libm::expm1(-how.step);
-    let error = 8.0 * ULP * (1.0 + place.abs());
-    Some(Cell {
-        atom: true,
-        from,
-        to: if on_lattice { from } else { from + 1 },
-        mass,
-        error: 4.0 * ULP * mass,
-        right_low: mass * (share - error).max(0.0),
-        right_high: if on_lattice {
-            0.0
-        } else {
-            mass * (share + error).min(1.0)
-        },
-        excess: if on_lattice {
-            0.0
-        } else {
-            // All of it at one point: the chord is farthest there.
-            mass * (1.0 - share + error) * libm::expm1(inside)
-        },
-    })
-}
-
 /// Adds up the masses of equal points; `points` are in any order.
-fn merge(mut points: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
+fn gathered(mut points: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
     points.sort_by_key(|point| point.0);
     let mut merged: Vec<(i64, f64)> = Vec::with_capacity(points.len());
     for (index, mass) in points {

@@ -70,6 +70,11 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Where epsilon is to be sought, and how far from there the tilt keeps delta sharp.
+    pub(super) fn near(&self) -> (f64, f64) {
+        (self.guess, 1.0 / self.lambda)
+    }
+
     /// The bound on one side.
     pub(super) fn compose(&self, side: Side, effort: Effort) -> Option<Composed> {
         let most_count = self.sketches.iter().map(|s| s.count).fold(0.0, f64::max);

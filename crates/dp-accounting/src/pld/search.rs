@@ -10,22 +10,34 @@ fn log_ratio(value: f64, target: f64) -> f64 {
 }
 
 /// The smallest epsilon found with `delta(epsilon) <= target`; `None` when none is found.
-pub(super) fn smallest_below(delta: impl Fn(f64) -> f64, target: f64, guess: f64) -> Option<f64> {
-    bracket(delta, target, guess).map(|(_, above)| above)
+pub(super) fn smallest_below(
+    delta: impl Fn(f64) -> f64,
+    target: f64,
+    (guess, scale): (f64, f64),
+) -> Option<f64> {
+    bracket(delta, target, (guess, scale)).map(|(_, above)| above)
 }
 
 /// The largest epsilon found with `delta(epsilon) > target`; 0 when not even that one has it.
-pub(super) fn largest_above(delta: impl Fn(f64) -> f64, target: f64, guess: f64) -> f64 {
-    bracket(delta, target, guess).map_or(0.0, |(below, _)| below)
+pub(super) fn largest_above(
+    delta: impl Fn(f64) -> f64,
+    target: f64,
+    (guess, scale): (f64, f64),
+) -> f64 {
+    bracket(delta, target, (guess, scale)).map_or(0.0, |(below, _)| below)
 }
 
 /// Two close numbers, delta above `target` at the first and not at the second. The search stays
 /// near the guess, where the tilt makes delta sharp, and looks at 0 last.
-fn bracket(delta: impl Fn(f64) -> f64, target: f64, guess: f64) -> Option<(f64, f64)> {
+fn bracket(
+    delta: impl Fn(f64) -> f64,
+    target: f64,
+    (guess, scale): (f64, f64),
+) -> Option<(f64, f64)> {
     let f = |epsilon: f64| log_ratio(delta(epsilon), target);
     let mut high = guess.max(1e-300);
     let mut f_high = f(high);
-    let mut stride = 1e-3 * high;
+    let mut stride = scale.min(1e-3 * high);
     let (mut low, mut f_low) = (high, f_high);
     for _ in 0..60 {
         if f_high <= 0.0 {
