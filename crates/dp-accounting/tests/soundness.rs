@@ -1,0 +1,293 @@
+//! Brackets of different methods overlap, bounds lie above them, and exact values lie inside.
+//!
+//! Every method's bracket holds the truth, so the largest `lower` of all is at most the smallest
+//! `upper`. Random compositions of every kind of event are put to all accountants at once:
+//! quickly by default, and 10,000 through everything in
+//!
+//! ```text
+//! cargo test --release -p dp-accounting --test soundness -- --ignored long_
+//! ```
+//!
+//! `long_reference` reads exact values from soundness_reference.py, which says how.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod random_events;
+
+use dp_accounting::{
+    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, SaddlePointAccountant,
+    TightestAccountant, ZcdpAccountant,
+};
+use dp_core::{Adjacency, DpEvent};
+use random_events::{ADJACENCIES, Draw, random_bound, random_pair};
+
+/// Relative allowance between two figures computed differently from the same rounded parameters.
+const ROUNDING: f64 = 1e-11;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ask {
+    Epsilon(f64),
+    Delta(f64),
+}
+
+type Composition = Vec<(DpEvent, u64)>;
+
+fn ask<A: Accountant>(
+    mut accountant: A,
+    composition: &Composition,
+    question: Ask,
+) -> Option<PrivacyBound> {
+    let composed = composition
+        .iter()
+        .try_for_each(|(event, n)| accountant.compose(event, *n));
+    let answer = composed.and_then(|()| match question {
+        Ask::Epsilon(delta) => accountant.epsilon(delta),
+        Ask::Delta(epsilon) => accountant.delta(epsilon),
+    });
+    match answer {
+        Ok(bound) => Some(bound),
+        Err(
+            Error::UnsupportedEvent { .. }
+            | Error::NotCertified { .. }
+            | Error::NoFiniteEpsilon { .. },
+        ) => None,
+        Err(error) => panic!("{error} for {composition:?} {question:?}"),
+    }
+}
+
+fn check_shape(bound: &PrivacyBound, question: Ask, case: &str) {
+    let ordered = 0.0 <= bound.lower && bound.lower <= bound.value && bound.value <= bound.upper;
+    let top = match question {
+        Ask::Epsilon(_) => f64::MAX,
+        Ask::Delta(_) => 1.0,
+    };
+    assert!(ordered && bound.upper <= top, "{bound:?} for {case}");
+}
+
+/// All answers with their names, the exact methods first.
+fn answers(
+    composition: &Composition,
+    adjacency: Adjacency,
+    question: Ask,
+    all: bool,
+) -> Vec<(&'static str, PrivacyBound)> {
+    let mut found = Vec::new();
+    let mut keep = |name, bound: Option<PrivacyBound>| {
+        if let Some(bound) = bound {
+            check_shape(&bound, question, &format!("{name} {adjacency} {composition:?}"));
+            found.push((name, bound));
+        }
+    };
+    let tightest = ask(TightestAccountant::new(adjacency), composition, question);
+    keep("tightest", tightest);
+    let rdp = ask(RdpAccountant::new(adjacency), composition, question);
+    keep("rdp", rdp);
+    let zcdp = ask(ZcdpAccountant::new(adjacency), composition, question);
+    keep("zcdp", zcdp);
+    if all {
+        let saddle = ask(SaddlePointAccountant::new(adjacency), composition, question);
+        keep("saddle-point", saddle);
+        let pld = ask(PldAccountant::new(adjacency), composition, question);
+        keep("pld", pld);
+    }
+    found
+}
+
+/// Events whose exact losses bound all mechanisms but belong to none when composed.
+fn is_envelope(event: &DpEvent) -> bool {
+    matches!(
+        event,
+        DpEvent::BoundedRange { .. } | DpEvent::SampledWithoutReplacement { .. }
+    )
+}
+
+/// The largest lower against the smallest upper.
+fn check_overlap(
+    composition: &Composition,
+    adjacency: Adjacency,
+    question: Ask,
+    found: &[(&'static str, PrivacyBound)],
+) {
+    let envelope = composition.iter().any(|(event, _)| is_envelope(event));
+    for (low, a) in found {
+        for (high, b) in found {
+            let exact = ["saddle-point", "pld"];
+            let comparable = !envelope || exact.contains(low) == exact.contains(high);
+            assert!(
+                !comparable || a.lower <= b.upper * (1.0 + ROUNDING) + 1e-300,
+                "{low} {} above {high} {}: {question:?} {adjacency} {composition:?}",
+                a.lower,
+                b.upper
+            );
+        }
+    }
+    let Some((_, best)) = found.iter().find(|(name, _)| *name == "tightest") else {
+        return;
+    };
+    // Where the tightest is close enough it stops looking, up to 1e-6 above the best.
+    for (name, bound) in found {
+        let allowed = bound.upper * (1.0 + 2e-6) + 1e-300;
+        assert!(
+            best.upper <= allowed,
+            "tightest {} above {name} {}: {question:?} {adjacency} {composition:?}",
+            best.upper,
+            bound.upper
+        );
+    }
+}
+
+fn random_composition(draw: &mut Draw, adjacency: Adjacency) -> Composition {
+    let pairs_only = draw.chance(0.75);
+    let n = draw.whole(1, 4);
+    (0..n)
+        .map(|_| {
+            let event = if pairs_only || draw.chance(0.5) {
+                random_pair(draw, adjacency)
+            } else {
+                random_bound(draw, adjacency)
+            };
+            let count = match draw.whole(0, 3) {
+                0 => 1,
+                1 | 2 => draw.log_whole(1, 60),
+                _ => draw.log_whole(1, 20_000),
+            };
+            (event, count)
+        })
+        .collect()
+}
+
+fn random_question(draw: &mut Draw) -> Ask {
+    if draw.chance(0.6) {
+        let top = if draw.chance(0.5) { 1e-2 } else { 0.5 };
+        let bottom = draw.pick(&[1e-6, 1e-12, 1e-100]);
+        Ask::Epsilon(draw.log(bottom, top))
+    } else {
+        Ask::Delta(draw.log(1e-3, 30.0))
+    }
+}
+
+/// Puts `n` compositions to the accountants; every `stride`-th to the slower ones too.
+fn run(seed: u64, n: usize, stride: usize) {
+    let mut answered = 0;
+    for i in 0..n {
+        let mut draw = Draw(seed.wrapping_mul(1_000_003).wrapping_add(i as u64));
+        let adjacency = draw.pick(&ADJACENCIES);
+        let composition = random_composition(&mut draw, adjacency);
+        let question = random_question(&mut draw);
+        let found = answers(&composition, adjacency, question, i % stride == 0);
+        check_overlap(&composition, adjacency, question, &found);
+        answered += usize::from(!found.is_empty());
+        if i % stride == 0 {
+            check_monotone(&composition, adjacency, question);
+        }
+    }
+    assert!(answered * 10 > n * 8, "only {answered} of {n} answered");
+}
+
+/// One more run of the first event, a looser question: the tightest answers move the right way.
+fn check_monotone(composition: &Composition, adjacency: Adjacency, question: Ask) {
+    let at = |composition: &Composition, question| {
+        ask(TightestAccountant::new(adjacency), composition, question)
+    };
+    let Some(before) = at(composition, question) else {
+        return;
+    };
+    let looser = match question {
+        Ask::Epsilon(delta) => Ask::Epsilon((delta * 1.5).min(0.9)),
+        Ask::Delta(epsilon) => Ask::Delta(epsilon * 1.1),
+    };
+    if let Some(after) = at(composition, looser) {
+        assert!(
+            after.lower <= before.upper,
+            "{before:?} {after:?} {question:?} {composition:?}"
+        );
+    }
+    let mut more = composition.clone();
+    more[0].1 += 1;
+    if let Some(after) = at(&more, question) {
+        assert!(
+            before.lower <= after.upper,
+            "{before:?} {after:?} {question:?} {composition:?}"
+        );
+    }
+}
+
+#[test]
+fn random_compositions_quickly() {
+    run(1, 600, 6);
+}
+
+#[test]
+#[ignore = "minutes: 10,000 compositions, every one through all accountants"]
+fn long_random_compositions() {
+    let from = std::env::var("SOUNDNESS_SEED").map_or(2, |text| text.parse().unwrap());
+    let n = std::env::var("SOUNDNESS_CASES").map_or(10_000, |text| text.parse().unwrap());
+    run(from, n, 1);
+}
+
+#[derive(serde::Deserialize)]
+struct Reference {
+    replace: bool,
+    events: Composition,
+    epsilon: f64,
+    delta: String,
+    uncertainty: f64,
+}
+
+#[test]
+#[ignore = "needs the output of soundness_reference.py"]
+fn long_reference() {
+    let path = std::env::var("SOUNDNESS_FILE").unwrap();
+    let (mut failures, mut n) = (0, 0);
+    let mut widest = std::collections::BTreeMap::<&str, (f64, String, usize)>::new();
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        let case: Reference = serde_json::from_str(line).unwrap();
+        let truth: f64 = case.delta.parse().unwrap();
+        let adjacency = if case.replace {
+            Adjacency::ReplaceRecord
+        } else {
+            Adjacency::AddRemoveRecord
+        };
+        n += 1;
+        let slack = case.uncertainty + 2e-16;
+        let mut questions = vec![(Ask::Delta(case.epsilon), truth)];
+        if truth < 1.0 - 1e-12 {
+            questions.push((Ask::Epsilon(truth), case.epsilon));
+        }
+        for (question, value) in questions {
+            // For an epsilon the reference is delta: move the question by its uncertainty.
+            let moved = |factor: f64| match question {
+                Ask::Delta(_) => question,
+                Ask::Epsilon(delta) => Ask::Epsilon((delta * factor).min(1.0 - 1e-13)),
+            };
+            let slack_of_value = match question {
+                Ask::Delta(_) => slack,
+                Ask::Epsilon(_) => 0.0,
+            };
+            let high = answers(&case.events, adjacency, moved(1.0 - slack), true);
+            let low = answers(&case.events, adjacency, moved(1.0 + slack), true);
+            for ((name, a), (_, b)) in high.iter().zip(&low) {
+                if a.upper < value * (1.0 - slack_of_value) {
+                    failures += 1;
+                    let short = 1.0 - a.upper / value;
+                    println!("UPPER {name} {} short by {short:e} {question:?}: {line}", a.upper);
+                }
+                if b.lower > value * (1.0 + slack_of_value) {
+                    failures += 1;
+                    let over = b.lower / value - 1.0;
+                    println!("LOWER {name} {} over by {over:e} {question:?}: {line}", b.lower);
+                }
+                let width = (a.upper - a.lower) / value;
+                let entry = widest.entry(name).or_insert((0.0, String::new(), 0));
+                entry.2 += 1;
+                if width > entry.0 {
+                    (entry.0, entry.1) = (width, format!("{question:?} {line}"));
+                }
+            }
+        }
+    }
+    for (name, (width, line, count)) in &widest {
+        println!("{name}: {count} answers, widest {width:e} for {line}");
+    }
+    assert!(n > 0 && failures == 0, "{failures} violations in {n} cases");
+}
