@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use dp_accounting::{
-    Accountant, Error, GdpAccountant, PldAccountant, PrivacyBound, RdpAccountant, Result,
+    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, Result,
     SaddlePointAccountant, TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent};
@@ -64,7 +64,6 @@ macro_rules! subjects {
 }
 
 subjects! {
-    gdp: GdpAccountant,
     zcdp: ZcdpAccountant,
     rdp: RdpAccountant,
     pld: PldAccountant,
@@ -118,6 +117,14 @@ fn answers<A: Subject>(accountant: &A) -> Vec<Option<PrivacyBound>> {
     ]
 }
 
+/// Equal answers; equal states need not be asked.
+#[track_caller]
+fn assert_same<A: Subject>(a: &A, b: &A, what: &str) {
+    if a != b {
+        assert_close(&answers(a), &answers(b), what);
+    }
+}
+
 #[track_caller]
 fn assert_close(a: &[Option<PrivacyBound>], b: &[Option<PrivacyBound>], what: &str) {
     for (a, b) in a.iter().zip(b) {
@@ -151,15 +158,15 @@ fn count_is_repetition_of<A: Subject>() {
                 let singles = vec![(&event, 1); n as usize];
                 let singly = account::<A>(&singles, adjacency).unwrap();
                 let what = format!("{n} {event:?} {adjacency}");
-                assert_close(&answers(&at_once), &answers(&singly), &what);
+                assert_same(&at_once, &singly, &what);
                 let wrapped = event.clone().repeated(n);
                 let wrapped = account::<A>(&[(&wrapped, 1)], adjacency).unwrap();
-                assert_close(&answers(&at_once), &answers(&wrapped), &what);
+                assert_same(&at_once, &wrapped, &what);
                 let listed = DpEvent::Composed {
                     events: vec![event.clone(); n as usize],
                 };
                 let listed = account::<A>(&[(&listed, 1)], adjacency).unwrap();
-                assert_close(&answers(&at_once), &answers(&listed), &what);
+                assert_same(&at_once, &listed, &what);
             }
         }
     }
@@ -171,7 +178,7 @@ fn order_is_irrelevant_to<A: Subject>() {
             .into_iter()
             .filter(|event| account::<A>(&[(event, 1)], adjacency).is_some())
             .collect();
-        for pair in known.windows(3) {
+        for pair in known.chunks(3) {
             let [a, b, c] = pair else { continue };
             let forth = account::<A>(&[(a, 1), (b, 2), (c, 1)], adjacency).unwrap();
             let back = account::<A>(&[(c, 1), (b, 1), (a, 1), (b, 1)], adjacency).unwrap();

