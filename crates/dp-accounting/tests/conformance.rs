@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use dp_accounting::{
-    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, Result,
-    SaddlePointAccountant, TightestAccountant, ZcdpAccountant,
+    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, Result, SaddlePointAccountant,
+    TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent};
 use random_events::{ADJACENCIES, further_forms, kind, one_of_each};
@@ -131,8 +131,14 @@ fn assert_close(a: &[Option<PrivacyBound>], b: &[Option<PrivacyBound>], what: &s
         match (a, b) {
             (Some(a), Some(b)) => {
                 let scale = a.upper.abs().max(1e-300);
-                assert!((a.upper - b.upper).abs() <= 1e-12 * scale, "{what}: {a:?} {b:?}");
-                assert!((a.lower - b.lower).abs() <= 1e-12 * scale, "{what}: {a:?} {b:?}");
+                assert!(
+                    (a.upper - b.upper).abs() <= 1e-12 * scale,
+                    "{what}: {a:?} {b:?}"
+                );
+                assert!(
+                    (a.lower - b.lower).abs() <= 1e-12 * scale,
+                    "{what}: {a:?} {b:?}"
+                );
             }
             (None, None) => {}
             _ => panic!("{what}: {a:?} {b:?}"),
@@ -220,13 +226,22 @@ fn nothing_composed_in<A: Subject>() {
     for adjacency in ADJACENCIES {
         let empty = A::fresh(adjacency);
         assert_eq!(empty.adjacency(), adjacency);
-        assert!(matches!(empty.epsilon_at(1e-5), Err(Error::NothingComposed)));
+        assert!(matches!(
+            empty.epsilon_at(1e-5),
+            Err(Error::NothingComposed)
+        ));
         assert!(matches!(empty.delta_at(1.0), Err(Error::NothingComposed)));
         let mut refused = empty.clone();
         assert!(refused.compose(&DpEvent::NonPrivate, 1).is_err());
-        assert!(matches!(refused.epsilon_at(1e-5), Err(Error::NothingComposed)));
+        assert!(matches!(
+            refused.epsilon_at(1e-5),
+            Err(Error::NothingComposed)
+        ));
         let none = DpEvent::Composed { events: vec![] };
-        assert!(matches!(refused.compose(&none, 1), Err(Error::NothingComposed)));
+        assert!(matches!(
+            refused.compose(&none, 1),
+            Err(Error::NothingComposed)
+        ));
     }
 }
 
@@ -263,9 +278,16 @@ fn assert_at_most(cheap: Option<PrivacyBound>, dear: Option<PrivacyBound>, what:
         return;
     };
     let width = (dear.upper - dear.lower).min(1e-3 * dear.upper);
-    let bracket = if dear.lower > 0.0 { width } else { 1e-11 * dear.upper };
+    let bracket = if dear.lower > 0.0 {
+        width
+    } else {
+        1e-11 * dear.upper
+    };
     let allowed = dear.upper + bracket + 1e-300;
-    assert!(cheap.upper <= allowed && cheap.lower <= dear.upper, "{what}: {cheap:?} {dear:?}");
+    assert!(
+        cheap.upper <= allowed && cheap.lower <= dear.upper,
+        "{what}: {cheap:?} {dear:?}"
+    );
 }
 
 fn monotone_in_the_question_to<A: Subject>() {
@@ -335,7 +357,9 @@ fn rising_rows() -> Vec<Vec<(DpEvent, u64)>> {
         ),
         steps.map(|n| (DpEvent::gaussian(20.0), n)).to_vec(),
         steps.map(|n| (DpEvent::laplace(40.0), n)).to_vec(),
-        steps.map(|n| (DpEvent::sampled_gaussian(2.0, 0.01), n)).to_vec(),
+        steps
+            .map(|n| (DpEvent::sampled_gaussian(2.0, 0.01), n))
+            .to_vec(),
     ]
 }
 
@@ -360,7 +384,9 @@ fn monotone_in_parameters_of<A: Subject>() {
 fn more_events_cost_more_in<A: Subject>() {
     let base = DpEvent::gaussian(3.0);
     for adjacency in SOME {
-        let before = account::<A>(&[(&base, 1)], adjacency).map(|a| answers(&a)).unwrap();
+        let before = account::<A>(&[(&base, 1)], adjacency)
+            .map(|a| answers(&a))
+            .unwrap();
         for event in every_event() {
             let Some(more) = account::<A>(&[(&base, 1), (&event, 1)], adjacency) else {
                 continue;
@@ -374,13 +400,24 @@ fn more_events_cost_more_in<A: Subject>() {
 
 fn bad_questions_are_errors_for<A: Subject>() {
     let accountant = account::<A>(&[(&DpEvent::gaussian(1.0), 1)], SOME[0]).unwrap();
-    for delta in [0.0, -1e-9, 1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+    for delta in [
+        0.0,
+        -1e-9,
+        1.0,
+        2.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+    ] {
         let answer = accountant.epsilon_at(delta);
         assert!(matches!(answer, Err(Error::Param(_))), "{delta} {answer:?}");
     }
     for epsilon in [-1e-9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let answer = accountant.delta_at(epsilon);
-        assert!(matches!(answer, Err(Error::Param(_))), "{epsilon} {answer:?}");
+        assert!(
+            matches!(answer, Err(Error::Param(_))),
+            "{epsilon} {answer:?}"
+        );
     }
 }
 
@@ -488,7 +525,10 @@ mod known_mistakes {
                 let accountant =
                     account::<PldAccountant>(&[(&event, count)], Adjacency::AddRemoveUser).unwrap();
                 let back = accountant.delta_at(bound.upper).unwrap();
-                assert!(back.upper > 0.0 && back.lower <= delta && back.lower > 0.0, "{back:?}");
+                assert!(
+                    back.upper > 0.0 && back.lower <= delta && back.lower > 0.0,
+                    "{back:?}"
+                );
             }
         }
     }
@@ -503,7 +543,10 @@ mod known_mistakes {
                 DpEvent::laplace(f64::NAN),
             ] {
                 let mut accountant = TightestAccountant::new(adjacency);
-                assert!(matches!(accountant.compose(&event, 1), Err(Error::Param(_))));
+                assert!(matches!(
+                    accountant.compose(&event, 1),
+                    Err(Error::Param(_))
+                ));
             }
         }
     }
@@ -524,11 +567,16 @@ mod known_mistakes {
     fn tiny_sampling_probability_does_not_cancel() {
         for (q, sigma) in [(1e-6_f64, 1.0_f64), (1e-9, 5.0), (1e-12, 100.0)] {
             let mut accountant = RdpAccountant::new(Adjacency::AddRemoveUser);
-            accountant.compose(&DpEvent::sampled_gaussian(sigma, q), 1).unwrap();
+            accountant
+                .compose(&DpEvent::sampled_gaussian(sigma, q), 1)
+                .unwrap();
             for order in [1.5, 2.0, 4.5] {
                 let found = accountant.rdp(order).unwrap().value;
                 let expected = 0.5 * order * q * q * libm::expm1(1.0 / (sigma * sigma));
-                assert!((found / expected - 1.0).abs() < 1e-3, "{q} {order}: {found} {expected}");
+                assert!(
+                    (found / expected - 1.0).abs() < 1e-3,
+                    "{q} {order}: {found} {expected}"
+                );
             }
         }
     }

@@ -15,8 +15,8 @@ mod random_events;
 use std::time::Instant;
 
 use dp_accounting::{
-    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, Result,
-    SaddlePointAccountant, TightestAccountant, ZcdpAccountant, gdp,
+    Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, Result, SaddlePointAccountant,
+    TightestAccountant, ZcdpAccountant, gdp,
 };
 use dp_core::{Adjacency, DpEvent, Relation, Stopping};
 use random_events::Draw;
@@ -64,7 +64,10 @@ fn accountants(adjacency: Adjacency) -> Vec<(&'static str, Box<dyn Accountant>)>
         ("zcdp", Box::new(ZcdpAccountant::new(adjacency))),
         ("rdp", Box::new(RdpAccountant::new(adjacency))),
         ("pld", Box::new(PldAccountant::new(adjacency))),
-        ("saddle-point", Box::new(SaddlePointAccountant::new(adjacency))),
+        (
+            "saddle-point",
+            Box::new(SaddlePointAccountant::new(adjacency)),
+        ),
         ("tightest", Box::new(TightestAccountant::new(adjacency))),
     ]
 }
@@ -75,10 +78,12 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
     let case = format!("{count} {event:?} {adjacency} {question:?}");
     for (name, mut accountant) in accountants(adjacency) {
         let start = Instant::now();
-        let answer = accountant.compose(event, count).and_then(|()| match question {
-            Ask::Epsilon(delta) => accountant.epsilon(delta),
-            Ask::Delta(epsilon) => accountant.delta(epsilon),
-        });
+        let answer = accountant
+            .compose(event, count)
+            .and_then(|()| match question {
+                Ask::Epsilon(delta) => accountant.epsilon(delta),
+                Ask::Delta(epsilon) => accountant.delta(epsilon),
+            });
         let seconds = start.elapsed().as_secs_f64();
         if seconds > 0.3 {
             slow.push((seconds, format!("{name} {case}")));
@@ -86,7 +91,10 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
         assert!(seconds < PATIENCE, "{name} {case}: {seconds} s");
         if let Err(Error::Param(error)) = &answer {
             // The costs of all steps together may leave the range of numbers.
-            assert!(["mu_squared", "rho", "epsilon"].contains(&error.name), "{case}: {error}");
+            assert!(
+                ["mu_squared", "rho", "epsilon"].contains(&error.name),
+                "{case}: {error}"
+            );
             continue;
         }
         check(&answer, question, &format!("{name} {case}"));
@@ -101,7 +109,10 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
     // Envelopes are told apart in soundness.rs.
     let envelope = format!("{event:?}");
     if !envelope.contains("BoundedRange") && !envelope.contains("WithoutReplacement") {
-        assert!(lower <= upper * (1.0 + 1e-11) + 1e-300, "{case}: {lower} {upper}");
+        assert!(
+            lower <= upper * (1.0 + 1e-11) + 1e-300,
+            "{case}: {lower} {upper}"
+        );
     }
 }
 
@@ -284,14 +295,22 @@ fn long_every_corner() {
 #[test]
 fn a_sample_of_everyone_is_the_gaussian_mechanism() {
     for sigma in [0.3, 1.0, 20.0, 1e4] {
-        for (adjacency, factor) in [(Adjacency::AddRemoveUser, 1.0), (Adjacency::ReplaceUser, 2.0)] {
+        for (adjacency, factor) in [
+            (Adjacency::AddRemoveUser, 1.0),
+            (Adjacency::ReplaceUser, 2.0),
+        ] {
             let mut accountant = TightestAccountant::new(adjacency);
-            accountant.compose(&DpEvent::sampled_gaussian(sigma, 1.0), 9).unwrap();
+            accountant
+                .compose(&DpEvent::sampled_gaussian(sigma, 1.0), 9)
+                .unwrap();
             let mu = 3.0 * factor / sigma;
             for delta in DELTAS {
                 let bound = accountant.epsilon(delta).unwrap();
                 let exact = gdp::epsilon(mu, delta);
-                assert!((bound.upper - exact).abs() <= 1e-11 * exact, "{bound:?} {exact}");
+                assert!(
+                    (bound.upper - exact).abs() <= 1e-11 * exact,
+                    "{bound:?} {exact}"
+                );
             }
             // Close to everyone is close to it.
             let mut close = TightestAccountant::new(adjacency);
@@ -299,7 +318,10 @@ fn a_sample_of_everyone_is_the_gaussian_mechanism() {
                 .compose(&DpEvent::sampled_gaussian(sigma, 1.0 - 1e-12), 9)
                 .unwrap();
             let (a, b) = (accountant.delta(mu).unwrap(), close.delta(mu).unwrap());
-            assert!(b.lower <= a.upper && b.upper >= a.lower * (1.0 - 1e-9), "{a:?} {b:?}");
+            assert!(
+                b.lower <= a.upper && b.upper >= a.lower * (1.0 - 1e-9),
+                "{a:?} {b:?}"
+            );
         }
     }
 }
@@ -309,14 +331,19 @@ fn a_sample_of_everyone_is_the_gaussian_mechanism() {
 fn one_laplace_has_its_closed_form() {
     for noise_multiplier in [0.01, 0.5, 3.0, 1e3, 1e6] {
         let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
-        accountant.compose(&DpEvent::laplace(noise_multiplier), 1).unwrap();
+        accountant
+            .compose(&DpEvent::laplace(noise_multiplier), 1)
+            .unwrap();
         let top = 1.0 / noise_multiplier;
         for share in [0.0, 0.1, 0.5, 0.999] {
             let exact = -libm::expm1(0.5 * (share - 1.0) * top);
             let bound = accountant.delta(share * top).unwrap();
             assert!(bound.lower <= exact * (1.0 + 1e-14), "{bound:?} {exact}");
             assert!(bound.upper >= exact * (1.0 - 1e-14), "{bound:?} {exact}");
-            assert!(bound.upper - bound.lower <= 1e-10 * exact, "{bound:?} {exact}");
+            assert!(
+                bound.upper - bound.lower <= 1e-10 * exact,
+                "{bound:?} {exact}"
+            );
         }
         let beyond = accountant.epsilon(1e-300).unwrap();
         assert!((beyond.upper / top - 1.0).abs() < 1e-12, "{beyond:?}");
@@ -349,9 +376,15 @@ fn epsilon_and_delta_are_inverse() {
                 continue;
             }
             let back = accountant.delta(epsilon.upper).unwrap();
-            assert!(back.lower <= delta * (1.0 + 1e-9), "{event:?} {delta} {back:?}");
+            assert!(
+                back.lower <= delta * (1.0 + 1e-9),
+                "{event:?} {delta} {back:?}"
+            );
             let below = accountant.delta(epsilon.lower).unwrap();
-            assert!(below.upper >= delta * (1.0 - 1e-9), "{event:?} {delta} {below:?}");
+            assert!(
+                below.upper >= delta * (1.0 - 1e-9),
+                "{event:?} {delta} {below:?}"
+            );
         }
     }
 }
@@ -360,13 +393,22 @@ fn epsilon_and_delta_are_inverse() {
 /// size, not a bound.
 #[test]
 fn many_small_steps_are_nearly_gaussian() {
-    for (sigma, q, n) in [(1e3, 0.01, 1_000_000_000), (20.0, 1e-3, 100_000_000), (5.0, 0.5, 100)] {
+    for (sigma, q, n) in [
+        (1e3, 0.01, 1_000_000_000),
+        (20.0, 1e-3, 100_000_000),
+        (5.0, 0.5, 100),
+    ] {
         let mu = q * (n as f64 * libm::expm1(1.0 / (sigma * sigma))).sqrt();
         let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
-        accountant.compose(&DpEvent::sampled_gaussian(sigma, q), n).unwrap();
+        accountant
+            .compose(&DpEvent::sampled_gaussian(sigma, q), n)
+            .unwrap();
         for delta in [1e-9, 1e-5, 1e-2] {
             let ratio = accountant.epsilon(delta).unwrap().value / gdp::epsilon(mu, delta);
-            assert!((0.9..1.15).contains(&ratio), "{sigma} {q} {n} {delta}: {ratio}");
+            assert!(
+                (0.9..1.15).contains(&ratio),
+                "{sigma} {q} {n} {delta}: {ratio}"
+            );
         }
     }
 }
@@ -387,9 +429,15 @@ fn renyi_divergences_from_the_smallest_order_to_the_largest() {
                 let Ok(bound) = accountant.rdp(order) else {
                     continue;
                 };
-                assert!(start.elapsed().as_secs_f64() < PATIENCE, "{event:?} {order}");
+                assert!(
+                    start.elapsed().as_secs_f64() < PATIENCE,
+                    "{event:?} {order}"
+                );
                 let case = format!("{count} {event:?} {adjacency} {order}: {bound:?}");
-                assert!(bound.lower >= 0.0 && bound.upper > 0.0 && !bound.upper.is_nan(), "{case}");
+                assert!(
+                    bound.lower >= 0.0 && bound.upper > 0.0 && !bound.upper.is_nan(),
+                    "{case}"
+                );
                 // Renyi divergence rises with the order, where it is exact.
                 if bound.lower > 0.0 {
                     assert!(bound.upper >= last * (1.0 - 1e-9), "{case} after {last}");
@@ -405,13 +453,21 @@ fn gaussians_alone_never_leave_the_closed_form() {
     for sigma in SIGMAS {
         for count in STEPS {
             let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
-            accountant.compose(&DpEvent::gaussian(sigma), count).unwrap();
+            accountant
+                .compose(&DpEvent::gaussian(sigma), count)
+                .unwrap();
             for delta in DELTAS {
                 let bound = accountant.epsilon(delta).unwrap();
                 assert!(bound.upper.is_finite() && bound.upper >= bound.lower);
-                let mu = gdp::mu_squared(&DpEvent::gaussian(sigma).repeated(count), accountant.adjacency());
+                let mu = gdp::mu_squared(
+                    &DpEvent::gaussian(sigma).repeated(count),
+                    accountant.adjacency(),
+                );
                 let back = gdp::delta(mu.unwrap().sqrt(), bound.upper);
-                assert!(back <= delta * (1.0 + 1e-12), "{sigma} {count} {delta}: {back}");
+                assert!(
+                    back <= delta * (1.0 + 1e-12),
+                    "{sigma} {count} {delta}: {back}"
+                );
             }
         }
     }

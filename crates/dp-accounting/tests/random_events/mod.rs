@@ -44,7 +44,11 @@ impl Draw {
     }
 
     /// Evenly over the decades.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in range"
+    )]
     pub fn log_whole(&mut self, low: u64, high: u64) -> u64 {
         (self.log(low as f64, high as f64).round() as u64).clamp(low, high)
     }
