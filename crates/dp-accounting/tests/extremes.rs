@@ -99,7 +99,7 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
                 Ask::Epsilon(delta) => accountant.epsilon(delta),
                 Ask::Delta(epsilon) => accountant.delta(epsilon),
             });
-        let seconds = (cpu_seconds() - start);
+        let seconds = cpu_seconds() - start;
         if seconds > 0.3 {
             slow.push((seconds, format!("{name} {case}")));
         }
@@ -441,7 +441,7 @@ fn renyi_divergences_from_the_smallest_order_to_the_largest() {
                 let Ok(bound) = accountant.rdp(order) else {
                     continue;
                 };
-                assert!((cpu_seconds() - start) < PATIENCE, "{event:?} {order}");
+                assert!(cpu_seconds() - start < PATIENCE, "{event:?} {order}");
                 let case = format!("{count} {event:?} {adjacency} {order}: {bound:?}");
                 assert!(bound.lower >= 0.0 && bound.upper >= bound.lower, "{case}");
                 // Renyi divergence rises with the order, where it is exact.

@@ -305,6 +305,9 @@ fn long_reference() {
             Adjacency::AddRemoveRecord
         };
         n += 1;
+        if n % 10 == 0 {
+            println!("{n} cases so far, {failures} violations");
+        }
         let slack = case.uncertainty + 2e-16;
         let mut questions = vec![(Ask::Delta(case.epsilon), truth)];
         if truth < 1.0 - 1e-12 {
