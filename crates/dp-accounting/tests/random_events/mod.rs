@@ -1,0 +1,304 @@
+//! Random events, and one of every kind.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use dp_core::{Adjacency, DpEvent, Relation, ReplaceFactor, Stopping};
+
+pub const ADJACENCIES: [Adjacency; 4] = [
+    Adjacency::AddRemoveUser,
+    Adjacency::ReplaceUser,
+    Adjacency::AddRemoveRecord,
+    Adjacency::ReplaceRecord,
+];
+
+/// SplitMix64: repeatable, and good enough to choose test cases with.
+#[derive(Debug, Clone)]
+pub struct Draw(pub u64);
+
+impl Draw {
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub fn chance(&mut self, p: f64) -> bool {
+        self.unit() < p
+    }
+
+    /// Evenly over the decades.
+    pub fn log(&mut self, low: f64, high: f64) -> f64 {
+        let x = libm::exp(libm::log(low) + self.unit() * libm::log(high / low));
+        x.clamp(low, high)
+    }
+
+    pub fn whole(&mut self, low: u64, high: u64) -> u64 {
+        low + self.bits() % (high - low + 1)
+    }
+
+    /// Evenly over the decades.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in range"
+    )]
+    pub fn log_whole(&mut self, low: u64, high: u64) -> u64 {
+        (self.log(low as f64, high as f64).round() as u64).clamp(low, high)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.bits() as usize % from.len()]
+    }
+
+    /// A sampling probability: tiny, ordinary or close to 1.
+    pub fn probability(&mut self) -> f64 {
+        match self.whole(0, 3) {
+            0 => self.log(1e-7, 1e-3),
+            1 => 1.0 - self.log(1e-7, 0.3),
+            _ => self.log(1e-3, 0.6),
+        }
+    }
+}
+
+/// The name of a variant; a new one does not compile here.
+pub const fn kind(event: &DpEvent) -> &'static str {
+    match event {
+        DpEvent::Gaussian { .. } => "gaussian",
+        DpEvent::Laplace { .. } => "laplace",
+        DpEvent::DiscreteGaussian { .. } => "discrete-gaussian",
+        DpEvent::DiscreteLaplace { .. } => "discrete-laplace",
+        DpEvent::RandomizedResponse { .. } => "randomized-response",
+        DpEvent::BoundedRange { .. } => "bounded-range",
+        DpEvent::ApproxDp { .. } => "approx-dp",
+        DpEvent::Zcdp { .. } => "zcdp",
+        DpEvent::Rdp { .. } => "rdp",
+        DpEvent::PoissonSampled { .. } => "poisson-sampled",
+        DpEvent::SampledWithoutReplacement { .. } => "sampled-without-replacement",
+        DpEvent::RandomAllocation { .. } => "random-allocation",
+        DpEvent::MixtureOfGaussians { .. } => "mixture-of-gaussians",
+        DpEvent::TreeAggregation { .. } => "tree-aggregation",
+        DpEvent::Composed { .. } => "composed",
+        DpEvent::Repeated { .. } => "repeated",
+        DpEvent::RepeatAndSelect { .. } => "repeat-and-select",
+        DpEvent::NonPrivate => "non-private",
+    }
+}
+
+/// The variants in a row: the one after `event`, with ordinary parameters, until there is none. A
+/// new variant has to be given a place here.
+fn next(event: &DpEvent) -> Option<DpEvent> {
+    let relation = Relation::AddRemove;
+    Some(match event {
+        DpEvent::Gaussian { .. } => DpEvent::laplace(4.0),
+        DpEvent::Laplace { .. } => DpEvent::DiscreteGaussian {
+            sigma: 5.0,
+            sensitivity: 2,
+        },
+        DpEvent::DiscreteGaussian { .. } => DpEvent::DiscreteLaplace {
+            rate: 0.1,
+            sensitivity: 2,
+        },
+        DpEvent::DiscreteLaplace { .. } => DpEvent::RandomizedResponse {
+            noise_probability: 0.7,
+            buckets: 5,
+        },
+        DpEvent::RandomizedResponse { .. } => DpEvent::BoundedRange {
+            epsilon: 0.3,
+            relation,
+        },
+        DpEvent::BoundedRange { .. } => DpEvent::ApproxDp {
+            epsilon: 0.2,
+            delta: 1e-9,
+            relation,
+        },
+        DpEvent::ApproxDp { .. } => DpEvent::Zcdp {
+            rho: 0.02,
+            relation,
+        },
+        // Replacement is not known from removals at one order.
+        DpEvent::Zcdp { .. } => DpEvent::Rdp {
+            order: 8.0,
+            epsilon: 0.1,
+            relation,
+        },
+        DpEvent::Rdp { .. } => DpEvent::sampled_gaussian(1.5, 0.05),
+        DpEvent::PoissonSampled { .. } => DpEvent::SampledWithoutReplacement {
+            sample_size: 20,
+            population_size: 1000,
+            event: Box::new(DpEvent::gaussian(2.0)),
+        },
+        DpEvent::SampledWithoutReplacement { .. } => DpEvent::RandomAllocation {
+            noise_multiplier: 2.0,
+            n_selected: 2,
+            n_steps: 50,
+        },
+        DpEvent::RandomAllocation { .. } => DpEvent::MixtureOfGaussians {
+            sigma: 4.0,
+            sensitivities: vec![0.0, 1.0, 2.0],
+            probabilities: vec![0.5, 0.375, 0.125],
+        },
+        DpEvent::MixtureOfGaussians { .. } => DpEvent::TreeAggregation {
+            noise_multiplier: 8.0,
+            n_steps: 1000,
+        },
+        DpEvent::TreeAggregation { .. } => DpEvent::Composed {
+            events: vec![DpEvent::gaussian(4.0), DpEvent::laplace(9.0)],
+        },
+        DpEvent::Composed { .. } => DpEvent::gaussian(6.0).repeated(4),
+        DpEvent::Repeated { .. } => DpEvent::RepeatAndSelect {
+            event: Box::new(DpEvent::gaussian(3.0)),
+            stopping: Stopping::Logarithmic {
+                success_probability: 0.1,
+            },
+        },
+        DpEvent::RepeatAndSelect { .. } => DpEvent::NonPrivate,
+        DpEvent::NonPrivate => return None,
+    })
+}
+
+/// One event of every variant.
+pub fn one_of_each() -> Vec<DpEvent> {
+    std::iter::successors(Some(DpEvent::gaussian(2.0)), next).collect()
+}
+
+/// Further forms of some variants.
+pub fn further_forms() -> Vec<DpEvent> {
+    let replace = Relation::Replace;
+    let run = Box::new(DpEvent::laplace(5.0));
+    vec![
+        DpEvent::gaussian_psd(2.0),
+        DpEvent::BoundedRange {
+            epsilon: 0.3,
+            relation: replace,
+        },
+        DpEvent::ApproxDp {
+            epsilon: 0.2,
+            delta: 0.0,
+            relation: replace,
+        },
+        DpEvent::Zcdp {
+            rho: 0.02,
+            relation: replace,
+        },
+        DpEvent::Rdp {
+            order: 16.5,
+            epsilon: 0.2,
+            relation: replace,
+        },
+        DpEvent::laplace(4.0).poisson_sampled(0.1),
+        DpEvent::ApproxDp {
+            epsilon: 0.5,
+            delta: 1e-8,
+            relation: Relation::AddRemove,
+        }
+        .poisson_sampled(0.1),
+        DpEvent::gaussian(2.0).poisson_sampled(1.0),
+        DpEvent::RepeatAndSelect {
+            event: run.clone(),
+            stopping: Stopping::TruncatedNegativeBinomial {
+                shape: 1.0,
+                success_probability: 0.2,
+            },
+        },
+        DpEvent::RepeatAndSelect {
+            event: run,
+            stopping: Stopping::Poisson { mean: 3.0 },
+        },
+    ]
+}
+
+/// A random event that privacy loss distributions know.
+pub fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
+    let relation = adjacency.relation();
+    match draw.whole(0, 11) {
+        0 => DpEvent::Gaussian {
+            noise_multiplier: draw.log(0.4, 200.0),
+            replace_factor: draw.pick(&[ReplaceFactor::Two, ReplaceFactor::SqrtTwo]),
+        },
+        1 => DpEvent::laplace(draw.log(0.5, 200.0)),
+        2 => DpEvent::DiscreteGaussian {
+            sigma: draw.log(0.4, 40.0),
+            sensitivity: draw.pick(&[1, 1, 2, 5]),
+        },
+        3 => DpEvent::DiscreteLaplace {
+            rate: draw.log(1e-3, 1.5),
+            sensitivity: draw.pick(&[1, 1, 2, 7]),
+        },
+        4 if adjacency.is_replace() => DpEvent::RandomizedResponse {
+            noise_probability: draw.probability(),
+            buckets: draw.pick(&[2, 3, 20, 1_000_000]),
+        },
+        5 => DpEvent::ApproxDp {
+            epsilon: draw.log(1e-3, 1.0),
+            delta: if draw.chance(0.5) {
+                0.0
+            } else {
+                draw.log(1e-30, 1e-6)
+            },
+            relation,
+        },
+        6 => DpEvent::laplace(draw.log(0.5, 50.0)).poisson_sampled(draw.probability()),
+        7 => mixture(draw),
+        8 => DpEvent::TreeAggregation {
+            noise_multiplier: draw.log(1.0, 200.0),
+            n_steps: draw.log_whole(1, 1_000_000),
+        },
+        _ => DpEvent::sampled_gaussian(draw.log(0.5, 50.0), draw.probability()),
+    }
+}
+
+/// A random event known by Renyi divergences only, or by an envelope of pairs.
+pub fn random_bound(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
+    let relation = adjacency.relation();
+    match draw.whole(0, 5) {
+        0 => DpEvent::Zcdp {
+            rho: draw.log(1e-6, 1.0),
+            relation,
+        },
+        1 => DpEvent::Rdp {
+            order: 1.0 + draw.log(0.1, 100.0),
+            epsilon: draw.log(1e-4, 1.0),
+            relation,
+        },
+        2 => DpEvent::RandomAllocation {
+            noise_multiplier: draw.log(0.7, 20.0),
+            n_selected: draw.whole(1, 3),
+            n_steps: draw.log_whole(4, 200),
+        },
+        3 => DpEvent::RepeatAndSelect {
+            event: Box::new(DpEvent::gaussian(draw.log(0.7, 20.0))),
+            stopping: Stopping::TruncatedNegativeBinomial {
+                shape: draw.pick(&[-0.5, 0.0, 1.0, 3.0]),
+                success_probability: draw.log(1e-3, 0.9),
+            },
+        },
+        4 if adjacency.is_replace() => DpEvent::SampledWithoutReplacement {
+            sample_size: draw.log_whole(1, 500),
+            population_size: 1000,
+            event: Box::new(DpEvent::gaussian(draw.log(0.7, 20.0))),
+        },
+        _ => DpEvent::BoundedRange {
+            epsilon: draw.log(1e-3, 2.0),
+            relation,
+        },
+    }
+}
+
+fn mixture(draw: &mut Draw) -> DpEvent {
+    let n = draw.whole(2, 4);
+    let weights: Vec<f64> = (0..n).map(|_| draw.log(1e-3, 1.0)).collect();
+    let sum: f64 = weights.iter().sum();
+    let first = if draw.chance(0.7) { 0.0 } else { 0.3 };
+    DpEvent::MixtureOfGaussians {
+        sigma: draw.log(1.0, 40.0),
+        sensitivities: (0..n).map(|i| first + i as f64).collect(),
+        probabilities: weights.iter().map(|w| w / sum).collect(),
+    }
+}
