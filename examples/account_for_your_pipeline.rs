@@ -1,9 +1,12 @@
-//! My own pipeline adds Gaussian noise in a few places. What does it guarantee, how much noise
-//! does a target need, and how do I keep a record?
+//! My own pipeline adds noise in a few places. What does it guarantee, how much noise does a target
+//! need, and how do I keep a record?
 //!
 //! `cargo run --release -p dp-examples --example account_for_your_pipeline`
 
-use dp_accounting::{Budget, Certificate, GdpAccountant, Ledger, Plan, ReleaseRequest, Spend};
+use dp_accounting::{
+    Accountant, Budget, Certificate, GdpAccountant, Ledger, Plan, ReleaseRequest, Spend,
+    TightestAccountant, calibrate,
+};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,6 +21,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             accountant.gdp().mu
         );
     }
+
+    // the same with a model trained by private SGD and one Laplace count: no closed form, a bracket
+    let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
+    accountant.compose(&DpEvent::gaussian(4.0), 1)?;
+    accountant.compose(&DpEvent::laplace(20.0), 1)?;
+    accountant.compose(&DpEvent::sampled_gaussian(1.0, 0.01), 1_000)?;
+    let bound = accountant.epsilon(1e-6)?;
+    println!(
+        "with SGD         epsilon {:.9} to {:.9} by {}",
+        bound.lower, bound.upper, bound.method
+    );
+
+    // the noise of SGD that brings all of it to epsilon 2
+    let noise = calibrate::noise(
+        ApproxDp::target(2.0, 1e-6)?,
+        Adjacency::AddRemoveUser,
+        |z| DpEvent::Composed {
+            events: vec![
+                DpEvent::gaussian(4.0),
+                DpEvent::laplace(20.0),
+                DpEvent::sampled_gaussian(z, 0.01).repeated(1_000),
+            ],
+        },
+    )?;
+    println!(
+        "SGD noise {:.4} gives epsilon {:.6}",
+        noise.value, noise.bound.upper
+    );
 
     // what it would take to reach epsilon 1, a tenth of the budget on the histogram
     let target = ApproxDp::target(1.0, 1e-6)?;
