@@ -217,13 +217,15 @@ def peer_error(workload, theirs, mine):
     return "" if lower is None else width(lower["value"], theirs["value"])
 
 
-def print_table(rows):
-    head = ["workload", "peer s", "ours s", "ratio", "process s", "peer error", "our width"]
-    table = [head + ["peer MB", "our MB", "method"]] + rows
-    widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
-    for cells in table:
-        first, rest = cells[0].ljust(widths[0]), zip(cells[1:], widths[1:])
-        print("  ".join([first] + [cell.rjust(w) for cell, w in rest]).rstrip())
+HEAD = ["workload", "peer s", "ours s", "ratio", "process s", "peer error", "our width"]
+HEAD += ["peer MB", "our MB", "method"]
+WIDTHS = [14, 8, 9, 7, 9, 10, 9, 7, 6, 12]
+
+
+def print_row(cells):
+    """One line, at once: the slow workloads come last."""
+    first, rest = cells[0].ljust(WIDTHS[0]), zip(cells[1:], WIDTHS[1:])
+    print("  ".join([first] + [cell.rjust(w) for cell, w in rest]), flush=True)
 
 
 def main():
@@ -243,14 +245,14 @@ def main():
           f"numpy {version('numpy')}, scipy {version('scipy')}")
     print(f"processor seconds, median of {args.runs} runs in turns; delta {DELTA}; "
           f"the peer at interval {INTERVAL}, its calibration to {TOLERANCE}\n")
-    rows, known = [], {}
+    print_row(HEAD)
+    known = {}
     for workload in args.workloads or WORKLOADS:
         if workload not in WORKLOADS:
             parser.error(f"no workload {workload}; there are {', '.join(WORKLOADS)}")
         slow = PEER_OF.get(workload, workload) in SLOW
         runs = min(args.runs, 3) if slow else args.runs
-        rows.append(row(workload, *measure(args.ours, workload, runs, known)))
-    print_table(rows)
+        print_row(row(workload, *measure(args.ours, workload, runs, known)))
     print()
     for workload in args.workloads or WORKLOADS:
         print(f"{workload:<14}{WORKLOADS[workload]}")

@@ -141,6 +141,9 @@ fn a_summary_states_both_kinds_of_neighbours() {
         "one more does not meet it",
         "add or remove one user (gdp)",
         "replace one user (gdp)",
+        "exact ",
+        "that a given user is in the data",
+        "by a factor of at most 2.71",
     ] {
         assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
     }
