@@ -35,12 +35,15 @@ fn nearest(value: f64) -> (String, f64) {
     (text, nearest)
 }
 
-/// The nearest number with seven digits, moved by one in the last of them.
+/// The nearest number with seven digits, moved by one in the last of them; towards zero from a
+/// power of ten the numbers with seven digits are ten times closer.
 fn stepped(value: f64, sign: f64) -> String {
     let scientific = format!("{value:.6e}");
-    let exponent = exponent(&scientific);
-    let unit: f64 = format!("1e{}", exponent - DIGITS).parse().unwrap_or(0.0);
     let nearest: f64 = scientific.parse().unwrap_or(value);
+    let from_power =
+        scientific.trim_start_matches('-').starts_with("1.000000") && nearest.abs() > value.abs();
+    let last = exponent(&scientific) - DIGITS - i32::from(from_power);
+    let unit: f64 = format!("1e{last}").parse().unwrap_or(0.0);
     plain(format!("{:.6e}", nearest + sign * unit))
 }
 

@@ -125,7 +125,8 @@ fn notes(answers: &[Answered<'_>]) -> Vec<String> {
 fn summary(answers: &[Answered<'_>]) -> String {
     let n_failed = answers.iter().filter(|a| a.answer.is_err()).count();
     let n_answered = answers.len() - n_failed;
-    let total = duration(answers.iter().map(|a| a.seconds).sum());
+    // an empty sum is -0
+    let total = duration(0.0 + answers.iter().map(|a| a.seconds).sum::<f64>());
     let mut text = format!("{n_answered} answered, {n_failed} failed, {total} in total");
     let slowest = (answers.iter()).max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     if let Some(Answered { case, seconds, .. }) = slowest {
