@@ -1,34 +1,79 @@
-//! Our side of `peers/compare.sh`: runs one workload so many times and prints its answer as JSON.
-//! The workloads are those of `peers/peers.py`.
+//! Our side of `peers/compare.sh`: one workload of `peers/peers.py`, its answer and the processor
+//! seconds of a call as JSON.
+//!
+//!     peers WORKLOAD          repeated until the calls take 0.2 s together
+//!     peers WORKLOAD --once   one call, for the time and the memory of a whole process
 
 use std::error::Error;
 use std::hint::black_box;
 
 use dp_accounting::questions::EventQuestion;
-use dp_accounting::{Accountant, PrivacyBound, TightestAccountant};
-use dp_core::{Adjacency, DpEvent};
+use dp_accounting::{Accountant, PrivacyBound, TightestAccountant, calibrate};
+use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde_json::{Value, json};
 
 const DELTA: f64 = 1e-5;
 
+const ADJACENCY: Adjacency = Adjacency::AddRemoveRecord;
+
+/// Calls are repeated until they take so many seconds.
+const LEAST_SECONDS: f64 = 0.2;
+
+/// [`sigma`] as an event file.
+const SIGMA: &str = r#"{"adjacency": "add-remove-record", "epsilon": 1, "delta": 1e-5, "event":
+    {"mechanism": "repeated", "count": 10000, "event":
+        {"mechanism": "poisson-sampled", "sampling_probability": 0.01, "event":
+            {"mechanism": "gaussian", "noise_multiplier": null, "replace_factor": "two"}}}}"#;
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+type Run = Box<dyn Fn() -> Result<Value>>;
+
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let workload = args.next().ok_or("usage: peers WORKLOAD CALLS")?;
-    let calls: u64 = args.next().ok_or("usage: peers WORKLOAD CALLS")?.parse()?;
-    let run = workload_named(&workload)?;
-    let mut answer = Value::Null;
-    for _ in 0..calls {
-        answer = black_box(run())?;
-    }
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (name, once) = match args.as_slice() {
+        [name] => (name, false),
+        [name, flag] if flag == "--once" => (name, true),
+        _ => return Err("usage: peers WORKLOAD [--once]".into()),
+    };
+    let run = workload_named(name)?;
+    let answer = if once { run()? } else { timed(&run)? };
     println!("{answer}");
     Ok(())
 }
 
-fn workload_named(name: &str) -> Result<Box<dyn Fn() -> Result<Value>>> {
+/// The answer with the processor seconds of one call. The first call is not counted, so that
+/// neither page faults nor the building of tables are spread over the others; `--once` has them.
+fn timed(run: &Run) -> Result<Value> {
+    let mut answer = run()?;
+    let mut calls = 1_u32;
+    let seconds = loop {
+        let start = processor_seconds()?;
+        for _ in 0..calls {
+            answer = black_box(run())?;
+        }
+        let seconds = processor_seconds()? - start;
+        if seconds >= LEAST_SECONDS {
+            break seconds;
+        }
+        calls *= 2;
+    };
+    answer["seconds"] = (seconds / f64::from(calls)).into();
+    answer["calls"] = calls.into();
+    Ok(answer)
+}
+
+/// Time this thread has spent on a processor (Linux); there is no other.
+fn processor_seconds() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat")?;
+    let nanoseconds = text.split_whitespace().next().ok_or("schedstat is empty")?;
+    Ok(nanoseconds.parse::<f64>()? * 1e-9)
+}
+
+fn workload_named(name: &str) -> Result<Run> {
     let events = match name {
         "sgm-sigma" => return Ok(Box::new(sigma)),
+        "sgm-sigma-file" => return Ok(Box::new(sigma_of_file)),
         "sgm-10k" => vec![(DpEvent::sampled_gaussian(1.0, 0.01), 10_000)],
         "sgm-1m" => vec![(DpEvent::sampled_gaussian(1.0, 0.001), 1_000_000)],
         "gaussians-40" => (0..40)
@@ -56,7 +101,7 @@ fn mixed(n: u32) -> Vec<(DpEvent, u64)> {
 }
 
 fn epsilon(events: &[(DpEvent, u64)]) -> Result<Value> {
-    let mut accountant = TightestAccountant::new(Adjacency::AddRemoveRecord);
+    let mut accountant = TightestAccountant::new(ADJACENCY);
     for (event, count) in events {
         accountant.compose(event, *count)?;
     }
@@ -70,14 +115,21 @@ fn epsilon(events: &[(DpEvent, u64)]) -> Result<Value> {
     Ok(json!({ "value": value, "lower": lower, "upper": upper, "method": method }))
 }
 
-/// The smallest noise multiplier for epsilon 1.
+/// The smallest noise multiplier for epsilon 1, by the library alone: a value that meets the
+/// target, and the epsilon that it gives.
 fn sigma() -> Result<Value> {
-    let question = EventQuestion::from_json(
-        r#"{"adjacency": "add-remove-record", "epsilon": 1, "delta": 1e-5,
-            "event": {"mechanism": "repeated", "count": 10000, "event":
-                {"mechanism": "poisson-sampled", "sampling_probability": 0.01, "event":
-                    {"mechanism": "gaussian", "noise_multiplier": null, "replace_factor": "two"}}}}"#,
-    )?;
-    let answer = question.answer()?;
-    Ok(json!({ "value": answer.value, "lower": answer.lower, "upper": answer.upper }))
+    let target = ApproxDp::target(1.0, black_box(DELTA))?;
+    let found = calibrate::noise(target, ADJACENCY, |z| {
+        DpEvent::sampled_gaussian(z, 0.01).repeated(10_000)
+    })?;
+    let (value, bound) = (found.value, found.bound);
+    Ok(json!({ "value": value, "epsilon": bound.upper, "method": bound.method }))
+}
+
+/// The same as `dp calibrate` does it: JSON is read, and a smaller noise that certainly misses the
+/// target is looked for, which makes the answer a bracket.
+fn sigma_of_file() -> Result<Value> {
+    let answer = EventQuestion::from_json(black_box(SIGMA))?.answer()?;
+    let (lower, upper) = (answer.lower, answer.upper);
+    Ok(json!({ "value": answer.value, "lower": lower, "upper": upper, "method": answer.method }))
 }

@@ -1,8 +1,9 @@
 """Runs each workload in dp_accounting and in our accountant, in turns, and prints a table.
 
-Every measurement is a process of its own. Ours repeats the workload inside the process until it
-takes at least 0.2 s; what the same process takes without any repetition is subtracted. The peer's
-time is that of the calls alone, without imports. All times are processor seconds, user and system.
+Every measurement is a process of its own with one thread. All times are processor seconds, user and
+system. The peer's is that of one call, without imports and without building the event. Ours is that
+of one call out of as many as take 0.2 s together, after a first one; beside it stands that of a
+whole process with a single call, from start to exit. Memory is the peak of a whole process.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,12 +20,13 @@ import time
 INTERVAL = 1e-4
 DELTA = 1e-5
 
-# The peer is given up on after this many seconds of wall time.
+# The peer is given up on after this many processor seconds.
 LIMIT = 120
 
 WORKLOADS = {
     "sgm-10k": "sampled Gaussian, sigma 1, q .01, 10,000 steps",
     "sgm-sigma": "sigma for epsilon 1, q .01, 10,000 steps",
+    "sgm-sigma-file": "the same from JSON, with a proved lower end",
     "gaussians-40": "40 different Gaussians",
     "sgm-1m": "sampled Gaussian, sigma 1, q .001, 10^6 steps",
     "tree-300": "300 Gaussians, Laplaces and sampled Gaussians",
@@ -32,6 +35,12 @@ WORKLOADS = {
 
 # Workloads that take the peer so long that three runs must do.
 SLOW = ("sgm-sigma", "tree-300", "tree-1000")
+
+# Which of the peer's workloads ours is compared with, where it is another one.
+PEER_OF = {"sgm-sigma-file": "sgm-sigma"}
+
+# Tolerance of the peer's calibration, in units of sigma; also its default.
+TOLERANCE = 1e-6
 
 
 def mixed_parameters(n):
@@ -90,105 +99,65 @@ def peer_sigma():
     def accountant():
         return PLDAccountant(value_discretization_interval=INTERVAL)
 
-    return dpa.calibrate_dp_mechanism(accountant, event, 1.0, DELTA)
+    return dpa.calibrate_dp_mechanism(accountant, event, 1.0, DELTA, tol=TOLERANCE)
 
 
-def optimistic_epsilon(event):
-    """What the peer's own lower estimates compose to; its error is at most the difference."""
-    import dp_accounting as dpa
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    options = {"pessimistic_estimate": False, "value_discretization_interval": INTERVAL}
-
-    def of(event):
-        if isinstance(event, dpa.SelfComposedDpEvent):
-            return of(event.event).self_compose(event.count)
-        if isinstance(event, dpa.ComposedDpEvent):
-            parts = [of(part) for part in event.events]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.compose(part)
-            return whole
-        if isinstance(event, dpa.LaplaceDpEvent):
-            return pld.from_laplace_mechanism(event.noise_multiplier, **options)
-        if isinstance(event, dpa.PoissonSampledDpEvent):
-            z, q = event.event.noise_multiplier, event.sampling_probability
-            return pld.from_gaussian_mechanism(z, sampling_prob=q, **options)
-        return pld.from_gaussian_mechanism(event.noise_multiplier, **options)
-
-    return of(event).get_epsilon_for_delta(DELTA)
-
-
-def run_peer(workload, lower):
-    """In a process of its own: one run of the peer, or its lower estimate."""
+def run_peer(workload):
+    """In a process of its own: one run of the peer."""
     import dp_accounting.pld  # noqa: F401  (not part of the time)
 
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
     calibrates = workload == "sgm-sigma"
     event = None if calibrates else peer_event(workload)
     start = time.process_time()
     if calibrates:
         value = peer_sigma()
     else:
-        value = optimistic_epsilon(event) if lower else peer_epsilon(event)
+        value = peer_epsilon(event)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"value": value, "seconds": seconds, "megabytes": peak}))
 
 
-def peer(workload, lower=False):
-    command = [sys.executable, __file__, "--peer", workload] + (["--lower"] if lower else [])
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-    except subprocess.TimeoutExpired:
+def peer(workload):
+    command = [sys.executable, __file__, "--peer", workload]
+    one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | one_thread)
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return None
     if done.returncode != 0:
         sys.exit(f"{workload}: the peer failed\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def ours_once(binary, workload, calls):
-    """Answer, processor seconds and megabytes of one process that runs the workload `calls` times."""
-    child = subprocess.Popen(
-        [binary, workload, str(calls)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def ours(binary, workload, *flags):
+    """Our answer, with processor seconds and megabytes of the process it was found in."""
+    command = [binary, workload, *flags]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = child.stdout.read(), child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
-        return {"error": err.strip()}
-    answer = json.loads(out) if calls else {}
-    answer["seconds"] = usage.ru_utime + usage.ru_stime
+        sys.exit(f"{workload}: ours failed\n{err}")
+    answer = json.loads(out)
+    answer["process"] = usage.ru_utime + usage.ru_stime
     answer["megabytes"] = usage.ru_maxrss / 1024
     return answer
 
 
-def ours(binary, workload, calls):
-    idle = ours_once(binary, workload, 0)
-    answer = ours_once(binary, workload, calls)
-    if "error" not in answer:
-        answer["seconds"] = max(answer["seconds"] - idle["seconds"], 1e-9) / calls
-    return answer
-
-
-def calls_for(binary, workload):
-    calls = 1
-    while calls < 1 << 24:
-        answer = ours_once(binary, workload, calls)
-        if "error" in answer or answer["seconds"] >= 0.2:
-            break
-        calls *= 2
-    return calls
-
-
-def measure(binary, workload, runs):
-    calls = calls_for(binary, workload)
-    mine, theirs = [], []
+def measure(binary, workload, runs, known):
+    """Results of `runs` runs in turns; the peer's are taken from `known` where they are there."""
+    other = PEER_OF.get(workload, workload)
+    theirs, mine, whole = known.get(other, []), [], []
+    measured = other in known
     for _ in range(runs):
-        if theirs is not None:
-            result = peer(workload)
+        if not measured and theirs is not None:
+            result = peer(other)
             theirs = None if result is None else theirs + [result]
-        mine.append(ours(binary, workload, calls))
-    return mine, theirs
+        mine.append(ours(binary, workload))
+        whole.append(ours(binary, workload, "--once"))
+    known[other] = theirs
+    return mine, whole, theirs
 
 
 def median(results, key):
@@ -199,38 +168,36 @@ def width(lower, upper):
     return f"{(upper - lower) / upper:.1e}"
 
 
-def row(workload, mine, theirs):
+def row(workload, mine, whole, theirs):
+    answer, seconds = mine[0], median(mine, "seconds")
     cells = [workload]
-    cells.append(f"over {LIMIT} s" if theirs is None else f"{median(theirs, 'seconds'):.4g}")
-    failed = next((r["error"] for r in mine if "error" in r), None)
-    if failed:
-        return cells + [f"no answer: {failed}"]
-    seconds = median(mine, "seconds")
+    cells.append(f"over {LIMIT}" if theirs is None else f"{median(theirs, 'seconds'):.4g}")
     cells.append(f"{seconds:.3g}")
     cells.append("" if theirs is None else f"{median(theirs, 'seconds') / seconds:.0f}x")
-    cells.append("" if theirs is None else peer_error(workload, theirs[0], mine[0]))
-    cells.append(width(mine[0]["lower"], mine[0]["upper"]))
+    cells.append(f"{median(whole, 'process'):.2g}")
+    cells.append("" if theirs is None else peer_error(theirs[0], answer))
+    cells.append(width(answer["lower"], answer["upper"]) if "lower" in answer else "")
     cells.append("" if theirs is None else f"{median(theirs, 'megabytes'):.0f}")
-    cells.append(f"{median(mine, 'megabytes'):.0f}")
+    cells.append(f"{median(whole, 'megabytes'):.0f}")
+    cells.append(answer["method"])
     return cells
 
 
-def peer_error(workload, theirs, mine):
-    """Relative width of the peer's own bracket; of a calibration, distance to ours."""
-    if workload == "sgm-sigma":
-        return f"{abs(theirs['value'] - mine['value']) / mine['value']:.1e}"
-    lower = peer(workload, lower=True)
-    return "" if lower is None else width(lower["value"], theirs["value"])
+def peer_error(theirs, mine):
+    """Relative distance of the peer's answer to ours, which is proved to the width beside it. (The
+    peer's own bracket, from its optimistic estimates, is wider.)"""
+    return f"{abs(theirs['value'] - mine['value']) / mine['value']:.1e}"
 
 
-def print_table(rows):
-    head = ["workload", "peer s", "ours s", "ratio", "peer width", "our width", "peer MB", "our MB"]
-    columns = max(len(r) for r in rows + [head])
-    padded = [r + [""] * (columns - len(r)) for r in [head] + rows]
-    widths = [max(len(r[i]) for r in padded if len(r[i]) < 20 or i == 0) for i in range(columns)]
-    for cells in padded:
-        first, rest = cells[0].ljust(widths[0]), zip(cells[1:], widths[1:])
-        print("  ".join([first] + [cell.rjust(w) for cell, w in rest]).rstrip())
+HEAD = ["workload", "peer s", "ours s", "ratio", "process s", "peer error", "our width"]
+HEAD += ["peer MB", "our MB", "method"]
+WIDTHS = [14, 8, 9, 7, 9, 10, 9, 7, 6, 12]
+
+
+def print_row(cells):
+    """One line, at once: the slow workloads come last."""
+    first, rest = cells[0].ljust(WIDTHS[0]), zip(cells[1:], WIDTHS[1:])
+    print("  ".join([first] + [cell.rjust(w) for cell, w in rest]), flush=True)
 
 
 def main():
@@ -238,28 +205,28 @@ def main():
     parser.add_argument("--ours", help="the built example peers")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
-    parser.add_argument("--lower", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("workloads", nargs="*")
     args = parser.parse_args()
     if args.peer:
-        run_peer(args.peer, args.lower)
+        run_peer(args.peer)
         return
     from importlib.metadata import version
 
     print(f"Python {platform.python_version()}, dp-accounting {version('dp-accounting')}, "
           f"numpy {version('numpy')}, scipy {version('scipy')}")
     print(f"processor seconds, median of {args.runs} runs in turns; delta {DELTA}; "
-          f"the peer at interval {INTERVAL}\n")
-    rows = []
+          f"the peer at interval {INTERVAL}, its calibration to {TOLERANCE}\n")
+    print_row(HEAD)
+    known = {}
     for workload in args.workloads or WORKLOADS:
         if workload not in WORKLOADS:
             parser.error(f"no workload {workload}; there are {', '.join(WORKLOADS)}")
-        runs = min(args.runs, 3) if workload in SLOW else args.runs
-        rows.append(row(workload, *measure(args.ours, workload, runs)))
-    print_table(rows)
+        slow = PEER_OF.get(workload, workload) in SLOW
+        runs = min(args.runs, 3) if slow else args.runs
+        print_row(row(workload, *measure(args.ours, workload, runs, known)))
     print()
     for workload in args.workloads or WORKLOADS:
-        print(f"{workload:<14}{WORKLOADS[workload]}")
+        print(f"{workload:<16}{WORKLOADS[workload]}")
 
 
 if __name__ == "__main__":

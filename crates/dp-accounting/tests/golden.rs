@@ -1,5 +1,5 @@
-//! All shared golden values, asked the way anybody would: through [`questions`]. They are read from
-//! `$DP_GOLDEN` (file or folder) or from `../shared/golden` beside the workspace. Ignored unless
+//! All shared golden values, asked the way anybody would: through [`questions`]; those of Gaussian
+//! mechanisms of the closed forms as well. They are read from `$DP_GOLDEN` (file or folder) or from `../shared/golden` beside the workspace. Ignored unless
 //! asked for, and then a missing file is a failure.
 //!
 //! [`questions`]: dp_accounting::questions
@@ -9,6 +9,8 @@
 use std::path::PathBuf;
 
 use dp_accounting::questions::{Answer, Quantity, QuestionFile};
+use dp_accounting::{GdpAccountant, gdp};
+use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde_json::Value;
 
 /// Cases there are at least.
@@ -99,9 +101,8 @@ impl Truth {
     }
 }
 
-/// Answers every case whose family passes `wanted`; returns how many there were and what was
-/// wrong.
-fn run(wanted: impl Fn(&str) -> bool) -> (usize, Vec<String>) {
+/// The text of the golden file and its cases.
+fn golden() -> (String, Vec<Value>) {
     let path = golden_file();
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| {
         panic!(
@@ -109,43 +110,85 @@ fn run(wanted: impl Fn(&str) -> bool) -> (usize, Vec<String>) {
             path.display()
         )
     });
-    let expected: Value = serde_json::from_str(&text).unwrap();
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    let Value::Array(cases) = file["cases"].take() else {
+        panic!("no list of cases");
+    };
+    assert!(cases.len() >= N_CASES, "only {} cases", cases.len());
+    (text, cases)
+}
+
+#[test]
+#[ignore = "needs the golden values; see CONTRIBUTING.md"]
+fn real_data_golden_all() {
+    let (text, cases) = golden();
     let questions = QuestionFile::from_json(&text).unwrap();
-    let (mut n_cases, mut objections) = (0, Vec::new());
-    let cases = expected["cases"].as_array().unwrap();
     assert_eq!(cases.len(), questions.cases().len());
+    let mut objections = Vec::new();
     for (case, question) in cases.iter().zip(questions.cases()) {
         assert_eq!(case["id"], question.id());
-        if !wanted(case["family"].as_str().unwrap()) {
-            continue;
-        }
-        n_cases += 1;
         let objection = match question.answer() {
             Ok(answer) => Truth::of(case).objection(&answer),
             Err(error) => Some(error.to_string()),
         };
         objections.extend(objection.map(|text| format!("{}: {text}", question.id())));
     }
-    (n_cases, objections)
+    let (n_wrong, n_cases) = (objections.len(), cases.len());
+    let list = objections.join("\n");
+    assert!(n_wrong == 0, "{n_wrong} of {n_cases} cases:\n{list}");
+}
+
+/// The figure of [`GdpAccountant`] or [`gdp::mu_for`] alone, for a case of Gaussian mechanisms.
+fn closed_form(case: &Value) -> f64 {
+    let query = &case["query"];
+    let of = |name: &str| number(&query[name]);
+    match query["kind"].as_str().unwrap() {
+        "delta_at_epsilon" => gaussians(case).delta(of("epsilon")),
+        "epsilon_at_delta" => gaussians(case).epsilon(of("delta")),
+        "rdp_at_alpha" => gaussians(case).zcdp().rho * of("alpha"),
+        "sigma_for_epsilon_delta" => {
+            let target = ApproxDp::target(of("epsilon"), of("delta")).unwrap();
+            let event = &case["events"][0];
+            let distance = number(&event["sensitivity"]) * number(&event["count"]).sqrt();
+            distance / gdp::mu_for(target).unwrap()
+        }
+        other => panic!("unexpected query {other}"),
+    }
+}
+
+fn gaussians(case: &Value) -> GdpAccountant {
+    let mut accountant = GdpAccountant::new(Adjacency::AddRemoveUser);
+    for event in case["events"].as_array().unwrap() {
+        assert_eq!(event["mechanism"], "gaussian");
+        let z = number(&event["sigma"]) / number(&event["sensitivity"]);
+        let count = event["count"].as_u64().unwrap();
+        accountant.compose(&DpEvent::gaussian(z), count).unwrap();
+    }
+    accountant
 }
 
 #[test]
 #[ignore = "needs the golden values; see CONTRIBUTING.md"]
-fn real_data_golden_all() {
-    let (n_cases, objections) = run(|_| true);
-    assert!(n_cases >= N_CASES, "only {n_cases} cases");
-    assert!(
-        objections.is_empty(),
-        "{} of {n_cases} cases:\n{}",
-        objections.len(),
-        objections.join("\n")
-    );
-}
-
-#[test]
-#[ignore = "needs the golden values; see CONTRIBUTING.md"]
-fn real_data_golden_gaussian() {
-    let (n_cases, objections) = run(|family| family.starts_with("gaussian-epsilon"));
-    assert!(n_cases >= 11, "only {n_cases} cases");
-    assert!(objections.is_empty(), "{}", objections.join("\n"));
+fn real_data_golden_gaussian_closed_forms() {
+    let (_, cases) = golden();
+    for (family, at_least) in [
+        ("gaussian-delta", 12),
+        ("gaussian-epsilon", 11),
+        ("gaussian-hetero", 4),
+        ("gaussian-sigma", 7),
+        ("gaussian-rdp", 3),
+    ] {
+        let of_family: Vec<_> = cases.iter().filter(|c| c["family"] == family).collect();
+        assert!(of_family.len() >= at_least, "{family}: {}", of_family.len());
+        for case in of_family {
+            let (found, truth) = (closed_form(case), Truth::of(case));
+            let (id, expected) = (&case["id"], truth.value);
+            let allowed = truth.absolute.max(truth.relative * expected.abs());
+            let near = (found - expected).abs() <= allowed;
+            assert!(near, "{id}: {found} instead of {expected}");
+            // Upper bounds, up to the last digits.
+            let floor = expected * (1.0 - 1e-13) - truth.absolute;
+            assert!(found >= floor, "{id} is too low: {found}");
+        }
+    }
 }

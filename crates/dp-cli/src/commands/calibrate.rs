@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::account::{number, read};
 use crate::args::CalibrateArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, at_least, at_most, bracket, figure};
+use crate::output::{self, at_least, at_most, bracket, bracket_of, figure, rounded_up};
 
 pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     let question = match &args.file {
@@ -88,25 +88,31 @@ fn from_flags(args: &CalibrateArgs) -> Result<EventQuestion> {
             expected,
         }));
     }
-    let question = json!({
+    Ok(EventQuestion::from_json(
+        &steps_question(args, target).to_string(),
+    )?)
+}
+
+/// The event file that the flags stand for.
+fn steps_question(args: &CalibrateArgs, target: ApproxDp) -> Value {
+    json!({
         "adjacency": Adjacency::from(args.adjacency),
         "event": {
             "mechanism": "repeated",
             "count": args.steps,
             "event": {
                 "mechanism": "poisson-sampled",
-                "sampling_probability": q,
+                "sampling_probability": args.sampling_probability,
                 "event": {
                     "mechanism": "gaussian",
-                    "noise_multiplier": z,
+                    "noise_multiplier": args.noise_multiplier,
                     "replace_factor": "two",
                 },
             },
         },
         "epsilon": target.epsilon,
         "delta": target.delta,
-    });
-    Ok(EventQuestion::from_json(&question.to_string())?)
+    })
 }
 
 fn as_json(solved: &Solved, target: ApproxDp, guarantees: &[Guarantee], seconds: f64) -> Value {
@@ -120,18 +126,19 @@ fn as_json(solved: &Solved, target: ApproxDp, guarantees: &[Guarantee], seconds:
         "method": answer.method,
         "target": target,
         "event": solved.event,
-        "guarantees": guarantees.iter().map(guarantee_json).collect::<Vec<_>>(),
+        "guarantees": guarantees.iter().map(|of| guarantee_json(of, target.delta)).collect::<Vec<_>>(),
         "seconds": seconds,
     })
 }
 
-fn guarantee_json((adjacency, bound): &Guarantee) -> Value {
+fn guarantee_json((adjacency, bound): &Guarantee, delta: f64) -> Value {
     match bound {
         Ok(bound) => json!({
             "adjacency": adjacency,
             "epsilon": bound.upper,
             "lower": bound.lower,
             "method": bound.method,
+            "meaning": meaning(*adjacency, bound.upper, delta),
         }),
         Err(error) => json!({ "adjacency": adjacency, "error": error.to_string() }),
     }
@@ -157,6 +164,10 @@ fn summary(name: &str, solved: &Solved, target: ApproxDp, guarantees: &[Guarante
         format!("  delta     {:e}", target.delta),
     ];
     lines.extend(guarantees.iter().map(guarantee_line));
+    if let Some((adjacency, Ok(bound))) = guarantees.first() {
+        lines.extend([String::new(), "  what it means".to_owned()]);
+        lines.push(indented(&meaning(*adjacency, bound.upper, target.delta)));
+    }
     lines.join("\n") + "\n"
 }
 
@@ -172,6 +183,7 @@ fn certainty(answer: &Answer) -> String {
     }
 }
 
+/// Epsilon with its bracket, as in the table of `dp account`.
 fn guarantee_line((adjacency, bound): &Guarantee) -> String {
     let unit = adjacency.unit();
     let neighbours = if adjacency.is_replace() {
@@ -181,10 +193,39 @@ fn guarantee_line((adjacency, bound): &Guarantee) -> String {
     };
     match bound {
         Ok(bound) => format!(
-            "  epsilon   {:<8}  {neighbours} ({})",
+            "  epsilon   {:<8}  {:<7}  {neighbours} ({})",
             at_least(bound.upper),
+            bracket_of(bound.lower, bound.upper),
             bound.method
         ),
-        Err(error) => format!("  epsilon   unknown   {neighbours}: {error}"),
+        Err(error) => format!("  epsilon   unknown            {neighbours}: {error}"),
     }
+}
+
+/// Kasiviswanathan and Smith, arXiv 0803.3946v3: the same bound on odds as in the statement of a
+/// certificate.
+fn meaning(adjacency: Adjacency, epsilon: f64, delta: f64) -> String {
+    let unit = adjacency.unit();
+    let question = if adjacency.is_replace() {
+        format!("that a given {unit}'s data is one thing rather than another")
+    } else {
+        format!("that a given {unit} is in the data")
+    };
+    let factor = rounded_up(epsilon.exp() / (1.0 - delta));
+    format!(
+        "Seeing everything released changes anybody's odds {question} by a factor of at most {factor}, \
+         up or down, except with probability {delta:e}."
+    )
+}
+
+/// Lines of at most 88 characters, four spaces in.
+fn indented(sentence: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() < 88 => *line += &format!(" {word}"),
+            _ => lines.push(format!("    {word}")),
+        }
+    }
+    lines.join("\n")
 }

@@ -35,12 +35,15 @@ fn nearest(value: f64) -> (String, f64) {
     (text, nearest)
 }
 
-/// The nearest number with seven digits, moved by one in the last of them.
+/// The nearest number with seven digits, moved by one in the last of them; towards zero from a
+/// power of ten the numbers with seven digits are ten times closer.
 fn stepped(value: f64, sign: f64) -> String {
     let scientific = format!("{value:.6e}");
-    let exponent = exponent(&scientific);
-    let unit: f64 = format!("1e{}", exponent - DIGITS).parse().unwrap_or(0.0);
     let nearest: f64 = scientific.parse().unwrap_or(value);
+    let from_power =
+        scientific.trim_start_matches('-').starts_with("1.000000") && nearest.abs() > value.abs();
+    let last = exponent(&scientific) - DIGITS - i32::from(from_power);
+    let unit: f64 = format!("1e{last}").parse().unwrap_or(0.0);
     plain(format!("{:.6e}", nearest + sign * unit))
 }
 
@@ -78,21 +81,59 @@ pub(crate) fn figure(answer: &Answer) -> String {
 /// How far the truth can be from the figure: relatively, or as the other end of a count.
 pub(crate) fn bracket(answer: &Answer) -> String {
     let width = answer.relative_width();
-    if width < EXACT {
-        return "exact".to_owned();
-    }
     match answer.quantity {
+        quantity if quantity.safe_above() => bracket_of(answer.lower, answer.upper),
+        _ if width < EXACT => "exact".to_owned(),
         Quantity::Count if answer.upper > 1e18 => "or more".to_owned(),
         Quantity::Count => format!("to {}", answer.upper),
-        _ if answer.lower == 0.0 => "at most".to_owned(),
-        quantity if quantity.safe_above() => format!("-{width:.0e}"),
         _ => format!("+{width:.0e}"),
+    }
+}
+
+/// The same for a figure whose upper end is the safe one.
+pub(crate) fn bracket_of(lower: f64, upper: f64) -> String {
+    if upper - lower <= EXACT * upper.abs() {
+        "exact".to_owned()
+    } else if lower == 0.0 {
+        "at most".to_owned()
+    } else {
+        format!("-{:.0e}", (upper - lower) / upper.abs())
+    }
+}
+
+/// Seconds in the unit that suits them, to two or three digits.
+pub(crate) fn duration(seconds: f64) -> String {
+    let [micro, milli] = [1e6, 1e3].map(|per_second| seconds * per_second);
+    if micro < 999.5 {
+        format!("{micro:.0} µs")
+    } else if milli < 9.95 {
+        format!("{milli:.1} ms")
+    } else if milli < 999.5 {
+        format!("{milli:.0} ms")
+    } else {
+        format!("{seconds:.2} s")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        for (seconds, shown) in [
+            (0.0, "0 µs"),
+            (12.3e-6, "12 µs"),
+            (0.000_999_6, "1.0 ms"),
+            (0.009_949, "9.9 ms"),
+            (0.009_96, "10 ms"),
+            (0.412, "412 ms"),
+            (0.9996, "1.00 s"),
+            (123.456, "123.46 s"),
+        ] {
+            assert_eq!(duration(seconds), shown);
+        }
+    }
 
     #[test]
     fn seven_digits_stay_on_their_side() {

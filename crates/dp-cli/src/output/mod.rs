@@ -7,7 +7,7 @@ mod report;
 mod screen;
 mod statement;
 
-pub(crate) use answers::{at_least, at_most, bracket, figure};
+pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};

@@ -55,22 +55,46 @@ fn the_table_rounds_to_the_side_that_promises_less() {
     let run = account(GOOD, &[]).exits(0);
     assert_eq!(run.stderr, "");
     let lines: Vec<&str> = run.stdout.lines().collect();
+    let columns: Vec<&str> = lines[0].split_whitespace().collect();
+    let names = ["id", "question", "answer", "bracket", "method", "time"];
+    assert_eq!(columns, names, "{}", run.stdout);
+    assert!(lines[1].starts_with("---------  -----"), "{}", run.stdout);
     assert!(
-        lines[0].starts_with("id         question"),
+        lines[2].starts_with("one        epsilon at delta 1e-5       4.377179      exact  gdp "),
         "{}",
         run.stdout
     );
-    assert!(
-        lines[1].starts_with("one        epsilon at delta 1e-5   4.377179"),
-        "{}",
-        run.stdout
-    );
-    assert!(lines[1].ends_with("exact  gdp"), "{}", run.stdout);
-    assert!(
-        lines.last().unwrap().starts_with("note: zero_out"),
-        "{}",
-        run.stdout
-    );
+    assert!(lines[2].ends_with('s'), "no time in {}", lines[2]);
+}
+
+#[test]
+fn below_the_table_stand_notes_and_one_line_of_summary() {
+    let stdout = account(GOOD, &[]).exits(0).stdout;
+    let (_, below) = stdout.split_once("\n\n").unwrap();
+    let lines: Vec<&str> = below.lines().collect();
+    assert!(lines[0].starts_with("note: zero_out"), "{below}");
+    assert!(lines[0].ends_with("(tree)"), "{below}");
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("3 answered, 0 failed, "), "{below}");
+    assert!(last.contains("; slowest "), "{below}");
+
+    let failed = account(&GOOD.replacen("\"sigma\": 2,", "\"sigma\": -2,", 1), &[]).exits(1);
+    assert!(failed.stdout.contains("\n2 answered, 1 failed, "));
+    let row = failed.stdout.lines().find(|l| l.starts_with("half each"));
+    assert!(row.unwrap().contains("no answer"), "{}", failed.stdout);
+}
+
+#[test]
+fn json_has_one_case_a_line() {
+    let run = account(GOOD, &["--json"]).exits(0);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!(lines.len(), 5, "{}", run.stdout);
+    for line in &lines[1..4] {
+        let case: serde_json::Value = serde_json::from_str(line.trim_end_matches(',')).unwrap();
+        assert!(case["seconds"].as_f64().unwrap() >= 0.0);
+    }
+    let empty = account(r#"{"schema_version": 1, "cases": []}"#, &["--json"]).exits(0);
+    assert_eq!(empty.json()["cases"], serde_json::json!([]));
 }
 
 #[test]

@@ -100,3 +100,75 @@ fn a_file_has_one_parameter_that_is_null() {
         .dp(&["calibrate", "q.json", "--steps", "3"])
         .exits(2);
 }
+
+#[test]
+fn what_is_left_out_is_solved_for_on_the_safe_side() {
+    // mu(1, 1e-5) = 0.26805112...: noise sqrt(1000) / mu, and (100 mu)^2 steps; halved under replacement.
+    let unsampled = ["--sampling-probability", "1", "--json"];
+    let solve = |args: &[&str]| {
+        let mut all = args.to_vec();
+        all.extend(unsampled);
+        for_one(&all).exits(0).json()
+    };
+    let noise = solve(&["--steps", "1000"]);
+    let [lower, value, upper] =
+        ["lower", "value", "upper"].map(|name| noise[name].as_f64().unwrap());
+    let best = 117.972_930_770_958_98;
+    assert!(
+        lower <= best * (1.0 + 1e-12) && best <= value * (1.0 + 1e-12),
+        "{noise}"
+    );
+    assert!(upper - lower <= 1e-4 * best && value <= upper);
+    assert_eq!(noise["parameter"], "noise_multiplier");
+    let guarantee = |at: usize| noise["guarantees"][at]["epsilon"].as_f64().unwrap();
+    assert!(guarantee(0) <= 1.0 && guarantee(0) > 0.999 && guarantee(1) > 2.1);
+
+    let steps = solve(&["--noise-multiplier", "100"]);
+    assert_eq!(
+        (&steps["value"], &steps["upper"]),
+        (&718.into(), &718.into())
+    );
+    assert_eq!(steps["event"]["count"], 718);
+    let replaced = solve(&["--noise-multiplier", "100", "--adjacency", "replace-user"]);
+    assert_eq!(replaced["value"], 179);
+}
+
+#[test]
+fn a_summary_states_both_kinds_of_neighbours() {
+    let run = for_one(&["--noise-multiplier", "100", "--sampling-probability", "1"]).exits(0);
+    for part in [
+        "steps 718\n",
+        "one more does not meet it",
+        "add or remove one user (gdp)",
+        "replace one user (gdp)",
+        "exact ",
+        "that a given user is in the data",
+        "by a factor of at most 2.71",
+    ] {
+        assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
+    }
+}
+
+#[test]
+fn a_null_anywhere_in_an_event_is_solved_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "q.json",
+        r#"{"adjacency": "replace-record", "epsilon": 1, "delta": 1e-5, "event":
+            {"mechanism": "composed", "events": [
+                {"mechanism": "gaussian", "noise_multiplier": 20, "replace_factor": "two"},
+                {"mechanism": "repeated", "count": 3, "event":
+                    {"mechanism": "gaussian", "noise_multiplier": null, "replace_factor": "sqrt-two"}}]}}"#,
+    );
+    let json = sandbox
+        .dp(&["calibrate", "q.json", "--json"])
+        .exits(0)
+        .json();
+    // sqrt(3 * 2 / (mu^2 - 4/400)), mu as above
+    let value = json["value"].as_f64().unwrap();
+    assert!((value - 9.849_197).abs() < 0.001, "{json}");
+    assert_eq!(
+        json["event"]["events"][1]["event"]["noise_multiplier"],
+        json["value"]
+    );
+}
