@@ -103,7 +103,7 @@ fn pld_group(criterion: &mut Criterion) {
         let id = BenchmarkId::new("sampled_gaussian_steps", n);
         bench_epsilon(&mut group, id, &steps(n), PldAccountant::new);
     }
-    for n in [3, 30] {
+    for n in [3_u32, 30] {
         let laplace = DpEvent::laplace(f64::from(n)).repeated(u64::from(n));
         let id = BenchmarkId::new("laplace_fallback", n);
         bench_epsilon(&mut group, id, &laplace, TightestAccountant::new);
