@@ -113,8 +113,8 @@ impl<'a> Plan<'a> {
         let n = self.sketches.iter().map(|s| s.count).sum::<f64>();
         let one = |sketch: &Sketch<'_>| {
             let log_m = sketch.cumulant(self.lambda);
-            let above = libm::exp(self.log_delta.max(-690.0)) * 1e-13 / n;
-            let (low, high) = sketch.ends(self.lambda, above, 1e-14 / n);
+            let above = libm::exp(self.log_delta.max(-690.0)) * 1e-10 / n;
+            let (low, high) = sketch.ends(self.lambda, above, 1e-13 / n);
             let (low, high) = ((low / step).floor() - 1.0, (high / step).ceil() + 1.0);
             if !(low.abs() < 1e15 && high.abs() < 1e15) {
                 return None;

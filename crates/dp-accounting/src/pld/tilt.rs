@@ -3,7 +3,7 @@
 use super::sketch::Sketch;
 
 /// -ln of the tilted mass that may lie outside the window on each side.
-const OUTSIDE: f64 = 44.0;
+const OUTSIDE: f64 = 32.0;
 
 /// Sum of the cumulants.
 pub(super) fn total(sketches: &[Sketch<'_>], s: f64) -> f64 {
