@@ -5,7 +5,7 @@ use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor, Stopping,
 use super::{Composition, Pair, Part};
 use crate::gdp::mu_squared;
 use crate::loss::{FiniteLoss, Loss, MixtureLoss, Side};
-use crate::rounding::{div_up, mul_up, sqrt_up};
+use crate::rounding::{div_up, sqrt_up};
 use crate::{Error, Result};
 
 /// Resolves an event that is neither composed nor repeated.

@@ -58,12 +58,7 @@ impl Loss {
     /// # Numerics
     /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp.rs`).
     /// For mixtures of three or more normals so far apart that `mixture::MAX_NODES` nodes do not
-    /// suffice it is a bound from above instead; [`log_moment`](Self::log_moment) tells which.
-    pub(crate) fn log_mgf(&self, s: f64) -> f64 {
-        self.log_moment(s).log
-    }
-
-    /// [`log_mgf`](Self::log_mgf) with a note of whether it is exact.
+    /// suffice it is a bound from above instead; `exact` tells which.
     pub(crate) fn log_moment(&self, s: f64) -> LogMoment {
         LogMoment::exact(match self {
             &Self::Gaussian { mu_squared } => 0.5 * mu_squared * s * (1.0 + s),
