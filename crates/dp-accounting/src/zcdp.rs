@@ -100,7 +100,7 @@ fn epsilon(rho: f64, delta: f64) -> f64 {
 /// (2s+1) ρ - ε - ln(1 + 1/s) = 0.
 fn delta(rho: f64, epsilon: f64) -> f64 {
     let s = root(|s| (2.0 * s + 1.0) * rho - epsilon - libm::log1p(1.0 / s));
-    let (cost, gain, tail) = (s * (s + 1.0) * rho, s * epsilon, log_tail(s));
+    let (cost, gain, tail) = (s * rho * (s + 1.0), s * epsilon, log_tail(s));
     let rounding = 2e-15 * (cost + gain + tail.abs());
     libm::exp(cost - gain + tail + rounding).min(1.0)
 }

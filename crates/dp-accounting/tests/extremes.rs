@@ -447,7 +447,7 @@ fn renyi_divergences_from_the_smallest_order_to_the_largest() {
                 // Renyi divergence rises with the order, where it is exact.
                 if bound.lower > 0.0 {
                     assert!(bound.upper >= last * (1.0 - 1e-9), "{case} after {last}");
-                    last = bound.upper;
+                    last = bound.lower;
                 }
             }
         }
