@@ -171,7 +171,7 @@ mod tests {
         })
     }
 
-    /// From tests/pld_values.py: the closed form at 50 digits.
+    /// From `tests/pld_values.py`: the closed form at 50 digits.
     #[test]
     fn sampled_gaussian_profile() {
         let table = [

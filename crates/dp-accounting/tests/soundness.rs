@@ -8,7 +8,7 @@
 //! cargo test --release -p dp-accounting --test soundness -- --ignored long_
 //! ```
 //!
-//! `long_reference` reads exact values from soundness_reference.py, which says how.
+//! `long_reference` reads exact values from `soundness_reference.py`, which says how.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -234,7 +234,6 @@ fn long_random_compositions() {
 /// P <= e^epsilon N and so on, P(A) - Q(A) is at most 1 - e^-epsilon. Sampled, the losses end at
 /// ln((1 - q + q e^epsilon) / (1 - q + q e^-epsilon)).
 #[test]
-#[ignore = "fails: the bracket of a doubled guarantee claims too much from below"]
 fn lower_of_a_guarantee_stated_for_removals_is_no_promise_about_replacement() {
     let event = DpEvent::ApproxDp {
         epsilon: 1.0,

@@ -65,7 +65,7 @@ impl Bracket {
     }
 }
 
-/// 1 - Π (1 - m_i)^(n_i).
+/// 1 - Π (1 - `m_i)^(n_i`).
 fn infinite_mass(losses: &[(Loss, f64)]) -> f64 {
     let logs = losses
         .iter()

@@ -1,7 +1,7 @@
 //! The composition of discretised losses, as the Fourier series of its tilted masses, and its
 //! profile.
 //!
-//! With the tilted masses c_J of the sum on the lattice l_J = O + J h, reduced modulo N,
+//! With the tilted masses `c_J` of the sum on the lattice `l_J` = O + J h, reduced modulo N,
 //!
 //! ```text
 //! δ(ε) = e^(K - λε) Σ_{l_J > ε} c_J g(l_J - ε),        g(x) = e^(-λx) (1 - e^-x)
@@ -200,7 +200,7 @@ impl Composed {
         }
     }
 
-    /// (1/N) Σ Φ_k S_k and a bound on its error.
+    /// (1/N) Σ `Φ_k` `S_k` and a bound on its error.
     fn series(&self, theta: f64, first: i64, end: i64) -> (f64, f64) {
         let rest = theta + (end - first) as f64 * self.step;
         let decay = |x: f64| {
@@ -252,7 +252,7 @@ impl Turn {
     }
 
     fn at(&mut self, k: usize) -> Complex64 {
-        if k % 16 == 0 {
+        if k.is_multiple_of(16) {
             let (sin, cos) = libm::sincos(angle(k as u64, self.index, self.period));
             self.now = Complex64::new(cos, sin);
         }
@@ -262,7 +262,7 @@ impl Turn {
     }
 }
 
-/// Φ_k with its error for the frequencies that count, and the error in the Euclidean norm.
+/// `Φ_k` with its error for the frequencies that count, and the error in the Euclidean norm.
 fn powers(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     few_frequencies(directs, period).or_else(|| all_frequencies(directs, period))
 }

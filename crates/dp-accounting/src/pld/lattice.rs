@@ -13,7 +13,7 @@ pub(super) enum Side {
     Lower,
 }
 
-/// Weights p e^(lambda L - log_m) at L = anchor + index * step.
+/// Weights p e^(lambda L - `log_m`) at L = anchor + index * step.
 #[derive(Debug, Clone)]
 pub(super) struct Lattice {
     pub(super) anchor: f64,

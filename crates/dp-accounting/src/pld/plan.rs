@@ -80,10 +80,10 @@ impl<'a> Plan<'a> {
         let most_count = self.sketches.iter().map(|s| s.count).fold(0.0, f64::max);
         let fine = self.step(effort);
         let span = self.window.high - self.window.low;
-        if most_count >= 64.0 || span / fine.0 <= effort.most {
-            if let Some(done) = self.attempt(side, fine.0, fine.1) {
-                return Some(done);
-            }
+        if (most_count >= 64.0 || span / fine.0 <= effort.most)
+            && let Some(done) = self.attempt(side, fine.0, fine.1)
+        {
+            return Some(done);
         }
         // Coarser, so that one transform holds the window.
         let coarse = self.aligned((span / (0.98 * effort.most)).max(fine.0));

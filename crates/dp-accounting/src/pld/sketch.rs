@@ -75,7 +75,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// ln E_P[e^(s L)] of a single loss, finite part.
+    /// ln `E_P`[e^(s L)] of a single loss, finite part.
     pub(super) fn cumulant(&self, s: f64) -> f64 {
         let exponents = self.cells.iter().map(|&(l, p)| s * l + libm::log(p));
         let largest = exponents.fold(f64::NEG_INFINITY, f64::max);

@@ -258,7 +258,7 @@ impl<'a> Sweep<'a> {
     /// phi at the next frequency.
     pub(super) fn advance(&mut self) -> Factor {
         let k = self.next;
-        if k % FRESH == 0 {
+        if k.is_multiple_of(FRESH) {
             for (arm, &(j, _)) in self.arms.iter_mut().zip(&self.direct.points) {
                 (arm.sin, arm.cos) = libm::sincos(0.5 * angle(k, j, self.period));
             }

@@ -10,7 +10,7 @@ pub(super) fn total(sketches: &[Sketch<'_>], s: f64) -> f64 {
     sketches.iter().map(|k| k.count * k.cumulant(s)).sum()
 }
 
-/// ln max_x e^(-s x) (1 - e^-x) over x >= 0, at x = ln(1 + 1/s).
+/// ln `max_x` e^(-s x) (1 - e^-x) over x >= 0, at x = ln(1 + 1/s).
 pub(super) fn log_peak(s: f64) -> f64 {
     -s * libm::log1p(1.0 / s) - libm::log1p(s)
 }

@@ -58,7 +58,7 @@ fn laplace_nodes_have_the_closed_form_moments() {
     }
 }
 
-/// The pair ((1-q) N(0) + q N(1), N(0)) has E_P[e^{L}] = E_Q[e^{2L}] = 1 + q^2 (e^{1/sigma^2} - 1),
+/// The pair ((1-q) N(0) + q N(1), N(0)) has `E_P`[e^{L}] = `E_Q`[e^{2L}] = 1 + q^2 (e^{1/sigma^2} - 1),
 /// and with the sides exchanged E[e^{-L}] = 1.
 #[test]
 fn sampled_gaussian_has_its_second_moment() {

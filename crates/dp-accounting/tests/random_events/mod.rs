@@ -4,19 +4,19 @@
 
 use dp_core::{Adjacency, DpEvent, Relation, ReplaceFactor, Stopping};
 
-pub const ADJACENCIES: [Adjacency; 4] = [
+pub(crate) const ADJACENCIES: [Adjacency; 4] = [
     Adjacency::AddRemoveUser,
     Adjacency::ReplaceUser,
     Adjacency::AddRemoveRecord,
     Adjacency::ReplaceRecord,
 ];
 
-/// SplitMix64: repeatable, and good enough to choose test cases with.
+/// `SplitMix64`: repeatable, and good enough to choose test cases with.
 #[derive(Debug, Clone)]
-pub struct Draw(pub u64);
+pub(crate) struct Draw(pub u64);
 
 impl Draw {
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,21 +25,21 @@ impl Draw {
     }
 
     /// In [0, 1).
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    pub fn chance(&mut self, p: f64) -> bool {
+    pub(crate) fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
 
     /// Evenly over the decades.
-    pub fn log(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn log(&mut self, low: f64, high: f64) -> f64 {
         let x = libm::exp(libm::log(low) + self.unit() * libm::log(high / low));
         x.clamp(low, high)
     }
 
-    pub fn whole(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn whole(&mut self, low: u64, high: u64) -> u64 {
         low + self.bits() % (high - low + 1)
     }
 
@@ -49,16 +49,16 @@ impl Draw {
         clippy::cast_sign_loss,
         reason = "in range"
     )]
-    pub fn log_whole(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn log_whole(&mut self, low: u64, high: u64) -> u64 {
         (self.log(low as f64, high as f64).round() as u64).clamp(low, high)
     }
 
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.bits() as usize % from.len()]
     }
 
     /// A sampling probability: tiny, ordinary or close to 1.
-    pub fn probability(&mut self) -> f64 {
+    pub(crate) fn probability(&mut self) -> f64 {
         match self.whole(0, 3) {
             0 => self.log(1e-7, 1e-3),
             1 => 1.0 - self.log(1e-7, 0.3),
@@ -68,7 +68,7 @@ impl Draw {
 }
 
 /// The name of a variant; a new one does not compile here.
-pub const fn kind(event: &DpEvent) -> &'static str {
+pub(crate) const fn kind(event: &DpEvent) -> &'static str {
     match event {
         DpEvent::Gaussian { .. } => "gaussian",
         DpEvent::Laplace { .. } => "laplace",
@@ -164,12 +164,12 @@ fn next(event: &DpEvent) -> Option<DpEvent> {
 }
 
 /// One event of every variant.
-pub fn one_of_each() -> Vec<DpEvent> {
+pub(crate) fn one_of_each() -> Vec<DpEvent> {
     std::iter::successors(Some(DpEvent::gaussian(2.0)), next).collect()
 }
 
 /// Further forms of some variants.
-pub fn further_forms() -> Vec<DpEvent> {
+pub(crate) fn further_forms() -> Vec<DpEvent> {
     let replace = Relation::Replace;
     let run = Box::new(DpEvent::laplace(5.0));
     vec![
@@ -215,7 +215,7 @@ pub fn further_forms() -> Vec<DpEvent> {
 }
 
 /// A random event that privacy loss distributions know.
-pub fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
+pub(crate) fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
     let relation = adjacency.relation();
     match draw.whole(0, 11) {
         0 => DpEvent::Gaussian {
@@ -255,7 +255,7 @@ pub fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
 }
 
 /// A random event known by Renyi divergences only, or by an envelope of pairs.
-pub fn random_bound(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
+pub(crate) fn random_bound(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
     let relation = adjacency.relation();
     match draw.whole(0, 5) {
         0 => DpEvent::Zcdp {

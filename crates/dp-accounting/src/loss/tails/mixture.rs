@@ -89,7 +89,7 @@ impl MixtureLoss {
         8.0 - 2.0 * libm::log(smallest) + largest * largest
     }
 
-    /// x with ln Σ_{s > 0} (w_i / w_0) e^((s_i x - s_i²/2)/σ²) = `target`, w_0 = 1 without a shift
+    /// x with ln Σ_{s > 0} (`w_i` / `w_0`) `e^((s_i` x - `s_i²/2)/σ²`) = `target`, `w_0` = 1 without a shift
     /// at 0.
     fn solve(&self, target: f64) -> f64 {
         let variance = self.sigma * self.sigma;
