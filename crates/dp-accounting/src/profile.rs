@@ -76,6 +76,9 @@ fn delta(loss: &Loss, epsilon: f64) -> Result<(f64, f64)> {
     let place = 2.0 * ULP * (anchor.abs() + epsilon);
     for (t, p) in atoms {
         let beyond = (t + anchor) - epsilon;
+        if beyond.is_nan() {
+            return Err(unsure());
+        }
         if beyond > -place {
             value += p * -libm::expm1(-beyond.max(0.0));
             error += p * (place + 8.0 * ULP * beyond.clamp(0.0, 1.0));

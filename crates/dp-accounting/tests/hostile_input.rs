@@ -209,7 +209,7 @@ fn compose(accountant: &mut dyn Accountant, event: &DpEvent) -> Result<()> {
     accountant.compose(event, 1)?;
     for delta in [1e-9, 0.2] {
         if let Ok(bound) = accountant.epsilon(delta) {
-            let sane = bound.upper.is_finite() && bound.upper >= 0.0 && bound.lower <= bound.upper;
+            let sane = bound.upper >= 0.0 && bound.lower <= bound.upper;
             assert!(sane, "{event:?} {bound:?}");
         }
     }
@@ -296,7 +296,8 @@ fn every_whole_number_has_its_range() {
 
 /// Legal and useless: the smallest and largest numbers there are.
 #[test]
-fn extreme_numbers_give_sane_answers() {
+#[ignore = "minutes: the discretised method at every end of every range"]
+fn long_extreme_numbers_give_sane_answers() {
     let extremes = [
         5e-324,
         1e-310,

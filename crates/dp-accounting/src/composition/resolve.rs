@@ -19,10 +19,13 @@ pub(super) fn resolve(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
                 epsilon: params::finite("epsilon", epsilon)?,
             })
         }
-        &DpEvent::DiscreteGaussian { sigma, sensitivity } => symmetric(Loss::DiscreteGaussian {
-            sigma: positive("sigma", sigma)?,
-            sensitivity: distance(sensitivity, adjacency)?,
-        }),
+        &DpEvent::DiscreteGaussian { sigma, sensitivity } => {
+            let sigma = positive("sigma", sigma)?;
+            let sensitivity = distance(sensitivity, adjacency)?;
+            let ratio = sensitivity as f64 / sigma;
+            params::finite("sigma", ratio * ratio / sigma)?;
+            symmetric(Loss::DiscreteGaussian { sigma, sensitivity })
+        }
         &DpEvent::DiscreteLaplace { rate, sensitivity } => {
             let rate = positive("rate", rate)?;
             let distance = distance(sensitivity, adjacency)?;
