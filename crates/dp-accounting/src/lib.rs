@@ -1,4 +1,8 @@
 #![doc = include_str!("../README.md")]
+#![allow(
+    clippy::neg_cmp_op_on_partial_ord,
+    reason = "a negated comparison is how a check refuses NaN as well"
+)]
 
 mod accountant;
 mod allowance;

@@ -2,6 +2,7 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
 use crate::composition::Composition;
+use crate::rounding::UpwardSum;
 use crate::{Error, RdpAccountant, Result, gdp, pld, profile, saddle_point};
 
 /// The accountant to use when in doubt: it knows every event, asks the methods that apply and
@@ -54,6 +55,13 @@ impl TightestAccountant {
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
             composition: Composition::new(adjacency),
+        }
+    }
+
+    /// An accountant of Gaussian mechanisms with a total of `mu_squared`.
+    pub(crate) const fn of_gaussian(mu_squared: UpwardSum, adjacency: Adjacency) -> Self {
+        Self {
+            composition: Composition::of_gaussian(mu_squared, adjacency),
         }
     }
 

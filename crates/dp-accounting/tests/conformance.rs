@@ -1,6 +1,11 @@
 //! The contract of `Accountant`, put to every accountant with every kind of event.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::type_complexity,
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests do"
+)]
 
 mod random_events;
 
@@ -29,7 +34,7 @@ trait Subject: Accountant + Clone + PartialEq + Debug {
 }
 
 macro_rules! subjects {
-    ($($name:ident: $accountant:ty),+ $(,)?) => {
+    ($($name:ident: $accountant:ty, slow if $slow:meta;)+) => {
         $(impl Subject for $accountant {
             fn fresh(adjacency: Adjacency) -> Self {
                 Self::new(adjacency)
@@ -41,22 +46,31 @@ macro_rules! subjects {
                 use super::super::*;
                 type A = $accountant;
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn count_is_repetition() { count_is_repetition_of::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn order_is_irrelevant() { order_is_irrelevant_to::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn refusals_change_nothing() { refusals_change_nothing_in::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn nothing_composed() { nothing_composed_in::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn unknown_events_are_refused() { unknown_events_are_refused_by::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn monotone_in_the_question() { monotone_in_the_question_to::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn monotone_in_parameters() { monotone_in_parameters_of::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn more_events_cost_more() { more_events_cost_more_in::<A>(); }
                 #[test]
+                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn bad_questions_are_errors() { bad_questions_are_errors_for::<A>(); }
             })+
         }
@@ -64,11 +78,11 @@ macro_rules! subjects {
 }
 
 subjects! {
-    zcdp: ZcdpAccountant,
-    rdp: RdpAccountant,
-    pld: PldAccountant,
-    saddle_point: SaddlePointAccountant,
-    tightest: TightestAccountant,
+    zcdp: ZcdpAccountant, slow if any();
+    rdp: RdpAccountant, slow if any();
+    pld: PldAccountant, slow if all();
+    saddle_point: SaddlePointAccountant, slow if any();
+    tightest: TightestAccountant, slow if all();
 }
 
 fn every_event() -> Vec<DpEvent> {

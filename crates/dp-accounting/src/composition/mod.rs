@@ -32,6 +32,15 @@ impl Composition {
         }
     }
 
+    /// Gaussian mechanisms with a total of `mu_squared`.
+    pub(crate) const fn of_gaussian(mu_squared: UpwardSum, adjacency: Adjacency) -> Self {
+        Self {
+            adjacency,
+            gaussian: mu_squared,
+            parts: Vec::new(),
+        }
+    }
+
     /// The flattened form of one event.
     pub(crate) fn of(event: &DpEvent, adjacency: Adjacency) -> Result<Self> {
         let mut composition = Self::new(adjacency);

@@ -1,8 +1,9 @@
 use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
 use super::cost::{finite_cost, repeated_cost};
+use crate::accountant::{Accountant, PrivacyBound};
 use crate::rounding::UpwardSum;
-use crate::{Result, gdp};
+use crate::{Error, Result, TightestAccountant, gdp};
 
 /// Exact accountant for Gaussian mechanisms: it keeps mu^2 under one adjacency.
 ///
@@ -87,6 +88,37 @@ impl GdpAccountant {
     #[must_use]
     pub fn delta(&self, epsilon: f64) -> f64 {
         gdp::delta(self.gdp().mu, epsilon)
+    }
+}
+
+impl Accountant for GdpAccountant {
+    fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
+        Self::compose(self, event, count)
+    }
+
+    fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
+        self.account()?.epsilon(delta)
+    }
+
+    fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
+        self.account()?.delta(epsilon)
+    }
+}
+
+impl GdpAccountant {
+    /// The same mu^2 as one Gaussian mechanism.
+    fn account(&self) -> Result<TightestAccountant> {
+        if self.mu_squared() == 0.0 {
+            return Err(Error::NothingComposed);
+        }
+        Ok(TightestAccountant::of_gaussian(
+            self.mu_squared,
+            self.adjacency,
+        ))
     }
 }
 

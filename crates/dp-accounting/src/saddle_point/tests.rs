@@ -131,7 +131,7 @@ fn tail_is_at_least_what_it_bounds() {
         let mut sums = vec![Complex64::ZERO; 21_200];
         fine.add_log_characteristic(h, count as f64, &mut sums);
         let sum: f64 = (1_201..21_200)
-            .map(|k| {
+            .map(|k: u32| {
                 let t = h * f64::from(k);
                 h * sums[k as usize].re.exp() / (t * t)
             })
