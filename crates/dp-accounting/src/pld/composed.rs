@@ -145,11 +145,12 @@ impl Composed {
         let high = self.loss(self.start + self.period - 1);
         let above = log_mgf(window.up) - window.up * high;
         let below = log_mgf(-window.down) + window.down * low;
+        // The tilted masses need not add up to 1, so a bound above 1 is no nonsense.
         let bound = |x: f64| {
             if x.is_nan() {
-                1.0
+                f64::INFINITY
             } else {
-                libm::exp(x.min(0.0) + 1e-6)
+                libm::exp(x + 1e-6)
             }
         };
         bound(above) + bound(below)

@@ -12,7 +12,7 @@
 //! the same outcomes. What cannot be placed is dropped.
 
 use super::cells::Cutting;
-use crate::loss::{Edge, Loss, Mass, Tail, ULP, mass_between};
+use crate::loss::{Edge, Loss, Mass, ULP, mass_between};
 
 /// Precision of a cut, relative to the width of its cell.
 const CUT: f64 = 1e-7;
@@ -42,15 +42,13 @@ pub(super) fn merge(loss: &Loss, how: &Cutting, atoms: bool) -> Merged {
     let mut points = Vec::new();
     for (sign, limit, index) in [(1.0, high, how.last), (-1.0, low, how.first)] {
         let last = index as f64 * how.step;
-        let ends = sign * limit <= sign * last;
         let march = March {
             loss,
             how,
             anchor: loss.anchor(),
             offset,
             sign,
-            last: if ends { limit } else { last },
-            ends,
+            last: sign * (sign * limit).min(sign * last),
         };
         march.run(start, &mut points);
     }
@@ -65,9 +63,8 @@ struct March<'a> {
     offset: f64,
     /// 1 or -1.
     sign: f64,
-    /// Where the cutting stops, and whether that is the end of the loss.
+    /// Where the cutting stops; what lies beyond is dropped.
     last: f64,
-    ends: bool,
 }
 
 /// A cut and the masses on its sides.
@@ -101,9 +98,6 @@ impl March<'_> {
             a = b;
             size = jump.max(1.3 * size);
             jump = if found.is_some() { 1.0 } else { 2.0 * jump };
-        }
-        if !self.ends && self.sign > 0.0 {
-            points.extend(self.beyond(&a));
         }
     }
 
@@ -221,14 +215,6 @@ impl March<'_> {
         let mass = Self::mass(a, b);
         let masses = (mass.p - mass.p_error, mass.q + mass.q_error);
         self.settle(masses, a.0.min(b.0), a.0.max(b.0))
-    }
-
-    /// All that lies above the last cut.
-    fn beyond(&self, a: &Cut) -> Option<(i64, f64)> {
-        let error = |tail: Tail| tail.error * tail.above.min(tail.below) + ULP * tail.above;
-        let (p, q) = (a.1.p, a.1.q);
-        let masses = (p.above - error(p), q.above + error(q) + 1e-307);
-        self.settle(masses, a.0, a.0)
     }
 
     /// The highest point up to `to` that the masses may go to, if there is one near `from`.

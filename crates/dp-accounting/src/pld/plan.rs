@@ -52,8 +52,13 @@ impl<'a> Plan<'a> {
                 (lambda, epsilon, log_delta)
             }
         };
+        let n = losses.iter().map(|(_, count)| count).sum::<f64>();
+        if let Query::Epsilon { log_delta } = query {
+            cut_off(&mut sketches, log_delta, n);
+        }
         let (mut lambda, mut guess, mut log_delta) = solve(&sketches);
         for _ in 0..3 {
+            cut_off(&mut sketches, log_delta, n);
             for sketch in &mut sketches {
                 sketch.refine(lambda);
             }
@@ -113,7 +118,7 @@ impl<'a> Plan<'a> {
         let n = self.sketches.iter().map(|s| s.count).sum::<f64>();
         let one = |sketch: &Sketch<'_>| {
             let log_m = sketch.cumulant(self.lambda);
-            let above = libm::exp(self.log_delta.max(-690.0)) * 1e-10 / n;
+            let above = negligible(self.log_delta, n);
             let (low, high) = sketch.ends(self.lambda, above, 1e-13 / n);
             let (low, high) = ((low / step).floor() - 1.0, (high / step).ceil() + 1.0);
             if !(low.abs() < 1e15 && high.abs() < 1e15) {
@@ -189,6 +194,19 @@ impl<'a> Plan<'a> {
             Some(d) if d > step => d / (d / step).ceil(),
             _ => step,
         }
+    }
+}
+
+/// P-mass that each of n losses may lose at its top.
+fn negligible(log_delta: f64, n: f64) -> f64 {
+    libm::exp(log_delta.max(-690.0)) * 1e-10 / n
+}
+
+/// Leaves out the tops of the losses that delta does not notice: under the tilt they could be all
+/// there is.
+fn cut_off(sketches: &mut [Sketch<'_>], log_delta: f64, n: f64) {
+    for sketch in sketches {
+        sketch.cut_off(negligible(log_delta, n));
     }
 }
 

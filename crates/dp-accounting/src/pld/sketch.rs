@@ -48,6 +48,14 @@ impl<'a> Sketch<'a> {
         self.cells.extend(points.filter(|(_, p)| *p > 0.0));
     }
 
+    /// Leaves out what lies above the first edge with at most the P-mass `above` beyond it.
+    pub(super) fn cut_off(&mut self, above: f64) {
+        if let Some(place) = self.edges.iter().position(|(_, e)| e.p.above <= above) {
+            self.edges.truncate(place + 1);
+            self.gather(&self.loss.atoms().unwrap_or_default());
+        }
+    }
+
     /// Halves the cells that carry much of the loss tilted by `lambda`.
     pub(super) fn refine(&mut self, lambda: f64) {
         let anchor = self.loss.anchor();
