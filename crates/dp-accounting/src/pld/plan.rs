@@ -64,7 +64,14 @@ impl<'a> Plan<'a> {
             }
             (lambda, guess, log_delta) = solve(&sketches);
         }
-        let window = tilt::window(&sketches, lambda);
+        let mut window = tilt::window(&sketches, lambda);
+        for _ in 0..2 {
+            for sketch in &mut sketches {
+                sketch.refine(lambda + window.up);
+                sketch.refine(lambda - window.down);
+            }
+            window = tilt::window(&sketches, lambda);
+        }
         let usable = lambda > 0.0 && (window.high - window.low).is_finite() && guess.is_finite();
         usable.then_some(Self {
             sketches,
