@@ -7,6 +7,9 @@ use crate::loss::{Edge, Loss, mass_between};
 /// Cells whose tilted share is above this are halved.
 const COARSE: f64 = 1.0 / 96.0;
 
+/// Cells whose error in the cumulant of the composition is above a twentieth of this are halved.
+const ROUGH: f64 = 0.1;
+
 /// A loss as cells between edges, each taken at its barycentre.
 #[derive(Debug, Clone)]
 pub(super) struct Sketch<'a> {
@@ -69,7 +72,10 @@ impl<'a> Sketch<'a> {
                 let p = mass_between(&ea, &eb).p;
                 let middle = 0.5 * (a + b);
                 let share = p * libm::exp(lambda * (anchor + middle) - log_m);
-                if share > COARSE && a < middle && middle < b {
+                // A cell of width w is off by (λ w)²/24 of itself, n times.
+                let bend = lambda.abs() * (b - a);
+                let rough = self.count * share * bend * bend > ROUGH;
+                if (share > COARSE || rough) && a < middle && middle < b {
                     edges.push((middle, self.loss.edge(middle)));
                     split = true;
                 }
@@ -77,7 +83,7 @@ impl<'a> Sketch<'a> {
             edges.extend(self.edges.last().copied());
             self.edges = edges;
             self.gather(&self.loss.atoms().unwrap_or_default());
-            if !split || self.edges.len() > 4000 {
+            if !split || self.edges.len() > 12_000 {
                 break;
             }
         }
