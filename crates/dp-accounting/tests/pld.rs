@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
-use dp_accounting::{Accountant, Error, Method, PldAccountant, gdp};
+use dp_accounting::{Accountant, Error, Method, PldAccountant, SaddlePointAccountant, gdp};
 use dp_core::{Adjacency, DpEvent, Relation};
 
 fn account(events: &[(DpEvent, u64)], adjacency: Adjacency) -> PldAccountant {
@@ -115,5 +115,52 @@ fn extremes_are_ordered_or_refused() {
                 }
             }
         }
+    }
+}
+
+/// Two methods with nothing in common but the tails of the losses.
+#[test]
+fn brackets_hold_what_the_inversion_proves() {
+    let cases = [
+        (0.7, 1e-4, 1_000_000, 1e-8),
+        (1.19, 1.13e-3, 1_526, 2.25e-8),
+        (2.0, 0.01, 100, 1e-6),
+        (0.6, 1e-3, 5_000, 1e-6),
+    ];
+    for (sigma, q, count, delta) in cases {
+        let event = DpEvent::sampled_gaussian(sigma, q);
+        let mut inversion = SaddlePointAccountant::new(Adjacency::AddRemoveUser);
+        inversion.compose(&event, count).unwrap();
+        let known = inversion.epsilon(delta).unwrap();
+        let events = [(event, count)];
+        let bound = account(&events, Adjacency::AddRemoveUser)
+            .epsilon(delta)
+            .unwrap();
+        assert!(
+            bound.lower <= known.upper && known.lower <= bound.upper,
+            "{bound:?} {known:?}"
+        );
+        assert!(bound.upper - bound.lower <= 1e-4 * bound.upper, "{bound:?}");
+        assert!(
+            (bound.value - known.value).abs() <= 2e-5 * known.value,
+            "{bound:?} {known:?}"
+        );
+    }
+}
+
+/// Almost all of the loss that counts is at its top: 0 used to be the lower end here.
+#[test]
+fn epsilon_close_to_the_largest_loss_has_both_ends() {
+    let laplace = [(DpEvent::laplace(1.0), 3)];
+    let response = [(approx(1.2, 0.0), 20)];
+    for (events, largest) in [(laplace, 3.0), (response, 24.0)] {
+        let bound = account(&events, Adjacency::AddRemoveUser)
+            .epsilon(1e-6)
+            .unwrap();
+        assert!(bound.upper < largest && bound.upper > 0.99 * largest);
+        assert!(
+            bound.upper - bound.lower <= 1e-10 * bound.upper,
+            "{bound:?}"
+        );
     }
 }

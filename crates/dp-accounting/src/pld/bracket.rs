@@ -78,13 +78,16 @@ const NO_PLAN: &str = "no tilt or window fits the losses";
 /// The bracket of epsilon at `delta`; only its upper end is of use when that is not above `known`.
 pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<Bracket> {
     let infinite_mass = infinite_mass(losses);
-    if infinite_mass >= delta {
+    if infinite_mass > delta {
         return Err(Error::NoFiniteEpsilon {
             delta,
             infinite_mass,
         });
     }
     let log_delta = libm::log(delta - infinite_mass);
+    if !log_delta.is_finite() {
+        return Err(refused("delta is no more than the mass of infinite losses"));
+    }
     let mut plan =
         Plan::new(losses, Query::Epsilon { log_delta }).ok_or_else(|| refused(NO_PLAN))?;
     let mut best = Bracket {

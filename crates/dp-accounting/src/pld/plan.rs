@@ -148,7 +148,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The step, and the budget Σ n E[w²] for the widths w of the cells: chords raise K by
-    /// λ(λ+1)/2 E[w²]/6 and contraction lowers it by half as much, so the bracket is
+    /// λ(λ+1)/2 E[w²]/6 and merging lowers it by half as much, so the bracket is
     /// (λ+1)/8 Σ n E[w²] wide.
     fn step(&self, effort: Effort) -> (f64, f64) {
         let scale = match self.guess {
