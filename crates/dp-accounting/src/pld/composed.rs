@@ -34,6 +34,12 @@ const SERIES: f64 = 32.0 * ULP;
 /// Points times frequencies that are worth a direct evaluation.
 const DIRECT_WORK: usize = 20_000_000;
 
+/// So many points are not worth a transform.
+const FEW_POINTS: usize = 32;
+
+/// Points times frequencies up to which every sine is taken afresh.
+const EXACT_WORK: usize = 1 << 20;
+
 #[derive(Debug, Clone)]
 struct Frequency {
     phi: Complex64,
@@ -280,6 +286,7 @@ fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Compl
     let most = (DIRECT_WORK / points.max(1)).min(1 << 20);
     let mut sweeps: Vec<Sweep<'_>> = Vec::new();
     sweeps.extend(directs.iter().map(|(d, _)| Sweep::new(d, period)));
+    let centre = centre(directs);
     let (mut others, mut out) = (0.0, Vec::new());
     for k in 0..=most as u64 {
         if 2 * k as i64 > period {
@@ -290,7 +297,11 @@ fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Compl
             let totals = directs.iter().zip(&factors);
             others = totals.map(|((_, n), f)| n * f.log.max(0.0)).sum();
         }
-        out.push(product(directs, &factors, k, period));
+        let mut product = Factor::turned(-angle(k, centre, period));
+        for ((_, n), factor) in directs.iter().zip(&factors) {
+            product.times(factor, *n);
+        }
+        out.push(product.value());
         if count * factors[place].log + others < NEGLIGIBLE - 2.0 {
             let z = angle(k, 1, period);
             return dominant
@@ -301,57 +312,36 @@ fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Compl
     None
 }
 
-/// Every frequency, by transforms.
+/// Every frequency up to the last that counts, by transforms.
 fn all_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     let n = usize::try_from(period).ok().filter(|n| *n <= 1 << 20)?;
-    let mut out = vec![(0.0, 0.0, 0.0); n / 2 + 1];
+    let centre = centre(directs);
+    let turned = |k: usize| Factor::turned(-angle(k as u64, centre, period));
+    let mut products: Vec<Factor> = (0..=n / 2).map(turned).collect();
     let mut norm_error = 0.0;
     for (direct, count) in directs {
-        let factors = if direct.len() <= 32 {
-            let every = 0..=(n / 2) as u64;
-            every.map(|k| direct.at(k, period)).collect()
+        let mut include = |k: usize, factor: &Factor| products[k].times(factor, *count);
+        if direct.len() <= FEW_POINTS && direct.len() * n <= EXACT_WORK {
+            (0..=n / 2).for_each(|k| include(k, &direct.at(k as u64, period)));
+        } else if direct.len() <= FEW_POINTS {
+            let mut sweep = Sweep::new(direct, period);
+            (0..=n / 2).for_each(|k| include(k, &sweep.advance()));
         } else {
             let (factors, error) = direct.transform(n);
+            factors.iter().enumerate().for_each(|(k, f)| include(k, f));
             norm_error += count * error;
-            factors
-        };
-        for (k, (total, factor)) in out.iter_mut().zip(factors).enumerate() {
-            let turn = centre_turn(direct, *count, k as u64, period);
-            total.0 += count * factor.log;
-            total.1 += count * factor.phase + turn;
-            total.2 += count * factor.error;
         }
     }
-    let joined = out
-        .into_iter()
-        .map(|(log, phase, error)| polar(log, phase, error));
-    Some((joined.collect(), norm_error))
+    let mut out: Vec<(Complex64, f64)> = products.iter().map(Factor::value).collect();
+    let negligible = libm::exp(NEGLIGIBLE);
+    let counts = |(phi, error): &(Complex64, f64)| !(phi.l1_norm() + error <= negligible);
+    out.truncate(1 + out.iter().rposition(counts).unwrap_or(0));
+    Some((out, norm_error + negligible))
 }
 
-fn product(directs: &[(Direct, f64)], factors: &[Factor], k: u64, period: i64) -> (Complex64, f64) {
-    let (mut log, mut phase, mut error) = (0.0, 0.0, 0.0);
-    for ((direct, count), factor) in directs.iter().zip(factors) {
-        log += count * factor.log;
-        phase += count * factor.phase + centre_turn(direct, *count, k, period);
-        error += count * factor.error;
-    }
-    polar(log, phase, error)
-}
-
-/// The phase of the centre, n times: reduced before it is multiplied out.
-fn centre_turn(direct: &Direct, count: f64, k: u64, period: i64) -> f64 {
-    let n = i128::from(period);
-    #[allow(clippy::cast_possible_truncation, reason = "counts are below 2^53")]
-    let turns = (count as i128 * i128::from(direct.centre)).rem_euclid(n);
-    #[allow(clippy::cast_possible_truncation, reason = "reduced modulo the period")]
-    let reduced = turns as i64;
-    -angle(k, reduced, period)
-}
-
-/// The complex number with its absolute error, `error` being the first-order relative one.
-fn polar(log: f64, phase: f64, error: f64) -> (Complex64, f64) {
-    let size = libm::exp(log);
-    let (sin, cos) = libm::sincos(phase);
-    let grown = libm::expm1((error + 8.0 * ULP * (1.0 + log.abs() + phase.abs())).min(60.0));
-    (Complex64::new(size * cos, size * sin), size * grown)
+/// The index at the centre of the composition, modulo 2^64 and so modulo the period.
+#[allow(clippy::cast_possible_truncation, reason = "counts are below 2^53")]
+fn centre(directs: &[(Direct, f64)]) -> i64 {
+    let one = |(direct, count): &(Direct, f64)| direct.centre.wrapping_mul(*count as i64);
+    directs.iter().map(one).fold(0, i64::wrapping_add)
 }

@@ -66,6 +66,9 @@ fn bracket(
     }
 }
 
+/// Relative width at which a search ends.
+const NARROW: f64 = 1e-13;
+
 /// Regula falsi with the Illinois rule, halving when it stalls.
 fn narrow(
     f: impl Fn(f64) -> f64,
@@ -73,12 +76,15 @@ fn narrow(
     (mut high, mut f_high): (f64, f64),
 ) -> Option<(f64, f64)> {
     let mut width = high - low;
+    // Which end moved last: 1 for the lower.
+    let mut moved = 0;
     for round in 0..80 {
-        if high - low <= 1e-14 * high {
+        if high - low <= NARROW * high {
             break;
         }
         let secant = low + (high - low) * (f_low / (f_low - f_high));
-        let margin = (0.02 * (high - low)).min(2e-15 * high.max(1e-290));
+        // A root hit to rounding would leave the other end where it is.
+        let margin = (0.02 * (high - low)).min(0.4 * NARROW * high.max(1e-290));
         let halve = round % 3 == 2 && high - low > 0.5 * width;
         if round % 3 == 2 {
             width = high - low;
@@ -94,10 +100,12 @@ fn narrow(
         let value = f(middle);
         if value > 0.0 {
             (low, f_low) = (middle, value);
-            f_high *= 0.5;
+            f_high *= if moved > 0 { 0.5 } else { 1.0 };
+            moved = 1;
         } else {
             (high, f_high) = (middle, value);
-            f_low *= 0.5;
+            f_low *= if moved < 0 { 0.5 } else { 1.0 };
+            moved = -1;
         }
     }
     Some((low, high))

@@ -1,6 +1,7 @@
 //! The characteristic function of a discretised, tilted loss.
 
 use realfft::RealFftPlanner;
+use realfft::num_complex::Complex64;
 
 use super::lattice::Lattice;
 use crate::loss::ULP;
@@ -18,14 +19,39 @@ pub(super) struct Factor {
     pub(super) error: f64,
 }
 
-/// (k j) mod N as an angle in [-pi, pi], without rounding before the last step.
-pub(super) fn angle(k: u64, j: i64, period: i64) -> f64 {
-    let m = (i128::from(k) * i128::from(j)).rem_euclid(i128::from(period));
-    let signed = if 2 * m > i128::from(period) {
-        m - i128::from(period)
-    } else {
-        m
-    };
+impl Factor {
+    /// A turn by `phase`.
+    pub(super) const fn turned(phase: f64) -> Self {
+        Self {
+            log: 0.0,
+            phase,
+            error: 0.0,
+        }
+    }
+
+    /// Multiplies by the `count`-th power of `other`, of which the centre was taken care of.
+    pub(super) fn times(&mut self, other: &Self, count: f64) {
+        self.log += count * other.log;
+        self.phase += count * other.phase;
+        self.error += count * other.error;
+    }
+
+    /// The complex number with its absolute error, `error` being the first-order relative one.
+    pub(super) fn value(&self) -> (Complex64, f64) {
+        let size = libm::exp(self.log);
+        let (sin, cos) = libm::sincos(self.phase);
+        let rounding = 8.0 * ULP * (1.0 + self.log.abs() + self.phase.abs());
+        let grown = libm::expm1((self.error + rounding).min(60.0));
+        (Complex64::new(size * cos, size * sin), size * grown)
+    }
+}
+
+/// (k j) mod N as an angle in [-pi, pi], without rounding before the last step; N is a power of
+/// two, so that products may wrap.
+#[allow(clippy::cast_sign_loss, reason = "modulo a power of two")]
+pub(super) const fn angle(k: u64, j: i64, period: i64) -> f64 {
+    let m = (k.wrapping_mul(j as u64) & (period as u64 - 1)).cast_signed();
+    let signed = if 2 * m > period { m - period } else { m };
     signed as f64 / period as f64 * TURN
 }
 
