@@ -55,6 +55,9 @@ pub(super) const fn angle(k: u64, j: i64, period: i64) -> f64 {
     signed as f64 / period as f64 * TURN
 }
 
+/// Points times angles that a proof of smallness may take.
+const BELOW_WORK: usize = 2_000_000;
+
 /// A lattice prepared for evaluations at single frequencies.
 #[derive(Debug, Clone)]
 pub(super) struct Direct {
@@ -151,8 +154,9 @@ impl Direct {
             .sum();
         let curvature = self.total * spread * (1.0 + 1e-9);
         let (mass, variation) = self.smoothest_run();
+        let steps = (BELOW_WORK / self.points.len().max(1)).min(4000);
         let mut z = start;
-        for _ in 0..4000 {
+        for _ in 0..steps {
             let run = self.total - mass + variation / (2.0 * libm::sin(0.5 * z.min(PI)));
             if z >= PI || run * (1.0 + 1e-9) + self.error <= most {
                 return true;

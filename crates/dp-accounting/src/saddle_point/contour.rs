@@ -26,7 +26,16 @@ impl<'a> Losses<'a> {
 
     /// Whether any loss is smooth enough for its characteristic function to decay.
     pub(super) fn any_decays(&self) -> bool {
-        let decays = |loss: &Loss| matches!(loss, Loss::Gaussian { .. } | Loss::Mixture(_));
+        let decays = |loss: &Loss| {
+            matches!(
+                loss,
+                Loss::Gaussian { .. }
+                    | Loss::Mixture(_)
+                    | Loss::Laplace { .. }
+                    | Loss::BoundedRange { .. }
+                    | Loss::SampledLaplace { .. }
+            )
+        };
         self.losses.iter().any(|(loss, _)| decays(loss))
     }
 

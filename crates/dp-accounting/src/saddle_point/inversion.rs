@@ -61,6 +61,10 @@ const GAUSSIAN_END: f64 = 8.9;
 /// The sum goes on until there if that is at most so many standard deviations of the whole.
 const GAUSSIAN_WORTH: f64 = 200.0;
 
+/// The sum goes on until the characteristic function is smaller than the floor by this, as a
+/// logarithm.
+const FURTHER: f64 = -3.0;
+
 /// A logarithm of the characteristic function above which it must fall by a seventh with every
 /// longer reach: a loss that is nearly discrete never gets small.
 const GIVING_UP: f64 = -25.0;
@@ -84,15 +88,17 @@ impl Inversion {
         rough: &TiltedComposition,
         epsilon: f64,
     ) -> Option<Self> {
+        let floor = tail::floor(&rough.losses, rough.c)?;
         let (width, above) = period(losses, rough, epsilon)?;
-        Self::with_period(losses, rough, width, above)
+        Self::with_period(losses, rough, (width, floor), above)
     }
 
-    /// The same with a given period and the s, K(s) that bound the aliases.
+    /// The same with a given period, the floor of [`tail::floor`] and the s, K(s) that bound the
+    /// aliases.
     pub(super) fn with_period(
         losses: &mut Losses<'_>,
         rough: &TiltedComposition,
-        width: f64,
+        (width, floor): (f64, f64),
         above: (f64, f64),
     ) -> Option<Self> {
         let h = 2.0 * std::f64::consts::PI / width;
@@ -117,13 +123,13 @@ impl Inversion {
                 return None;
             }
             let excess = table(&composition, h, whole(steps));
-            let gone = excess.iter().position(|e| e.re < -41.0);
+            let gone = excess.iter().position(|e| e.re < floor + FURTHER);
             let end = if closed { Some(excess.len() - 1) } else { gone };
             if let Some(end) = end {
-                return Self::close(composition, h, excess, end, above);
+                return Self::close(composition, h, excess, (end, floor), above);
             }
             let reached = excess.last().map_or(0.0, |e| e.re);
-            if reached > GIVING_UP && reached > 1.15 * before {
+            if reached > GIVING_UP.max(floor) && reached > 1.15 * before {
                 return None;
             }
             before = reached;
@@ -135,12 +141,12 @@ impl Inversion {
         composition: TiltedComposition,
         h: f64,
         mut excess: Vec<Complex64>,
-        end: usize,
+        (end, floor): (usize, f64),
         above: (f64, f64),
     ) -> Option<Self> {
         excess.truncate(end + 1);
         let TiltedComposition { c, losses, total } = composition;
-        let tail = tail::bound(&losses, c, h * end as f64, h)?;
+        let tail = tail::bound(&losses, c, h * end as f64, h, floor)?;
         // A recurrence of RESTART steps, and sums over the nodes four at a time.
         let steps = |one: &Tilted| (8 + 4 * RESTART + one.n_nodes() / 4) as f64;
         let deviation: f64 = (losses.iter())

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::inversion::whole;
+use super::nodes::MAX_NODES;
 
 const POINTS: usize = 20;
 
@@ -36,6 +37,10 @@ fn legendre(x: f64) -> (f64, f64) {
 /// Largest product of rate and half a panel.
 const REACH: f64 = 4.0;
 
+/// More panels have more nodes than any loss may have: what takes more is cut short here and refused
+/// for its number of nodes.
+const MOST_PANELS: f64 = (MAX_NODES / POINTS + 2) as f64;
+
 /// Nodes and weights for an integral from `low` to `high` of a function that grows at most like
 /// e^(rate |v|) for a complex displacement v.
 ///
@@ -44,7 +49,8 @@ const REACH: f64 = 4.0;
 /// error of the rule at most (64/15) e^40.1 ρ^-40 / (1 - ρ^-2) = e^-78 of that, times the panel
 /// (Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3).
 pub(super) fn panels(low: f64, high: f64, rate: f64) -> impl Iterator<Item = (f64, f64)> {
-    let count = ((high - low) * rate / (2.0 * REACH)).ceil().clamp(1.0, 1e5);
+    let count = ((high - low) * rate / (2.0 * REACH)).ceil();
+    let count = count.clamp(1.0, MOST_PANELS);
     let half = 0.5 * (high - low) / count;
     (0..whole(count)).flat_map(move |i| {
         let middle = low + half * (2.0 * i as f64 + 1.0);

@@ -13,7 +13,7 @@ use super::mixture_nodes;
 use crate::loss::{Loss, Side};
 
 /// More nodes than this and the loss is left to another method.
-const MAX_NODES: usize = 20_000;
+pub(super) const MAX_NODES: usize = 20_000;
 
 /// What the nodes must be good for.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -22,6 +22,13 @@ struct Factor<'a> {
 /// A logarithm of the product at which the rest no longer matters.
 const GONE: f64 = -38.0;
 
+/// Where atoms keep the product from getting that small, an error of this relative size, as a
+/// logarithm, is still better than another method's.
+const PASSABLE: f64 = -18.0;
+
+/// The part of its limit that a product is followed to.
+const MOSTLY: f64 = 0.9;
+
 /// Cells are made smaller until the product is below this, as a logarithm.
 const SMALL: f64 = -33.0;
 
@@ -39,7 +46,7 @@ const MAX_WORK_EACH: usize = 20_000;
 
 /// Returns a bound on the sum of h Π |ψ(t)|^n / t² over the grid points t of spacing h beyond `t0`,
 /// ψ the characteristic functions of the losses tilted by e^{cL} and n their counts; `None` when
-/// none is found. A cell from a to b holds at most (b - a)/h + 1 of the points.
+/// none is found. `gone` is what [`floor`] says. A cell from a to b holds at most (b - a)/h + 1 of the points.
 ///
 /// From some t2 on every factor is bounded for all larger t, by [`Windows`] or, for a Gaussian, in
 /// closed form. Up to there the integral is cut into cells, and in each a factor is at most the
@@ -53,7 +60,14 @@ const MAX_WORK_EACH: usize = 20_000;
 /// plus half the cell's width w times the largest slope there. By Cauchy and Schwarz
 /// |ψ'(t)| = |E[D (e^{itD} - 1)]| <= √V √(2 - 2 Re ψ(t)) for the centred D, and by Minkowski the second
 /// root rises by at most √V w/2 from the middle on.
-pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> Option<f64> {
+pub(super) fn bound(
+    losses: &[(Loss, u64, Tilted)],
+    c: f64,
+    t0: f64,
+    h: f64,
+    gone: f64,
+) -> Option<f64> {
+    let small = gone + (SMALL - GONE);
     let mut factors: Vec<Factor<'_>> = losses
         .iter()
         .map(|(loss, count, tilted)| Factor::new(loss, *count as f64, tilted))
@@ -61,7 +75,7 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> 
     let end = |factors: &[Factor<'_>], steps: i32| {
         (0..steps)
             .map(|k| t0 * 1.25_f64.powi(k))
-            .find(|t| log_product(factors, |f| f.from(*t)) <= GONE)
+            .find(|t| log_product(factors, |f| f.from(*t)) <= gone)
     };
     let t2 = if let Some(t2) = end(&factors, 14) {
         t2
@@ -77,7 +91,7 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> 
         }
         let b = (a * (1.0 + growth)).min(t2);
         let mut product = log_product(&factors, |f| f.cheap(a, b));
-        if product > GONE {
+        if product > gone {
             product = factors
                 .iter_mut()
                 .map(|f| f.count * f.within(a, b, c))
@@ -87,15 +101,15 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> 
                 return None;
             }
         }
-        if product > SMALL && growth <= SMALLEST && factors.iter().any(|f| f.blocked) {
+        if product > small && growth <= SMALLEST && factors.iter().any(|f| f.blocked) {
             return None;
         }
-        if product > SMALL && growth > SMALLEST {
+        if product > small && growth > SMALLEST {
             growth *= 0.5;
             continue;
         }
         total += libm::exp(product) * (b - a + h) / (a * a);
-        let easy = product < 1.4 * SMALL;
+        let easy = product < 1.4 * small;
         growth = if easy {
             (growth * 1.6).min(0.25)
         } else {
@@ -104,6 +118,32 @@ pub(super) fn bound(losses: &[(Loss, u64, Tilted)], c: f64, t0: f64, h: f64) -> 
         a = b;
     }
     None
+}
+
+/// The stretches where one tilted loss is smooth.
+fn windows(loss: &Loss, tilted: &Tilted, c: f64) -> Windows {
+    let demand = Demand {
+        c,
+        t: 0.0,
+        exponent: 40.0,
+    };
+    Windows::new(loss, demand, tilted.cumulants.log_mgf)
+}
+
+/// The logarithm down to which the product of the characteristic functions may be followed;
+/// `None` where it never gets small.
+pub(super) fn floor(losses: &[(Loss, u64, Tilted)], c: f64) -> Option<f64> {
+    let mut limit = 0.0;
+    for (loss, count, tilted) in losses {
+        if tilted.is_gaussian() {
+            return Some(GONE);
+        }
+        limit += *count as f64 * windows(loss, tilted, c).log_rest();
+        if MOSTLY * limit < GONE {
+            return Some(GONE);
+        }
+    }
+    (MOSTLY * limit < PASSABLE).then_some(MOSTLY * limit)
 }
 
 fn log_product(factors: &[Factor<'_>], log_modulus: impl Fn(&Factor<'_>) -> f64) -> f64 {
@@ -122,16 +162,10 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Makes the windows of a mixture.
+    /// Makes the windows.
     fn open_windows(&mut self, c: f64) {
-        if let Loss::Mixture(mixture) = self.loss {
-            let demand = Demand {
-                c,
-                t: 0.0,
-                exponent: 40.0,
-            };
-            let log_mgf = self.tilted.cumulants.log_mgf;
-            self.windows = Some(Windows::new(mixture, demand, log_mgf));
+        if !self.tilted.is_gaussian() {
+            self.windows = Some(windows(self.loss, self.tilted, c));
         }
     }
 

@@ -126,7 +126,7 @@ fn tail_is_at_least_what_it_bounds() {
         let (c, t0) = (5.0, 12.0);
         let losses = vec![(loss.clone(), count, tilted(&loss, c, t0))];
         let (steps, h) = (20_000, 0.01);
-        let bound = tail::bound(&losses, c, t0, h).unwrap();
+        let bound = tail::bound(&losses, c, t0, h, -38.0).unwrap();
         let fine = tilted(&loss, c, t0 + h * f64::from(steps));
         let mut sums = vec![Complex64::ZERO; 21_200];
         fine.add_log_characteristic(h, count as f64, &mut sums);
@@ -188,7 +188,7 @@ fn aliases_only_add_and_are_bounded() {
     let above = (s, 0.5 * s * (s + 1.0));
     let exact = gdp::delta(1.0, 1.0);
     for width in [3.0, 5.0, 8.0] {
-        let inversion = Inversion::with_period(&mut losses, &at, width, above).unwrap();
+        let inversion = Inversion::with_period(&mut losses, &at, (width, -38.0), above).unwrap();
         let found = inversion.delta(1.0);
         let excess = found.value - exact;
         assert!(excess > 1e-9, "{width}: {excess}");
