@@ -90,7 +90,7 @@ impl TightestAccountant {
         }
         let renyi = self.renyi(question);
         if let Ok(bound) = &renyi
-            && bound.upper <= enough
+            && (bound.upper <= enough || is_close(bound))
         {
             return Ok(*bound);
         }

@@ -1,5 +1,6 @@
 use dp_core::{Adjacency, DpEvent, ParamError, params};
 
+use super::converse;
 use super::conversion::log_tail;
 use super::curve::{Curve, no_finite_order};
 use super::orders::{default_orders, sorted};
@@ -14,8 +15,8 @@ const REFINEMENTS: (u32, u32) = (12, 48);
 /// How far s = order - 1 is followed beyond the given orders.
 const FARTHEST: (f64, f64) = (1e-9, 1e10);
 
-/// Accountant that adds up Renyi divergences at fixed orders: it knows every event, and its
-/// answers are bounds from above.
+/// Accountant that adds up Renyi divergences at fixed orders: it knows every event. Its answers are
+/// bounds from above, its lower ends loose.
 ///
 /// With K the sum over everything composed of ln `E_P`\[e^{sL}; L finite\], in each direction,
 ///
@@ -26,7 +27,7 @@ const FARTHEST: (f64, f64) = (1e-9, 1e10);
 /// where s = order - 1 and m is the probability of an infinite loss; K(s)/s is the Renyi divergence
 /// when m = 0. Source: Canonne, Kamath, Steinke, arXiv 2004.00010, Proposition 12; with m > 0 the
 /// same proof bounds E[(1 - e^{ε-L})_+] on finite losses only. The basic composition of the largest
-/// losses, with delta m, is also considered.
+/// losses, with delta m, is also considered. The lower ends come from orders below 1.
 ///
 /// The orders are fixed when the accountant is made and do not depend on what is composed; see
 /// [`new`](Self::new) for what is looked at between them.
@@ -142,6 +143,12 @@ impl RdpAccountant {
         )
     }
 
+    /// A bound from above is what is told; how far it may be from the truth, too.
+    fn between(&self, lower: f64, upper: f64) -> PrivacyBound {
+        let lower = lower.min(upper);
+        PrivacyBound::bracket(upper, lower, upper, Method::Rdp, self.adjacency())
+    }
+
     /// The smallest of `f(s)` over the orders, and around the best where that is allowed.
     fn best(&self, curve: &Curve, f: impl Fn(f64) -> f64) -> f64 {
         let mut points: Vec<f64> = self.orders.clone();
@@ -231,7 +238,8 @@ impl Accountant for RdpAccountant {
         for &direction in curve.directions() {
             worst = worst.max(self.epsilon_in(&curve, direction, delta)?);
         }
-        Ok(PrivacyBound::at_most(worst, Method::Rdp, self.adjacency()))
+        let lower = converse::epsilon(&self.composition, delta);
+        Ok(self.between(lower, worst))
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
@@ -241,7 +249,8 @@ impl Accountant for RdpAccountant {
         let worst = deltas
             .map(|&direction| self.delta_in(&curve, direction, epsilon))
             .fold(0.0, f64::max);
-        Ok(PrivacyBound::at_most(worst, Method::Rdp, self.adjacency()))
+        let lower = converse::delta(&self.composition, epsilon);
+        Ok(self.between(lower, worst))
     }
 }
 

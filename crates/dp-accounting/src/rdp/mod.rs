@@ -7,6 +7,7 @@
 mod accountant;
 mod allocation;
 mod asoodeh;
+mod converse;
 pub mod conversion;
 mod curve;
 mod orders;

@@ -48,7 +48,11 @@ impl Windows {
 
     /// ln of a bound on |E[e^{iuL}]| that holds from some u on: what the density does not hold.
     pub(super) fn log_rest(&self) -> f64 {
-        let spread: f64 = self.cells.iter().map(|(length, density)| length * density).sum();
+        let spread: f64 = self
+            .cells
+            .iter()
+            .map(|(length, density)| length * density)
+            .sum();
         libm::log1p(-(spread * (1.0 - 1e-9)).clamp(0.0, 1.0))
     }
 
