@@ -30,7 +30,7 @@ const CLOSE: f64 = 1e-4;
 const OFF: f64 = 4.0;
 
 /// Bounds for one direction.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bracket {
     pub(super) lower: f64,
     pub(super) upper: f64,
@@ -95,8 +95,9 @@ pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<
         upper: f64::INFINITY,
     };
     for effort in EFFORTS {
+        let before = best;
         best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
-        if best.is_settled(known) {
+        if best.is_settled(known) || best == before {
             break;
         }
         // The tilt was chosen for a bound that may be far above epsilon.
@@ -146,11 +147,13 @@ pub(super) fn delta(losses: &[(Loss, f64)], epsilon: f64, known: f64) -> Result<
         upper: 1.0,
     };
     for effort in EFFORTS {
+        let before = best;
         best.improve(&plan, effort, known, |side, composed| match side {
             Side::Upper => composed.delta(epsilon - composed.shift()).1,
             Side::Lower => composed.delta(epsilon + composed.shift()).0,
         });
-        if best.is_settled(known) {
+        // What one effort cannot improve, a greater one will not either.
+        if best.is_settled(known) || best == before {
             break;
         }
     }

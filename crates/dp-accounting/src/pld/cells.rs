@@ -25,6 +25,19 @@ impl Cutting {
     }
 }
 
+/// How often a loss may be cut: enough for any bracket that is of use. Every component of a mixture
+/// makes a cut dearer.
+pub(super) fn affordable_cuts(loss: &Loss) -> usize {
+    let components = match loss {
+        Loss::Mixture(mixture) => mixture.shifts.len(),
+        _ => 2,
+    };
+    MOST_CUTS / components.max(2)
+}
+
+/// Cuts times components: tenths of a second.
+const MOST_CUTS: usize = 60_000;
+
 /// One cell, in P-mass.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
@@ -44,6 +57,7 @@ pub(super) fn cut(loss: &Loss, how: &Cutting) -> Vec<Cell> {
         how,
         anchor: loss.anchor(),
         cells: Vec::new(),
+        cuts: affordable_cuts(loss),
     };
     let span = how.last - how.first;
     let size = 1_i64 << (63 - (span / 64).max(1).leading_zeros());
@@ -62,6 +76,8 @@ struct Cutter<'a> {
     how: &'a Cutting,
     anchor: f64,
     cells: Vec<Cell>,
+    /// How often a cell may still be halved.
+    cuts: usize,
 }
 
 impl Cutter<'_> {
@@ -73,7 +89,8 @@ impl Cutter<'_> {
     fn visit(&mut self, a: (i64, Edge), b: (i64, Edge)) {
         let size = b.0 - a.0;
         let whole = mass_between(&a.1, &b.1);
-        if size > 1 && self.is_heavy(&whole, size, b.0) {
+        if size > 1 && self.cuts > 0 && self.is_heavy(&whole, size, b.0) {
+            self.cuts -= 1;
             let at = a.0 + size / 2;
             let middle = (at, self.edge(at as f64));
             self.visit(a, middle);

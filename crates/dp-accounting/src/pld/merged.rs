@@ -11,7 +11,9 @@
 //! again. A cut found a little off its place is a cut all the same, since both masses are those of
 //! the same outcomes. What cannot be placed is dropped.
 
-use super::cells::Cutting;
+use std::cell::Cell;
+
+use super::cells::{Cutting, affordable_cuts};
 use crate::loss::{Edge, Loss, Mass, ULP, mass_between};
 
 /// Precision of a cut, relative to the width of its cell.
@@ -49,6 +51,7 @@ pub(super) fn merge(loss: &Loss, how: &Cutting, atoms: bool) -> Merged {
             offset,
             sign,
             last: sign * (sign * limit).min(sign * last),
+            cuts: Cell::new(affordable_cuts(loss)),
         };
         march.run(start, &mut points);
     }
@@ -65,6 +68,8 @@ struct March<'a> {
     sign: f64,
     /// Where the cutting stops; what lies beyond is dropped.
     last: f64,
+    /// How often a cut may still be looked at.
+    cuts: Cell<usize>,
 }
 
 /// A cut and the masses on its sides.
@@ -72,6 +77,7 @@ type Cut = (f64, Edge);
 
 impl March<'_> {
     fn cut(&self, t: f64) -> Cut {
+        self.cuts.set(self.cuts.get().saturating_sub(1));
         (t, self.loss.edge(t))
     }
 
@@ -87,7 +93,7 @@ impl March<'_> {
         let mut a = self.cut(start);
         let mut size = (self.left(start) / self.how.step / 64.0).max(1.0);
         let mut jump = 1.0;
-        while self.left(a.0) > 0.0 {
+        while self.left(a.0) > 0.0 && self.cuts.get() > 0 {
             let found = self.other_cut(&a, self.target(a.0, size));
             if size > 1.0 && found.is_none_or(|b| self.is_heavy(&a, &b)) {
                 size = (0.5 * size).max(1.0);
@@ -98,6 +104,9 @@ impl March<'_> {
             a = b;
             size = jump.max(1.3 * size);
             jump = if found.is_some() { 1.0 } else { 2.0 * jump };
+        }
+        if self.left(a.0) > 0.0 {
+            points.extend(self.place(&a, &self.cut(self.last)));
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing proved rests on it: a poor choice widens the bracket and moves no bound.
 
+use super::cells::affordable_cuts;
 use crate::loss::{Edge, Loss, mass_between};
 
 /// Cells whose tilted share is above this are halved.
@@ -62,6 +63,7 @@ impl<'a> Sketch<'a> {
     /// Halves the cells that carry much of the loss tilted by `lambda`.
     pub(super) fn refine(&mut self, lambda: f64) {
         let anchor = self.loss.anchor();
+        let most = affordable_cuts(self.loss);
         for _ in 0..24 {
             let log_m = self.cumulant(lambda);
             let mut edges = Vec::with_capacity(2 * self.edges.len());
@@ -83,7 +85,7 @@ impl<'a> Sketch<'a> {
             edges.extend(self.edges.last().copied());
             self.edges = edges;
             self.gather(&self.loss.atoms().unwrap_or_default());
-            if !split || self.edges.len() > 12_000 {
+            if !split || 2 * self.edges.len() > most {
                 break;
             }
         }
