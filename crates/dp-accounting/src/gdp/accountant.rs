@@ -2,6 +2,7 @@ use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
 use super::cost::{finite_cost, repeated_cost};
 use crate::accountant::{Accountant, PrivacyBound};
+use crate::composition::Composition;
 use crate::rounding::UpwardSum;
 use crate::{Error, Result, TightestAccountant, gdp};
 
@@ -43,8 +44,10 @@ impl GdpAccountant {
     /// Adds `count` runs of `event`. On an error the accountant is unchanged.
     ///
     /// # Errors
-    /// Those of [`gdp::mu_squared`], and [`crate::Error::Param`] when the total is not finite.
+    /// Those of [`gdp::mu_squared`], and [`crate::Error::Param`] when the total is not finite or
+    /// a count does not fit 64 bits.
     pub fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
+        Composition::new(self.adjacency).add(event, count)?;
         let cost = repeated_cost(event, count, self.adjacency)?;
         let sum = self.mu_squared.plus(cost);
         finite_cost(sum.total())?;
