@@ -47,7 +47,7 @@ fn outcomes(integrand: &Integrand<'_>) -> Option<Vec<Outcome>> {
     }
     trapezoid::nodes(integrand, &plan, FEW_NODES).or_else(|| {
         let mut outcomes = Vec::new();
-        panels::append(&mut outcomes, integrand, plan.range, LOG_NORMAL, plan.floor);
+        panels::append(&mut outcomes, integrand, plan.range, LOG_NORMAL, plan.floor)?;
         Some(outcomes)
     })
 }

@@ -57,8 +57,8 @@ impl Loss {
     ///
     /// # Numerics
     /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp.rs`).
-    /// For mixtures of three or more normals so far apart that `mixture::MAX_NODES` nodes do not
-    /// suffice it is a bound from above instead; `exact` tells which.
+    /// Where an integral is too extreme for a bounded number of nodes, as for three or more normals
+    /// very far apart, it is a bound from above instead; `exact` tells which.
     pub(crate) fn log_moment(&self, s: f64) -> LogMoment {
         LogMoment::exact(match self {
             &Self::Gaussian { mu_squared } => 0.5 * mu_squared * s * (1.0 + s),
@@ -70,9 +70,11 @@ impl Loss {
             Self::Finite(finite) => finite::log_mgf(finite, s),
             Self::Mixture(mixture) => return mixture::log_moment(mixture, s),
             &Self::SampledLaplace { epsilon, q, side } => {
-                sampled_laplace::log_mgf(epsilon, q, side, s)
+                return sampled_laplace::log_moment(epsilon, q, side, s);
             }
-            &Self::WithoutReplacement { mu, q } => without_replacement::log_mgf(mu, q, s),
+            &Self::WithoutReplacement { mu, q } => {
+                return without_replacement::log_moment(mu, q, s);
+            }
         })
     }
 

@@ -17,6 +17,9 @@ const LENGTH: f64 = 1.5;
 /// Terms below e^-DROP of the largest are left out.
 const DROP: f64 = 50.0;
 
+/// Most panels of an integral: a few milliseconds.
+const MOST: usize = 4096;
+
 /// Nodes on (-1, 1) and weights, by Newton's method on the Legendre polynomial.
 static RULE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
     let n = N_NODES as f64;
@@ -46,21 +49,22 @@ fn legendre(x: f64) -> (f64, f64) {
 }
 
 /// Appends the nodes of `integrand` times `e^{log_scale`} on `[from, to]`; what is below e^{floor}
-/// may be left out.
+/// may be left out. `None` where that takes too many panels.
 pub(super) fn append(
     outcomes: &mut Vec<Outcome>,
     integrand: &Integrand<'_>,
     range: (f64, f64),
     log_scale: f64,
     floor: f64,
-) {
-    for (a, b) in panels(integrand, range, log_scale, floor - DROP) {
+) -> Option<()> {
+    for (a, b) in panels(integrand, range, log_scale, floor - DROP)? {
         let (middle, half) = (0.5 * (a + b), 0.5 * (b - a));
         for &(x, w) in RULE.iter() {
             let (log_p, loss) = integrand.outcome(half.mul_add(x, middle));
             outcomes.push((half * w, log_scale + log_p, loss));
         }
     }
+    Some(())
 }
 
 fn panels(
@@ -68,7 +72,7 @@ fn panels(
     range: (f64, f64),
     log_scale: f64,
     floor: f64,
-) -> Vec<(f64, f64)> {
+) -> Option<Vec<(f64, f64)>> {
     let forms = integrand.envelope();
     let (crossing, slope) = integrand.ratio.crossing();
     let judge = |a: f64, b: f64| {
@@ -93,7 +97,7 @@ fn panels(
             small: b - a <= distance.max(LENGTH / slope) && steep * (b - a) <= VARIATION,
         }
     };
-    relevant(range, floor, DROP, usize::MAX, judge)
+    relevant(range, floor, DROP, MOST, judge)
 }
 
 #[cfg(test)]

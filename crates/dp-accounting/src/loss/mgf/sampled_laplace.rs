@@ -1,6 +1,7 @@
 //! Laplace noise on a Poisson sample.
 
-use super::excess::{Outcome, log_moment};
+use super::LogMoment;
+use super::excess::{Outcome, log_moment as collect};
 use super::integrand::{Base, Form, Integrand};
 use super::panels;
 use super::ratio::Ratio;
@@ -16,7 +17,31 @@ const LOG_QUARTER: f64 = -2.0 * std::f64::consts::LN_2;
 /// * remove: P has density R over N, L = ℓ; add: P = N, L = -ℓ;
 /// * replace: the other unit moves the noise to -1. Where x > 0 that ratio is R(-ε), so L is
 ///   ℓ(λ) - ℓ(-ε) there, and for x < 0 the reverse; P has density R again.
-pub(super) fn log_mgf(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
+pub(super) fn log_moment(epsilon: f64, q: f64, side: Side, s: f64) -> LogMoment {
+    integrated(epsilon, q, side, s).map_or_else(
+        || LogMoment::at_most(bound(epsilon, q, side, s)),
+        LogMoment::exact,
+    )
+}
+
+/// What is too extreme to integrate: no loss exceeds the largest, and below s = -1, K(s) of (P, Q)
+/// is K(-1-s) of (Q, P). Between K is at most 0.
+fn bound(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
+    let reversed = match side {
+        Side::Remove => Side::Add,
+        Side::Add => Side::Remove,
+        Side::Replace => Side::Replace,
+    };
+    if s > 0.0 {
+        s * max_loss(epsilon, q, side)
+    } else if s < -1.0 {
+        (-1.0 - s) * max_loss(epsilon, q, reversed)
+    } else {
+        0.0
+    }
+}
+
+fn integrated(epsilon: f64, q: f64, side: Side, s: f64) -> Option<f64> {
     let ratio = Ratio::sampled(q);
     let (low, high) = (ratio.log(-epsilon), ratio.log(epsilon));
     let rare = -epsilon - std::f64::consts::LN_2;
@@ -71,9 +96,9 @@ pub(super) fn log_mgf(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
     let log_scale = LOG_QUARTER - 0.5 * epsilon;
     for integrand in &integrands {
         let range = (-epsilon, epsilon);
-        panels::append(&mut outcomes, integrand, range, log_scale, floor);
+        panels::append(&mut outcomes, integrand, range, log_scale, floor)?;
     }
-    log_moment(outcomes.iter().copied(), oriented, 0.0)
+    Some(collect(outcomes.iter().copied(), oriented, 0.0))
 }
 
 /// The loss at an end of the range of λ.

@@ -57,10 +57,10 @@ pub(super) fn nodes(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Opt
         vec![plan.range]
     } else {
         // Each is at least 8 steps long.
-        intervals(integrand, plan, limit / 8)
+        intervals(integrand, plan, limit / 8)?
     };
     let width: f64 = intervals.iter().map(|(a, b)| b - a).sum();
-    if intervals.len() > limit / 8 || width / plan.step > limit as f64 {
+    if width / plan.step > limit as f64 {
         return None;
     }
     let weight = plan.step * libm::exp(LOG_NORMAL);
@@ -222,7 +222,7 @@ impl Strip {
 }
 
 /// Intervals that matter, 16 steps or half a standard deviation long.
-fn intervals(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Vec<(f64, f64)> {
+fn intervals(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Option<Vec<(f64, f64)>> {
     let forms = integrand.envelope();
     let moderate = plan.floor <= MODERATE;
     let judge = |a: f64, b: f64| {

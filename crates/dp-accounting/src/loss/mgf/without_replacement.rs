@@ -1,6 +1,7 @@
 //! Gaussian noise on a subset of fixed size.
 
-use super::excess::{Outcome, log_moment};
+use super::LogMoment;
+use super::excess::{MODERATE, Outcome, log_moment as collect};
 use super::integrand::{Base, Form, Integrand};
 use super::panels;
 use super::ratio::Ratio;
@@ -15,7 +16,11 @@ const REACH: f64 = 40.0;
 /// those below 0 are the losses of (Q, (1-q) Q + q P), both where P is likelier than Q, which is
 /// y > μ/2 for Q = N(0, 1): the two halves of the Poisson-sampled mechanism. At L = 0 the excess
 /// is 0.
-pub(super) fn log_mgf(mu: f64, q: f64, s: f64) -> f64 {
+pub(super) fn log_moment(mu: f64, q: f64, s: f64) -> LogMoment {
+    integrated(mu, q, s).map_or_else(|| LogMoment::at_most(bound(mu, q, s)), LogMoment::exact)
+}
+
+fn integrated(mu: f64, q: f64, s: f64) -> Option<f64> {
     let ratio = Ratio::gaussian([0.0, mu].into_iter(), &[1.0 - q, q]);
     let form = |here| Form::new(0.0, here, 0.0);
     let base = Base::Normal;
@@ -42,7 +47,23 @@ pub(super) fn log_mgf(mu: f64, q: f64, s: f64) -> f64 {
     let nothing = (1.0 - q) * libm::erf(0.5 * mu * std::f64::consts::FRAC_1_SQRT_2);
     let mut outcomes: Vec<Outcome> = vec![(nothing, 0.0, 0.0)];
     for half in &halves {
-        panels::append(&mut outcomes, half, (from, to), LOG_NORMAL, floor);
+        panels::append(&mut outcomes, half, (from, to), LOG_NORMAL, floor)?;
     }
-    log_moment(outcomes.iter().copied(), s, 0.0)
+    Some(collect(outcomes.iter().copied(), s, 0.0))
+}
+
+/// What is too extreme to integrate: by convexity each half has at most 1 - q + q e^{K} with K
+/// that of the Gaussian pair. The pair is symmetric, so K(s) = K(-1-s), and at most 0 between.
+fn bound(mu: f64, q: f64, s: f64) -> f64 {
+    let s = s.max(-1.0 - s);
+    if s <= 0.0 {
+        return 0.0;
+    }
+    let log = 0.5 * mu * mu * s * (s + 1.0);
+    let mixed = if log < MODERATE {
+        libm::log1p(q * libm::expm1(log))
+    } else {
+        log
+    };
+    mixed + std::f64::consts::LN_2
 }
