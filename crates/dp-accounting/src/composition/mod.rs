@@ -58,8 +58,9 @@ impl Composition {
         self.merge(self.addition(event, count)?)
     }
 
-    /// `count` runs of `event` alone, under the same adjacency.
+    /// `count` runs of `event` alone, under the same adjacency. All that follows may recurse.
     pub(crate) fn addition(&self, event: &DpEvent, count: u64) -> Result<Self> {
+        event.check_depth()?;
         let mut addition = Self::new(self.adjacency);
         addition.absorb(event, count)?;
         Ok(addition)

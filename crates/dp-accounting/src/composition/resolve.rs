@@ -233,6 +233,9 @@ fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part
         _ => None,
     };
     match base.parts() {
+        [] if q >= 1.0 && !adjacency.is_replace() => Ok(Part::Pair(Pair::Gaussian {
+            mu_squared: base.gaussian(),
+        })),
         [] if q >= 1.0 => gaussian_part(event, adjacency),
         [] => Ok(sampled_gaussian(
             base.gaussian(),
