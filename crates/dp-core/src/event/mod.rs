@@ -154,7 +154,7 @@ pub enum DpEvent {
         sigma: f64,
         /// Non-negative, under add/remove.
         sensitivities: Vec<f64>,
-        /// Positive, with sum 1.
+        /// Positive, with sum 1; rounding of up to 1e-9 is divided out.
         probabilities: Vec<f64>,
     },
     /// Continual release by a binary tree with Gaussian noise on every node; each unit takes
