@@ -4,13 +4,19 @@ use super::super::{MixtureLoss, Side};
 use super::{Edge, Tail, ULP, normal};
 
 impl MixtureLoss {
-    /// Weight of the shift 0, the limit of e^l far to the left.
+    /// ln of the weight of the shift 0, the limit of l far to the left. From the other weights, of
+    /// which none is lost to rounding when they are small.
     fn floor(&self) -> Option<f64> {
-        (self.shifts.first() == Some(&0.0)).then(|| self.weights[0])
+        let (first, others) = self.weights.split_first()?;
+        let rest: f64 = others.iter().sum();
+        (self.shifts.first() == Some(&0.0)).then(|| match rest < 0.5 {
+            true => libm::log1p(-rest),
+            false => libm::log(*first),
+        })
     }
 
     pub(super) fn anchor(&self) -> f64 {
-        let floor = self.floor().map_or(0.0, libm::log);
+        let floor = self.floor().unwrap_or(0.0);
         match self.side {
             Side::Remove => floor,
             Side::Add => -floor,
@@ -93,7 +99,7 @@ impl MixtureLoss {
     /// at 0.
     fn solve(&self, target: f64) -> f64 {
         let variance = self.sigma * self.sigma;
-        let base = self.floor().map_or(0.0, libm::log);
+        let base = self.floor().unwrap_or(0.0);
         let skip = usize::from(self.floor().is_some());
         let terms = || {
             let parts = self.shifts.iter().zip(&self.weights);
