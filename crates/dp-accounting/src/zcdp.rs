@@ -87,7 +87,7 @@ impl Accountant for ZcdpAccountant {
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
         params::open_unit("delta", delta)?;
         let rho = total(self.composition.nonempty()?)?;
-        let epsilon = epsilon(rho, delta);
+        let epsilon = params::finite("epsilon", epsilon(rho, delta))?;
         Ok(PrivacyBound::at_most(
             epsilon,
             Method::Zcdp,

@@ -338,6 +338,62 @@ fn long_extreme_numbers_give_sane_answers() {
     }
 }
 
+/// Every answer to the largest guarantees and the least noise is finite, or a typed error.
+#[test]
+fn the_costliest_events_have_finite_answers_or_none() {
+    let relation = Relation::AddRemove;
+    let of = |x: f64| {
+        [
+            DpEvent::Zcdp { rho: x, relation },
+            DpEvent::ApproxDp {
+                epsilon: x,
+                delta: 1e-9,
+                relation,
+            },
+            DpEvent::ApproxDp {
+                epsilon: x,
+                delta: 0.0,
+                relation,
+            },
+            DpEvent::Rdp {
+                order: 2.0,
+                epsilon: x,
+                relation,
+            },
+            DpEvent::BoundedRange {
+                epsilon: x,
+                relation,
+            },
+            DpEvent::gaussian(1.0 / x),
+            DpEvent::laplace(1.0 / x),
+            DpEvent::gaussian(1e-300),
+            DpEvent::gaussian(1e-153),
+        ]
+    };
+    for x in [f64::MAX, 1e300] {
+        for event in of(x) {
+            for count in [1, u64::MAX] {
+                for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+                    for mut accountant in accountants(adjacency) {
+                        if accountant.compose(&event, count).is_err() {
+                            continue;
+                        }
+                        for delta in [1e-300, 0.2] {
+                            if let Ok(bound) = accountant.epsilon(delta) {
+                                let finite = bound.upper.is_finite() && bound.value.is_finite();
+                                assert!(finite, "{event:?} {count} {adjacency} {bound:?}");
+                            }
+                        }
+                        if let Ok(bound) = accountant.delta(1.0) {
+                            assert!((0.0..=1.0).contains(&bound.upper), "{event:?} {bound:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn counts_that_overflow_change_nothing() {
     for adjacency in ADJACENCIES {
