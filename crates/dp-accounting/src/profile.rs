@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// mpmath at 50 digits: ln(1 - q) of the rounded 1 - q was off by a thousandth and more.
+    /// mpmath at 50 digits.
     #[test]
     fn sampled_gaussian_profile_with_a_tiny_sample() {
         let table = [

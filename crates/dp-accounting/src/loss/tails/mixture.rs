@@ -216,3 +216,29 @@ fn asinh_exp(v: f64) -> f64 {
         libm::asinh(libm::exp(v))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ln of the rounded 1 - q is off by 1e-4 of itself at q = 1e-12, as much in each of many runs.
+    #[test]
+    fn the_limit_of_the_loss_is_accurate_for_tiny_samples() {
+        for (q, expected) in [
+            (1e-12, 1.000_000_000_000_5e-12),
+            (3e-17, 3e-17),
+            (0.75, 4.0_f64.ln()),
+        ] {
+            for (side, sign) in [(Side::Remove, -1.0), (Side::Add, 1.0)] {
+                let mixture = MixtureLoss {
+                    sigma: 1.0,
+                    shifts: vec![0.0, 1.0],
+                    weights: vec![1.0 - q, q],
+                    side,
+                };
+                let ratio = mixture.anchor() / (sign * expected);
+                assert!((ratio - 1.0).abs() < 1e-15, "{q} {side:?}: {ratio}");
+            }
+        }
+    }
+}
