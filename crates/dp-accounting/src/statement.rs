@@ -183,7 +183,7 @@ impl PrivacyStatement {
             )
         } else {
             (
-                format!("if a given {unit} is in the data as if not, or if not as if so"),
+                format!("with a given {unit} in the data as without, or without as with"),
                 format!(
                     "An attacker who wrongly accuses 5 in 100 absent {unit}s catches at most {caught} in \
                      100 present ones"
@@ -192,8 +192,8 @@ impl PrivacyStatement {
         };
         vec![
             format!(
-                "Whatever somebody concludes from everything released, they conclude it with a probability \
-                 at most {} times as high {compared}, plus {:e}.",
+                "Any conclusion is at most {} times as likely to be drawn from everything released \
+                 {compared}, plus a probability of {:e}.",
                 short(factor),
                 guarantee.delta
             ),
@@ -392,7 +392,7 @@ mod tests {
             "data set  ratings",
             "epsilon   1.0000    replace one user",
             "add or remove one user",
-            "at most 2.72 times as high if a given user's data is one thing as if it is another, plus 1e-5.",
+            "at most 2.72 times as likely to be drawn from everything released if a given user's data is one thing as if it is another, plus a probability of 1e-5.",
             "sums (seen by: the board)",
             "run time",
             "outside the guarantee",

@@ -208,12 +208,12 @@ fn meaning(adjacency: Adjacency, epsilon: f64, delta: f64) -> String {
     let compared = if adjacency.is_replace() {
         format!("if a given {unit}'s data is one thing as if it is another")
     } else {
-        format!("if a given {unit} is in the data as if not, or if not as if so")
+        format!("with a given {unit} in the data as without, or without as with")
     };
     let factor = rounded_up(epsilon.exp().next_up());
     format!(
-        "Whatever somebody concludes from everything released, they conclude it with a probability \
-         at most {factor} times as high {compared}, plus {delta:e}."
+        "Any conclusion is at most {factor} times as likely to be drawn from everything released \
+         {compared}, plus a probability of {delta:e}."
     )
 }
 

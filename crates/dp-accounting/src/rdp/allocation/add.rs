@@ -162,7 +162,7 @@ fn excess(lognormal: &[Value], v: f64, t: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// ln E W^{-s} for two steps: (Y_1 + Y_2)/2 = e^{μ a/√2 - μ²/2} cosh(μ b/√2) with a, b standard
+    /// ln E W^{-s} for two steps: (`Y_1` + `Y_2`)/2 = e^{μ a/√2 - μ²/2} cosh(μ b/√2) with a, b standard
     /// normal and independent.
     fn two_steps(mu: f64, s: f64) -> f64 {
         let h = 1e-3;

@@ -8,10 +8,10 @@
 //! * *Inner rule.* On Im y = b the integrand n(y) e^{-uY} has at most e^{b²/2} times the modulus of
 //!   n e^{-cuY}, c = cos μb. So ψ(u) is at most the rule plus κ ψ(cu), κ = 2 e^{b²/2} / (e^{2πb/h} - 1).
 //!   Multiplied out, ψ^t has terms in which k of the Y's are replaced by cY. The mean of
-//!   (Σ_j e^{a_j} Y_j / t)^{-s} is log-concave in the a's (Prékopa: the exponent is -s times a log-sum-exp
-//!   of a + μy, and n is log-concave) and symmetric, so one a_j = ln c costs at most what a_j = ln(c)/t in
+//!   (`Σ_j e^{a_j} Y_j` / t)^{-s} is log-concave in the a's (Prékopa: the exponent is -s times a log-sum-exp
+//!   of a + μy, and n is log-concave) and symmetric, so one `a_j` = ln c costs at most what `a_j` = ln(c)/t in
 //!   all of them does, c^{-s/t}: together (1 + κ c^{-s/t})^t.
-//! * *y below -R.* W is at least the geometric mean of the Y's, so there W^{-s} <= Π Y_j^{-s/t}, under which
+//! * *y below -R.* W is at least the geometric mean of the Y's, so there W^{-s} <= Π `Y_j^{-s/t}`, under which
 //!   each y is a normal of mean -sμ/t: at most t e^{s (s/t + 1) μ²/2} Φ(sμ/t - R), which is not a part of M but
 //!   a number.
 //! * *y above T.* W^{-s} falls with each Y, so its mean there is not above M: at most t Φ(-T), and the linear
