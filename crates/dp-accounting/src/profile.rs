@@ -190,6 +190,21 @@ mod tests {
         }
     }
 
+    /// mpmath at 50 digits.
+    #[test]
+    fn sampled_gaussian_profile_with_a_tiny_sample() {
+        let table = [
+            (1.0, 3e-13, 1e-13, Side::Add, 5.274_871_782_180_529_3e-14),
+            (1.0, 3e-13, 1e-13, Side::Remove, 8.904_460_958_832_297e-14),
+            (0.5, 7e-15, 5e-15, Side::Add, 9.277_719_983_620_779_7e-16),
+        ];
+        for (sigma, q, epsilon, side, expected) in table {
+            let (low, high) = delta(&sampled(sigma, q, side), epsilon).unwrap();
+            let found = format!("{sigma} {q}: {low} {high}, not {expected}");
+            assert!(low <= expected && expected <= high, "{found}");
+        }
+    }
+
     #[test]
     fn laplace_profile_and_its_inverse() {
         let loss = Loss::Laplace { epsilon: 1.0 };

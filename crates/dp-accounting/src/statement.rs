@@ -16,10 +16,11 @@ use crate::{Accountant, Method, Result};
 /// `Display` prints it for a terminal. It is made from a certificate after its figures were
 /// recomputed, so it never repeats a claim that does not hold.
 ///
-/// How the two readings of (ε, δ) follow:
+/// The two readings of (ε, δ):
 ///
 /// ```text
-/// odds      P = (1-δ) P' + δ P''  with  P' <= e^ε/(1-δ) Q   (Kairouz, Oh, Viswanath, arXiv 1311.0776)
+/// conclusions  P(S) <= e^ε Q(S) + δ for every set S of outputs: the definition itself. It does not say
+///              that the likelihood ratio of the output exceeds e^ε with probability at most δ.
 /// attacker  TPR <= min over ε of  e^ε FPR + δ(ε)  and  1 - e^-ε (1 - δ(ε) - FPR)
 ///           = Φ(Φ^-1(FPR) + μ) for Gaussian releases     (Dong, Roth, Su, arXiv 1905.02383, eq. 6)
 /// ```
@@ -37,7 +38,7 @@ use crate::{Accountant, Method, Result};
 ///     .released_output("item factors", "everyone")
 ///     .build()?;
 /// let statement = PrivacyStatement::of(&certificate)?;
-/// assert!((statement.odds_factor.unwrap() - std::f64::consts::E).abs() < 1e-3);
+/// assert!((statement.likelihood_factor.unwrap() - std::f64::consts::E).abs() < 1e-3);
 /// assert!(statement.to_string().contains("at most 8.5 in"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -56,9 +57,9 @@ pub struct PrivacyStatement {
     pub guarantee: Option<Guarantee>,
     /// How epsilon was found.
     pub method: Option<Method>,
-    /// Largest factor by which the outputs move anybody's odds that a given unit took part,
-    /// failures of probability delta aside.
-    pub odds_factor: Option<f64>,
+    /// e^epsilon: with a given unit taking part anything that can be concluded from the outputs is
+    /// at most so many times as likely as without, or the reverse, and delta more.
+    pub likelihood_factor: Option<f64>,
     /// What the best attacker can do.
     pub attacker: Option<Attacker>,
     /// What leaves the run, and to whom.
@@ -107,9 +108,9 @@ impl PrivacyStatement {
             method: guarantee
                 .as_ref()
                 .map(|found| found.method.unwrap_or(Method::Gdp)),
-            odds_factor: guarantee
+            likelihood_factor: guarantee
                 .as_ref()
-                .map(|found| libm::exp(found.epsilon) / (1.0 - found.delta)),
+                .map(|found| libm::exp(found.epsilon).next_up()),
             attacker: guarantee
                 .as_ref()
                 .map(|found| Attacker::against(found, certificate)),
@@ -165,16 +166,16 @@ impl PrivacyStatement {
     /// What the figures mean: two or three sentences.
     #[must_use]
     pub fn meaning(&self) -> Vec<String> {
-        let (Some(guarantee), Some(odds), Some(attacker)) =
-            (&self.guarantee, self.odds_factor, self.attacker)
+        let (Some(guarantee), Some(factor), Some(attacker)) =
+            (&self.guarantee, self.likelihood_factor, self.attacker)
         else {
             return Vec::new();
         };
         let unit = &self.unit;
         let caught = percent(attacker.true_positive_rate);
-        let (question, test) = if self.adjacency.is_replace() {
+        let (compared, test) = if self.adjacency.is_replace() {
             (
-                format!("that a given {unit}'s data is one thing rather than another"),
+                format!("if a given {unit}'s data is one thing as if it is another"),
                 format!(
                     "An attacker who takes the one for the other 5 times in 100 recognises it at most \
                      {caught} times in 100"
@@ -182,7 +183,7 @@ impl PrivacyStatement {
             )
         } else {
             (
-                format!("that a given {unit} is in the data"),
+                format!("with a given {unit} in the data as without, or without as with"),
                 format!(
                     "An attacker who wrongly accuses 5 in 100 absent {unit}s catches at most {caught} in \
                      100 present ones"
@@ -191,9 +192,9 @@ impl PrivacyStatement {
         };
         vec![
             format!(
-                "Seeing everything released changes anybody's odds {question} by a factor of at most {}, \
-                 up or down, except with probability {:e}.",
-                short(odds),
+                "Any conclusion is at most {} times as likely to be drawn from everything released \
+                 {compared}, plus a probability of {:e}.",
+                short(factor),
                 guarantee.delta
             ),
             format!("{test}; blind guessing gets 5."),
@@ -391,8 +392,7 @@ mod tests {
             "data set  ratings",
             "epsilon   1.0000    replace one user",
             "add or remove one user",
-            "factor of at most 2.72, up or down, except with probability 1e-5",
-            "one thing rather than another",
+            "at most 2.72 times as likely to be drawn from everything released if a given user's data is one thing as if it is another, plus a probability of 1e-5.",
             "sums (seen by: the board)",
             "run time",
             "outside the guarantee",

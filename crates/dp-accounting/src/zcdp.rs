@@ -25,9 +25,20 @@ use crate::{Error, Result};
 /// (bounded range); Canonne, Kamath, Steinke, arXiv 2004.00010 (discrete Gaussian). What can fail
 /// with positive probability, is known at one order only, or is selected from several runs has no
 /// rho and is refused.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ZcdpAccountant {
     composition: Composition,
+    /// rho within a few units in the last place, as it was added up.
+    rough: f64,
+}
+
+/// Below this rho need not be recomputed to know that it is finite.
+const SURELY_FINITE: f64 = 1e300;
+
+impl PartialEq for ZcdpAccountant {
+    fn eq(&self, other: &Self) -> bool {
+        self.composition == other.composition
+    }
 }
 
 impl ZcdpAccountant {
@@ -36,6 +47,7 @@ impl ZcdpAccountant {
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
             composition: Composition::new(adjacency),
+            rough: 0.0,
         }
     }
 
@@ -58,17 +70,24 @@ impl Accountant for ZcdpAccountant {
     }
 
     fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
-        let mut next = self.composition.clone();
-        next.add(event, count)?;
-        params::finite("rho", total(&next)?)?;
-        self.composition = next;
+        let addition = self.composition.addition(event, count)?;
+        let rough = self.rough + total(&addition)?;
+        if rough < SURELY_FINITE {
+            self.composition.merge(addition)?;
+        } else {
+            let mut next = self.composition.clone();
+            next.merge(addition)?;
+            params::finite("rho", total(&next)?)?;
+            self.composition = next;
+        }
+        self.rough = rough;
         Ok(())
     }
 
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
         params::open_unit("delta", delta)?;
         let rho = total(self.composition.nonempty()?)?;
-        let epsilon = epsilon(rho, delta);
+        let epsilon = params::finite("epsilon", epsilon(rho, delta))?;
         Ok(PrivacyBound::at_most(
             epsilon,
             Method::Zcdp,

@@ -12,7 +12,7 @@ mod random_events;
 
 use dp_accounting::questions::QuestionFile;
 use dp_accounting::{
-    Accountant, Error, PldAccountant, RdpAccountant, Result, SaddlePointAccountant,
+    Accountant, Error, GdpAccountant, PldAccountant, RdpAccountant, Result, SaddlePointAccountant,
     TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent, Relation, Stopping};
@@ -338,6 +338,62 @@ fn long_extreme_numbers_give_sane_answers() {
     }
 }
 
+/// Every answer to the largest guarantees and the least noise is finite, or a typed error.
+#[test]
+fn the_costliest_events_have_finite_answers_or_none() {
+    let relation = Relation::AddRemove;
+    let of = |x: f64| {
+        [
+            DpEvent::Zcdp { rho: x, relation },
+            DpEvent::ApproxDp {
+                epsilon: x,
+                delta: 1e-9,
+                relation,
+            },
+            DpEvent::ApproxDp {
+                epsilon: x,
+                delta: 0.0,
+                relation,
+            },
+            DpEvent::Rdp {
+                order: 2.0,
+                epsilon: x,
+                relation,
+            },
+            DpEvent::BoundedRange {
+                epsilon: x,
+                relation,
+            },
+            DpEvent::gaussian(1.0 / x),
+            DpEvent::laplace(1.0 / x),
+            DpEvent::gaussian(1e-300),
+            DpEvent::gaussian(1e-153),
+        ]
+    };
+    for x in [f64::MAX, 1e300] {
+        for event in of(x) {
+            for count in [1, u64::MAX] {
+                for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+                    for mut accountant in accountants(adjacency) {
+                        if accountant.compose(&event, count).is_err() {
+                            continue;
+                        }
+                        for delta in [1e-300, 0.2] {
+                            if let Ok(bound) = accountant.epsilon(delta) {
+                                let finite = bound.upper.is_finite() && bound.value.is_finite();
+                                assert!(finite, "{event:?} {count} {adjacency} {bound:?}");
+                            }
+                        }
+                        if let Ok(bound) = accountant.delta(1.0) {
+                            assert!((0.0..=1.0).contains(&bound.upper), "{event:?} {bound:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn counts_that_overflow_change_nothing() {
     for adjacency in ADJACENCIES {
@@ -359,33 +415,84 @@ fn nested(depth: usize, inner: DpEvent, wrap: impl Fn(DpEvent) -> DpEvent) -> Dp
     (0..depth).fold(inner, |event, _| wrap(event))
 }
 
-/// On a stack of a main thread's size; JSON ends at a depth of 128. Ten thousand samples of
-/// samples overflow it.
+/// Runs `check` on a stack an eighth of what threads are given.
+fn on_a_small_stack(check: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(256 << 10);
+    thread.spawn(check).unwrap().join().unwrap();
+}
+
+type Wrap = fn(DpEvent) -> DpEvent;
+
+const WRAPS: [Wrap; 5] = [
+    |event| event.repeated(1),
+    |event| DpEvent::Composed {
+        events: vec![event],
+    },
+    |event| event.poisson_sampled(1.0),
+    |event| DpEvent::SampledWithoutReplacement {
+        sample_size: 1,
+        population_size: 1,
+        event: Box::new(event),
+    },
+    |event| DpEvent::RepeatAndSelect {
+        event: Box::new(event),
+        stopping: Stopping::Logarithmic {
+            success_probability: 0.5,
+        },
+    },
+];
+
+/// What is allowed is answered on a small stack, every way of nesting at its deepest.
 #[test]
-#[ignore = "minutes: deep events through every accountant"]
-fn deep_events_do_not_overflow_the_stack() {
-    let depth = std::env::var("DEPTH").map_or(500, |text| text.parse().unwrap());
-    let wraps: [(&str, fn(DpEvent) -> DpEvent); 3] = [
-        ("repeated", |event| event.repeated(1)),
-        ("composed", |event| DpEvent::Composed {
-            events: vec![event],
-        }),
-        ("sampled", |event| event.poisson_sampled(1.0)),
-    ];
-    let check = move || {
-        for (name, wrap) in wraps {
-            println!("{name} {depth}");
-            let event = nested(depth, DpEvent::gaussian(2.0), wrap);
-            for mut accountant in accountants(Adjacency::AddRemoveUser) {
-                if accountant.compose(&event, 1).is_ok() {
-                    let bound = accountant.delta(1.0).unwrap();
-                    assert!(bound.upper > 0.0 && bound.upper < 1.0);
+fn the_deepest_events_fit_a_small_stack() {
+    for wrap in WRAPS {
+        for inner in [DpEvent::gaussian(2.0), DpEvent::laplace(3.0)] {
+            let event = nested(DpEvent::MAX_DEPTH - 1, inner, wrap);
+            on_a_small_stack(move || {
+                for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+                    for mut accountant in accountants(adjacency) {
+                        if accountant.compose(&event, 1).is_ok() {
+                            let _ = accountant.epsilon(1e-6);
+                            if let Ok(bound) = accountant.delta(1.0) {
+                                assert!((0.0..=1.0).contains(&bound.upper), "{bound:?}");
+                            }
+                        }
+                    }
+                    let _ = dp_accounting::gdp::mu_squared(&event, adjacency);
                 }
-            }
+            });
         }
+    }
+}
+
+/// Ten thousand samples of samples overflowed the stack.
+#[test]
+fn deep_events_do_not_overflow_the_stack() {
+    for wrap in WRAPS {
+        for depth in [DpEvent::MAX_DEPTH, 1_000, 20_000] {
+            // Built and dropped here, on a large stack: dropping a box drops what is in it.
+            let build = move || {
+                let event = std::sync::Arc::new(nested(depth, DpEvent::gaussian(2.0), wrap));
+                let shared = std::sync::Arc::clone(&event);
+                on_a_small_stack(move || refused_for_depth(&shared));
+            };
+            let thread = std::thread::Builder::new().stack_size(64 << 20);
+            thread.spawn(build).unwrap().join().unwrap();
+        }
+    }
+}
+
+fn refused_for_depth(event: &DpEvent) {
+    let adjacency = Adjacency::AddRemoveUser;
+    let refusal = |result: Result<()>| match result {
+        Err(Error::Param(error)) => assert_eq!(error.name, "depth"),
+        other => panic!("{other:?}"),
     };
-    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(check);
-    thread.unwrap().join().unwrap();
+    for mut accountant in accountants(adjacency) {
+        refusal(accountant.compose(event, 1));
+    }
+    refusal(GdpAccountant::new(adjacency).compose(event, 1));
+    refusal(dp_accounting::gdp::mu_squared(event, adjacency).map(|_| ()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor, Stopping,
 use super::{Composition, Pair, Part};
 use crate::gdp::mu_squared;
 use crate::loss::{FiniteLoss, Loss, MixtureLoss, Side};
-use crate::rounding::{div_up, sqrt_up};
+use crate::rounding::{div_up, sqrt_up, two_sum};
 use crate::{Error, Result};
 
 /// Resolves an event that is neither composed nor repeated.
@@ -233,6 +233,9 @@ fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part
         _ => None,
     };
     match base.parts() {
+        [] if q >= 1.0 && !adjacency.is_replace() => Ok(Part::Pair(Pair::Gaussian {
+            mu_squared: base.gaussian(),
+        })),
         [] if q >= 1.0 => gaussian_part(event, adjacency),
         [] => Ok(sampled_gaussian(
             base.gaussian(),
@@ -379,7 +382,16 @@ fn random_allocation(
     })
 }
 
-/// Largest distance of a sum of probabilities from 1 that is taken for rounding.
+/// Sum within a unit in the last place, however many terms there are.
+fn accurate_sum(terms: impl Iterator<Item = f64>) -> f64 {
+    let (sum, error) = terms.fold((0.0, 0.0), |(sum, error), term| {
+        let (next, lost) = two_sum(sum, term);
+        (next, error + lost)
+    });
+    sum + error
+}
+
+/// Largest distance of a sum of probabilities from 1 that is taken for rounding, and divided out.
 const PROBABILITY_SLACK: f64 = 1e-9;
 
 fn mixture_of_gaussians(
@@ -398,7 +410,7 @@ fn mixture_of_gaussians(
         ));
     }
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let sum: f64 = sorted.iter().map(|(_, p)| p).sum();
+    let sum = accurate_sum(sorted.iter().map(|(_, p)| *p));
     let sums_to_one = (sum - 1.0).abs() <= PROBABILITY_SLACK;
     if !same || !sums_to_one {
         return Err(Error::Param(ParamError {
@@ -407,15 +419,14 @@ fn mixture_of_gaussians(
             expected: "one for each sensitivity, with sum 1",
         }));
     }
-    let Some(largest) = sorted.last_mut().filter(|(shift, _)| *shift > 0.0) else {
+    if sorted.last().is_none_or(|(shift, _)| *shift <= 0.0) {
         return Err(Error::Param(ParamError {
             name: "sensitivities",
             value: 0.0,
             expected: "at least one above 0",
         }));
-    };
-    // What rounding left over goes to the costliest component.
-    largest.1 += (1.0 - sum).max(0.0);
+    }
+    sorted.iter_mut().for_each(|(_, p)| *p /= sum);
     let (shifts, weights) = sorted.into_iter().unzip();
     Ok(mixture(sigma, shifts, weights, adjacency))
 }
@@ -445,4 +456,35 @@ fn check_stopping(stopping: Stopping) -> Result<Stopping> {
         }
     }
     Ok(stopping)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sum of 1 + 1e-9 made the loss too small where outputs come from the noise alone.
+    #[test]
+    fn probabilities_are_divided_by_their_sum() {
+        for factor in [1.0 + 9e-10, 1.0 - 9e-10, 1.0] {
+            let exact = [0.5, 0.375, 0.125];
+            let given = exact.map(|p| p * factor);
+            let part =
+                mixture_of_gaussians(2.0, &[0.0, 1.0, 2.0], &given, Adjacency::AddRemoveUser);
+            let Part::Pair(Pair::Mixture { weights, .. }) = part.unwrap() else {
+                panic!("not a mixture");
+            };
+            for (found, expected) in weights.iter().zip(exact) {
+                assert!(
+                    (found / expected - 1.0).abs() < 5e-16,
+                    "{factor} {weights:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn long_sums_keep_what_a_plain_sum_loses() {
+        let terms = || std::iter::once(1.0).chain((0..1000).map(|_| 1e-17));
+        assert!((accurate_sum(terms()) - (1.0 + 1e-14)).abs() < 1e-15);
+    }
 }

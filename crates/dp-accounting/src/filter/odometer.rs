@@ -1,6 +1,6 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, ParamError, params};
 
-use crate::gdp::{self, finite_cost, from_mu_squared, mu_squared};
+use crate::gdp::{self, finite_cost, from_mu_squared, repeated_cost};
 use crate::rounding::UpwardSum;
 use crate::{Error, Result};
 
@@ -91,7 +91,7 @@ impl Odometer {
     /// # Errors
     /// Those of [`gdp::mu_squared`].
     pub fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
-        let cost = mu_squared(&event.clone().repeated(count), self.adjacency)?;
+        let cost = repeated_cost(event, count, self.adjacency)?;
         let spent = self.spent.plus(cost);
         finite_cost(spent.total())?;
         self.spent = spent;

@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::NonPrivateEvent`] when a part has no guarantee; [`Error::UnsupportedEvent`] when one is
 /// not Gaussian; [`Error::Param`] when a noise multiplier is not finite and positive or so small
-/// that the cost is not finite, or a count is 0.
+/// that the cost is not finite, a count is 0, or the event is nested too deep.
 ///
 /// # Numerics
 /// At most a few units in the last place above the true value; exact results stay exact.
@@ -36,6 +36,12 @@ use crate::{Error, Result};
 /// # Ok::<(), dp_accounting::Error>(())
 /// ```
 pub fn mu_squared(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
+    event.check_depth()?;
+    cost_of(event, adjacency)
+}
+
+/// The same for what is known not to be nested too deep.
+fn cost_of(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
     let cost = match event {
         DpEvent::Gaussian {
             noise_multiplier,
@@ -46,7 +52,7 @@ pub fn mu_squared(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
             n_steps,
         } => tree(noise_multiplier, n_steps, adjacency)?,
         DpEvent::Composed { events } => composed(events, adjacency)?,
-        DpEvent::Repeated { event, count } => repeated_cost(event, *count, adjacency)?,
+        DpEvent::Repeated { event, count } => repeated(cost_of(event, adjacency)?, *count)?,
         DpEvent::NonPrivate => return Err(Error::NonPrivateEvent),
         DpEvent::Laplace { .. } => return not_gaussian("laplace", adjacency),
         DpEvent::DiscreteGaussian { .. } => return not_gaussian("discrete-gaussian", adjacency),
@@ -78,7 +84,7 @@ fn composed(events: &[DpEvent], adjacency: Adjacency) -> Result<f64> {
     }
     let mut sum = UpwardSum::EMPTY;
     for event in events {
-        sum = sum.plus(mu_squared(event, adjacency)?);
+        sum = sum.plus(cost_of(event, adjacency)?);
     }
     Ok(sum.total())
 }
@@ -110,10 +116,14 @@ fn zero_count(name: &'static str) -> Error {
 
 /// The cost of `event` run `count` times.
 pub(crate) fn repeated_cost(event: &DpEvent, count: u64, adjacency: Adjacency) -> Result<f64> {
+    repeated(mu_squared(event, adjacency)?, count)
+}
+
+fn repeated(one: f64, count: u64) -> Result<f64> {
     if count == 0 {
         return Err(zero_count("count"));
     }
-    finite_cost(mul_up(mu_squared(event, adjacency)?, count_up(count)))
+    finite_cost(mul_up(one, count_up(count)))
 }
 
 fn gaussian(z: f64, factor: ReplaceFactor, adjacency: Adjacency) -> Result<f64> {

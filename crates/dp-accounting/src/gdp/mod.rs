@@ -14,7 +14,7 @@ mod inverse;
 mod profile;
 mod quadrature;
 
-pub(crate) use cost::{finite_cost, from_mu_squared, sensitivity_squared};
+pub(crate) use cost::{finite_cost, from_mu_squared, repeated_cost, sensitivity_squared};
 
 pub use accountant::GdpAccountant;
 pub use cost::mu_squared;

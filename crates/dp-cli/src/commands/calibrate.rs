@@ -202,19 +202,18 @@ fn guarantee_line((adjacency, bound): &Guarantee) -> String {
     }
 }
 
-/// Kasiviswanathan and Smith, arXiv 0803.3946v3: the same bound on odds as in the statement of a
-/// certificate.
+/// The same sentence as in the statement of a certificate.
 fn meaning(adjacency: Adjacency, epsilon: f64, delta: f64) -> String {
     let unit = adjacency.unit();
-    let question = if adjacency.is_replace() {
-        format!("that a given {unit}'s data is one thing rather than another")
+    let compared = if adjacency.is_replace() {
+        format!("if a given {unit}'s data is one thing as if it is another")
     } else {
-        format!("that a given {unit} is in the data")
+        format!("with a given {unit} in the data as without, or without as with")
     };
-    let factor = rounded_up(epsilon.exp() / (1.0 - delta));
+    let factor = rounded_up(epsilon.exp().next_up());
     format!(
-        "Seeing everything released changes anybody's odds {question} by a factor of at most {factor}, \
-         up or down, except with probability {delta:e}."
+        "Any conclusion is at most {factor} times as likely to be drawn from everything released \
+         {compared}, plus a probability of {delta:e}."
     )
 }
 

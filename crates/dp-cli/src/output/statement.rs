@@ -58,9 +58,9 @@ pub(crate) fn privacy_statement(certificate: &Certificate) -> Result<String> {
     Ok(text)
 }
 
-/// The same for a terminal, from a certificate that holds.
-pub(crate) fn privacy_overview(certificate: &Certificate) -> Result<String> {
-    let mut text = PrivacyStatement::of(certificate)?.to_string();
+/// The same for a terminal, from the statement of a certificate that holds.
+pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacyStatement) -> String {
+    let mut text = statement.to_string();
     put(
         &mut text,
         &format!("\n  {:<32} {:>8} {:>8}", "release", "noise", "budget"),
@@ -75,7 +75,7 @@ pub(crate) fn privacy_overview(certificate: &Certificate) -> Result<String> {
         let line = format!("  {label:<32} {noise:>8} {share:>8}  {bar}");
         put(&mut text, line.trim_end());
     }
-    Ok(text)
+    text
 }
 
 /// A release and its part of the budget, as text.

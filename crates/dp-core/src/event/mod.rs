@@ -1,3 +1,5 @@
+use crate::ParamError;
+
 /// How far an L2 sensitivity grows when neighbours are made by replacing a unit instead of
 /// adding or removing one.
 ///
@@ -30,7 +32,8 @@ impl ReplaceFactor {
 ///
 /// The meaning of a variant never changes; new mechanisms become new variants. The type is
 /// deliberately exhaustive: a new variant must not compile until every accountant decides.
-/// Parameters are checked by the accountants, which refuse what is out of range.
+/// Parameters are checked by the accountants, which refuse what is out of range, and events nested
+/// deeper than [`DpEvent::MAX_DEPTH`].
 ///
 /// Sensitivities are those of adding or removing one unit. Under replacement a unit's
 /// contribution can move twice as far, and every accountant applies that factor itself.
@@ -151,7 +154,7 @@ pub enum DpEvent {
         sigma: f64,
         /// Non-negative, under add/remove.
         sensitivities: Vec<f64>,
-        /// Positive, with sum 1.
+        /// Positive, with sum 1; rounding of up to 1e-9 is divided out.
         probabilities: Vec<f64>,
     },
     /// Continual release by a binary tree with Gaussian noise on every node; each unit takes
@@ -226,6 +229,62 @@ pub enum Stopping {
 }
 
 impl DpEvent {
+    /// Largest depth of nesting that is accounted for; an event without parts has depth 1. Whatever
+    /// walks through an event may recurse this deep, on any stack that threads are given.
+    pub const MAX_DEPTH: usize = 64;
+
+    /// Refuses an event nested deeper than [`MAX_DEPTH`](Self::MAX_DEPTH), without recursion.
+    ///
+    /// # Errors
+    /// [`ParamError`] with the name `depth`.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::DpEvent;
+    /// let deep = |n| (1..n).fold(DpEvent::NonPrivate, |event, _| event.repeated(1));
+    /// assert!(deep(DpEvent::MAX_DEPTH).check_depth().is_ok());
+    /// assert!(deep(DpEvent::MAX_DEPTH + 1).check_depth().is_err());
+    /// ```
+    pub fn check_depth(&self) -> Result<(), ParamError> {
+        let mut open = vec![(self, 1)];
+        while let Some((event, depth)) = open.pop() {
+            if depth > Self::MAX_DEPTH {
+                return Err(ParamError {
+                    name: "depth",
+                    value: depth as f64,
+                    expected: "events nested at most 64 deep",
+                });
+            }
+            open.extend(event.parts().iter().map(|part| (part, depth + 1)));
+        }
+        Ok(())
+    }
+
+    /// The events that this one is made of.
+    #[must_use]
+    pub fn parts(&self) -> &[Self] {
+        match self {
+            Self::PoissonSampled { event, .. }
+            | Self::SampledWithoutReplacement { event, .. }
+            | Self::Repeated { event, .. }
+            | Self::RepeatAndSelect { event, .. } => std::slice::from_ref(event),
+            Self::Composed { events } => events,
+            Self::Gaussian { .. }
+            | Self::Laplace { .. }
+            | Self::DiscreteGaussian { .. }
+            | Self::DiscreteLaplace { .. }
+            | Self::RandomizedResponse { .. }
+            | Self::BoundedRange { .. }
+            | Self::ApproxDp { .. }
+            | Self::Zcdp { .. }
+            | Self::Rdp { .. }
+            | Self::RandomAllocation { .. }
+            | Self::MixtureOfGaussians { .. }
+            | Self::TreeAggregation { .. }
+            | Self::NonPrivate => &[],
+        }
+    }
+
     /// A Gaussian mechanism with the general replacement factor 2.
     ///
     /// # Examples

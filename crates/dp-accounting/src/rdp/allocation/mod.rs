@@ -13,6 +13,7 @@
 //! * Under replacement only the latter is used, at twice the distance.
 
 mod add;
+mod error;
 mod remove;
 
 use crate::loss::{Direction, LogMoment};
@@ -21,7 +22,7 @@ use crate::loss::{Direction, LogMoment};
 const MAX_ORDER: f64 = 512.0;
 /// Above this distance over noise only the bound without amplification is used for `add`.
 const MAX_MU: f64 = 4.0;
-/// Relative error of the amplified moments, measured against 60 digits (`tests/rdp.rs`).
+/// Relative rounding error of the amplified moments, measured against 60 digits (`tests/rdp.rs`).
 const RELATIVE_ERROR: f64 = 1e-11;
 
 /// Bounds on the moments of one random allocation.
@@ -67,7 +68,7 @@ impl Allocation {
         let plain = 0.5 * self.mu_squared * s * (s + 1.0);
         let amplified = match direction {
             Direction::Remove => interpolated(&self.remove, s),
-            Direction::Add => self.add.as_ref().and_then(|table| table.moment(s)),
+            Direction::Add => self.add.as_ref().map(|table| table.moment(s)),
         };
         let (log, error) = match amplified {
             Some(k) if k < plain => (k, RELATIVE_ERROR * k),
