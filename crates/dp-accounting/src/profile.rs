@@ -20,6 +20,13 @@ pub(crate) fn single_delta(
     adjacency: Adjacency,
 ) -> Result<PrivacyBound> {
     let (lower, upper) = delta(loss, epsilon)?;
+    // What is too small for a number is not 0.
+    let smallest = f64::from_bits(1);
+    let upper = if loss.max_finite() > epsilon {
+        upper.max(smallest)
+    } else {
+        upper
+    };
     let middle = 0.5 * (lower + upper);
     Ok(PrivacyBound::bracket(
         middle,
@@ -122,7 +129,7 @@ fn density_part(loss: &Loss, epsilon: f64) -> (f64, f64) {
         + libm::exp(epsilon) * relative(edge.q)
         + q * ULP * (4.0 + epsilon)
         + p * (edge.shift + ULP * (epsilon + loss.anchor().abs()));
-    let value = (p - q).clamp(0.0, p);
+    let value = (p - q).max(0.0).min(p);
     (value, rounding.min(p + 1e-307))
 }
 

@@ -223,6 +223,7 @@ impl Accountant for TightestAccountant {
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
-        self.answer(Question::DeltaAt(epsilon), 0.0)
+        let bound = self.answer(Question::DeltaAt(epsilon), 0.0)?;
+        Ok(bound.as_delta_at(epsilon))
     }
 }

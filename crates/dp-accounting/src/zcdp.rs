@@ -99,7 +99,8 @@ impl Accountant for ZcdpAccountant {
         params::finite_non_negative("epsilon", epsilon)?;
         let rho = total(self.composition.nonempty()?)?;
         let delta = delta(rho, epsilon);
-        Ok(PrivacyBound::at_most(delta, Method::Zcdp, self.adjacency()))
+        let bound = PrivacyBound::at_most(delta, Method::Zcdp, self.adjacency());
+        Ok(bound.as_delta_at(epsilon))
     }
 }
 

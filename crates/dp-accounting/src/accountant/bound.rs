@@ -30,12 +30,22 @@ impl PrivacyBound {
     ) -> Self {
         debug_assert!(lower <= upper, "{lower} above {upper}");
         Self {
-            value: value.clamp(lower, upper),
+            value: value.max(lower).min(upper),
             lower,
             upper,
             method,
             adjacency,
         }
+    }
+
+    /// As an answer for delta at `epsilon`: what was composed has losses, so delta at 0 is not 0
+    /// even where it is too small for a number.
+    pub(crate) const fn as_delta_at(mut self, epsilon: f64) -> Self {
+        let smallest = f64::from_bits(1);
+        if epsilon == 0.0 && self.upper < smallest {
+            self.upper = smallest;
+        }
+        self
     }
 
     /// A bound from above only.

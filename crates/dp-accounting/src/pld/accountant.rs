@@ -51,6 +51,6 @@ impl Accountant for PldAccountant {
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
-        pld::delta(&self.composition, epsilon)
+        Ok(pld::delta(&self.composition, epsilon)?.as_delta_at(epsilon))
     }
 }

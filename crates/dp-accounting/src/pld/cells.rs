@@ -129,7 +129,7 @@ impl Cutter<'_> {
             right: if right.is_nan() {
                 mass.p
             } else {
-                right.clamp(0.0, mass.p)
+                right.max(0.0).min(mass.p)
             },
         }
     }

@@ -250,7 +250,7 @@ impl Accountant for RdpAccountant {
             .map(|&direction| self.delta_in(&curve, direction, epsilon))
             .fold(0.0, f64::max);
         let lower = converse::delta(&self.composition, epsilon);
-        Ok(self.between(lower, worst))
+        Ok(self.between(lower, worst).as_delta_at(epsilon))
     }
 }
 

@@ -73,6 +73,7 @@ impl Accountant for SaddlePointAccountant {
 
     fn delta(&self, target_epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", target_epsilon)?;
-        delta(self.composition.nonempty()?, target_epsilon)
+        let bound = delta(self.composition.nonempty()?, target_epsilon)?;
+        Ok(bound.as_delta_at(target_epsilon))
     }
 }

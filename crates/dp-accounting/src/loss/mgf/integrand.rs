@@ -194,7 +194,7 @@ impl Bracket {
         let (b, slope_b) = self.mirrored.above(form.mirrored, half);
         let slope = slope_a + slope_b;
         let top = match self.base {
-            Base::Normal => slope.clamp(self.from, self.to),
+            Base::Normal => slope.max(self.from).min(self.to),
             Base::Exponential if slope > 0.5 => self.to,
             Base::Exponential => self.from,
         };

@@ -12,10 +12,17 @@ use crate::loss::{MixtureLoss, Side};
 pub(super) const MAX_NODES: usize = 1 << 17;
 const FEW_NODES: usize = 1 << 10;
 
+/// Exponents of this size are not integrated: their squares must be numbers.
+const BEYOND: f64 = 1e100;
+
 /// K(s): with y the outcome in standard deviations and R(y) = `Σ_i` `w_i` `e^{c_i` y - `c_i²/2`} the
 /// moment is E_{N(0,1)} of R^{s+1} (remove), R^{-s} (add), or R(y)^{s+1} R(-y)^{-s} (replace).
 pub(super) fn log_moment(mixture: &MixtureLoss, s: f64) -> LogMoment {
     let ratio = ratio(mixture);
+    let farthest = ratio.largest_slope() - ratio.smallest_slope().min(0.0);
+    if !(farthest * farthest * (1.0 + s.abs()) < BEYOND) {
+        return LogMoment::at_most(bound(mixture, &ratio, s));
+    }
     let form = |here, mirrored| Form::new(0.0, here, mirrored);
     let (p, loss) = match mixture.side {
         Side::Remove => (form(1.0, 0.0), form(1.0, 0.0)),
@@ -130,6 +137,9 @@ fn bound_reversed(mixture: &MixtureLoss, ratio: &Ratio, s: f64) -> f64 {
 fn log_sum(ratio: &Ratio, t: f64) -> f64 {
     let exponents = ratio.components().map(|(w, c)| libm::log(w) + c * c * t);
     let largest = exponents.clone().fold(f64::NEG_INFINITY, f64::max);
+    if largest == f64::INFINITY {
+        return largest;
+    }
     if largest < MODERATE {
         let excess: f64 = ratio
             .components()

@@ -22,6 +22,8 @@ use crate::loss::{Direction, LogMoment};
 const MAX_ORDER: f64 = 512.0;
 /// Above this distance over noise only the bound without amplification is used for `add`.
 const MAX_MU: f64 = 4.0;
+/// Above this amplification takes less than ln(g) from moments of 1e4 and more; it is not looked for.
+const LARGEST_MU: f64 = 150.0;
 /// Relative rounding error of the amplified moments, measured against 60 digits (`tests/rdp.rs`).
 const RELATIVE_ERROR: f64 = 1e-11;
 
@@ -40,7 +42,7 @@ impl Allocation {
         let k = crate::rounding::count_up(n_selected);
         let group = n_steps / n_selected;
         let g = group as f64;
-        let amplified = !replace && group > 1;
+        let amplified = !replace && group > 1 && mu <= LARGEST_MU;
         let orders = useful_orders(mu, k, g);
         let scale = if replace { 4.0 } else { 1.0 };
         Self {
