@@ -12,7 +12,7 @@ use crate::{Error, RdpAccountant, Result, gdp, pld, profile, saddle_point};
 /// | --- | --- |
 /// | Gaussian mechanisms only | closed form ([`Method::Gdp`]) |
 /// | a single run of another mechanism with a known pair | closed form ([`Method::Profile`]) |
-/// | smooth losses: anything with a Gaussian, or enough sampled ones | inversion ([`Method::SaddlePoint`]) |
+/// | smooth losses: anything with a Gaussian, or enough sampled or Laplace ones | inversion ([`Method::SaddlePoint`]) |
 /// | other mechanisms with a known pair of distributions | bracket ([`Method::Pld`]) |
 /// | anything else, or where that bracket is the worse bound | Renyi divergences ([`Method::Rdp`]) |
 ///

@@ -28,7 +28,7 @@ pub(crate) use solve::{delta, epsilon};
 /// about 1e-11 of epsilon wide.
 ///
 /// It answers for compositions whose loss is smooth enough: with at least one Gaussian
-/// mechanism, or enough runs of sampled ones. Elsewhere it refuses with
+/// mechanism, or enough runs of sampled or Laplace ones. Elsewhere it refuses with
 /// [`crate::Error::NotCertified`]; [`crate::PldAccountant`] takes over there.
 ///
 /// # Examples
