@@ -42,15 +42,19 @@ impl Bracket {
     }
 
     /// One round of a plan. The lower end is left as it is when the upper one is not above
-    /// `known`.
+    /// `known`. Returns whether there was a composition and nothing came of it: then a greater
+    /// effort is lost too.
     fn improve(
         &mut self,
         plan: &Plan<'_>,
         effort: Effort,
         known: f64,
         read: impl Fn(Side, &Composed) -> f64,
-    ) {
-        if let Some(above) = plan.compose(Side::Upper, effort) {
+    ) -> bool {
+        let before = *self;
+        let above = plan.compose(Side::Upper, effort);
+        let composed = above.is_some();
+        if let Some(above) = above {
             self.upper = self.upper.min(read(Side::Upper, &above));
         }
         if self.upper > known
@@ -58,6 +62,7 @@ impl Bracket {
         {
             self.lower = self.lower.max(read(Side::Lower, &below));
         }
+        composed && *self == before
     }
 
     fn is_settled(&self, known: f64) -> bool {
@@ -95,9 +100,8 @@ pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<
         upper: f64::INFINITY,
     };
     for effort in EFFORTS {
-        let before = best;
-        best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
-        if best.is_settled(known) || best == before {
+        let stuck = best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
+        if best.is_settled(known) || stuck {
             break;
         }
         // The tilt was chosen for a bound that may be far above epsilon.
@@ -147,13 +151,11 @@ pub(super) fn delta(losses: &[(Loss, f64)], epsilon: f64, known: f64) -> Result<
         upper: 1.0,
     };
     for effort in EFFORTS {
-        let before = best;
-        best.improve(&plan, effort, known, |side, composed| match side {
+        let stuck = best.improve(&plan, effort, known, |side, composed| match side {
             Side::Upper => composed.delta(epsilon - composed.shift()).1,
             Side::Lower => composed.delta(epsilon + composed.shift()).0,
         });
-        // What one effort cannot improve, a greater one will not either.
-        if best.is_settled(known) || best == before {
+        if best.is_settled(known) || stuck {
             break;
         }
     }

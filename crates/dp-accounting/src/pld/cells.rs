@@ -36,7 +36,7 @@ pub(super) fn affordable_cuts(loss: &Loss) -> usize {
 }
 
 /// Cuts times components: tenths of a second.
-const MOST_CUTS: usize = 60_000;
+const MOST_CUTS: usize = 400_000;
 
 /// One cell, in P-mass.
 #[derive(Debug, Clone, Copy)]

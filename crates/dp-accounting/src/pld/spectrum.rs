@@ -56,7 +56,7 @@ pub(super) const fn angle(k: u64, j: i64, period: i64) -> f64 {
 }
 
 /// Points times angles that a proof of smallness may take.
-const BELOW_WORK: usize = 2_000_000;
+const BELOW_WORK: usize = 4_000_000;
 
 /// A lattice prepared for evaluations at single frequencies.
 #[derive(Debug, Clone)]
