@@ -12,6 +12,7 @@ mod composition;
 mod error;
 mod figures;
 mod filter;
+mod gauss_legendre;
 pub mod gdp;
 mod ledger;
 mod loss;

@@ -8,7 +8,12 @@
 //! cargo test --release -p dp-accounting --test extremes -- --ignored --nocapture long_
 //! ```
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests do"
+)]
 
 mod random_events;
 

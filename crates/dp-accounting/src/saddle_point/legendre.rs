@@ -1,45 +1,15 @@
 //! Composite Gauss-Legendre quadrature for entire or nearly entire integrands.
 
-use std::sync::LazyLock;
-
 use super::inversion::whole;
 use super::nodes::MAX_NODES;
-
-const POINTS: usize = 20;
-
-/// Nodes and weights on [-1, 1], by Newton's method on the Legendre polynomial.
-static RULE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
-    (0..POINTS)
-        .map(|i| {
-            let guess = std::f64::consts::PI * (i as f64 + 0.75) / (POINTS as f64 + 0.5);
-            let mut x = libm::cos(guess);
-            let mut slope = 0.0;
-            for _ in 0..12 {
-                let (value, derivative) = legendre(x);
-                slope = derivative;
-                x -= value / derivative;
-            }
-            (x, 2.0 / ((1.0 - x * x) * slope * slope))
-        })
-        .collect()
-});
-
-/// The Legendre polynomial of degree `POINTS` and its derivative.
-fn legendre(x: f64) -> (f64, f64) {
-    let (mut before, mut now) = (1.0, x);
-    for k in 2..=POINTS {
-        let k = k as f64;
-        (before, now) = (now, ((2.0 * k - 1.0) * x * now - (k - 1.0) * before) / k);
-    }
-    (now, POINTS as f64 * (x * now - before) / (x * x - 1.0))
-}
+use crate::gauss_legendre::{N_POINTS, RULE};
 
 /// Largest product of rate and half a panel.
 const REACH: f64 = 4.0;
 
 /// More panels have more nodes than any loss may have: what takes more is cut short here and refused
 /// for its number of nodes.
-const MOST_PANELS: f64 = (MAX_NODES / POINTS + 2) as f64;
+const MOST_PANELS: f64 = (MAX_NODES / N_POINTS + 2) as f64;
 
 /// Nodes and weights for an integral from `low` to `high` of a function that grows at most like
 /// e^(rate |v|) for a complex displacement v.

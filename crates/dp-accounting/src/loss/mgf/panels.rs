@@ -1,12 +1,10 @@
 //! Gauss-Legendre panels.
 
-use std::sync::LazyLock;
-
 use super::excess::Outcome;
 use super::integrand::Integrand;
 use super::intervals::{Judgement, relevant};
+use crate::gauss_legendre::RULE;
 
-const N_NODES: usize = 20;
 /// Largest change of the log-integrand over a panel.
 const VARIATION: f64 = 4.0;
 /// The zeros of the ratio 1 - q + q e^{cy} are at distance π/c from the line, above and below the
@@ -19,34 +17,6 @@ const DROP: f64 = 50.0;
 
 /// Most panels of an integral: a few milliseconds.
 const MOST: usize = 4096;
-
-/// Nodes on (-1, 1) and weights, by Newton's method on the Legendre polynomial.
-static RULE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
-    let n = N_NODES as f64;
-    (0..N_NODES)
-        .map(|i| {
-            let mut x = libm::cos(std::f64::consts::PI * (i as f64 + 0.75) / (n + 0.5));
-            let mut slope = 1.0;
-            for _ in 0..6 {
-                let (value, derivative) = legendre(x);
-                slope = derivative;
-                x -= value / derivative;
-            }
-            (x, 2.0 / ((1.0 - x * x) * slope * slope))
-        })
-        .collect()
-});
-
-/// `P_n(x)` and its derivative.
-fn legendre(x: f64) -> (f64, f64) {
-    let (mut before, mut now) = (1.0, x);
-    for k in 2..=N_NODES {
-        let k = k as f64;
-        (before, now) = (now, ((2.0 * k - 1.0) * x * now - (k - 1.0) * before) / k);
-    }
-    let n = N_NODES as f64;
-    (now, n * (x * now - before) / (x * x - 1.0))
-}
 
 /// Appends the nodes of `integrand` times `e^{log_scale`} on `[from, to]`; what is below e^{floor}
 /// may be left out. `None` where that takes too many panels.
@@ -98,18 +68,4 @@ fn panels(
         }
     };
     relevant(range, floor, DROP, MOST, judge)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rule_is_exact_for_polynomials_of_degree_39() {
-        for degree in [0, 2, 20, 38] {
-            let sum: f64 = RULE.iter().map(|(x, w)| w * x.powi(degree)).sum();
-            let exact = 2.0 / (f64::from(degree) + 1.0);
-            assert!((sum / exact - 1.0).abs() < 1e-13, "{degree}: {sum}");
-        }
-    }
 }
