@@ -42,8 +42,7 @@ impl Bracket {
     }
 
     /// One round of a plan. The lower end is left as it is when the upper one is not above
-    /// `known`. Returns whether there was a composition and nothing came of it: then a greater
-    /// effort is lost too.
+    /// `known`. Returns whether there was a composition.
     fn improve(
         &mut self,
         plan: &Plan<'_>,
@@ -51,7 +50,6 @@ impl Bracket {
         known: f64,
         read: impl Fn(Side, &Composed) -> f64,
     ) -> bool {
-        let before = *self;
         let above = plan.compose(Side::Upper, effort);
         let composed = above.is_some();
         if let Some(above) = above {
@@ -62,13 +60,20 @@ impl Bracket {
         {
             self.lower = self.lower.max(read(Side::Lower, &below));
         }
-        composed && *self == before
+        composed
     }
 
     fn is_settled(&self, known: f64) -> bool {
         self.is_close() || self.upper <= known
     }
 }
+
+/// What is known of epsilon at first. A composition that leaves it at that is all error, and a
+/// greater effort would be too.
+const NOTHING: Bracket = Bracket {
+    lower: 0.0,
+    upper: f64::INFINITY,
+};
 
 /// 1 - Π (1 - `m_i)^(n_i`).
 fn infinite_mass(losses: &[(Loss, f64)]) -> f64 {
@@ -95,13 +100,10 @@ pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<
     }
     let mut plan =
         Plan::new(losses, Query::Epsilon { log_delta }).ok_or_else(|| refused(NO_PLAN))?;
-    let mut best = Bracket {
-        lower: 0.0,
-        upper: f64::INFINITY,
-    };
+    let mut best = NOTHING;
     for effort in EFFORTS {
-        let stuck = best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
-        if best.is_settled(known) || stuck {
+        let composed = best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
+        if best.is_settled(known) || (composed && best == NOTHING) {
             break;
         }
         // The tilt was chosen for a bound that may be far above epsilon.
@@ -146,16 +148,17 @@ fn end(side: Side, composed: &Composed, delta: f64, plan: &Plan<'_>) -> f64 {
 /// The bracket of delta at `epsilon`; only its upper end is of use when that is not above `known`.
 pub(super) fn delta(losses: &[(Loss, f64)], epsilon: f64, known: f64) -> Result<Bracket> {
     let plan = Plan::new(losses, Query::Delta { epsilon }).ok_or_else(|| refused(NO_PLAN))?;
-    let mut best = Bracket {
+    let nothing = Bracket {
         lower: infinite_mass(losses),
         upper: 1.0,
     };
+    let mut best = nothing;
     for effort in EFFORTS {
-        let stuck = best.improve(&plan, effort, known, |side, composed| match side {
+        let composed = best.improve(&plan, effort, known, |side, composed| match side {
             Side::Upper => composed.delta(epsilon - composed.shift()).1,
             Side::Lower => composed.delta(epsilon + composed.shift()).0,
         });
-        if best.is_settled(known) || stuck {
+        if best.is_settled(known) || (composed && best == nothing) {
             break;
         }
     }

@@ -26,17 +26,17 @@ impl Cutting {
 }
 
 /// How often a loss may be cut: enough for any bracket that is of use. Every component of a mixture
-/// makes a cut dearer.
+/// makes a cut dearer, and mixtures of many have to do with fewer.
 pub(super) fn affordable_cuts(loss: &Loss) -> usize {
     let components = match loss {
-        Loss::Mixture(mixture) => mixture.shifts.len(),
+        Loss::Mixture(mixture) => mixture.shifts.len().max(2),
         _ => 2,
     };
-    MOST_CUTS / components.max(2)
+    MOST_CUTS / components.saturating_mul(components)
 }
 
-/// Cuts times components: tenths of a second.
-const MOST_CUTS: usize = 400_000;
+/// Cuts times squared components.
+const MOST_CUTS: usize = 4_000_000;
 
 /// One cell, in P-mass.
 #[derive(Debug, Clone, Copy)]
