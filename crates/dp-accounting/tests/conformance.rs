@@ -46,19 +46,14 @@ macro_rules! subjects {
                 use super::super::*;
                 type A = $accountant;
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn count_is_repetition() { count_is_repetition_of::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn order_is_irrelevant() { order_is_irrelevant_to::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn refusals_change_nothing() { refusals_change_nothing_in::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn nothing_composed() { nothing_composed_in::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn unknown_events_are_refused() { unknown_events_are_refused_by::<A>(); }
                 #[test]
                 #[cfg_attr($slow, ignore = "minutes: many brackets")]
@@ -67,10 +62,8 @@ macro_rules! subjects {
                 #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn monotone_in_parameters() { monotone_in_parameters_of::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn more_events_cost_more() { more_events_cost_more_in::<A>(); }
                 #[test]
-                #[cfg_attr($slow, ignore = "minutes: many brackets")]
                 fn bad_questions_are_errors() { bad_questions_are_errors_for::<A>(); }
             })+
         }
