@@ -17,5 +17,5 @@ pub use gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};
 pub use grid::Grid;
 pub use noise_source::NoiseSource;
 pub use release::{ReleasedGrams, ReleasedVector};
-pub use sampler::{FlooredGaussian, TV_LOG2_PER_DRAW};
+pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use vector_sum::{VectorSum, vector_contribution};
