@@ -1,16 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+mod client_sampling;
 mod contribution;
 mod error;
 mod gram_sum;
 mod grid;
 mod noise_source;
+mod random_bits;
 mod release;
 mod sampler;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
 
+pub use client_sampling::{ClientSample, FixedSizeSampling, PoissonSampling};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
 pub use gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};

@@ -89,7 +89,7 @@ fn moments_and_tails_are_those_of_the_discrete_gaussian() {
 
 #[test]
 fn a_sum_of_shares_is_the_discrete_gaussian_of_the_summed_variance() {
-    // sqrt(9) * 32 = 96: nine parties of scale 32 against N_Z(0, 96^2)
+    // sqrt(9) * 32 = 96: nine parties of scale 32 against `N_Z(0, 96^2)`
     let mut total = vec![0_i64; 2_000_000];
     for key in 60..69 {
         let share = discrete_draws(32, key, total.len());

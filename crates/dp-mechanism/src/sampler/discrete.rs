@@ -49,7 +49,7 @@ impl Scale {
         self.sigma
     }
 
-    /// Draws from N_Z(0, sigma^2).
+    /// Draws from `N_Z(0, sigma^2)`.
     #[inline(always)]
     pub(super) fn draw<R: Rng + ?Sized>(&self, words: &mut Words<'_, R>) -> i64 {
         loop {

@@ -1,4 +1,4 @@
-//! Exact samples of floor(sigma N(0, 1)) and of the discrete Gaussian N_Z(0, sigma^2) for integer
+//! Exact samples of floor(sigma N(0, 1)) and of the discrete Gaussian `N_Z(0, sigma^2)` for integer
 //! sigma, by integer arithmetic alone.
 //!
 //! The half line |N| >= 0 is cut into bins of width 1/16. A candidate is a bin j, drawn with
@@ -70,7 +70,7 @@ use words::Words;
 pub const TV_LOG2_PER_DRAW: i32 = -122;
 
 /// Base-2 logarithm of a bound on the total-variation distance of one draw of
-/// [`DiscreteGaussian`] from N_Z(0, sigma^2).
+/// [`DiscreteGaussian`] from `N_Z(0, sigma^2)`.
 ///
 /// Only the bin weights are rounded; every other decision is an exact one between rational
 /// numbers. Weights `w_j` at total variation tau from the ideal ones, kept at rate A >= 0.61, give
@@ -187,7 +187,7 @@ impl FlooredGaussian {
     }
 }
 
-/// The discrete Gaussian N_Z(0, sigma^2) for an integer sigma, sampled exactly.
+/// The discrete Gaussian `N_Z(0, sigma^2)` for an integer sigma, sampled exactly.
 ///
 /// ```text
 /// P(Y = y) = exp(-y^2 / (2 sigma^2)) / sum_i exp(-i^2 / (2 sigma^2)),   y any integer
@@ -203,7 +203,7 @@ impl FlooredGaussian {
 /// `DpEvent::Zcdp`. For one integer query `DpEvent::DiscreteGaussian` is tighter.
 ///
 /// **Distributed noise.** When each of `n` parties adds a draw to its own share of a sum modulo
-/// 2^64, the total is *nearly* N_Z(0, n sigma^2). Against that law its max divergence is at most
+/// 2^64, the total is *nearly* `N_Z(0, n sigma^2)`. Against that law its max divergence is at most
 ///
 /// ```text
 /// 10 sum_{k=1}^{n-1} exp(-2 pi^2 sigma^2 k / (k + 1))  <=  10 n exp(-pi^2 sigma^2)
