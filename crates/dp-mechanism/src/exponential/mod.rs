@@ -33,7 +33,7 @@ pub enum ScoreChange {
 /// P(c) = W(x_c) / sum_i W(x_i),                 W(x) = 2^(103 - x / 2^24) (1 + 2^-38 at most)
 /// ```
 ///
-/// Source: McSherry and Talwar 2007 with a base-2 weight and exact integer sampling after
+/// Source: `McSherry` and Talwar 2007 with a base-2 weight and exact integer sampling after
 /// Ilvento, *Implementing the exponential mechanism with base-2 differential privacy* (arXiv
 /// 1912.04222). The range of the loss: Dong, Durfee, Rogers, *Optimal differential privacy
 /// composition for exponential mechanisms* (arXiv 1909.13830).
@@ -93,7 +93,7 @@ impl ExponentialMechanism {
     /// (score units) under `relation`.
     ///
     /// # Errors
-    /// [`Error::Param`] when `epsilon` is not in [1e-3, 64] or `sensitivity` is not in
+    /// [`Error::Param`] when `epsilon` is not in [1e-3, 40] or `sensitivity` is not in
     /// [1e-250, 1e250].
     pub fn new(
         epsilon: f64,
@@ -101,7 +101,7 @@ impl ExponentialMechanism {
         change: ScoreChange,
         relation: Relation,
     ) -> Result<Self> {
-        within("epsilon", epsilon, 1e-3, 64.0, "nats from 0.001 to 64")?;
+        within("epsilon", epsilon, 1e-3, 40.0, "nats from 0.001 to 40")?;
         let expected = "a number from 1e-250 to 1e250";
         within("sensitivity", sensitivity, 1e-250, 1e250, expected)?;
         let log2_step = floor_log2(sensitivity).saturating_sub(LOG2_STEPS_PER_SENSITIVITY);
