@@ -19,7 +19,7 @@ mod vector_sum;
 pub use client_sampling::{ClientSample, FixedSizeSampling, PoissonSampling};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
-pub use exponential::{ExponentialMechanism, ScoreChange, SelectedIndex};
+pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
 pub use gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};
 pub use grid::Grid;
 pub use noise_source::NoiseSource;

@@ -1,10 +1,13 @@
 //! The exponential mechanism in exact integers.
 
+mod score_sum;
 mod scores;
 mod weight;
 
 use dp_accounting::Spend;
 use dp_core::{DpEvent, ParamError, Relation, ShapeError, params};
+
+pub use score_sum::ScoreSum;
 
 use crate::random_bits::RandomBits;
 use crate::{Error, NoiseSource, Result};
@@ -42,7 +45,8 @@ pub enum ScoreChange {
 /// What is released: the index of the selected candidate, to everybody. Unit and neighbours:
 /// those for which the caller states the sensitivity ([`Relation`]). The sensitivity is the
 /// caller's promise: the largest change of any single score; what the kernel guarantees is
-/// that clipping, quantisation, the cap and the sampling do not exceed it.
+/// that clipping, quantisation, the cap and the sampling do not exceed it. Where scores are sums
+/// over users, [`ScoreSum`] has the kernel enforce it.
 ///
 /// * Floors move by at most `D` when scores move by at most the sensitivity.
 /// * The deficit below the largest score is capped. `max_i k_i` moves by at most `D`, so

@@ -1,4 +1,24 @@
 //! Scores as whole numbers of public steps.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "the discipline is for the kernel, not for its tests"
+    )
+)]
 
 /// Largest magnitude of a score in steps.
 pub(super) const MAX_STEPS: i64 = 1 << 40;
@@ -40,7 +60,7 @@ const fn decompose(value: f64) -> (i64, i32) {
     } else {
         (
             fraction | (1 << PLACES),
-            EXPONENT_OFFSET + field_to_i32(field),
+            EXPONENT_OFFSET.saturating_add(field_to_i32(field)),
         )
     };
     if value.is_sign_negative() {
@@ -60,7 +80,7 @@ const fn field_to_i32(field: u64) -> i32 {
 
 /// ceil(`value` / 2^`log2_step`) for a positive finite value; `None` above `MAX_STEPS`.
 pub(super) fn steps_up(value: f64, log2_step: i32) -> Option<u64> {
-    let below = quantise(-value, log2_step);
+    let below = quantise(value.copysign(-1.0), log2_step);
     (below > -MAX_STEPS).then_some(below.unsigned_abs())
 }
 
