@@ -17,7 +17,7 @@ use chacha20::rand_core::Rng;
 
 use super::alias;
 use super::floored::{Candidate, bin_of, walk};
-use super::uniform::{Fraction, HEAD_BITS};
+use super::uniform::{Fraction, HEAD_BITS, Place};
 use super::words::Words;
 
 /// What a scale fixes for all its draws.
@@ -81,12 +81,14 @@ impl Scale {
         if over >= self.sigma {
             return None;
         }
-        let whole = bin.wrapping_mul(2);
-        if candidate.slot > whole {
+        // drawn for every candidate, needed or not, so that the work does not tell the bin
+        let head = words.word() >> (64 - HEAD_BITS);
+        let mut fraction = Fraction::new(over, self.sigma);
+        let below = fraction.exceeds(head, words);
+        if candidate.slot > bin.wrapping_mul(2) {
             return Some(magnitude);
         }
-        let mut fraction = Fraction::new(over, self.sigma);
-        walk(candidate.slot, bin, &mut fraction, words).then_some(magnitude)
+        walk(candidate.slot, below, bin, &mut fraction, words).then_some(magnitude)
     }
 
     /// A uniform one of 0..W out of 52 bits, `None` for the bits that would favour some.
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn candidates_without_a_slot_are_the_integers_of_their_bin() {
-        // slot 511 lies beyond 2j for every bin: no rejection, and no further bits
+        // slot 511 lies beyond 2j for every bin: no rejection, whatever the two words are
         for sigma in [32, 33, 47, 64, 1_000_003, (1 << 40) - 1] {
             let scale = Scale::new(sigma);
             for bin in [0, 1, 7, 210] {
@@ -147,7 +149,8 @@ mod tests {
                         column: 0,
                         prefix: 0,
                     };
-                    let found = scale.magnitude(&candidate, bin, &mut Script::new(&[]).words());
+                    let found =
+                        scale.magnitude(&candidate, bin, &mut Script::new(&[(0, 0); 2]).words());
                     let m = (bin * sigma).div_ceil(16) + place;
                     let inside = 16 * m >= bin * sigma && 16 * m < (bin + 1) * sigma;
                     assert_eq!(found, inside.then_some(m), "sigma {sigma}, bin {bin}");
@@ -178,7 +181,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "known gap: correlation 0.07, a slot hit asks for two more blocks"]
     fn work_per_draw_is_all_but_independent_of_the_result() {
         // as for the floored sampler; at 2^20 every bin is full, at 33 a third falls away
         for sigma in [1 << 20, 33] {

@@ -117,17 +117,17 @@ fn accepts<R: Rng + ?Sized>(
     finish_walk(goes_on, bin, offset, words)
 }
 
-/// The same event for any place v; nothing of its first step but the slot is drawn yet.
+/// The same event for any place v; `below` says whether the first step's uniform is below it.
 #[cold]
 #[inline(never)]
 pub(super) fn walk<R: Rng + ?Sized>(
     first_slot: u64,
+    below: bool,
     bin: u64,
     place: &mut impl Place,
     words: &mut Words<'_, R>,
 ) -> bool {
-    let goes_on = slot_hit(first_slot, bin, place, words)
-        && place.exceeds(words.word() >> (64 - HEAD_BITS), words);
+    let goes_on = slot_hit(first_slot, bin, place, words) && below;
     finish_walk(goes_on, bin, place, words)
 }
 

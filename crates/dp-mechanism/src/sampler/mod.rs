@@ -218,7 +218,8 @@ impl FlooredGaussian {
 /// [`FlooredGaussian`], with rational places.
 ///
 /// # Numerics
-/// One candidate takes 12 bytes of randomness. At sigma a multiple of 16 about 96 of 100 stay; at
+/// One candidate takes 36 bytes of randomness, some of it only so that the work does not tell the
+/// size of the result. At sigma a multiple of 16 about 96 of 100 stay; at
 /// other scales a bin holds fewer integers than are tried, at worst 2.06 of 3 (sigma = 33).
 ///
 /// # Examples
