@@ -271,7 +271,7 @@ impl DiscreteGaussian {
     /// Adds an independent draw to each of `sums`, modulo 2^64; as
     /// [`FlooredGaussian::add_noise`].
     pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
-        let mut words = Words::new(rng, sums.len());
+        let mut words = Words::new(rng, sums.len().saturating_mul(3));
         for y in sums {
             *y = y.wrapping_add(self.scale.draw(&mut words));
         }
