@@ -1,21 +1,30 @@
 #![doc = include_str!("../README.md")]
 
+mod client_sampling;
 mod contribution;
 mod error;
+mod exponential;
 mod gram_sum;
 mod grid;
 mod noise_source;
+mod quantile;
+mod random_bits;
 mod release;
 mod sampler;
+mod scalar;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
 
+pub use client_sampling::{ClientSample, FixedSizeSampling, PoissonSampling};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
+pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
 pub use gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};
 pub use grid::Grid;
 pub use noise_source::NoiseSource;
+pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
-pub use sampler::{FlooredGaussian, TV_LOG2_PER_DRAW};
+pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
+pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
 pub use vector_sum::{VectorSum, vector_contribution};

@@ -5,6 +5,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
+use crate::random_bits::RandomBits;
 use crate::sampler::FlooredGaussian;
 use crate::{Error, Result};
 
@@ -157,6 +158,11 @@ impl NoiseStream {
             let scales = ahead.iter().chain(past).cycle();
             FlooredGaussian::add_noise_each(scales, rng, chunk);
         });
+    }
+
+    /// The key's random bits in order, for what is drawn one after the other.
+    pub(crate) fn into_bits(self) -> RandomBits {
+        RandomBits::new(self.substream(0))
     }
 
     /// Runs `add` on each chunk with the index of its first coordinate and its own generator.

@@ -84,11 +84,15 @@ pub(crate) fn spends(releases: &[(f64, ReplaceFactor, u64)]) -> Vec<Spend> {
         .iter()
         .map(|&(z, factor, draws)| PlannedRelease::gaussian("test", z, factor, draws).unwrap())
         .collect();
-    let adjacency = Adjacency::AddRemoveUser;
+    spends_of(releases, Adjacency::AddRemoveUser)
+}
+
+/// Spends for releases of any kind.
+pub(crate) fn spends_of(releases: Vec<PlannedRelease>, adjacency: Adjacency) -> Vec<Spend> {
     let plan = Plan::with_noise_multipliers(1e-5, adjacency, releases).unwrap();
     let mut target = plan.target();
     target.epsilon += 1.0;
-    let budget = Budget::new(target, adjacency).unwrap();
+    let budget = Budget::schedule(target, adjacency).unwrap();
     Ledger::in_memory("test", budget)
         .unwrap()
         .reserve(&plan)

@@ -3,7 +3,7 @@
 use chacha20::rand_core::Rng;
 
 use super::alias::{self, TIE_BITS};
-use super::uniform::{HEAD_BITS, Offset, bernoulli};
+use super::uniform::{HEAD_BITS, Offset, Place, bernoulli};
 use super::weights::N_BINS;
 use super::words::{Block, Words};
 
@@ -14,18 +14,18 @@ const _: () = assert!(2 * N_BINS <= 512);
 const PROBE_BITS: u32 = 10;
 
 /// How 96 random bits are spent on one candidate.
-struct Candidate {
-    negative: bool,
+pub(super) struct Candidate {
+    pub(super) negative: bool,
     /// Uniform in 0..512: the slot of the first rejection step.
-    slot: u64,
+    pub(super) slot: u64,
     /// First 10 bits of the uniform number of the first rejection step.
-    probe: u64,
+    pub(super) probe: u64,
     /// First 52 bits of the place within the bin.
-    offset: u64,
+    pub(super) offset: u64,
     /// Column of the alias table.
-    column: u8,
+    pub(super) column: u8,
     /// First 16 bits of the comparison in that column.
-    prefix: u16,
+    pub(super) prefix: u16,
 }
 
 impl Candidate {
@@ -35,7 +35,7 @@ impl Candidate {
         clippy::cast_possible_truncation,
         reason = "cutting the block into fields is the purpose"
     )]
-    const fn from_block(Block { high, low }: Block) -> Self {
+    pub(super) const fn from_block(Block { high, low }: Block) -> Self {
         Self {
             negative: low >> 63 == 1,
             slot: (low >> 54) & 0x1ff,
@@ -81,13 +81,16 @@ fn settle<R: Rng + ?Sized>(
     tie: bool,
     words: &mut Words<'_, R>,
 ) -> Option<(u64, Offset)> {
-    let bin = if tie {
-        alias::pick_after_tie(candidate.column, words.double_word() >> (128 - TIE_BITS))
-    } else {
-        bin
-    };
+    let bin = if tie { bin_of(candidate, words) } else { bin };
     let mut offset = Offset::new(candidate.offset);
     accepts(candidate.slot, candidate.probe, bin, &mut offset, words).then_some((bin, offset))
+}
+
+/// The bin of a candidate whose first bits tied.
+#[cold]
+#[inline(never)]
+pub(super) fn bin_of<R: Rng + ?Sized>(candidate: &Candidate, words: &mut Words<'_, R>) -> u64 {
+    alias::pick_after_tie(candidate.column, words.double_word() >> (128 - TIE_BITS))
 }
 
 /// An event of probability exp(-(2 j v + v^2)/512) for bin j and offset v.
@@ -110,15 +113,39 @@ fn accepts<R: Rng + ?Sized>(
     offset: &mut Offset,
     words: &mut Words<'_, R>,
 ) -> bool {
-    let mut goes_on = slot_hit(first_slot, bin, offset, words) && probe_hit(probe, offset, words);
+    let goes_on = slot_hit(first_slot, bin, offset, words) && probe_hit(probe, offset, words);
+    finish_walk(goes_on, bin, offset, words)
+}
+
+/// The same event for any place v; `below` says whether the first step's uniform is below it.
+#[cold]
+#[inline(never)]
+pub(super) fn walk<R: Rng + ?Sized>(
+    first_slot: u64,
+    below: bool,
+    bin: u64,
+    place: &mut impl Place,
+    words: &mut Words<'_, R>,
+) -> bool {
+    let goes_on = slot_hit(first_slot, bin, place, words) && below;
+    finish_walk(goes_on, bin, place, words)
+}
+
+/// The steps of the walk from the second on, if it gets there.
+fn finish_walk<R: Rng + ?Sized>(
+    mut goes_on: bool,
+    bin: u64,
+    place: &mut impl Place,
+    words: &mut Words<'_, R>,
+) -> bool {
     let mut n = 1_u64;
     while goes_on {
         n = n.wrapping_add(1);
         let Block { high, low } = words.block();
         let (slot, head) = (u64::from(high >> 23), low >> (64 - HEAD_BITS));
         goes_on = bernoulli(1, n, words)
-            && slot_hit(slot, bin, offset, words)
-            && offset.exceeds(head, words);
+            && slot_hit(slot, bin, place, words)
+            && place.exceeds(head, words);
     }
     n & 1 == 1
 }
@@ -127,7 +154,7 @@ fn accepts<R: Rng + ?Sized>(
 fn slot_hit<R: Rng + ?Sized>(
     slot: u64,
     bin: u64,
-    offset: &mut Offset,
+    place: &mut impl Place,
     words: &mut Words<'_, R>,
 ) -> bool {
     let whole = bin.wrapping_mul(2);
@@ -135,7 +162,7 @@ fn slot_hit<R: Rng + ?Sized>(
         return slot < whole;
     }
     let head = words.word() >> (64 - HEAD_BITS);
-    offset.exceeds(head, words)
+    place.exceeds(head, words)
 }
 
 /// Whether a uniform number that begins with the 10 bits of `probe` is below the offset.

@@ -1,4 +1,5 @@
-//! Exact samples of floor(sigma N(0, 1)) for integer sigma, by integer arithmetic alone.
+//! Exact samples of floor(sigma N(0, 1)) and of the discrete Gaussian `N_Z(0, sigma^2)` for integer
+//! sigma, by integer arithmetic alone.
 //!
 //! The half line |N| >= 0 is cut into bins of width 1/16. A candidate is a bin j, drawn with
 //! probability proportional to exp(-j^2/512) (`alias`), and a uniform place v within it; it is
@@ -6,7 +7,8 @@
 //! density proportional to exp(-(j + v)^2/512). A random sign and an exact floor finish it.
 //! One candidate takes 96 random bits; 97.6 % are accepted, the rest start afresh.
 //!
-//! A discrete Gaussian would share all of this but the floor in `floored`.
+//! The discrete Gaussian shares all of this but the floor: its places v are the integers of a bin,
+//! and they are compared as rational numbers (`discrete`).
 #![deny(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -29,6 +31,7 @@
 )]
 
 mod alias;
+mod discrete;
 mod floored;
 mod uniform;
 mod weights;
@@ -66,9 +69,26 @@ use words::Words;
 /// (epsilon, delta + n (1 + e^epsilon) 2^TV) with this one.
 pub const TV_LOG2_PER_DRAW: i32 = -122;
 
+/// Base-2 logarithm of a bound on the total-variation distance of one draw of
+/// [`DiscreteGaussian`] from `N_Z(0, sigma^2)`.
+///
+/// Only the bin weights are rounded; every other decision is an exact one between rational
+/// numbers. Weights `w_j` at total variation tau from the ideal ones, kept at rate A >= 0.61, give
+///
+/// ```text
+/// TV <= 3 tau / (2 A),   tau <= 2^-123
+/// ```
+///
+/// Derivation: with keeping probabilities `a_j <= 1` the law is `w_j a_j / A`, `A = sum w_j a_j`;
+/// exchanging `w` for the ideal weights moves the numerators by `2 tau` in all and `A` by `tau`.
+/// A is at least 2/3 (at least `floor(sigma/16)` of `ceil(sigma/16)` integers of a bin, sigma >= 32)
+/// times 0.94 (worst place in each bin) times 0.98 (minus zero). A test checks tau.
+pub const TV_LOG2_PER_DISCRETE_DRAW: i32 = -121;
+
 // what accounting sets aside for a draw must cover what a draw is off by: the reserve is 2^-118
 const _: () = assert!(
     TV_LOG2_PER_DRAW <= -118
+        && TV_LOG2_PER_DISCRETE_DRAW <= -118
         && dp_accounting::SAMPLER_TOTAL_VARIATION.to_bits()
             == (1.0 / (1_u128 << 118) as f64).to_bits()
 );
@@ -163,6 +183,97 @@ impl FlooredGaussian {
         let mut words = Words::new(rng, sums.len());
         for (y, noise) in sums.iter_mut().zip(scales) {
             *y = y.wrapping_add(floored::draw(noise.sigma, &mut words));
+        }
+    }
+}
+
+/// The discrete Gaussian `N_Z(0, sigma^2)` for an integer sigma, sampled exactly.
+///
+/// ```text
+/// P(Y = y) = exp(-y^2 / (2 sigma^2)) / sum_i exp(-i^2 / (2 sigma^2)),   y any integer
+/// ```
+///
+/// Its mean is 0; its variance is `sigma^2` but for less than 10^-8000 of it (sigma >= 32). No
+/// float is involved, and the distance to the stated law is at most
+/// 2^[`TV_LOG2_PER_DISCRETE_DRAW`] per draw.
+///
+/// # Privacy
+/// Independent draws added to an integer vector whose L2 sensitivity is `D` (unit and neighbours
+/// as that sensitivity was derived for) are `rho`-zCDP with `rho = D^2 / (2 sigma^2)`: the event
+/// `DpEvent::Zcdp`. For one integer query `DpEvent::DiscreteGaussian` is tighter.
+///
+/// **Distributed noise.** When each of `n` parties adds a draw to its own share of a sum modulo
+/// 2^64, the total is *nearly* `N_Z(0, n sigma^2)`. Against that law its max divergence is at most
+///
+/// ```text
+/// 10 sum_{k=1}^{n-1} exp(-2 pi^2 sigma^2 k / (k + 1))  <=  10 n exp(-pi^2 sigma^2)
+/// ```
+///
+/// per coordinate, which at sigma >= 32 is below `n` 10^-4388. Floored draws have no such
+/// property. Parties that do not add their draw, or reveal it, must be left out of `n`.
+///
+/// Source: Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy* (arXiv
+/// 2004.00010, Theorem 4 and its extension to vectors); Kairouz, Liu, Steinke, *The distributed
+/// discrete Gaussian mechanism* (arXiv 2102.06387, section 3) for sums. The sampler is that of
+/// [`FlooredGaussian`], with rational places.
+///
+/// # Numerics
+/// One candidate takes 36 bytes of randomness, some of it only so that the work does not tell the
+/// size of the result. At sigma a multiple of 16 about 96 of 100 stay; at
+/// other scales a bin holds fewer integers than are tried, at worst 2.06 of 3 (sigma = 33).
+///
+/// # Examples
+/// ```
+/// use chacha20::{ChaCha20Rng, rand_core::SeedableRng};
+/// use dp_mechanism::DiscreteGaussian;
+///
+/// let noise = DiscreteGaussian::new(64)?;
+/// let mut shares = [[10_i64; 1000], [20; 1000]]; // two parties, each with its own generator
+/// for (party, share) in (0..).zip(&mut shares) {
+///     // fixed keys: not private
+///     noise.add_noise(&mut ChaCha20Rng::from_seed([party; 32]), share);
+/// }
+/// let mean: f64 = (0..1000).map(|i| (shares[0][i] + shares[1][i]) as f64).sum::<f64>() / 1000.0;
+/// assert!((mean - 30.0).abs() < 6.0 * (2.0 * 64.0_f64.powi(2) / 1000.0).sqrt());
+/// # Ok::<(), dp_core::ParamError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiscreteGaussian {
+    scale: discrete::Scale,
+}
+
+impl DiscreteGaussian {
+    /// The distribution with parameter `sigma`, in integer units.
+    ///
+    /// # Errors
+    /// [`ParamError`] when `sigma` is below 2^5 or above 2^40.
+    pub const fn new(sigma: u64) -> Result<Self, ParamError> {
+        match FlooredGaussian::new(sigma) {
+            Ok(_) => Ok(Self {
+                scale: discrete::Scale::new(sigma),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The parameter sigma, in integer units.
+    #[must_use]
+    pub const fn sigma(&self) -> u64 {
+        self.scale.sigma()
+    }
+
+    /// Overwrites `out` with independent draws; as [`FlooredGaussian::fill`].
+    pub fn fill<R: Rng + ?Sized>(&self, rng: &mut R, out: &mut [i64]) {
+        out.fill(0);
+        self.add_noise(rng, out);
+    }
+
+    /// Adds an independent draw to each of `sums`, modulo 2^64; as
+    /// [`FlooredGaussian::add_noise`].
+    pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
+        let mut words = Words::new(rng, sums.len().saturating_mul(3));
+        for y in sums {
+            *y = y.wrapping_add(self.scale.draw(&mut words));
         }
     }
 }

@@ -7,6 +7,33 @@ use super::words::Words;
 /// How many bits of the offset come with a candidate.
 pub(super) const HEAD_BITS: u32 = 52;
 
+/// The place v of a candidate within its bin, a number in [0, 1).
+pub(super) trait Place {
+    /// Whether a fresh uniform number, whose first 52 bits are given, is below v.
+    fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool;
+}
+
+/// A rational place `over / under`, compared exactly.
+pub(super) struct Fraction {
+    over: u64,
+    under: u64,
+}
+
+impl Fraction {
+    /// For `over <= under < 2^62`.
+    pub(super) const fn new(over: u64, under: u64) -> Self {
+        Self { over, under }
+    }
+}
+
+impl Place for Fraction {
+    fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool {
+        let digit = (head << (64 - HEAD_BITS)) | (words.word() >> HEAD_BITS);
+        let first = std::iter::once(u128::from(digit));
+        uniform_below(first, self.over, self.under, words)
+    }
+}
+
 /// A uniform number v in [0, 1): 52 bits at once, 128 more when something hangs on them.
 pub(super) struct Offset {
     /// The first 52 bits, as an integer.
@@ -18,18 +45,6 @@ pub(super) struct Offset {
 impl Offset {
     pub(super) const fn new(head: u64) -> Self {
         Self { head, tail: None }
-    }
-
-    /// Whether a fresh uniform number, whose first 52 bits are given, is below v.
-    ///
-    /// Bits 53 to 180 of both are drawn on a tie. If they tie again (2^-180 in all) the answer
-    /// is no; `TV_LOG2_PER_DRAW` accounts for it.
-    pub(super) fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool {
-        if head != self.head {
-            return head < self.head;
-        }
-        let tail = *self.tail.get_or_insert_with(|| words.double_word());
-        words.double_word() < tail
     }
 
     /// Whether the part of v behind its head, as a number in [0, 1), is below `over / under`,
@@ -44,6 +59,18 @@ impl Offset {
             .tail
             .map(|tail| [tail >> 64, tail & u128::from(u64::MAX)]);
         uniform_below(drawn.into_iter().flatten(), over, under, words)
+    }
+}
+
+impl Place for Offset {
+    /// Bits 53 to 180 of both are drawn on a tie. If they tie again (2^-180 in all) the answer
+    /// is no; `TV_LOG2_PER_DRAW` accounts for it.
+    fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool {
+        if head != self.head {
+            return head < self.head;
+        }
+        let tail = *self.tail.get_or_insert_with(|| words.double_word());
+        words.double_word() < tail
     }
 }
 

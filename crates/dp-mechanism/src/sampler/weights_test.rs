@@ -4,8 +4,8 @@
     reason = "splitting products into limbs"
 )]
 
-use super::TV_LOG2_PER_DRAW;
 use super::weights::WEIGHTS;
+use super::{TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 
 /// A number from 0 to below 2^64 in units of 2^-192, least limb first.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,6 +131,22 @@ fn weights_are_the_gaussian_ones_to_the_last_bit_and_keep_the_stated_bound() {
         "2^{}",
         distance.log2()
     );
+    assert!(tau.log2() < -123.0, "tau 2^{}", tau.log2());
+    let discrete = 1.5 * tau / 0.61;
+    assert!(discrete.log2() < f64::from(TV_LOG2_PER_DISCRETE_DRAW));
+}
+
+#[test]
+fn discrete_candidates_stay_at_the_rate_that_the_bound_needs() {
+    let real = real_weights();
+    let total: f64 = real.iter().map(|w| w.to_f64()).sum();
+    let share = |j: usize| real[j].to_f64() / total;
+    let worst_place: f64 = (0..400)
+        .map(|j| share(j) * (-(2.0 * j as f64 + 1.0) / 512.0).exp())
+        .sum();
+    let not_minus_zero = 1.0 - share(0) / 2.0 / 2.0; // half of one of at least two integers
+    let rate = 2.0 / 3.0 * worst_place * not_minus_zero;
+    assert!(rate > 0.61, "{rate}");
 }
 
 #[test]

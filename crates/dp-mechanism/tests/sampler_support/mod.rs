@@ -7,7 +7,7 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_mechanism::FlooredGaussian;
+use dp_mechanism::{DiscreteGaussian, FlooredGaussian};
 
 /// Normal quantile of 1 - 1e-6.
 pub(crate) const Z_1E_6: f64 = 4.753_424;
@@ -23,6 +23,14 @@ pub(crate) fn generator(key: u8) -> ChaCha20Rng {
 pub(crate) fn draws(sigma: u64, key: u8, n: usize) -> Vec<i64> {
     let mut out = vec![0; n];
     let noise = FlooredGaussian::new(sigma).unwrap();
+    noise.fill(&mut generator(key), &mut out);
+    out
+}
+
+/// `n` draws of the discrete Gaussian with a fixed key.
+pub(crate) fn discrete_draws(sigma: u64, key: u8, n: usize) -> Vec<i64> {
+    let mut out = vec![0; n];
+    let noise = DiscreteGaussian::new(sigma).unwrap();
     noise.fill(&mut generator(key), &mut out);
     out
 }
@@ -46,6 +54,13 @@ pub(crate) fn normal_mass(a: f64, b: f64) -> f64 {
     half * sum
 }
 
+/// P(|Y| = y for either sign apart), y = 0, 1, ..., 9 sigma, of the discrete Gaussian.
+pub(crate) fn discrete_pmf(sigma: u64) -> Vec<f64> {
+    let weight = |y: u64| (-0.5 * (y as f64 / sigma as f64).powi(2)).exp();
+    let total = 1.0 + 2.0 * (1..=12 * sigma).rev().map(weight).sum::<f64>();
+    (0..=9 * sigma).map(|y| weight(y) / total).collect()
+}
+
 /// Chi-square statistic of draws against P(Y = y) = Phi((y+1)/sigma) - Phi(y/sigma).
 pub(crate) struct ChiSquare {
     pub(crate) statistic: f64,
@@ -55,6 +70,19 @@ pub(crate) struct ChiSquare {
 impl ChiSquare {
     /// Cells are single integers; those at either end that expect fewer than 20 are pooled.
     pub(crate) fn of(draws: impl Iterator<Item = i64>, sigma: u64) -> Self {
+        let s = sigma as f64;
+        Self::against(draws, sigma, |y| {
+            normal_mass(y as f64 / s, (y + 1) as f64 / s)
+        })
+    }
+
+    /// The same against the discrete Gaussian.
+    pub(crate) fn of_discrete(draws: impl Iterator<Item = i64>, sigma: u64) -> Self {
+        let pmf = discrete_pmf(sigma);
+        Self::against(draws, sigma, |y| pmf[usize::try_from(y.abs()).unwrap()])
+    }
+
+    fn against(draws: impl Iterator<Item = i64>, sigma: u64, mass: impl Fn(i64) -> f64) -> Self {
         let reach = 9 * i64::try_from(sigma).unwrap();
         let mut counts = vec![0_u64; usize::try_from(2 * reach).unwrap()];
         let mut n = 0_u64;
@@ -63,10 +91,7 @@ impl ChiSquare {
             counts[usize::try_from(cell).unwrap()] += 1;
             n += 1;
         }
-        let s = sigma as f64;
-        let expected: Vec<f64> = (-reach..reach)
-            .map(|y| n as f64 * normal_mass(y as f64 / s, (y + 1) as f64 / s))
-            .collect();
+        let expected: Vec<f64> = (-reach..reach).map(|y| n as f64 * mass(y)).collect();
         let total: f64 = expected.iter().sum();
         assert!(
             (total / n as f64 - 1.0).abs() < 1e-12,

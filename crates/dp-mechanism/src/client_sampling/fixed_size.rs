@@ -1,0 +1,112 @@
+use std::collections::BTreeSet;
+
+use dp_accounting::Spend;
+use dp_core::{DpEvent, params};
+
+use super::ClientSample;
+use crate::{Error, NoiseSource, Result};
+
+/// Fixed-size sampling without replacement: a uniform one of all subsets of a given size.
+///
+/// ```text
+/// P(sample = A) = 1 / binomial(n, m)   for every A of m out of n clients
+/// ```
+///
+/// Source: Floyd's algorithm (Bentley and Floyd, *A sample of brilliance*, CACM 30, 1987): for
+/// j = n - m, ..., n - 1 draw t uniformly from 0..=j and take t, or j if t was taken before. The
+/// uniform whole numbers come without bias by exact rejection (Lemire 2019, arXiv 1805.10941).
+///
+/// # Privacy
+/// Unit: the client. The number of clients is public, so only *replacing* a client is defined.
+/// Nothing is released here; the release on the sample takes a spend for
+/// [`event`](Self::event). Who took part is a secret: see [`ClientSample`]. Time depends on the
+/// two sizes and on the random bits, on nothing of the clients.
+///
+/// # Examples
+/// ```
+/// use dp_core::DpEvent;
+/// use dp_mechanism::{FixedSizeSampling, NoiseSource};
+///
+/// let sampling = FixedSizeSampling::new(50, 2_000)?;
+/// let sample = sampling.sample(&mut NoiseSource::operating_system())?;
+/// assert_eq!(sample.indices().len(), 50);
+/// let event = sampling.event(DpEvent::gaussian(1.1)); // plan and pay for this
+/// assert!(matches!(event, DpEvent::SampledWithoutReplacement { sample_size: 50, .. }));
+/// # Ok::<(), dp_mechanism::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedSizeSampling {
+    sample_size: usize,
+    population_size: usize,
+}
+
+impl FixedSizeSampling {
+    /// Samples of `sample_size` out of `population_size` clients.
+    ///
+    /// # Errors
+    /// [`Error::Param`] unless `1 <= sample_size <= population_size`.
+    pub fn new(sample_size: usize, population_size: usize) -> Result<Self> {
+        params::at_least_one("population_size", population_size)?;
+        params::in_range(
+            "sample_size",
+            sample_size,
+            1,
+            population_size,
+            "from 1 to the number of clients",
+        )?;
+        Ok(Self {
+            sample_size,
+            population_size,
+        })
+    }
+
+    /// The event of a mechanism that runs on a sample of this kind.
+    #[must_use]
+    pub fn event(&self, on_the_sample: DpEvent) -> DpEvent {
+        DpEvent::SampledWithoutReplacement {
+            sample_size: self.sample_size as u64,
+            population_size: self.population_size as u64,
+            event: Box::new(on_the_sample),
+        }
+    }
+
+    /// Refuses a spend that was not paid for sampling with exactly these sizes.
+    ///
+    /// # Errors
+    /// [`Error::WrongSpend`].
+    pub fn check_spend(&self, spend: &Spend) -> Result<()> {
+        if let &DpEvent::SampledWithoutReplacement {
+            sample_size,
+            population_size,
+            ..
+        } = spend.event()
+            && sample_size == self.sample_size as u64
+            && population_size == self.population_size as u64
+        {
+            return Ok(());
+        }
+        Err(Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: "a release on a sample of these sizes without replacement",
+        })
+    }
+
+    /// Draws a sample from a fresh key.
+    ///
+    /// # Errors
+    /// [`Error::EntropyUnavailable`].
+    pub fn sample(&self, noise: &mut NoiseSource) -> Result<ClientSample> {
+        let mut bits = noise.release_stream()?.into_bits();
+        let mut drawn = BTreeSet::new();
+        for last in self.population_size - self.sample_size..self.population_size {
+            let choice = bits.at_most(last);
+            if !drawn.insert(choice) {
+                drawn.insert(last);
+            }
+        }
+        Ok(ClientSample {
+            indices: drawn.into_iter().collect(),
+            insecure: noise.is_insecure(),
+        })
+    }
+}

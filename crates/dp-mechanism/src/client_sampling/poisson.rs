@@ -1,0 +1,120 @@
+use dp_accounting::Spend;
+use dp_core::{DpEvent, ParamError};
+
+use super::ClientSample;
+use crate::{Error, NoiseSource, Result};
+
+/// 2^64: the number of values of one random word.
+const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
+
+/// Poisson sampling: every client takes part independently, with exactly the same probability.
+///
+/// ```text
+/// client i takes part  iff  u_i < T,   u_i uniform 64-bit,   T = ceil(q 2^64)
+/// exact probability    q' = T / 2^64  >=  q
+/// ```
+///
+/// `q'` is what accounting must use, and it is an f64 without rounding: for `q >= 2^-11` the 53
+/// bits of `q` end above 2^-64, so `T / 2^64 = q`; below, `T <= 2^53` is a whole number that f64
+/// holds.
+///
+/// # Privacy
+/// Unit: the client. Neighbours: as the accountant states for `PoissonSampled`, add/remove first
+/// of all. Nothing is released here, so no spend is taken; the release on the sample takes one
+/// for [`event`](Self::event). The sample, and under add/remove its size, is a secret: see
+/// [`ClientSample`]. Time and random bits used depend on the number of clients alone.
+///
+/// # Examples
+/// ```
+/// use dp_core::DpEvent;
+/// use dp_mechanism::{NoiseSource, PoissonSampling};
+///
+/// let sampling = PoissonSampling::new(0.01)?;
+/// let event = sampling.event(DpEvent::gaussian(1.1)); // plan and pay for this
+/// assert_eq!(event, DpEvent::sampled_gaussian(1.1, 0.01));
+/// let sample = sampling.sample(100_000, &mut NoiseSource::operating_system())?;
+/// assert!(sample.indices().len().abs_diff(1000) < 300);
+/// # Ok::<(), dp_mechanism::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoissonSampling {
+    /// T, from 1 to 2^64.
+    threshold: u128,
+}
+
+impl PoissonSampling {
+    /// Sampling with probability `sampling_probability`, or as little above it as 64 bits allow.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when `sampling_probability` is not in (0, 1].
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number from 1 to 2^64"
+    )]
+    pub fn new(sampling_probability: f64) -> Result<Self> {
+        if !(sampling_probability > 0.0 && sampling_probability <= 1.0) {
+            return Err(Error::Param(ParamError {
+                name: "sampling_probability",
+                value: sampling_probability,
+                expected: "a probability in (0, 1]",
+            }));
+        }
+        // a power of two scales exactly: also a denormal q becomes normal, and then ceil is 1
+        let threshold = (sampling_probability * WORD_VALUES).ceil() as u128;
+        Ok(Self { threshold })
+    }
+
+    /// The probability with which a client takes part, exactly; never below the one asked for.
+    #[must_use]
+    pub const fn sampling_probability(&self) -> f64 {
+        self.threshold as f64 / WORD_VALUES
+    }
+
+    /// The event of a mechanism that runs on a sample of this kind.
+    #[must_use]
+    pub fn event(&self, on_the_sample: DpEvent) -> DpEvent {
+        on_the_sample.poisson_sampled(self.sampling_probability())
+    }
+
+    /// Refuses a spend that was not paid for Poisson sampling with at least this probability.
+    ///
+    /// # Errors
+    /// [`Error::WrongSpend`].
+    pub fn check_spend(&self, spend: &Spend) -> Result<()> {
+        if let &DpEvent::PoissonSampled {
+            sampling_probability: paid,
+            ..
+        } = spend.event()
+            && paid >= self.sampling_probability()
+        {
+            return Ok(());
+        }
+        Err(Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: "a release on a Poisson sample with this probability",
+        })
+    }
+
+    /// Draws who of `n_clients` takes part, from a fresh key.
+    ///
+    /// # Errors
+    /// [`Error::EntropyUnavailable`].
+    pub fn sample(&self, n_clients: usize, noise: &mut NoiseSource) -> Result<ClientSample> {
+        let mut bits = noise.release_stream()?.into_bits();
+        // every index is written and the end moves on a hit: the same work for either outcome
+        let mut indices = vec![0; n_clients];
+        let mut n_drawn = 0_usize;
+        for client in 0..n_clients {
+            if let Some(slot) = indices.get_mut(n_drawn) {
+                *slot = client;
+            }
+            n_drawn += usize::from(u128::from(bits.word()) < self.threshold);
+        }
+        indices.truncate(n_drawn);
+        Ok(ClientSample {
+            indices,
+            insecure: noise.is_insecure(),
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! The exponential mechanism in exact integers.
+
+mod score_sum;
+mod scores;
+mod weight;
+
+use dp_accounting::Spend;
+use dp_core::{DpEvent, ParamError, Relation, ShapeError, params};
+
+pub use score_sum::ScoreSum;
+
+use crate::random_bits::RandomBits;
+use crate::{Error, NoiseSource, Result};
+use weight::{FRACTION_BITS, LOG_WEIGHT_ERROR, MAX_CANDIDATES, MAX_HALVINGS, weight};
+
+/// Steps that the sensitivity is cut into, so that rounding it up to whole steps costs little.
+const LOG2_STEPS_PER_SENSITIVITY: i32 = 10;
+
+/// How the scores of neighbouring data sets differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScoreChange {
+    /// Each score may rise or fall by up to the sensitivity.
+    #[default]
+    General,
+    /// Either no score rises or no score falls, by up to the sensitivity: counts under
+    /// add/remove. Hardly ever true under replacement.
+    Monotone,
+}
+
+/// The exponential mechanism with base-2 weights on quantised scores, sampled exactly.
+///
+/// ```text
+/// k_c = floor(score_c / step)                   step = 2^e, the sensitivity rounded down / 2^10
+/// D   = ceil(sensitivity / step)                integer sensitivity
+/// x_c = min(b (max_i k_i - k_c), 63 2^24)       b a whole number: the base is 2^(-b / 2^24)
+/// P(c) = W(x_c) / sum_i W(x_i),                 W(x) = 2^(103 - x / 2^24) (1 + 2^-38 at most)
+/// ```
+///
+/// Source: `McSherry` and Talwar 2007 with a base-2 weight and exact integer sampling after
+/// Ilvento, *Implementing the exponential mechanism with base-2 differential privacy* (arXiv
+/// 1912.04222). The range of the loss: Dong, Durfee, Rogers, *Optimal differential privacy
+/// composition for exponential mechanisms* (arXiv 1909.13830).
+///
+/// # Privacy
+/// What is released: the index of the selected candidate, to everybody. Unit and neighbours:
+/// those for which the caller states the sensitivity ([`Relation`]). The sensitivity is the
+/// caller's promise: the largest change of any single score; what the kernel guarantees is
+/// that clipping, quantisation, the cap and the sampling do not exceed it. Where scores are sums
+/// over users, [`ScoreSum`] has the kernel enforce it.
+///
+/// * Floors move by at most `D` when scores move by at most the sensitivity.
+/// * The deficit below the largest score is capped. `max_i k_i` moves by at most `D`, so
+///   `max(b k_c, b max_i k_i - cap)` moves by at most `b D`, in the same direction for all `c` if
+///   the change is monotone. Subtracting the common maximum changes no probability.
+/// * With `B = b D ln 2 / 2^24 + 2^-37` (the second term for the rounding of `W`) the loss
+///   `ln P(c)/P'(c) = ln W(x_c)/W(x'_c) - const` lies in an interval of length `2 B`, or `B` when
+///   the change is monotone: it is of **bounded range** [`epsilon`](Self::epsilon), hence also
+///   (epsilon, 0)-DP. No delta is used: the sampling is exact.
+///
+/// Work and random bits depend on the number of candidates alone, which is public, except with
+/// probability 2^-128.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
+/// use dp_core::{Adjacency, Relation};
+/// use dp_mechanism::{ExponentialMechanism, NoiseSource, ScoreChange};
+///
+/// // which item is most popular; one user changes every count by at most 1, all upwards
+/// let counts = [120.0, 80.0, 300.0];
+/// let mechanism =
+///     ExponentialMechanism::new(1.0, 1.0, ScoreChange::Monotone, Relation::AddRemove)?;
+///
+/// let release = PlannedRelease::new("best item", mechanism.event(), 0);
+/// let adjacency = Adjacency::AddRemoveUser;
+/// let plan = Plan::with_noise_multipliers(1e-6, adjacency, vec![release])?;
+/// let mut ledger = Ledger::in_memory("example", Budget::schedule(plan.target(), adjacency)?)?;
+/// let spend = ledger.reserve(&plan)?.remove(0);
+///
+/// let best = mechanism.select(&counts, spend, &mut NoiseSource::operating_system())?;
+/// assert_eq!(best.index(), 2); // anything else has probability e^-180
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExponentialMechanism {
+    log2_step: i32,
+    /// D, in steps.
+    sensitivity: u64,
+    /// b: units of 2^-24 halvings per step.
+    rate: u64,
+    change: ScoreChange,
+    relation: Relation,
+}
+
+impl ExponentialMechanism {
+    /// A mechanism whose range is at most `epsilon` (nats) for scores of the given `sensitivity`
+    /// (score units) under `relation`.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when `epsilon` is not in [1e-3, 40] or `sensitivity` is not in
+    /// [1e-250, 1e250].
+    pub fn new(
+        epsilon: f64,
+        sensitivity: f64,
+        change: ScoreChange,
+        relation: Relation,
+    ) -> Result<Self> {
+        within("epsilon", epsilon, 1e-3, 40.0, "nats from 0.001 to 40")?;
+        let expected = "a number from 1e-250 to 1e250";
+        within("sensitivity", sensitivity, 1e-250, 1e250, expected)?;
+        let log2_step = floor_log2(sensitivity).saturating_sub(LOG2_STEPS_PER_SENSITIVITY);
+        let refused = || {
+            Error::Param(ParamError {
+                name: "sensitivity",
+                value: sensitivity,
+                expected,
+            })
+        };
+        let steps = scores::steps_up(sensitivity, log2_step).ok_or_else(refused)?;
+        Ok(Self {
+            log2_step,
+            sensitivity: steps,
+            rate: rate_for(epsilon, steps, change),
+            change,
+            relation,
+        })
+    }
+
+    /// The range of the privacy loss in nats, rounded up; at most the one asked for.
+    #[must_use]
+    pub fn epsilon(&self) -> f64 {
+        range(self.rate, self.sensitivity, self.change)
+    }
+
+    /// The event to plan and pay for; no noise draws need to be counted.
+    #[must_use]
+    pub fn event(&self) -> DpEvent {
+        DpEvent::BoundedRange {
+            epsilon: self.epsilon(),
+            relation: self.relation,
+        }
+    }
+
+    /// Selects a candidate by its score; larger is better.
+    ///
+    /// A NaN score counts as the lowest there is; scores beyond 2^40 steps are clamped. Equal
+    /// scores are equally likely.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are 1 to 2^24 scores; [`Error::WrongSpend`] when the spend
+    /// is not for a bounded range of at least [`epsilon`](Self::epsilon) under this relation;
+    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+    pub fn select(
+        &self,
+        scores: &[f64],
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<SelectedIndex> {
+        if scores.is_empty() || scores.len() as u64 > MAX_CANDIDATES {
+            return Err(Error::Shape(ShapeError {
+                name: "scores",
+                found: scores.len(),
+                expected: scores.len().clamp(1, 1 << 24),
+            }));
+        }
+        self.check_spend(&spend)?;
+        let mut bits = noise.release_stream()?.into_bits();
+        let steps: Vec<i64> = scores
+            .iter()
+            .map(|&score| scores::quantise(score, self.log2_step))
+            .collect();
+        Ok(SelectedIndex {
+            index: self.draw(&steps, &mut bits),
+            insecure: noise.is_insecure(),
+        })
+    }
+
+    /// Refuses a spend that does not pay for one selection.
+    pub(crate) fn check_spend(&self, spend: &Spend) -> Result<()> {
+        if let &DpEvent::BoundedRange {
+            epsilon: paid,
+            relation,
+        } = spend.event()
+            && relation == self.relation
+            && paid >= self.epsilon()
+        {
+            return Ok(());
+        }
+        Err(Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: "one selection by this exponential mechanism",
+        })
+    }
+
+    /// Draws a candidate by scores in steps; of 1 to 2^24 of them.
+    pub(crate) fn draw(&self, steps: &[i64], bits: &mut RandomBits) -> usize {
+        let best = steps.iter().copied().max().unwrap_or(0);
+        let weight_of = |k: i64| weight(best.abs_diff(k).saturating_mul(self.rate));
+        let total = steps
+            .iter()
+            .fold(0_u128, |sum, &k| sum.saturating_add(weight_of(k)));
+        locate(bits.below(total), steps, weight_of)
+    }
+
+    /// Whole-numbered scores, such as ranks, in steps.
+    pub(crate) fn in_steps(&self, score: f64) -> i64 {
+        scores::quantise(score, self.log2_step)
+    }
+}
+
+/// The candidate that holds the place `target` among all weights in order: the number of
+/// candidates that end at or below it. Goes through all of them whatever the answer.
+fn locate(target: u128, steps: &[i64], weight_of: impl Fn(i64) -> u128) -> usize {
+    let (mut end, mut index) = (0_u128, 0);
+    for &k in steps {
+        end = end.saturating_add(weight_of(k));
+        index += usize::from(end <= target);
+    }
+    index
+}
+
+/// The index that was selected: public.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelectedIndex {
+    index: usize,
+    insecure: bool,
+}
+
+impl SelectedIndex {
+    /// The selected candidate.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether the draw was repeatable, which voids the guarantee.
+    #[must_use]
+    pub const fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+}
+
+/// The range for a rate and an integer sensitivity, rounded up.
+fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
+    let units = u128::from(rate) * u128::from(sensitivity);
+    let capped = units.min(u128::from(MAX_HALVINGS << FRACTION_BITS)) as f64;
+    let one_way = capped / f64::from(1_u32 << FRACTION_BITS) * std::f64::consts::LN_2
+        + 2.0 * LOG_WEIGHT_ERROR;
+    let both = match change {
+        ScoreChange::General => 2.0 * one_way,
+        ScoreChange::Monotone => one_way,
+    };
+    // four roundings of 2^-53 each
+    both * (1.0 + 8.0 * f64::EPSILON)
+}
+
+/// The largest rate whose range is at most `epsilon`.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive number below 2^31; the loop makes the rounding safe"
+)]
+fn rate_for(epsilon: f64, sensitivity: u64, change: ScoreChange) -> u64 {
+    let one_way = match change {
+        ScoreChange::General => epsilon / 2.0,
+        ScoreChange::Monotone => epsilon,
+    };
+    let units = one_way / std::f64::consts::LN_2 * f64::from(1_u32 << FRACTION_BITS);
+    let mut rate = (units / sensitivity as f64) as u64;
+    while rate > 0 && range(rate, sensitivity, change) > epsilon {
+        rate -= 1;
+    }
+    rate
+}
+
+/// floor(log2) of a positive normal number.
+#[allow(clippy::cast_possible_truncation, reason = "11 bits")]
+const fn floor_log2(value: f64) -> i32 {
+    ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023
+}
+
+fn within(
+    name: &'static str,
+    value: f64,
+    low: f64,
+    high: f64,
+    expected: &'static str,
+) -> Result<()> {
+    params::finite_positive(name, value)?;
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::Param(ParamError {
+        name,
+        value,
+        expected,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

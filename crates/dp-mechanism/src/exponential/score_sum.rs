@@ -1,0 +1,259 @@
+//! Scores that are sums over users, with each user's share bounded by the kernel.
+
+use std::ops::RangeInclusive;
+
+use dp_accounting::Spend;
+use dp_core::{Interactions, ParamError, Private, Relation, UserRow, params};
+
+use super::{ExponentialMechanism, ScoreChange, SelectedIndex, scores, weight::MAX_CANDIDATES};
+use crate::{Error, NoiseSource, Result, SparseBuffer, VectorContribution};
+
+/// Scores of public candidates as exact integer sums of bounded shares of users.
+///
+/// ```text
+/// k_c = sum_u clamp(floor(v_uc / step), lowest, D)      lowest = 0 or -D
+/// ```
+///
+/// `step` and `D` are those of the mechanism. Repeated entries of one user at one candidate add
+/// up before they are bounded; candidates out of range are ignored; NaN counts as `lowest`.
+///
+/// # Privacy
+/// Unit: the user. Here the kernel enforces the sensitivity that
+/// [`ExponentialMechanism::select`] has to believe:
+///
+/// | relation | change | shares | why a score moves by at most `D` |
+/// |---|---|---|---|
+/// | add/remove | monotone | 0 to D | one user's shares come or go, all of one sign |
+/// | add/remove | general | -D to D | one user's shares come or go |
+/// | replace | general | 0 to D | the difference of two numbers from 0 to D |
+/// | replace | monotone | refused | a replacement moves scores both ways |
+///
+/// The scores are private and have no getter; [`select`](Self::select) is the only way out.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
+/// use dp_core::{Adjacency, InteractionsBuilder, Private, Relation, UserRow};
+/// use dp_mechanism::{
+///     ExponentialMechanism, NoiseSource, ScoreChange, ScoreSum, SparseBuffer, VectorContribution,
+/// };
+///
+/// struct Holds; // each user gives one point to each item held
+/// impl VectorContribution for Holds {
+///     type Scratch = ();
+///     fn scratch(&self) {}
+///     fn contribute(&self, user: UserRow<'_>, _: &mut (), out: &mut SparseBuffer) {
+///         user.items().iter().for_each(|&item| out.push(item, 1.0));
+///     }
+/// }
+///
+/// let mut builder = InteractionsBuilder::new(3);
+/// for user in 0..400 {
+///     builder.push(user, 1, 1.0)?;
+///     builder.push(user, if user % 2 == 0 { 0 } else { 2 }, 1.0)?;
+/// }
+/// let data = Private::new(builder.build().0);
+///
+/// let (change, relation) = (ScoreChange::Monotone, Relation::AddRemove);
+/// let mechanism = ExponentialMechanism::new(0.5, 1.0, change, relation)?;
+/// let adjacency = Adjacency::AddRemoveUser;
+/// let release = PlannedRelease::new("most held item", mechanism.event(), 0);
+/// let plan = Plan::with_noise_multipliers(1e-6, adjacency, vec![release])?;
+/// let mut ledger = Ledger::in_memory("example", Budget::schedule(plan.target(), adjacency)?)?;
+/// let spend = ledger.reserve(&plan)?.remove(0);
+///
+/// let scores = ScoreSum::accumulate(&data, 3, mechanism, &Holds)?;
+/// let item = scores.select(spend, &mut NoiseSource::operating_system())?;
+/// assert_eq!(item.index(), 1); // anything else has probability e^-99
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private scores; printing them is never wanted"
+)]
+pub struct ScoreSum {
+    mechanism: ExponentialMechanism,
+    steps: Vec<i64>,
+}
+
+impl ScoreSum {
+    /// Adds up the shares of all users for `n_candidates` public candidates.
+    ///
+    /// # Errors
+    /// [`Error::Param`] unless there are 1 to 2^24 candidates, and for a mechanism that is
+    /// monotone under replacement.
+    pub fn accumulate<C: VectorContribution>(
+        data: &Private<Interactions>,
+        n_candidates: usize,
+        mechanism: ExponentialMechanism,
+        contribution: &C,
+    ) -> Result<Self> {
+        let expected = "from 1 to 2^24 candidates";
+        let most = usize::try_from(MAX_CANDIDATES).unwrap_or(usize::MAX);
+        params::in_range("n_candidates", n_candidates, 1, most, expected)?;
+        let allowed = mechanism.allowed_shares()?;
+        let mut steps = vec![0_i64; n_candidates];
+        let (mut scratch, mut buffer) = (contribution.scratch(), SparseBuffer::default());
+        let data = data.expose();
+        for user in 0..data.n_users() {
+            let row = data.user(user);
+            for (candidate, share) in
+                mechanism.shares(&allowed, contribution, row, &mut scratch, &mut buffer)
+            {
+                if let Some(sum) = steps.get_mut(candidate) {
+                    // a share is below 2^12: wrapping would take 2^51 users
+                    *sum = sum.wrapping_add(share);
+                }
+            }
+        }
+        Ok(Self { mechanism, steps })
+    }
+
+    /// Selects a candidate by its score; larger is better, equal scores are equally likely.
+    ///
+    /// # Errors
+    /// [`Error::WrongSpend`] when the spend is not for the mechanism's event or more;
+    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+    pub fn select(self, spend: Spend, noise: &mut NoiseSource) -> Result<SelectedIndex> {
+        self.mechanism.check_spend(&spend)?;
+        let mut bits = noise.release_stream()?.into_bits();
+        Ok(SelectedIndex {
+            index: self.mechanism.draw(&self.steps, &mut bits),
+            insecure: noise.is_insecure(),
+        })
+    }
+}
+
+impl ExponentialMechanism {
+    /// What one user may add to a score, in steps.
+    fn allowed_shares(&self) -> Result<RangeInclusive<i64>> {
+        let bound = self.sensitivity.cast_signed();
+        match (self.relation, self.change) {
+            (Relation::AddRemove, ScoreChange::General) => Ok(bound.saturating_neg()..=bound),
+            (Relation::AddRemove, ScoreChange::Monotone)
+            | (Relation::Replace, ScoreChange::General) => Ok(0..=bound),
+            (Relation::Replace, ScoreChange::Monotone) => Err(Error::Param(ParamError {
+                name: "change",
+                value: 1.0,
+                expected: "a general change (0): replacing a user moves scores both ways",
+            })),
+        }
+    }
+
+    /// One user's bounded shares: candidate and steps, each candidate once.
+    fn shares<'b, C: VectorContribution>(
+        &self,
+        allowed: &'b RangeInclusive<i64>,
+        contribution: &C,
+        user: UserRow<'_>,
+        scratch: &mut C::Scratch,
+        buffer: &'b mut SparseBuffer,
+    ) -> impl Iterator<Item = (usize, i64)> + 'b {
+        buffer.entries.clear();
+        contribution.contribute(user, scratch, buffer);
+        buffer.entries.sort_by_key(|&(candidate, _)| candidate);
+        let log2_step = self.log2_step;
+        buffer.entries.chunk_by(|a, b| a.0 == b.0).map(move |same| {
+            let candidate = same.first().map_or(0, |&(candidate, _)| candidate);
+            let value = same.iter().map(|&(_, value)| value).sum();
+            let share = scores::quantise(value, log2_step);
+            (
+                candidate as usize,
+                share.clamp(*allowed.start(), *allowed.end()),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{Lcg, rebuilt, table, without_user};
+
+    /// Hostile shares that depend on the user's own records only.
+    struct Hostile;
+
+    impl VectorContribution for Hostile {
+        type Scratch = ();
+
+        fn scratch(&self) {}
+
+        fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+            for (item, value) in user.iter() {
+                let mut rng = Lcg(u64::from(value.to_bits()));
+                for _ in 0..3 {
+                    out.push(item % 7, rng.hostile());
+                }
+            }
+        }
+    }
+
+    fn mechanism(change: ScoreChange, relation: Relation) -> ExponentialMechanism {
+        ExponentialMechanism::new(1.0, 0.7, change, relation).unwrap()
+    }
+
+    #[test]
+    fn one_hostile_user_moves_no_score_beyond_the_bound() {
+        // 10 candidates of which 7 to 9 get nothing; 3000 users with up to 60 hostile shares
+        let table = table(3000, 9, 9, 4);
+        for (change, relation) in [
+            (ScoreChange::General, Relation::AddRemove),
+            (ScoreChange::Monotone, Relation::AddRemove),
+            (ScoreChange::General, Relation::Replace),
+        ] {
+            let mechanism = mechanism(change, relation);
+            let steps = |data: &Private<Interactions>| {
+                ScoreSum::accumulate(data, 10, mechanism, &Hostile)
+                    .unwrap()
+                    .steps
+            };
+            let all = steps(&rebuilt(&table, 0..table.n_users()));
+            let bound = mechanism.sensitivity.cast_signed();
+            let mut reached = 0;
+            for gone in (0..table.n_users()).step_by(30) {
+                for (with, without) in all.iter().zip(steps(&without_user(&table, gone))) {
+                    let moved = with - without;
+                    assert!(moved.abs() <= bound);
+                    let one_sided =
+                        (change, relation) != (ScoreChange::General, Relation::AddRemove);
+                    assert!(!one_sided || moved >= 0);
+                    reached += u32::from(moved.abs() == bound);
+                }
+            }
+            assert!(
+                reached > 0,
+                "the bound is never reached: the test is too tame"
+            );
+        }
+    }
+
+    #[test]
+    fn repeats_add_up_before_the_bound_and_strangers_are_ignored() {
+        struct Repeats;
+        impl VectorContribution for Repeats {
+            type Scratch = ();
+            fn scratch(&self) {}
+            fn contribute(&self, _: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+                for (candidate, value) in [(1, 0.25), (0, 0.5), (1, 0.25), (0, 0.5), (9, 1.0)] {
+                    out.push(candidate, value);
+                }
+            }
+        }
+        let table = table(1, 4, 2, 1);
+        let data = rebuilt(&table, 0..table.n_users());
+        let mechanism = mechanism(ScoreChange::Monotone, Relation::AddRemove);
+        let sum = ScoreSum::accumulate(&data, 2, mechanism, &Repeats).unwrap();
+        // step 2^-11: 0.5 is 1024 steps, 1.0 is cut to ceil(0.7 2^11) = 1434
+        assert_eq!(sum.steps, [1434, 1024]);
+    }
+
+    #[test]
+    fn monotone_replacement_and_bad_sizes_are_refused() {
+        let table = table(3, 4, 2, 1);
+        let data = rebuilt(&table, 0..table.n_users());
+        let sum = |n, mechanism| ScoreSum::accumulate(&data, n, mechanism, &Hostile).is_ok();
+        let good = mechanism(ScoreChange::Monotone, Relation::AddRemove);
+        assert!(sum(1, good) && !sum(0, good) && !sum((1 << 24) + 1, good));
+        assert!(!sum(1, mechanism(ScoreChange::Monotone, Relation::Replace)));
+    }
+}
