@@ -7,6 +7,7 @@ mod grid;
 mod noise_source;
 mod release;
 mod sampler;
+mod sum_backend;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
@@ -18,4 +19,5 @@ pub use grid::Grid;
 pub use noise_source::NoiseSource;
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use sampler::{FlooredGaussian, TV_LOG2_PER_DRAW};
+pub use sum_backend::{InProcess, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers};
 pub use vector_sum::{VectorSum, vector_contribution};
