@@ -101,7 +101,7 @@ impl MatrixFactorization {
         certificate: Certificate,
         insecure: bool,
     ) -> Result<FittedModel> {
-        let rounds = state.rounds.ok_or_else(|| ShapeError {
+        let rounds = state.rounds.ok_or(ShapeError {
             name: "rounds made",
             found: 0,
             expected: 1,
