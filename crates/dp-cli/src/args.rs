@@ -161,6 +161,9 @@ pub(crate) struct LedgerArgs {
         allow_hyphen_values = true
     )]
     pub(crate) ledger_delta: Option<f64>,
+    /// Save the state here after every release, and go on from it where there is one
+    #[arg(long, value_name = "DIR", requires = "ledger")]
+    pub(crate) resume: Option<PathBuf>,
     /// Name of the data set in ledger and certificate [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) data_set: Option<String>,

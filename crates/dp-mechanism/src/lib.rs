@@ -12,6 +12,7 @@ mod random_bits;
 mod release;
 mod sampler;
 mod scalar;
+mod sum_backend;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
@@ -27,4 +28,5 @@ pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
+pub use sum_backend::{InProcess, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers};
 pub use vector_sum::{VectorSum, vector_contribution};

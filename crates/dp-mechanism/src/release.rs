@@ -1,4 +1,24 @@
 //! Values that have left the kernel: public, to be post-processed at will.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "the discipline is for the kernel, not for its tests"
+    )
+)]
 
 use dp_accounting::Spend;
 use dp_core::{DpEvent, ParamError, ReplaceFactor};
@@ -84,7 +104,10 @@ impl ReleasedGrams {
     /// Number of items.
     #[must_use]
     pub const fn n_items(&self) -> usize {
-        self.rhs.len() / self.dim
+        match self.rhs.len().checked_div(self.dim) {
+            Some(n_items) => n_items,
+            None => 0,
+        }
     }
 
     /// Released integers of the matrices: per item the packed upper triangle, row by row.
@@ -118,18 +141,30 @@ impl ReleasedGrams {
     /// When `item` is not below [`n_items`](Self::n_items) or a slice has the wrong length.
     pub fn write_item(&self, item: usize, matrix: &mut [f64], rhs: &mut [f64]) {
         let dim = self.dim;
-        assert!(matrix.len() == dim * dim && rhs.len() == dim);
-        let packed = &self.matrices[item * packed_len(dim)..][..packed_len(dim)];
-        let mut entries = packed.iter();
-        for a in 0..dim {
-            for (b, &y) in (a..dim).zip(entries.by_ref()) {
-                let value = self.matrix_grid.dequantise(y);
-                matrix[a * dim + b] = value;
-                matrix[b * dim + a] = value;
-            }
-        }
-        for (out, &y) in rhs.iter_mut().zip(&self.rhs[item * dim..]) {
+        let square = dim.saturating_mul(dim);
+        assert!(matrix.len() == square && rhs.len() == dim);
+        assert!(item < self.n_items());
+        self.write_matrix(item, matrix);
+        let released = self.rhs.chunks_exact(dim).nth(item).unwrap_or_default();
+        for (out, &y) in rhs.iter_mut().zip(released) {
             *out = self.rhs_grid.dequantise(y);
+        }
+    }
+
+    /// Both triangles of the square from the packed upper one.
+    fn write_matrix(&self, item: usize, matrix: &mut [f64]) {
+        let dim = self.dim;
+        let mut triangles = self.matrices.chunks_exact(packed_len(dim));
+        let mut packed = triangles.nth(item).unwrap_or_default().iter();
+        for (a, b) in (0..dim).flat_map(|a| (a..dim).map(move |b| (a, b))) {
+            let Some(&y) = packed.next() else { return };
+            let value = self.matrix_grid.dequantise(y);
+            for (row, column) in [(a, b), (b, a)] {
+                let place = row.saturating_mul(dim).saturating_add(column);
+                if let Some(entry) = matrix.get_mut(place) {
+                    *entry = value;
+                }
+            }
         }
     }
 

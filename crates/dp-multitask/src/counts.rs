@@ -44,7 +44,7 @@ impl VectorContribution for CountContribution {
 }
 
 /// Released noisy counts of users per item.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct NoisyCounts {
     values: Vec<f64>,
     noise_stddev: f64,

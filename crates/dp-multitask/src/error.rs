@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use dp_core::{ParamError, ShapeError};
 
 /// Errors of dp-multitask. None of them depends on private data.
@@ -30,6 +32,31 @@ pub enum Error {
         found: usize,
         /// Label of the first release without its spend.
         label: String,
+    },
+    /// A checkpoint belongs to another run.
+    #[error("the checkpoint is of another run: {what} differs")]
+    CheckpointMismatch {
+        /// What differs.
+        what: &'static str,
+    },
+    /// A file is no checkpoint.
+    #[error("{} is not a checkpoint of this program, or was damaged", path.display())]
+    CheckpointDamaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Repeatable noise was asked for in a run with checkpoints.
+    #[error(
+        "a run with checkpoints needs noise of the operating system: seeded noise would repeat"
+    )]
+    SeededCheckpoint,
+    /// A checkpoint could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
 }
 

@@ -12,7 +12,8 @@ pub use baselines::{NonPrivateAls, constant_predictions, user_mean_predictions};
 pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
-    FactorModel, FactorizationParams, FittedModel, ItemStatistics, MatrixFactorization,
-    PersonalModel, Progress, Provenance, Scoring, UserPenalties, UserScratch,
+    Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, FittedModel, ItemStatistics,
+    MatrixFactorization, Pay, PersonalModel, Progress, Provenance, Scoring, UserPenalties,
+    UserScratch,
 };
 pub use local_bias::LocalBias;

@@ -49,13 +49,13 @@ impl Account {
         Ok(account)
     }
 
-    fn open_ledger(&self) -> Result<Ledger> {
+    fn open_ledger(&self) -> dp_accounting::Result<Ledger> {
         let (data_set, budget) = (&self.data_set, self.new_budget);
-        Ok(match &self.file {
-            None => Ledger::in_memory(data_set, budget)?,
-            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget)?,
-            Some(path) => Ledger::open_or_create(path, data_set, budget)?,
-        })
+        match &self.file {
+            None => Ledger::in_memory(data_set, budget),
+            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget),
+            Some(path) => Ledger::open_or_create(path, data_set, budget),
+        }
     }
 
     /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
@@ -84,6 +84,17 @@ impl Account {
             AccountingError::BudgetSpent { .. } => self.shortfall(plan, left.unwrap_or(0.0)),
             other => other.into(),
         })
+    }
+
+    /// Pays for one step of a plan that [`check`](Self::check) had room for.
+    pub(crate) fn reserve_step(&mut self, step: &Plan) -> dp_accounting::Result<Vec<Spend>> {
+        if self.ledger.is_none() {
+            self.ledger = Some(self.open_ledger()?);
+        }
+        match &mut self.ledger {
+            Some(ledger) => ledger.reserve(step),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// What the file says after the run; nothing without a file.

@@ -5,5 +5,6 @@ pub(crate) mod calibrate;
 pub(crate) mod demo;
 mod ledger;
 pub(crate) mod recommend;
+mod resume;
 pub(crate) mod train;
 pub(crate) mod verify;

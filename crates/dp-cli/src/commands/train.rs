@@ -13,6 +13,7 @@ use dp_multitask::{FactorizationParams, FittedModel, MatrixFactorization};
 
 use crate::args::{Method, SettingArgs, TrainArgs};
 use crate::commands::ledger::Account;
+use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
 use crate::evaluate::Metrics;
 use crate::output::{self, OutputFolder, Seconds, TrainReport};
@@ -29,7 +30,11 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let draft = fit.plan(1, target, ADJACENCY)?;
     protect_inputs(args)?;
     let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
-    account.check(&draft)?;
+    let mut resume = Resume::open(&args.ledger)?;
+    match &mut resume {
+        Some(resume) => resume.check(&draft, &account)?,
+        None => account.check(&draft)?,
+    }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();
@@ -40,8 +45,13 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
-    let spends = account.reserve(&plan)?;
-    let fitted = fit_model(&fit, &plan, spends, &split, args.output.insecure_seed)?;
+    let fitted = match resume {
+        Some(resume) => resume.fit(&fit, &plan, &mut account, &split.train)?,
+        None => {
+            let spends = account.reserve(&plan)?;
+            fit_model(&fit, &plan, spends, &split, args.output.insecure_seed)?
+        }
+    };
     let train = start.elapsed();
 
     let start = Instant::now();
@@ -97,6 +107,7 @@ fn protect_inputs(args: &TrainArgs) -> Result<()> {
         Some(args.ratings.as_path()),
         args.input.items.as_deref(),
         args.ledger.ledger.as_deref(),
+        args.ledger.resume.as_deref(),
         Some(here),
     ];
     for input in inputs.into_iter().flatten() {

@@ -17,6 +17,7 @@ mod output_folder;
 mod real_data;
 mod recommend;
 mod released_files;
+mod resume;
 mod screen;
 mod support;
 mod train;

@@ -22,7 +22,8 @@ pub(super) fn gather_items(
     let dim = bounded.dim;
     // |x_a x_b| <= ||x||^2 <= D_A and |l x_a| <= D_b for every admitted record
     let largest = grids.matrix().l2_bound().max(grids.rhs().l2_bound());
-    let rows_between_spills = usize::try_from(EXACT_LIMIT / largest).unwrap_or(usize::MAX);
+    let rows = EXACT_LIMIT.checked_div(largest).unwrap_or(1).max(1);
+    let rows_between_spills = usize::try_from(rows).unwrap_or(usize::MAX);
     matrices
         .par_chunks_mut(packed_len(dim))
         .zip(rhs.par_chunks_mut(dim))
@@ -67,8 +68,8 @@ impl ItemScratch {
         for entry in run {
             let position = entry.position as usize;
             self.users.push(entry.user);
-            self.scales.push(bounded.scales[position]);
-            self.labels.push(bounded.labels[position].into());
+            self.scales.push(at(&bounded.scales, position));
+            self.labels.push(at(&bounded.labels, position).into());
         }
         self.gram.add_gathered_integers_with_rhs(
             &bounded.factors,
@@ -87,6 +88,11 @@ impl ItemScratch {
         self.gram.reset();
         Ok(())
     }
+}
+
+/// A record that is not there adds nothing.
+fn at(values: &[f32], position: usize) -> f32 {
+    values.get(position).copied().unwrap_or_default()
 }
 
 #[allow(

@@ -3,7 +3,8 @@
 use dp_core::{Interactions, UserRow};
 use rayon::prelude::*;
 
-use super::grids::{GramGrids, LABEL_LIMIT};
+use super::grids::GramGrids;
+use super::quantise::{integer, integer_label, integer_norm, narrow, quantise_record};
 use crate::Result;
 use crate::contribution::{FactorBuffer, FactorContribution};
 
@@ -29,7 +30,7 @@ pub(super) fn bounded_factors<C: FactorContribution>(
     contribution: &C,
 ) -> Result<BoundedFactors> {
     let dim = contribution.dim();
-    let mut factors = vec![0.0_f32; data.n_users() * dim];
+    let mut factors = vec![0.0_f32; data.n_users().saturating_mul(dim)];
     let mut scales = vec![0.0_f32; data.n_records()];
     let mut labels = vec![0.0_f32; data.n_records()];
     let tasks = user_tasks(data, dim, &mut factors, &mut scales, &mut labels);
@@ -104,11 +105,12 @@ fn user_tasks<'a>(
     mut labels: &'a mut [f32],
 ) -> Vec<UserTask<'a>> {
     let mut tasks = Vec::new();
-    let mut first_user = 0;
-    for factors in factors.chunks_mut(USERS_PER_TASK * dim) {
-        let n_users = factors.len() / dim;
+    let mut first_user = 0_usize;
+    for factors in factors.chunks_mut(USERS_PER_TASK.saturating_mul(dim)) {
+        let next_user = first_user.saturating_add(factors.len().checked_div(dim).unwrap_or(0));
         let start = data.user_range(first_user).start;
-        let n_records = data.user_range(first_user + n_users - 1).end - start;
+        let end = data.user_range(next_user.saturating_sub(1)).end;
+        let n_records = end.saturating_sub(start);
         let (own_scales, own_labels);
         (own_scales, scales) = scales.split_at_mut(n_records);
         (own_labels, labels) = labels.split_at_mut(n_records);
@@ -118,7 +120,7 @@ fn user_tasks<'a>(
             scales: own_scales,
             labels: own_labels,
         });
-        first_user += n_users;
+        first_user = next_user;
     }
     tasks
 }
@@ -161,34 +163,6 @@ impl BoundedUser<'_> {
     }
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "one rounding to f32; the grid's margin of 2^-20 covers its growth of norms"
-)]
-fn narrow(wide: &[f64], out: &mut [f32]) {
-    for (out, &v) in out.iter_mut().zip(wide) {
-        *out = v as f32;
-    }
-}
-
-/// `scale = sqrt(w / g_A)` and `l = trunc(sqrt(w) y sqrt(g_A) / g_b)`.
-///
-/// The f32 roundings of scale and factor grow `||x||^4` by at most `(1 + 2^-24)^8 < 1 + 2^-20`,
-/// which the margin of the grid absorbs.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the scale is rounded by design; the label is a clamped integer, exact in an f32"
-)]
-fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> (f32, f32) {
-    let root = weight.sqrt();
-    let label = root * label * grids.label_scale();
-    let label = if label.is_nan() { 0.0 } else { label };
-    (
-        (root * grids.factor_scale()) as f32,
-        label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32,
-    )
-}
-
 /// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` and `sum l^2 ||x||^2 <= D_b^2`,
 /// from the squared norms `||x||^2` of the records' integer factors.
 fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
@@ -197,27 +171,11 @@ fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
     for (&norm, &label) in norms.iter().zip(labels) {
         let norm = u128::from(integer_norm(norm));
         let label = u128::from(integer_label(label).unsigned_abs());
-        matrix = matrix.saturating_add(norm * norm);
-        rhs = rhs.saturating_add(label * label * norm);
+        matrix = matrix.saturating_add(norm.saturating_mul(norm));
+        let squared_label = label.saturating_mul(label);
+        rhs = rhs.saturating_add(squared_label.saturating_mul(norm));
     }
     grids.matrix().admits(matrix) && grids.rhs().admits(rhs)
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a sum of at most 256 squares of at most 2^44: an integer up to 2^52"
-)]
-const fn integer_norm(norm: f64) -> u64 {
-    norm as u64
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the label is an integer of at most 25 bits"
-)]
-const fn integer_label(label: f32) -> i64 {
-    label as i64
 }
 
 /// What one user adds, in exact integers: what a client would send to a secure sum. As private as
@@ -259,7 +217,7 @@ pub fn gram_contribution<C: FactorContribution>(
         user,
         &mut UserScratch::new(contribution),
     )?;
-    let mut integers = vec![0.0; user.len() * dim];
+    let mut integers = vec![0.0; user.len().saturating_mul(dim)];
     for (row, &scale) in integers.chunks_exact_mut(dim).zip(&scales) {
         dp_linalg::integer_row(&factor, scale, row)?;
     }
@@ -268,12 +226,4 @@ pub fn gram_contribution<C: FactorContribution>(
         factors: integers.into_iter().map(integer).collect(),
         labels: labels.into_iter().map(integer_label).collect(),
     })
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "coordinates of integer rows have at most 23 bits"
-)]
-const fn integer(x: f64) -> i64 {
-    x as i64
 }

@@ -1,3 +1,10 @@
+//! The pair of grids of a Gram release.
+#![allow(
+    clippy::float_arithmetic,
+    clippy::arithmetic_side_effects,
+    reason = "public scales, made before any data is seen"
+)]
+
 use dp_core::params;
 
 use crate::{Grid, Result};

@@ -1,8 +1,29 @@
 //! Exact per-item sums of rank-one matrices and their right-hand sides.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "the discipline is for the kernel, not for its tests"
+    )
+)]
 
 mod accumulate;
 mod factors;
 mod grids;
+mod quantise;
 
 use dp_accounting::Spend;
 use dp_core::params::same_size;
@@ -11,6 +32,7 @@ use dp_linalg::packed_len;
 
 use crate::contribution::FactorContribution;
 use crate::release::{ReleasedGrams, check_spend, same_grid};
+use crate::sum_backend::{InProcess, SumBackend, add_sums, sum_over_users};
 use crate::{NoiseSource, Result};
 
 pub use factors::{GramContribution, gram_contribution};
@@ -48,8 +70,8 @@ pub struct GramSums {
 }
 
 impl GramSums {
-    /// Sums the contributions of all users, two passes: users (contribution, quantisation, bound),
-    /// then items (gathered Gram sums).
+    /// Sums the contributions of all users in this process, two passes: users (contribution,
+    /// quantisation, bound), then items (gathered Gram sums).
     ///
     /// # Errors
     /// [`crate::Error::Param`] when the contribution's `dim` is 0 or above
@@ -59,21 +81,49 @@ impl GramSums {
         grids: GramGrids,
         contribution: &C,
     ) -> Result<Self> {
-        let data = data.expose();
-        let dim = grids::check_dim(contribution.dim())?;
-        let bounded = factors::bounded_factors(data, &grids, contribution)?;
-        let mut sums = Self::zero(data.n_items(), dim, grids);
-        let (matrices, rhs) = (&mut sums.matrices, &mut sums.rhs);
-        accumulate::gather_items(data.item_major(), &bounded, &grids, matrices, rhs)?;
-        Ok(sums)
+        Self::accumulate_with(&InProcess, data, grids, contribution)
     }
 
+    /// Sums the contributions of all users by way of `backend`; same bits as
+    /// [`accumulate`](Self::accumulate). Matrices and right-hand sides are one integer vector there.
+    ///
+    /// # Errors
+    /// As [`accumulate`](Self::accumulate), and those of the backend.
+    pub fn accumulate_with<B: SumBackend + ?Sized, C: FactorContribution>(
+        backend: &B,
+        data: &Private<Interactions>,
+        grids: GramGrids,
+        contribution: &C,
+    ) -> Result<Self> {
+        let data = data.expose();
+        let dim = grids::check_dim(contribution.dim())?;
+        let (n_matrix, n_rhs) = lengths(data.n_items(), dim);
+        let n_coordinates = n_matrix.saturating_add(n_rhs);
+        let mut matrices = sum_over_users(backend, data, n_coordinates, |shard| {
+            let bounded = factors::bounded_factors(shard, &grids, contribution)?;
+            let mut sums = vec![0; n_coordinates];
+            let (matrices, rhs) = sums.split_at_mut(n_matrix);
+            accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+            Ok(sums)
+        })?;
+        let rhs = matrices.split_off(n_matrix);
+        Ok(Self {
+            grids,
+            dim,
+            matrices,
+            rhs,
+        })
+    }
+
+    /// The sums of nobody, on the same footing as those of a shard: what shards are merged into.
+    #[cfg(test)]
     fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
+        let (n_matrix, n_rhs) = lengths(n_items, dim);
         Self {
             grids,
             dim,
-            matrices: vec![0; n_items * packed_len(dim)],
-            rhs: vec![0; n_items * dim],
+            matrices: vec![0; n_matrix],
+            rhs: vec![0; n_rhs],
         }
     }
 
@@ -87,27 +137,25 @@ impl GramSums {
         same_grid(self.grids.rhs(), other.grids.rhs())?;
         same_size("factor of the shard", other.dim, self.dim)?;
         same_size("shard sum", other.rhs.len(), self.rhs.len())?;
-        for (mine, theirs) in [
-            (&mut self.matrices, other.matrices),
-            (&mut self.rhs, other.rhs),
-        ] {
-            for (a, b) in mine.iter_mut().zip(theirs) {
-                *a = a.wrapping_add(b);
-            }
-        }
-        Ok(())
+        add_sums(&mut self.matrices, &other.matrices)?;
+        add_sums(&mut self.rhs, &other.rhs)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sums(&self) -> (&[i64], &[i64]) {
+        (&self.matrices, &self.rhs)
     }
 
     /// Noise coordinates drawn by the release of the matrices: one per entry of the triangles.
     #[must_use]
     pub const fn matrix_draws(n_items: usize, dim: usize) -> u64 {
-        (n_items * packed_len(dim)) as u64
+        lengths(n_items, dim).0 as u64
     }
 
     /// Noise coordinates drawn by the release of the right-hand sides.
     #[must_use]
     pub const fn rhs_draws(n_items: usize, dim: usize) -> u64 {
-        (n_items * dim) as u64
+        lengths(n_items, dim).1 as u64
     }
 
     /// Adds exact noise once and makes both sums public.
@@ -156,6 +204,14 @@ impl GramSums {
             insecure: noise.is_insecure(),
         })
     }
+}
+
+/// Entries of all matrices and of all right-hand sides. Saturates where no memory could hold them.
+const fn lengths(n_items: usize, dim: usize) -> (usize, usize) {
+    (
+        n_items.saturating_mul(packed_len(dim)),
+        n_items.saturating_mul(dim),
+    )
 }
 
 #[cfg(test)]

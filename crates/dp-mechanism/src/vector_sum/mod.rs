@@ -1,13 +1,38 @@
-use dp_accounting::Spend;
-use dp_core::{Interactions, Private, UserRow, params};
-use rayon::prelude::*;
+//! Exact sums of bounded per-user vectors.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "the discipline is for the kernel, not for its tests"
+    )
+)]
 
-use crate::contribution::{SparseBuffer, VectorContribution};
+mod bounded;
+mod local;
+
+use dp_accounting::Spend;
+use dp_core::{Interactions, Private, params};
+
+use crate::contribution::VectorContribution;
 use crate::release::{ReleasedVector, check_spend};
+use crate::sum_backend::{InProcess, Share, SumBackend, add_sums, join, sum_over_users};
 use crate::{Grid, NoiseSource, Result};
 
-/// Users summed by one task; large enough that a private partial sum pays off.
-const USERS_PER_TASK: usize = 1024;
+pub use bounded::vector_contribution;
+use local::local_sum;
 
 /// An exact integer sum of bounded per-user vectors, not yet released.
 ///
@@ -78,8 +103,8 @@ impl VectorSum {
         })
     }
 
-    /// Sums the contributions of all users. Integer sums wrap, so the result depends neither
-    /// on the order of the users nor on the number of threads.
+    /// Sums the contributions of all users in this process. Integer sums wrap, so the result
+    /// depends neither on the order of the users nor on the number of threads.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `n_coordinates` is 0.
@@ -89,40 +114,62 @@ impl VectorSum {
         grid: Grid,
         contribution: &C,
     ) -> Result<Self> {
-        let mut total = Self::empty(n_coordinates, grid)?;
-        let data = data.expose();
-        let n_tasks = data.n_users().div_ceil(USERS_PER_TASK);
-        let partials = (0..n_tasks).into_par_iter().fold(
-            || {
-                (
-                    vec![0_i64; n_coordinates],
-                    contribution.scratch(),
-                    SparseBuffer::default(),
-                )
-            },
-            |(mut sums, mut scratch, mut buffer), task| {
-                let first = task * USERS_PER_TASK;
-                for user in first..(first + USERS_PER_TASK).min(data.n_users()) {
-                    let row = data.user(user);
-                    let bounded = bounded_entries(
-                        &grid,
-                        n_coordinates,
-                        contribution,
-                        row,
-                        &mut scratch,
-                        &mut buffer,
-                    );
-                    for (index, z) in bounded {
-                        sums[index] = sums[index].wrapping_add(z);
-                    }
-                }
-                (sums, scratch, buffer)
-            },
-        );
-        total.sums = partials
-            .map(|(sums, ..)| sums)
-            .reduce(|| vec![0; n_coordinates], wrapping_sum);
-        Ok(total)
+        Self::accumulate_with(&InProcess, data, n_coordinates, grid, contribution)
+    }
+
+    /// Sums the contributions of all users by way of `backend`; same bits as
+    /// [`accumulate`](Self::accumulate).
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `n_coordinates` is 0; those of the backend.
+    ///
+    /// # Examples
+    /// ```
+    /// # use dp_core::{InteractionsBuilder, Private, UserRow};
+    /// # use dp_mechanism::{Grid, SparseBuffer, VectorContribution};
+    /// use dp_mechanism::{TwoServers, VectorSum};
+    /// # struct Count;
+    /// # impl VectorContribution for Count {
+    /// #     type Scratch = ();
+    /// #     fn scratch(&self) {}
+    /// #     fn contribute(&self, user: UserRow<'_>, _: &mut (), out: &mut SparseBuffer) {
+    /// #         for &item in user.items() { out.push(item, 1.0); }
+    /// #     }
+    /// # }
+    /// # let mut builder = InteractionsBuilder::new(3);
+    /// # builder.push(0, 2, 1.0)?;
+    /// # let data = Private::new(builder.build().0);
+    /// # let grid = Grid::new(2.0, 1.0)?;
+    /// let sum = VectorSum::accumulate_with(&TwoServers::new(5)?, &data, 3, grid, &Count)?;
+    /// # let _ = sum;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn accumulate_with<B: SumBackend + ?Sized, C: VectorContribution>(
+        backend: &B,
+        data: &Private<Interactions>,
+        n_coordinates: usize,
+        grid: Grid,
+        contribution: &C,
+    ) -> Result<Self> {
+        params::at_least_one("n_coordinates", n_coordinates)?;
+        let local = |shard: &Interactions| local_sum(shard, n_coordinates, &grid, contribution);
+        let sums = sum_over_users(backend, data.expose(), n_coordinates, local)?;
+        Ok(Self { grid, sums })
+    }
+
+    /// Joins the totals of two servers that each summed one share of every client.
+    ///
+    /// # Privacy
+    /// `grid` must be the one on which every client bounded what it sent, with
+    /// [`vector_contribution`]: shares hide a contribution that is too large. See
+    /// [`TwoServers`](crate::TwoServers) for what each party learns.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when they are 0.
+    pub fn from_shares(grid: Grid, totals: [Share; 2]) -> Result<Self> {
+        let sums = join(totals)?.into_exposed();
+        params::at_least_one("n_coordinates", sums.len())?;
+        Ok(Self { grid, sums })
     }
 
     /// Adds the sum over another shard of users, made on the same grid. The shards must hold
@@ -132,9 +179,12 @@ impl VectorSum {
     /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         crate::release::same_grid(&self.grid, &other.grid)?;
-        params::same_size("shard sum", other.sums.len(), self.sums.len())?;
-        self.sums = wrapping_sum(std::mem::take(&mut self.sums), other.sums);
-        Ok(())
+        add_sums(&mut self.sums, &other.sums)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sums(&self) -> &[i64] {
+        &self.sums
     }
 
     /// Adds exact noise once and makes the sum public.
@@ -159,86 +209,6 @@ impl VectorSum {
             noise.is_insecure(),
         ))
     }
-}
-
-/// What one user adds, in exact integers: coordinate and value, coordinates increasing. Empty
-/// when the user exceeds the bound. This is what a client would send to a secure sum.
-#[must_use]
-pub fn vector_contribution<C: VectorContribution>(
-    grid: &Grid,
-    n_coordinates: usize,
-    contribution: &C,
-    user: UserRow<'_>,
-) -> Vec<(usize, i64)> {
-    let mut buffer = SparseBuffer::default();
-    let mut scratch = contribution.scratch();
-    bounded_entries(
-        grid,
-        n_coordinates,
-        contribution,
-        user,
-        &mut scratch,
-        &mut buffer,
-    )
-    .collect()
-}
-
-/// Runs the contribution and returns its integer entries, none if they exceed the bound.
-fn bounded_entries<'b, C: VectorContribution>(
-    grid: &Grid,
-    n_coordinates: usize,
-    contribution: &C,
-    user: UserRow<'_>,
-    scratch: &mut C::Scratch,
-    buffer: &'b mut SparseBuffer,
-) -> impl Iterator<Item = (usize, i64)> + 'b {
-    buffer.entries.clear();
-    contribution.contribute(user, scratch, buffer);
-    merge_repeats(&mut buffer.entries);
-    buffer
-        .entries
-        .retain(|&(index, _)| (index as usize) < n_coordinates);
-    let squared_norm = buffer
-        .entries
-        .iter()
-        .map(|&(_, value)| square(grid.quantise(value)))
-        .fold(0_u128, u128::saturating_add);
-    if !grid.admits(squared_norm) {
-        buffer.entries.clear();
-    }
-    let grid = *grid;
-    buffer
-        .entries
-        .iter()
-        .map(move |&(index, value)| (index as usize, grid.quantise(value)))
-}
-
-/// Adds up entries of the same coordinate, so that the norm is that of the whole contribution.
-fn merge_repeats(entries: &mut Vec<(u32, f64)>) {
-    if entries.is_sorted_by(|a, b| a.0 < b.0) {
-        return;
-    }
-    entries.sort_by_key(|&(index, _)| index);
-    entries.dedup_by(|later, first| {
-        let same = later.0 == first.0;
-        if same {
-            first.1 += later.1;
-        }
-        same
-    });
-}
-
-/// The square of an integer without overflow.
-pub(crate) const fn square(z: i64) -> u128 {
-    let magnitude = z.unsigned_abs() as u128;
-    magnitude * magnitude
-}
-
-fn wrapping_sum(mut a: Vec<i64>, b: Vec<i64>) -> Vec<i64> {
-    for (a, b) in a.iter_mut().zip(b) {
-        *a = a.wrapping_add(b);
-    }
-    a
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-use dp_core::ReplaceFactor;
+use dp_core::{ReplaceFactor, UserRow};
 
+use super::bounded::square;
 use super::*;
 use crate::Error;
+use crate::contribution::SparseBuffer;
 use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, rebuilt, spends, table, variance_score, without_user,
 };

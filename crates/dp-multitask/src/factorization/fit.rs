@@ -1,24 +1,12 @@
-use std::collections::VecDeque;
-
-use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
+use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Interactions, Private, ShapeError};
 use dp_mechanism::{GramSums, NoiseSource};
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
-use rand_distr::{Distribution, Normal};
 
 use super::model::{FactorModel, Provenance};
-use super::params::{FactorizationParams, MatrixFactorization};
+use super::params::MatrixFactorization;
+use super::run::{Progress, Run};
+use super::state::{RoundState, TrainingState};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
-
-/// How far a fit has come. Depends on public settings only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Releases made so far.
-    pub done: usize,
-    /// Releases of the whole plan.
-    pub total: usize,
-}
 
 /// Released factors with the certificate of the run that made them.
 #[derive(Debug, Clone)]
@@ -61,52 +49,99 @@ impl MatrixFactorization {
         noise: &mut NoiseSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<FittedModel> {
-        let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
-        let (weights, counts) = self.weights(data, &mut run, noise)?;
-        let dim = self.choose_dim(plan, counts.as_ref())?;
-        let mut state = RoundState::new(self.params(), run.n_items, dim)?;
-        for _ in 0..self.params().n_rounds {
-            self.round(data, &weights, &mut state, &mut run, noise)?;
+        let n_items = data.expose().n_items();
+        self.check_plan(plan, n_items)?;
+        let mut run = Run::paid(plan, spends, progress)?;
+        let start = TrainingState::default();
+        let state = self.train(data, start, &mut run, noise, &mut |_, _| Ok(()))?;
+        let insecure = noise.is_insecure();
+        self.fitted(
+            state,
+            run.certificate(self.assumptions(), insecure)?,
+            insecure,
+        )
+    }
+
+    /// Goes on from `state` to the end of the plan; `save` is called after each step.
+    pub(super) fn train(
+        &self,
+        data: &Private<Interactions>,
+        mut state: TrainingState,
+        run: &mut Run<'_>,
+        noise: &mut NoiseSource,
+        save: &mut dyn FnMut(&TrainingState, &Run<'_>) -> Result<()>,
+    ) -> Result<TrainingState> {
+        let (params, n_items) = (self.params(), data.expose().n_items());
+        if params.releases_counts() && state.counts.is_none() {
+            let [spend] = run.next()?;
+            let clip_norm = params.count_clip_norm;
+            state.counts = Some(NoisyCounts::release(
+                data, n_items, clip_norm, spend, noise,
+            )?);
+            save(&state, run)?;
+            run.report();
         }
-        let provenance = if noise.is_insecure() {
+        let weights = self.weights(n_items, state.counts.as_ref())?;
+        while state.n_rounds() < params.n_rounds {
+            let rounds = match state.rounds.take() {
+                Some(rounds) => rounds,
+                None => self.first_round(n_items, run, state.counts.as_ref())?,
+            };
+            state.rounds = Some(self.round(data, &weights, rounds, run, noise)?);
+            save(&state, run)?;
+            run.report();
+        }
+        Ok(state)
+    }
+
+    /// The model that a state stands for.
+    pub(super) fn fitted(
+        &self,
+        state: TrainingState,
+        certificate: Certificate,
+        insecure: bool,
+    ) -> Result<FittedModel> {
+        let rounds = state.rounds.ok_or(ShapeError {
+            name: "rounds made",
+            found: 0,
+            expected: 1,
+        })?;
+        let provenance = if insecure {
             Provenance::SeededNoise
         } else {
             Provenance::Private
         };
-        let certificate = run.certificate(self.assumptions(), noise.is_insecure())?;
+        let scoring = self.params().scoring(rounds.dim);
         Ok(FittedModel {
-            model: FactorModel::new(self.params().scoring(dim), state.factors, provenance)?,
+            model: FactorModel::new(scoring, rounds.factors, provenance)?,
             certificate,
-            counts,
+            counts: state.counts,
         })
     }
 
-    fn weights(
-        &self,
-        data: &Private<Interactions>,
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
-    ) -> Result<(TaskWeights, Option<NoisyCounts>)> {
+    fn weights(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Result<TaskWeights> {
         let params = self.params();
-        if !params.releases_counts() {
-            return Ok((TaskWeights::uniform(run.n_items), None));
+        match counts {
+            Some(counts) => {
+                TaskWeights::from_counts(counts, params.weight_exponent, params.count_floor)
+            }
+            None => Ok(TaskWeights::uniform(n_items)),
         }
-        let spend = run.next_spend()?;
-        let counts = NoisyCounts::release(data, run.n_items, params.count_clip_norm, spend, noise)?;
-        run.report();
-        let weights =
-            TaskWeights::from_counts(&counts, params.weight_exponent, params.count_floor)?;
-        Ok((weights, Some(counts)))
     }
 
-    /// The length of the factors: as set, or by rule from what was released.
-    fn choose_dim(&self, plan: &Plan, counts: Option<&NoisyCounts>) -> Result<usize> {
+    /// Factors before any round, of the length as set, or by rule from what was released.
+    fn first_round(
+        &self,
+        n_items: usize,
+        run: &Run<'_>,
+        counts: Option<&NoisyCounts>,
+    ) -> Result<RoundState> {
         let params = self.params();
-        let mean = counts.map(NoisyCounts::mean);
-        Ok(match params.dim {
+        let dim = match params.dim {
             Some(dim) => dim,
-            None => params.rule_dim(plan.gdp()?.mu, mean),
-        })
+            None => params.rule_dim(run.plan().gdp()?.mu, counts.map(NoisyCounts::mean)),
+        };
+        RoundState::new(params, n_items, dim)
     }
 
     /// One round: users, sums, noise, items.
@@ -114,163 +149,21 @@ impl MatrixFactorization {
         &self,
         data: &Private<Interactions>,
         weights: &TaskWeights,
-        state: &mut RoundState,
+        mut rounds: RoundState,
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
-    ) -> Result<()> {
-        let (matrix, rhs) = (run.next_spend()?, run.next_spend()?);
+    ) -> Result<RoundState> {
+        let [matrix, rhs] = run.next()?;
         let grids = self.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-        let statistics = self.statistics(state.dim, &state.factors, weights)?;
+        let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
         let sums = GramSums::accumulate(data, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
-        run.report();
-        state.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
-        Ok(())
-    }
-}
-
-/// Item factors as they stand after the rounds so far. Everything in it was released.
-struct RoundState {
-    dim: usize,
-    factors: Vec<f64>,
-    /// Sum of the inverse noise variances of the rounds so far.
-    precision: f64,
-}
-
-impl RoundState {
-    fn new(params: &FactorizationParams, n_items: usize, dim: usize) -> Result<Self> {
-        Ok(Self {
-            dim,
-            factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
-            precision: 0.0,
-        })
+        rounds.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
+        Ok(rounds)
     }
 
-    /// Takes over a round's factors. Item biases alone do not depend on how users were described
-    /// in the round, so rounds are averaged by their precision; tastes are those of the last round.
-    fn advance(&mut self, solved: Vec<f64>, noise_multiplier: f64) {
-        let precision = noise_multiplier.powi(-2);
-        self.precision += precision;
-        if self.dim > 1 {
-            self.factors = solved;
-            return;
-        }
-        let share = precision / self.precision;
-        for (average, new) in self.factors.iter_mut().zip(solved) {
-            *average += share * (new - *average);
-        }
-    }
-}
-
-/// Rows `[0, q_i]` with `q_i` normal, shape `(n_items, dim)`.
-pub(crate) fn initial_factors(
-    n_items: usize,
-    dim: usize,
-    stddev: f64,
-    seed: u64,
-) -> Result<Vec<f64>> {
-    let normal = Normal::new(0.0, stddev).map_err(|_| dp_core::ParamError {
-        name: "init_stddev",
-        value: stddev,
-        expected: "a finite number above 0",
-    })?;
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    Ok((0..n_items * dim)
-        .map(|at| {
-            if at % dim == 0 {
-                0.0
-            } else {
-                normal.sample(&mut rng)
-            }
-        })
-        .collect())
-}
-
-/// The spends of one run, handed out in plan order.
-struct Run<'a> {
-    plan: &'a Plan,
-    n_items: usize,
-    spends: VecDeque<Spend>,
-    records: Vec<ReleaseRecord>,
-    data_set_id: String,
-    progress: &'a mut dyn FnMut(Progress),
-}
-
-impl<'a> Run<'a> {
-    /// Checks that plan and spends are those of this fit, before any data is touched.
-    fn start(
-        plan: &'a Plan,
-        spends: Vec<Spend>,
-        n_items: usize,
-        fit: &MatrixFactorization,
-        progress: &'a mut dyn FnMut(Progress),
-    ) -> Result<Self> {
-        fit.check_plan(plan, n_items)?;
-        let mismatch = plan.releases().iter().enumerate().find(|(at, planned)| {
-            spends.get(*at).is_none_or(|spend| {
-                spend.label() != planned.label()
-                    || spend.event() != planned.event()
-                    || spend.data_set_id() != spends[0].data_set_id()
-            })
-        });
-        if mismatch.is_some() || spends.len() != plan.releases().len() {
-            return Err(Error::Spends {
-                expected: plan.releases().len(),
-                found: spends.len(),
-                label: mismatch.map_or_else(String::new, |(_, planned)| planned.label().to_owned()),
-            });
-        }
-        Ok(Self {
-            plan,
-            n_items,
-            data_set_id: spends
-                .first()
-                .map_or_else(String::new, |spend| spend.data_set_id().to_owned()),
-            records: spends.iter().map(Spend::record).collect(),
-            spends: spends.into(),
-            progress,
-        })
-    }
-
-    fn next_spend(&mut self) -> Result<Spend> {
-        self.spends.pop_front().ok_or_else(|| Error::Spends {
-            expected: self.plan.releases().len(),
-            found: self.records.len(),
-            label: "past the end of the plan".to_owned(),
-        })
-    }
-
-    fn report(&mut self) {
-        let total = self.records.len();
-        (self.progress)(Progress {
-            done: total - self.spends.len(),
-            total,
-        });
-    }
-
-    fn certificate(self, assumptions: &[String], insecure: bool) -> Result<Certificate> {
-        let mut builder = Certificate::builder(self.plan, self.data_set_id)
-            .releases(self.records)
-            .released_output("item factors, noisy item counts, settings", "anyone")
-            .assumption("one person has one user id")
-            .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
-            .not_covered("personal models: each is seen by its own user only (joint DP)")
-            .not_covered("internal report: accuracy and data-handling counts")
-            .not_covered("total running time")
-            .tuning_included(false);
-        for assumption in assumptions {
-            builder = builder.assumption(assumption.as_str());
-        }
-        if insecure {
-            builder = builder.not_private("seeded noise");
-        }
-        Ok(builder.build()?)
-    }
-}
-
-impl MatrixFactorization {
     /// The plan must list what this fit releases, for a table of this many items.
-    fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
+    pub(super) fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
         let wanted = super::plan::requests(self.params(), n_items);
         let fits = wanted.len() == plan.releases().len()
             && wanted

@@ -1,19 +1,24 @@
 //! Private matrix factorisation by alternating minimisation.
 
+mod checkpoint;
 mod defaults;
 mod fit;
 mod item_step;
 mod model;
 mod params;
 mod plan;
+mod run;
+mod state;
 mod user_step;
 
-pub use fit::{FittedModel, Progress};
+pub use checkpoint::{Checkpoint, CheckpointFolder};
+pub use fit::FittedModel;
 pub use item_step::ItemStatistics;
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
+pub use run::{Pay, Progress};
 
-pub(crate) use fit::initial_factors;
+pub(crate) use state::initial_factors;
 pub use user_step::UserScratch;
 pub(crate) use user_step::{Design, UserStep};
 

@@ -6,8 +6,8 @@ use dp_mechanism::{GramContribution, GramGrids, GramSums, Grid, NoiseSource, gra
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-use super::fit::initial_factors;
 use super::item_step::ItemStatistics;
+use super::state::initial_factors;
 use super::*;
 use crate::{NoisyCounts, TaskWeights};
 

@@ -1,0 +1,145 @@
+//! Files cut short and files with bits flipped.
+//!
+//! What a crash can do is cut an append that never returned: nothing may be lost then. Cutting into
+//! what was durable is a roll-back, which no file can detect by itself; then at least every line that is
+//! still whole counts. A flipped bit anywhere in a line breaks the chain, so the file is refused.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use dp_accounting::{Error, Ledger};
+
+use super::{Dice, check_counted, folder, patiently, plan};
+
+/// A file, the ids of its durable lines with where they lie, and an append that a crash interrupts.
+struct Book {
+    durable: Vec<u8>,
+    ids: Vec<(Range<usize>, String)>,
+    interrupted: Vec<u8>,
+}
+
+fn write_book(path: &Path, dice: &mut Dice) -> Book {
+    let mut reserve = |n_plans: usize| -> Vec<String> {
+        let mut ledger = patiently(path).unwrap();
+        let mut ids = Vec::new();
+        for _ in 0..n_plans {
+            let label = "}\"{ü".repeat(dice.below(20));
+            let spends = ledger.reserve(&plan(&label, 1 + dice.below(3))).unwrap();
+            ids.extend(spends.iter().map(|spend| spend.release_id().to_owned()));
+        }
+        ids
+    };
+    let ids = reserve(6);
+    let durable = fs::read(path).unwrap();
+    reserve(1);
+    let interrupted = fs::read(path).unwrap().split_off(durable.len());
+    let ends: Vec<usize> = (0..durable.len())
+        .filter(|&at| durable[at] == b'\n')
+        .collect();
+    let ranges = ends.windows(2).map(|pair| pair[0] + 1..pair[1]);
+    Book {
+        ids: ranges.zip(ids).collect(),
+        durable,
+        interrupted,
+    }
+}
+
+fn flip(bytes: &mut [u8], dice: &mut Dice) {
+    let at = dice.below(bytes.len());
+    bytes[at] ^= 1 << dice.below(8);
+}
+
+/// The ids of lines that lie whole within the first `length` bytes.
+fn whole_before(book: &Book, length: usize) -> Vec<String> {
+    let within = book.ids.iter().filter(|(range, _)| range.end <= length);
+    within.map(|(_, id)| id.clone()).collect()
+}
+
+/// One damaged file. Returns whether it could be opened.
+fn run(path: &Path, book: &Book, kind: usize, dice: &mut Dice) -> bool {
+    let mut bytes = book.durable.clone();
+    let mut owed = whole_before(book, bytes.len());
+    match kind {
+        // a crash: nothing, a part or all of the last append
+        0 => bytes.extend(&book.interrupted[..dice.below(book.interrupted.len() + 1)]),
+        // the same, and bits of what never returned are flipped
+        1 => {
+            let mut tail = book.interrupted[..1 + dice.below(book.interrupted.len())].to_vec();
+            flip(&mut tail, dice);
+            bytes.extend(tail);
+        }
+        // rolled back
+        2 => {
+            bytes.truncate(dice.below(bytes.len()));
+            owed = whole_before(book, bytes.len());
+        }
+        // bits of durable lines are flipped, perhaps in a file that also has a torn end
+        _ => {
+            for _ in 0..=dice.below(3) {
+                flip(&mut bytes, dice);
+            }
+            if bytes != book.durable {
+                bytes.extend(&book.interrupted[..dice.below(book.interrupted.len())]);
+            }
+        }
+    }
+    fs::write(path, &bytes).unwrap();
+    let opened = patiently(path);
+    match opened {
+        Ok(mut ledger) => {
+            assert!(ledger.n_releases() >= owed.len() as u64);
+            let more = ledger.reserve(&plan("after", 1)).unwrap();
+            drop(ledger);
+            owed.extend(more.iter().map(|spend| spend.release_id().to_owned()));
+            check_counted(path, &owed);
+            assert!(
+                kind != 3 || bytes.starts_with(&book.durable),
+                "a flipped bit went unseen"
+            );
+            true
+        }
+        Err(Error::LedgerCorrupt { .. } | Error::LedgerMismatch { .. }) => {
+            assert!(kind != 0, "what a crash left was refused");
+            assert!(Ledger::audit(path).is_err());
+            assert_eq!(fs::read(path).unwrap(), bytes, "a refused file was changed");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn damage(n_runs: usize, seed: u64) {
+    let folder = folder();
+    let mut dice = Dice(seed);
+    let mut opened = [0; 4];
+    for start in (0..n_runs).step_by(40) {
+        let book = write_book(&folder.path().join(format!("book-{start}")), &mut dice);
+        for at in start..n_runs.min(start + 40) {
+            let path = folder.path().join(format!("run-{at}"));
+            let kind = at % 4;
+            opened[kind] += usize::from(run(&path, &book, kind, &mut dice));
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let quarter = n_runs / 4;
+    assert!(
+        opened[0] == quarter && opened[2] > quarter / 2,
+        "{opened:?}"
+    );
+    assert!(
+        opened[3] < quarter / 20,
+        "flipped bits went unseen: {opened:?}"
+    );
+}
+
+#[test]
+fn eight_hundred_damaged_files_lose_nothing() {
+    damage(800, 5);
+}
+
+#[test]
+#[ignore = "long form: seconds"]
+fn long_eight_thousand_damaged_files_lose_nothing() {
+    damage(8000, 6);
+}

@@ -1,0 +1,54 @@
+//! kill -9 at moments from before the first line of `main` to the thick of it.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::{check_counted, folder, writer};
+
+/// Runs the writer, kills it `life` after its start or after its first spend, and returns the ids
+/// that it was handed.
+fn run_and_kill(path: &Path, life: Duration, after_first_spend: bool) -> Vec<String> {
+    let mut child = writer::start(path, None, None);
+    let pipe = child.stdout.take().unwrap();
+    let (first, seen) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        writer::ids(pipe, || {
+            let _ = first.send(());
+        })
+    });
+    if after_first_spend {
+        seen.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+    std::thread::sleep(life);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap()
+}
+
+fn kill_loop(n_kills: u64, seed: u64) {
+    let folder = folder();
+    let path = folder.path().join("ledger.jsonl");
+    let mut handed_out = Vec::new();
+    for kill in 0..n_kills {
+        let life = Duration::from_micros((kill + seed) * 7_919 % 6_000);
+        handed_out.extend(run_and_kill(&path, life, kill % 2 == 1));
+        check_counted(&path, &handed_out);
+    }
+    assert!(handed_out.len() as u64 >= n_kills / 2);
+}
+
+#[test]
+fn two_hundred_kills_lose_nothing() {
+    for round in 0..10 {
+        kill_loop(20, 20 * round);
+    }
+}
+
+#[test]
+#[ignore = "long form: a minute"]
+fn long_three_thousand_kills_lose_nothing() {
+    for round in 0..150 {
+        kill_loop(20, 20 * round);
+    }
+}

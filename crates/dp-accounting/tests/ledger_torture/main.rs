@@ -1,0 +1,105 @@
+//! A ledger under kill -9, full disks, two writers and damaged files: what was handed out must be
+//! counted. At least 1,000 runs here, ten times as many behind `--ignored`.
+//!
+//! In a test binary of its own, because a process that is just being started holds copies of
+//! every open file for a moment, locks included; `patiently` waits these moments out.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod damage;
+mod full_disk;
+mod kill;
+mod two_writers;
+mod writer;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dp_accounting::{Budget, Error, Ledger, Plan, PlannedRelease};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+
+fn budget() -> Budget {
+    let target = ApproxDp {
+        epsilon: 20.0,
+        delta: 1e-5,
+    };
+    Budget::new(target, Adjacency::AddRemoveUser).unwrap()
+}
+
+/// Three small releases, or as many as asked for, under a label of any length.
+fn plan(label: &str, n_releases: usize) -> Plan {
+    let releases = [4e4, 5e4, 6e4]
+        .iter()
+        .cycle()
+        .take(n_releases)
+        .map(|&z| PlannedRelease::gaussian(label, z, ReplaceFactor::Two, 1).unwrap())
+        .collect();
+    Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, releases).unwrap()
+}
+
+/// Opens the ledger, waiting for whoever has it.
+fn patiently(path: &Path) -> dp_accounting::Result<Ledger> {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        match Ledger::open(path, "ratings", budget()) {
+            Err(Error::LedgerLocked { .. }) if Instant::now() < give_up => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Every id is a release in the file, by itself and after the file was opened and mended.
+fn check_counted(path: &Path, handed_out: &[String]) {
+    if handed_out.is_empty() && std::fs::metadata(path).map_or(0, |file| file.len()) < 512 {
+        return; // perhaps not even a header
+    }
+    for mended in [false, true] {
+        let summary = Ledger::audit(path).unwrap();
+        let ids = summary.releases.iter().map(|r| r.release_id.as_str());
+        let counted: HashSet<&str> = ids.collect();
+        assert_eq!(counted.len(), summary.releases.len(), "a release id twice");
+        for id in handed_out {
+            // the last line of a killed writer may lack its end
+            let held = match id.len() {
+                64 => counted.contains(id.as_str()),
+                _ => counted.iter().any(|whole| whole.starts_with(id.as_str())),
+            };
+            assert!(
+                held,
+                "{id} was handed out and is not counted (mended: {mended})"
+            );
+        }
+        if !mended {
+            let ledger = patiently(path).unwrap();
+            assert_eq!(ledger.n_releases(), counted.len() as u64);
+            assert!(ledger.balance().spent >= summary.balance.spent);
+        }
+    }
+}
+
+/// A folder in memory, so that ten thousand flushes cost nothing.
+fn folder() -> tempfile::TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    let parent = if memory.is_dir() {
+        memory
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::tempdir_in(parent).unwrap()
+}
+
+/// Pseudo-random numbers that a run can be repeated with.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z >> 33) % n as u64).unwrap()
+    }
+}

@@ -1,0 +1,150 @@
+//! Runs that are killed and go on from their checkpoint.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use dp_accounting::Ledger;
+
+use crate::support::Sandbox;
+
+/// A run of a few hundred rounds, so that a kill comes in the middle of it.
+const LONG_RUN: [&str; 11] = [
+    "train",
+    "ratings.csv",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-5",
+    "--steps",
+    "300",
+    "--dim",
+    "3",
+    "--no-split",
+];
+/// Counts once, then two releases a round.
+const N_RELEASES: usize = 601;
+
+fn long_run(resume: &'static str) -> Vec<&'static str> {
+    let mut args = LONG_RUN.to_vec();
+    args.extend([
+        "--ledger",
+        "l.ledger",
+        "--ledger-epsilon",
+        "3",
+        "--resume",
+        resume,
+    ]);
+    args
+}
+
+#[test]
+fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
+    let sandbox = Sandbox::with_ratings();
+    let n_kills = 3;
+    for kill in 0..n_kills {
+        let mut child = sandbox.command().args(long_run("state")).spawn().unwrap();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !sandbox.exists("state/checkpoint.json") && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(5 * kill));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    sandbox.dp(&long_run("state")).exits(0);
+    let n_paid = Ledger::audit(sandbox.path("l.ledger"))
+        .unwrap()
+        .releases
+        .len();
+    let most = N_RELEASES + 2 * usize::try_from(n_kills).unwrap();
+    assert!((N_RELEASES..=most).contains(&n_paid), "{n_paid}");
+    sandbox
+        .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
+        .exits(0);
+
+    // once more: the model is there already, and nothing is paid
+    let mut again = long_run("state");
+    again.extend(["--out", "again"]);
+    sandbox.dp(&again).exits(0);
+    let model = |folder: &str| sandbox.read(&format!("{folder}/item_factors.safetensors"));
+    assert_eq!(model("again"), model("dp-model"));
+    let after = Ledger::audit(sandbox.path("l.ledger"))
+        .unwrap()
+        .releases
+        .len();
+    assert_eq!(after, n_paid);
+}
+
+#[test]
+fn a_checkpoint_goes_with_its_ledger_and_its_settings() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--resume", "state"]).exits(2);
+    let run = [
+        "--ledger",
+        "l.ledger",
+        "--ledger-epsilon",
+        "3",
+        "--resume",
+        "state",
+    ];
+    sandbox.train(&run).exits(0);
+    let spent = sandbox.read("l.ledger");
+    let more = |flags: &[&'static str]| [&run[..], &["--out", "other"], flags].concat();
+    sandbox
+        .train(&more(&["--clip-norm", "0.9"]))
+        .exits(1)
+        .says(&["the checkpoint is of another run: the settings differs"]);
+    assert_eq!(sandbox.read("l.ledger"), spent);
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    sandbox
+        .train(&more(&[]))
+        .exits(1)
+        .says(&["the checkpoint is of another run: the ledger differs"]);
+    assert!(!sandbox.exists("other") && !sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
+    let sandbox = Sandbox::with_ratings();
+    let mut run = LONG_RUN.to_vec();
+    run.extend([
+        "--ledger",
+        "l.ledger",
+        "--ledger-epsilon",
+        "1",
+        "--resume",
+        "state",
+    ]);
+    let mut child = sandbox.command().args(&run).spawn().unwrap();
+    let half_way = |text: String| text.contains("\"round 20: item right-hand sides\"");
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < give_up {
+        if fs::read_to_string(sandbox.path("state/checkpoint.json")).is_ok_and(half_way) {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // another run takes what is left
+    let small = ["--ledger", "l.ledger", "--out", "small"];
+    let mut other = vec![
+        "train",
+        "ratings.csv",
+        "--epsilon",
+        "0.3",
+        "--delta",
+        "1e-5",
+    ];
+    other.extend(small);
+    let paid = sandbox.dp(&other).code;
+    if paid == 3 {
+        return; // the run was nearly through: nothing to see
+    }
+    sandbox
+        .dp(&run)
+        .exits(0)
+        .says(&["finishing with the rounds already made"]);
+    sandbox
+        .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
+        .exits(0);
+}

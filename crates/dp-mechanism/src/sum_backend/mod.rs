@@ -1,0 +1,89 @@
+//! The seam of the server side: one integer sum modulo 2^64 over users who are each in one shard.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "the discipline is for the kernel, not for its tests"
+    )
+)]
+
+mod in_process;
+mod sharded;
+mod two_servers;
+mod users;
+
+use dp_core::{Private, params};
+
+use crate::Result;
+
+pub use in_process::InProcess;
+pub use sharded::Sharded;
+pub(crate) use two_servers::join;
+pub use two_servers::{Share, ShareServer, TwoServers};
+pub(crate) use users::sum_over_users;
+
+/// The exact sum of one shard's users, by the shard's number from 0.
+pub type ShardSum<'a> = dyn Fn(usize) -> Result<Private<Vec<i64>>> + Sync + 'a;
+
+/// How the sums of disjoint shards of users become one.
+///
+/// ```text
+/// S = sum_s S_s  (modulo 2^64),   S_s = sum over the users u of shard s of Z_u
+/// ```
+///
+/// This is all that a server does before noise is added, once, to `S`. Addition modulo 2^64 is
+/// associative and commutative, so every way of carrying it out gives the same bits: threads, an
+/// all-reduce over machines, or shares of a secure sum.
+///
+/// # Privacy
+/// `S` is as private as the data. [`VectorSum`](crate::VectorSum) and
+/// [`GramSums`](crate::GramSums) take it from the backend and let out nothing but its noisy release.
+/// Their guarantee is about one user's `Z_u`, so each shard must enter exactly once: the kernel
+/// hands out the sum of a shard a single time and refuses a backend that leaves one out. That the
+/// backend adds what it was handed once, it has to be trusted with.
+///
+/// # Implementing
+/// A backend whose process holds one of many parts of the users (a rank of an all-reduce) keeps
+/// [`n_shards`](Self::n_shards) at 1 and returns the sum over all processes. An error must not
+/// depend on private values.
+pub trait SumBackend: Sync {
+    /// Into how many shards the users of this process are cut, 1 or more.
+    fn n_shards(&self) -> usize {
+        1
+    }
+
+    /// The sum modulo 2^64 over all shards, of length `n_coordinates`. Asks `shard` for every
+    /// number below [`n_shards`](Self::n_shards) once, in any order and from any thread.
+    ///
+    /// # Errors
+    /// Those of `shard`, and whatever keeps the backend from forming the sum.
+    fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>>;
+}
+
+/// Adds `other` to `sums`, modulo 2^64: the one addition of partial sums in this crate.
+///
+/// # Errors
+/// [`crate::Error::Shape`] when the lengths differ; `sums` is then unchanged.
+pub(crate) fn add_sums(sums: &mut [i64], other: &[i64]) -> Result<()> {
+    params::same_size("shard sum", other.len(), sums.len())?;
+    for (sum, &part) in sums.iter_mut().zip(other) {
+        *sum = sum.wrapping_add(part);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Hands a backend the exact sum of each shard of users, once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dp_core::{Interactions, Private, ShapeError, params};
+
+use super::SumBackend;
+use crate::Result;
+
+/// The sum over all users, carried out by `backend`; `local` sums the users of one shard.
+///
+/// # Errors
+/// Those of `local` and `backend`; [`crate::Error::Shape`] when the backend asks for a shard twice,
+/// leaves one out or returns another length, [`crate::Error::Param`] when it wants no shard.
+pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
+    backend: &B,
+    data: &Interactions,
+    n_coordinates: usize,
+    local: impl Fn(&Interactions) -> Result<Vec<i64>> + Sync,
+) -> Result<Vec<i64>> {
+    let n_shards = params::at_least_one("n_shards", backend.n_shards())?;
+    let cut = match n_shards {
+        1 => Vec::new(), // nothing to copy
+        _ => data.shards(n_shards),
+    };
+    let shards: Vec<&Interactions> = match n_shards {
+        1 => vec![data],
+        _ => cut.iter().collect(),
+    };
+    let asked: Vec<AtomicUsize> = shards.iter().map(|_| AtomicUsize::new(0)).collect();
+    let total = backend.sum(n_coordinates, &|at| {
+        let (Some(shard), Some(times)) = (shards.get(at), asked.get(at)) else {
+            return Err(wrong(
+                "number of a shard plus one",
+                at.saturating_add(1),
+                n_shards,
+            ));
+        };
+        once(times.fetch_add(1, Ordering::Relaxed).saturating_add(1))?;
+        Ok(Private::new(local(shard)?))
+    })?;
+    for times in asked {
+        once(times.into_inner())?;
+    }
+    let total = total.into_exposed();
+    params::same_size("sum of the backend", total.len(), n_coordinates)?;
+    Ok(total)
+}
+
+/// A shard that enters twice would double what its users add.
+fn once(times: usize) -> Result<()> {
+    match times {
+        1 => Ok(()),
+        _ => Err(wrong("times that a shard was summed", times, 1)),
+    }
+}
+
+fn wrong(name: &'static str, found: usize, expected: usize) -> crate::Error {
+    ShapeError {
+        name,
+        found,
+        expected,
+    }
+    .into()
+}

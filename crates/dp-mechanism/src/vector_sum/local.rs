@@ -1,0 +1,67 @@
+//! The exact sum over the users of one shard.
+
+use dp_core::Interactions;
+use rayon::prelude::*;
+
+use super::bounded::bounded_entries;
+use crate::contribution::{SparseBuffer, VectorContribution};
+use crate::sum_backend::add_sums;
+use crate::{Grid, Result};
+
+/// Users summed by one task; large enough that a private partial sum pays off.
+const USERS_PER_TASK: usize = 1024;
+
+/// What one task works on.
+struct Partial<S> {
+    sums: Vec<i64>,
+    scratch: S,
+    buffer: SparseBuffer,
+}
+
+/// `sum_u Z_u` modulo 2^64 over the users of `shard`, on the threads of rayon.
+pub(super) fn local_sum<C: VectorContribution>(
+    shard: &Interactions,
+    n_coordinates: usize,
+    grid: &Grid,
+    contribution: &C,
+) -> Result<Vec<i64>> {
+    let empty = || vec![0_i64; n_coordinates];
+    let start = || Partial {
+        sums: empty(),
+        scratch: contribution.scratch(),
+        buffer: SparseBuffer::default(),
+    };
+    (0..shard.n_users())
+        .into_par_iter()
+        .with_min_len(USERS_PER_TASK)
+        .fold(start, |mut partial, user| {
+            partial.add(shard, user, grid, contribution);
+            partial
+        })
+        .map(|partial| Ok(partial.sums))
+        .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
+}
+
+impl<S> Partial<S> {
+    fn add<C: VectorContribution<Scratch = S>>(
+        &mut self,
+        shard: &Interactions,
+        user: usize,
+        grid: &Grid,
+        contribution: &C,
+    ) {
+        let entries = bounded_entries(
+            grid,
+            self.sums.len(),
+            contribution,
+            shard.user(user),
+            &mut self.scratch,
+            &mut self.buffer,
+        );
+        for (index, z) in entries {
+            if let Some(sum) = self.sums.get_mut(index) {
+                *sum = sum.wrapping_add(z);
+            }
+        }
+    }
+}
