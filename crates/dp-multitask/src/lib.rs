@@ -13,6 +13,6 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     FactorModel, FactorizationParams, FittedModel, ItemStatistics, MatrixFactorization,
-    PersonalModel, Progress, Provenance, Scoring, UserPenalties, UserScratch,
+    PersonalModel, Progress, Provenance, Released, Scoring, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;

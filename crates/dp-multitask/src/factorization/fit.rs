@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
 use dp_core::{Interactions, Private, ShapeError};
-use dp_mechanism::{GramSums, NoiseSource};
+use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
@@ -18,6 +18,22 @@ pub struct Progress {
     pub done: usize,
     /// Releases of the whole plan.
     pub total: usize,
+}
+
+/// One release of a fit, as it becomes public.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Released<'a> {
+    /// The item counts.
+    Counts(&'a NoisyCounts),
+    /// The item statistics of one round.
+    Statistics {
+        /// Item factors that users were described with, `(n_items, dim)` row-major: public
+        /// constants or computed from earlier releases.
+        factors: &'a [f64],
+        /// The statistics.
+        released: &'a ReleasedGrams,
+    },
 }
 
 /// Released factors with the certificate of the run that made them.
@@ -61,7 +77,28 @@ impl MatrixFactorization {
         noise: &mut NoiseSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<FittedModel> {
+        self.fit_watched(data, plan, spends, noise, progress, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` as it is made: for audits, and for
+    /// keeping what was released.
+    ///
+    /// # Privacy
+    /// As [`fit`](Self::fit): `watch` sees releases, which are covered by the guarantee.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        progress: &mut dyn FnMut(Progress),
+        watch: &mut dyn FnMut(Released<'_>),
+    ) -> Result<FittedModel> {
         let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
+        run.watch = Some(watch);
         let (weights, counts) = self.weights(data, &mut run, noise)?;
         let dim = self.choose_dim(plan, counts.as_ref())?;
         let mut state = RoundState::new(self.params(), run.n_items, dim)?;
@@ -94,6 +131,7 @@ impl MatrixFactorization {
         let spend = run.next_spend()?;
         let counts = NoisyCounts::release(data, run.n_items, params.count_clip_norm, spend, noise)?;
         run.report();
+        run.show(Released::Counts(&counts));
         let weights =
             TaskWeights::from_counts(&counts, params.weight_exponent, params.count_floor)?;
         Ok((weights, Some(counts)))
@@ -124,6 +162,10 @@ impl MatrixFactorization {
         let sums = GramSums::accumulate(data, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
         run.report();
+        run.show(Released::Statistics {
+            factors: &state.factors,
+            released: &released,
+        });
         state.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
         Ok(())
     }
@@ -194,6 +236,7 @@ struct Run<'a> {
     records: Vec<ReleaseRecord>,
     data_set_id: String,
     progress: &'a mut dyn FnMut(Progress),
+    watch: Option<&'a mut dyn FnMut(Released<'_>)>,
 }
 
 impl<'a> Run<'a> {
@@ -229,6 +272,7 @@ impl<'a> Run<'a> {
             records: spends.iter().map(Spend::record).collect(),
             spends: spends.into(),
             progress,
+            watch: None,
         })
     }
 
@@ -238,6 +282,12 @@ impl<'a> Run<'a> {
             found: self.records.len(),
             label: "past the end of the plan".to_owned(),
         })
+    }
+
+    fn show(&mut self, released: Released<'_>) {
+        if let Some(watch) = &mut self.watch {
+            watch(released);
+        }
     }
 
     fn report(&mut self) {

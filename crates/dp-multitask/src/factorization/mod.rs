@@ -8,7 +8,7 @@ mod params;
 mod plan;
 mod user_step;
 
-pub use fit::{FittedModel, Progress};
+pub use fit::{FittedModel, Progress, Released};
 pub use item_step::ItemStatistics;
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
