@@ -96,6 +96,24 @@ fn lower_bound(alarms: u64, n_without: u64, missed: u64, n_with: u64, confidence
     if bound > 0.0 { bound } else { 0.0 }
 }
 
+impl BlackBoxAudit {
+    /// The same outputs judged with another confidence.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `confidence` is outside (0, 1).
+    pub fn at_confidence(&self, confidence: f64) -> Result<Self> {
+        params::open_unit("confidence", confidence)?;
+        let (alarms, missed) = (self.n_false_alarms, self.n_missed);
+        let bound = lower_bound(alarms, self.n_without, missed, self.n_with, confidence);
+        Ok(Self {
+            lower_bound_mu: bound,
+            confidence,
+            verdict: Verdict::of(bound <= self.claimed_mu),
+            ..self.clone()
+        })
+    }
+}
+
 impl fmt::Display for BlackBoxAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

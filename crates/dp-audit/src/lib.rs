@@ -23,7 +23,9 @@ mod view;
 pub use black_box::{BlackBoxAudit, audit_black_box};
 pub use canary::Canaries;
 pub use error::{Error, Result};
-pub use kernel::{fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view};
+pub use kernel::{
+    fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
+};
 pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};
 pub use report::{Check, Verdict};
 pub use run::{RunAudit, RunSettings, Trainer, audit_run};

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::report::{Check, Verdict, verdict_of, write_failures};
 use crate::sampler::pearson;
 use crate::statistics::{
     chi_square_lower_tail, chi_square_upper_tail, normal_mass, normal_quantile, normal_upper_tail,
 };
 use crate::view::View;
-use crate::{Result};
 
 /// Residuals beyond this fall into the outermost cells.
 const REACH: f64 = 6.0;
@@ -51,8 +51,8 @@ pub struct ReleaseAudit {
 ///
 /// # Examples
 /// ```
-/// assert_eq!(dp_audit::draws_needed(0.99, 1e-9, 1e-6), 572_618);
-/// assert_eq!(dp_audit::draws_needed(0.9, 1e-3, 1e-3), 1_723);
+/// assert_eq!(dp_audit::draws_needed(0.99, 1e-9, 1e-6), 573_541);
+/// assert_eq!(dp_audit::draws_needed(0.9, 1e-3, 1e-3), 1_734);
 /// ```
 #[must_use]
 #[allow(
@@ -161,8 +161,16 @@ fn residual_checks(residuals: &[f64], level: f64) -> Vec<Check> {
         ),
     ];
     if n >= 2 {
-        checks.push(too_little("too little noise in the first half", head, level));
-        checks.push(too_little("too little noise in the second half", tail, level));
+        checks.push(too_little(
+            "too little noise in the first half",
+            head,
+            level,
+        ));
+        checks.push(too_little(
+            "too little noise in the second half",
+            tail,
+            level,
+        ));
     }
     // the streams of chunks: every distance that a block of a generator could repeat at
     for lag in [256, 1024, 4096, 8192] {

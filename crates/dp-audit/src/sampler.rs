@@ -5,9 +5,9 @@ use std::fmt;
 use dp_core::ParamError;
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Verdict, Check};
-use crate::statistics::{chi_square_upper_tail, normal_mass};
 use crate::Result;
+use crate::report::{Check, Verdict};
+use crate::statistics::{chi_square_upper_tail, normal_mass};
 
 /// Cells that expect fewer draws are pooled.
 const LEAST_EXPECTED: f64 = 20.0;
@@ -56,7 +56,11 @@ pub fn audit_sampler(
     level: f64,
 ) -> Result<SamplerAudit> {
     if !(16..=65_536).contains(&sigma) {
-        return Err(bad("sigma", sigma as f64, "a whole number from 16 to 65,536"));
+        return Err(bad(
+            "sigma",
+            sigma as f64,
+            "a whole number from 16 to 65,536",
+        ));
     }
     let reach = 9 * sigma.cast_signed();
     let (counts, n_draws) = count(draws, reach);
@@ -130,7 +134,12 @@ impl fmt::Display for SamplerAudit {
         write!(
             f,
             "sampler of scale {}: {}; chi-square {:.1} on {} degrees over {} draws, p = {:.2e}",
-            self.sigma, self.verdict, self.statistic, self.degrees, self.n_draws, self.check.p_value
+            self.sigma,
+            self.verdict,
+            self.statistic,
+            self.degrees,
+            self.n_draws,
+            self.check.p_value
         )
     }
 }

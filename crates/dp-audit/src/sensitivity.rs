@@ -6,9 +6,9 @@ use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::report::Verdict;
 use crate::view::View;
-use crate::Result;
 
 /// Outcome of [`audit_sensitivity`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -205,8 +205,10 @@ fn product_at_most(d: u64, z: f64, sigma: u64) -> bool {
     match u32::try_from(-exponent) {
         Ok(shift) if shift < 64 => product <= u128::from(sigma) << shift,
         // sigma 2^shift > 2^63 d m only if d m is small: compare from the other side
-        Ok(shift) if shift < 128 => product >> shift < u128::from(sigma)
-            || (product >> shift == u128::from(sigma) && product.trailing_zeros() >= shift),
+        Ok(shift) if shift < 128 => {
+            product >> shift < u128::from(sigma)
+                || (product >> shift == u128::from(sigma) && product.trailing_zeros() >= shift)
+        }
         _ => true,
     }
 }

@@ -4,6 +4,8 @@ mod contribution;
 mod error;
 mod gram_sum;
 mod grid;
+#[cfg(privacy_mutants)]
+mod mutants;
 mod noise_source;
 mod release;
 mod sampler;

@@ -192,7 +192,8 @@ impl Evidence {
     }
 
     fn keep_failures(&mut self, checks: Vec<Check>) {
-        self.checks.extend(checks.into_iter().filter(|c| !c.passed()));
+        self.checks
+            .extend(checks.into_iter().filter(|c| !c.passed()));
     }
 
     /// Every canary within what is paid for, in exact integers.
@@ -201,7 +202,11 @@ impl Evidence {
         for entries in &view.canaries {
             let squares = entries.iter().map(|&(at, z)| {
                 let magnitude = u128::from(z.unsigned_abs());
-                let weight = if view.scale(at) < view.layout.sigma() as f64 { 2 } else { 1 };
+                let weight = if view.scale(at) < view.layout.sigma() as f64 {
+                    2
+                } else {
+                    1
+                };
                 (magnitude * magnitude).saturating_mul(weight)
             });
             if squares.fold(0, u128::saturating_add) > allowed {
@@ -219,7 +224,10 @@ impl Evidence {
         let noise = noise.map(|(y, s)| y.wrapping_sub(*s));
         if let Some(pool) = self.pools.get_mut(at) {
             let pair = [
-                (format!("{} of one run", view.label), std::mem::take(&mut pool.last)),
+                (
+                    format!("{} of one run", view.label),
+                    std::mem::take(&mut pool.last),
+                ),
                 ("the run after it".to_owned(), fresh.to_vec()),
             ];
             let checks = audit_independence(&pair, level);
@@ -251,7 +259,12 @@ impl Evidence {
             let guess = score > 0.5 * self.claimed_mu;
             n_guesses += 1;
             n_right += u64::from(guess == here);
-            if here { &mut self.with } else { &mut self.without }.push(score);
+            if here {
+                &mut self.with
+            } else {
+                &mut self.without
+            }
+            .push(score);
             self.squares.push(squares);
         }
         self.game.observe(n_right, n_guesses);
@@ -269,7 +282,10 @@ impl Evidence {
             .iter()
             .map(|r| r.measured_noise_multiplier / r.claimed_noise_multiplier)
             .collect();
-        let white_box_error = releases.iter().map(|r| r.relative_error).fold(0.0, f64::max);
+        let white_box_error = releases
+            .iter()
+            .map(|r| r.relative_error)
+            .fold(0.0, f64::max);
         let canary_mu = self.mean_mu(|_| 1.0);
         let white_box_mu = self.mean_mu(|at| ratios[at]);
         let black_box = audit_black_box(
@@ -281,7 +297,14 @@ impl Evidence {
             settings.confidence,
         )?;
         let anytime = self.game.lower_bound_mu(level);
-        self.add_facts(gdp.mu, white_box_mu, white_box_error, canary_mu, anytime, level);
+        self.add_facts(
+            gdp.mu,
+            white_box_mu,
+            white_box_error,
+            canary_mu,
+            anytime,
+            level,
+        );
         let fine = verdict_of(&self.checks).holds()
             && black_box.verdict.holds()
             && releases.iter().all(|r| r.verdict.holds());
@@ -313,14 +336,21 @@ impl Evidence {
         level: f64,
     ) {
         let facts = [
-            ("white-box mu above the claim", white_box <= claimed * (1.0 + error) + 1e-9),
-            ("canaries worth more than the claim", canary <= claimed * (1.0 + 1e-9)),
+            (
+                "white-box mu above the claim",
+                white_box <= claimed * (1.0 + error) + 1e-9,
+            ),
+            (
+                "canaries worth more than the claim",
+                canary <= claimed * (1.0 + 1e-9),
+            ),
             ("anytime lower bound above the claim", anytime <= claimed),
             ("noise watch", !self.watch.alarm(level)),
         ];
         for (what, fine) in facts {
             let p_value = if fine { 1.0 } else { 0.0 };
-            self.checks.push(Check::new(what, p_value, f64::MIN_POSITIVE));
+            self.checks
+                .push(Check::new(what, p_value, f64::MIN_POSITIVE));
         }
     }
 

@@ -14,9 +14,8 @@ pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    let log_front = a * x.ln() + b * (-x).ln_1p() + libm::lgamma(a + b)
-        - libm::lgamma(a)
-        - libm::lgamma(b);
+    let log_front =
+        a * x.ln() + b * (-x).ln_1p() + libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b);
     if x < (a + 1.0) / (a + b + 2.0) {
         log_front.exp() / a * fraction(a, b, x)
     } else {

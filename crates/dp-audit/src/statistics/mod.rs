@@ -9,8 +9,8 @@ mod normal;
 
 pub use binomial::{Bounds, clopper_pearson};
 pub use chi_square::{chi_square_lower_tail, chi_square_upper_tail};
-pub use normal::{normal_cdf, normal_quantile, normal_upper_tail};
 pub(crate) use normal::normal_mass;
+pub use normal::{normal_cdf, normal_quantile, normal_upper_tail};
 
 /// Bisection for an increasing condition: the largest `x` in `[low, high]`, to the last bits, for
 /// which `below(x)` still holds, and the smallest for which it does not.

@@ -61,15 +61,20 @@ impl AuditedFactorization {
         let mut kept = Vec::new();
         let fitted = self
             .fit
-            .fit_watched(data, &self.plan, spends, noise, &mut |_| {}, &mut |seen| {
-                match seen {
+            .fit_watched(
+                data,
+                &self.plan,
+                spends,
+                noise,
+                &mut |_| {},
+                &mut |seen| match seen {
                     Released::Counts(counts) => kept.push(Kept::Counts(counts.clone())),
                     Released::Statistics { factors, released } => {
                         kept.push(Kept::Statistics(factors.to_vec(), released.clone()));
                     }
                     _ => {}
-                }
-            })
+                },
+            )
             .map_err(trainer)?;
         let views = self.views(&kept, data.expose(), canaries)?;
         Ok((fitted, views))
@@ -99,7 +104,9 @@ impl AuditedFactorization {
                 Kept::Statistics(factors, released) => {
                     let factors = self.factors(factors, before, released.dim())?;
                     let at = views.len();
-                    views.extend(self.round_views(at, &factors, &weights, released, data, canaries)?);
+                    views.extend(
+                        self.round_views(at, &factors, &weights, released, data, canaries)?,
+                    );
                     before = Some(released);
                 }
             }
@@ -163,7 +170,10 @@ impl AuditedFactorization {
         canaries: Option<&Interactions>,
     ) -> Result<[View; 2]> {
         let planned = &self.plan.releases()[at..at + 2];
-        let multipliers = (planned[0].noise_multiplier()?, planned[1].noise_multiplier()?);
+        let multipliers = (
+            planned[0].noise_multiplier()?,
+            planned[1].noise_multiplier()?,
+        );
         let grids = self
             .fit
             .grids(multipliers.0, multipliers.1)

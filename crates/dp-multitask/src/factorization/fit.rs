@@ -100,10 +100,24 @@ impl MatrixFactorization {
         let mut run = Run::start(plan, spends, data.expose().n_items(), self, progress)?;
         run.watch = Some(watch);
         let (weights, counts) = self.weights(data, &mut run, noise)?;
+        #[cfg(privacy_mutants)]
+        let weights = match &counts {
+            Some(noisy) if dp_core::mutants::active("weights-by-the-true-n") => TaskWeights::from_counts(
+                noisy,
+                1.0,
+                data.expose().n_users() as f64,
+            )?,
+            _ => weights,
+        };
         let dim = self.choose_dim(plan, counts.as_ref())?;
         let mut state = RoundState::new(self.params(), run.n_items, dim)?;
         for _ in 0..self.params().n_rounds {
             self.round(data, &weights, &mut state, &mut run, noise)?;
+        }
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("mean-by-the-true-n") {
+            let n_users = data.expose().n_users() as f64;
+            state.factors.iter_mut().for_each(|f| *f /= n_users);
         }
         let provenance = if noise.is_insecure() {
             Provenance::SeededNoise
@@ -299,6 +313,8 @@ impl<'a> Run<'a> {
     }
 
     fn certificate(self, assumptions: &[String], insecure: bool) -> Result<Certificate> {
+        #[cfg(privacy_mutants)]
+        let insecure = dp_core::mutants::pick("seeded-noise-unmarked", insecure, false);
         let mut builder = Certificate::builder(self.plan, self.data_set_id)
             .releases(self.records)
             .released_output("item factors, noisy item counts, settings", "anyone")
