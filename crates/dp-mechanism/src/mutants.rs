@@ -59,7 +59,7 @@ pub(crate) fn redraw(sigma: u64, before: i64, after: &mut i64) {
 
 /// The squared norm of entries as they stand, repeats counted apart.
 pub(crate) fn unmerged_norm(grid: &Grid, entries: &[(u32, f64)]) -> u128 {
-    squares(grid, entries).sum()
+    squares(grid, entries).fold(0, u128::saturating_add)
 }
 
 /// Squared norms that let too much through.
@@ -82,8 +82,9 @@ pub(crate) fn vector_norm(
 }
 
 fn squares(grid: &Grid, entries: &[(u32, f64)]) -> impl Iterator<Item = u128> {
-    let square = |e: &(u32, f64)| u128::from(grid.quantise(e.1).unsigned_abs()).pow(2) / 2;
-    entries.iter().map(move |e| square(e).saturating_mul(2))
+    entries
+        .iter()
+        .map(|e| u128::from(grid.quantise(e.1).unsigned_abs()).pow(2))
 }
 
 /// Bounds of Gram sums that let too much through; `None` for the right ones.
