@@ -14,7 +14,8 @@ if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1; then
     echo "the audits are red without any bug" >&2
     exit 1
 fi
-[ $# -gt 0 ] || set -- $(grep -rhoE '(active|pick)\(\s*"[a-z0-9-]+"' ../dp-*/src | sed 's/.*"\(.*\)"/\1/' | sort -u)
+[ $# -gt 0 ] || set -- $(cat ../dp-*/src/*.rs ../dp-*/src/*/*.rs | tr -d ' \n' |
+    grep -oE '(active|pick)\("[a-z0-9-]+"' | sed 's/.*"\(.*\)"/\1/' | sort -u)
 survivors=0
 for name in "$@"; do
     red=$(DP_MUTANT="$name" "$bin" 2>/dev/null | sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')

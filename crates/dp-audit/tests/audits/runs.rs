@@ -108,7 +108,10 @@ fn a_user_who_adds_nothing_changes_nothing() {
         all.model == more.model,
         "the model depends on the number of users"
     );
-    assert!(!all.certificate.verify().unwrap().is_private(), "seeded noise must be marked");
+    assert!(
+        !all.certificate.verify().unwrap().is_private(),
+        "seeded noise must be marked"
+    );
 }
 
 #[test]
@@ -122,4 +125,26 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     .unwrap();
     assert!(audit.verdict.holds(), "{audit}");
     assert!(LEVEL < 1e-8);
+}
+
+/// Equal seeds give equal noise, which cancels: every release holds exactly the users'
+/// contributions as computed from public values, to the last integer.
+#[test]
+fn releases_hold_exactly_what_users_add_given_earlier_releases() {
+    let trainer = AuditedFactorization::new(settings(10.0, 3), N_ITEMS, target(10.0)).unwrap();
+    let run = |data: Private<Interactions>| {
+        let noise = &mut NoiseSource::insecure_seeded(6);
+        trainer.run(&data, None, noise).unwrap().1
+    };
+    let less = dp_audit::without_user(&ratings(), 5).unwrap();
+    for (a, b) in run(Private::new(ratings())).iter().zip(run(less)) {
+        let noise = |y: &[i64], s: &[i64]| -> Vec<i64> {
+            y.iter().zip(s).map(|(y, s)| y.wrapping_sub(*s)).collect()
+        };
+        assert!(
+            noise(&a.integers, &a.exact) == noise(&b.integers, &b.exact),
+            "{}",
+            a.label
+        );
+    }
 }
