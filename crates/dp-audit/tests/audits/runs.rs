@@ -37,6 +37,7 @@ fn settings(epsilon: f64, dim: usize) -> MatrixFactorization {
     params.n_rounds = 2;
     // nine items let a canary use the whole norm of the counts
     params.count_clip_norm = 3.0;
+    params.count_floor = 5.0;
     params.check().unwrap()
 }
 
