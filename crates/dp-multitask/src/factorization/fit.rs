@@ -102,11 +102,9 @@ impl MatrixFactorization {
         let (weights, counts) = self.weights(data, &mut run, noise)?;
         #[cfg(privacy_mutants)]
         let weights = match &counts {
-            Some(noisy) if dp_core::mutants::active("weights-by-the-true-n") => TaskWeights::from_counts(
-                noisy,
-                1.0,
-                data.expose().n_users() as f64,
-            )?,
+            Some(noisy) if dp_core::mutants::active("weights-by-the-true-n") => {
+                TaskWeights::from_counts(noisy, 1.0, data.expose().n_users() as f64)?
+            }
             _ => weights,
         };
         let dim = self.choose_dim(plan, counts.as_ref())?;
