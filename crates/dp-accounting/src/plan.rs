@@ -171,6 +171,8 @@ impl Plan {
         requests: &[ReleaseRequest],
     ) -> Result<Self> {
         let allowed = mu_squared_budget(target)?;
+        #[cfg(privacy_mutants)]
+        let allowed = dp_core::mutants::pick("budget-doubled", allowed, 2.0 * allowed);
         let share_sum = sum_of_shares(requests)?;
         let mut releases = Vec::with_capacity(requests.len());
         for request in requests {

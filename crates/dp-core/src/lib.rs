@@ -5,6 +5,8 @@ mod error;
 mod event;
 mod guarantee;
 mod interactions;
+#[cfg(privacy_mutants)]
+pub mod mutants;
 pub mod params;
 mod private;
 

@@ -78,6 +78,9 @@ impl Grid {
             "a whole number from 6 to 40",
         )?;
         let l2_bound = floor_quotient(log2_sigma, noise_multiplier);
+        #[cfg(privacy_mutants)]
+        let l2_bound =
+            dp_core::mutants::pick("bound-too-large", l2_bound, l2_bound + l2_bound / 50);
         let least = if log2_sigma < 20 {
             1 << 5
         } else {

@@ -6,6 +6,8 @@ mod error;
 mod exponential;
 mod gram_sum;
 mod grid;
+#[cfg(privacy_mutants)]
+mod mutants;
 mod noise_source;
 mod quantile;
 mod random_bits;

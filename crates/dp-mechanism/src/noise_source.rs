@@ -87,9 +87,17 @@ impl NoiseSource {
             }
             Origin::Seeded { seed, n_releases } => {
                 seeded_key(*seed, *n_releases, &mut key);
+                #[cfg(privacy_mutants)]
+                seeded_key(
+                    *seed,
+                    dp_core::mutants::pick("seeded-key-reused", *n_releases, 0),
+                    &mut key,
+                );
                 *n_releases = n_releases.wrapping_add(1);
             }
         }
+        #[cfg(privacy_mutants)]
+        crate::mutants::key(&mut key);
         Ok(NoiseStream { key })
     }
 }
@@ -129,6 +137,8 @@ impl NoiseStream {
     /// # Panics
     /// When `sigma` is outside 2^5 to 2^40, which no grid gives.
     pub(crate) fn add_floored_gaussian(self, sigma: u64, sums: &mut [i64]) {
+        #[cfg(privacy_mutants)]
+        let (sigma, sums) = crate::mutants::noise(sigma, sums);
         let noise = scale_of_a_grid(sigma);
         self.for_each_chunk(sums, |_, rng, chunk| noise.add_noise(rng, chunk));
     }
@@ -146,6 +156,9 @@ impl NoiseStream {
         dim: usize,
         sums: &mut [i64],
     ) {
+        #[cfg(privacy_mutants)]
+        let (diagonal, off_diagonal, sums) =
+            crate::mutants::packed_noise(diagonal, off_diagonal, sums);
         let pattern = packed_scales(
             scale_of_a_grid(diagonal),
             scale_of_a_grid(off_diagonal),
@@ -178,6 +191,8 @@ impl NoiseStream {
 
     /// The generator of chunk `t`. It overwrites its copy of the key when dropped.
     fn substream(&self, t: u64) -> ChaCha20Rng {
+        #[cfg(privacy_mutants)]
+        let t = dp_core::mutants::pick("chunks-share-a-stream", t, 0);
         let mut rng = ChaCha20Rng::from_seed(*self.key);
         rng.set_stream(t);
         rng

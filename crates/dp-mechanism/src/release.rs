@@ -177,6 +177,14 @@ impl ReleasedGrams {
 
 /// Refuses a spend that does not pay for a Gaussian release on `grid` of `n_draws` coordinates.
 pub(crate) fn check_spend(spend: &Spend, grid: &Grid, n_draws: usize, psd: bool) -> Result<()> {
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("spend-unchecked") {
+        return Ok(());
+    }
+    #[cfg(privacy_mutants)]
+    let psd = dp_core::mutants::pick("replace-factor-unchecked", psd, true);
+    #[cfg(privacy_mutants)]
+    let n_draws = dp_core::mutants::pick("draws-unchecked", n_draws, 0);
     let label = || spend.label().to_owned();
     let &DpEvent::Gaussian {
         noise_multiplier: paid,

@@ -13,7 +13,7 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, FittedModel, ItemStatistics,
-    MatrixFactorization, Pay, PersonalModel, Progress, Provenance, Scoring, UserPenalties,
-    UserScratch,
+    MatrixFactorization, Pay, PersonalModel, Progress, Provenance, Released, Scoring,
+    UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;

@@ -136,7 +136,11 @@ fn gaussian(z: f64, factor: ReplaceFactor, adjacency: Adjacency) -> Result<f64> 
 }
 
 /// Square of the sensitivity relative to adding or removing one unit.
-pub(crate) const fn sensitivity_squared(factor: ReplaceFactor, adjacency: Adjacency) -> f64 {
+pub(crate) fn sensitivity_squared(factor: ReplaceFactor, adjacency: Adjacency) -> f64 {
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("replace-factor-missing") {
+        return 1.0;
+    }
     if adjacency.is_replace() {
         factor.squared()
     } else {

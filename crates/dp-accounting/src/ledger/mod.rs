@@ -190,8 +190,17 @@ impl Ledger {
         let (chain, text, spends) = self.entries(plan.releases())?;
         self.chain.account.check(&chain.account, plan)?;
         check_draws(self.budget.target(), chain.n_draws)?;
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("ledger-written-after-the-release") {
+            self.chain = chain;
+            return Ok(spends);
+        }
         if let Some(store) = &mut self.store {
             store.append(text.as_bytes())?;
+        }
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("ledger-forgets") {
+            return Ok(spends);
         }
         self.chain = chain;
         Ok(spends)

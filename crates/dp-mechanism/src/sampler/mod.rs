@@ -168,7 +168,11 @@ impl FlooredGaussian {
     pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
         let mut words = Words::new(rng, sums.len());
         for y in sums {
+            #[cfg(privacy_mutants)]
+            let before = *y;
             *y = y.wrapping_add(floored::draw(self.sigma, &mut words));
+            #[cfg(privacy_mutants)]
+            crate::mutants::redraw(self.sigma, before, y);
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) fn bounded_entries<'b, C: VectorContribution>(
 ) -> impl Iterator<Item = (usize, i64)> + 'b {
     buffer.entries.clear();
     contribution.contribute(user, scratch, buffer);
+    #[cfg(privacy_mutants)]
+    let unmerged = crate::mutants::unmerged_norm(grid, &buffer.entries);
     merge_repeats(&mut buffer.entries);
     buffer
         .entries
@@ -47,6 +49,8 @@ pub(super) fn bounded_entries<'b, C: VectorContribution>(
         .iter()
         .map(|&(_, value)| square(grid.quantise(value)))
         .fold(0_u128, u128::saturating_add);
+    #[cfg(privacy_mutants)]
+    let squared_norm = crate::mutants::vector_norm(grid, &buffer.entries, unmerged, squared_norm);
     if !grid.admits(squared_norm) {
         buffer.entries.clear();
     }

@@ -59,6 +59,8 @@ impl<S> Partial<S> {
             &mut self.buffer,
         );
         for (index, z) in entries {
+            #[cfg(privacy_mutants)]
+            let z = dp_core::mutants::pick("users-count-twice", z, z.wrapping_mul(2));
             if let Some(sum) = self.sums.get_mut(index) {
                 *sum = sum.wrapping_add(z);
             }

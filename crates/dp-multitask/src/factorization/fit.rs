@@ -1,12 +1,28 @@
 use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Interactions, Private, ShapeError};
-use dp_mechanism::{GramSums, NoiseSource};
+use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams};
 
 use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
 use super::run::{Progress, Run};
 use super::state::{RoundState, TrainingState};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
+
+/// One release of a fit, as it becomes public.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Released<'a> {
+    /// The item counts.
+    Counts(&'a NoisyCounts),
+    /// The item statistics of one round.
+    Statistics {
+        /// Item factors that users were described with, `(n_items, dim)` row-major: public
+        /// constants or computed from earlier releases.
+        factors: &'a [f64],
+        /// The statistics.
+        released: &'a ReleasedGrams,
+    },
+}
 
 /// Released factors with the certificate of the run that made them.
 #[derive(Debug, Clone)]
@@ -49,9 +65,29 @@ impl MatrixFactorization {
         noise: &mut NoiseSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<FittedModel> {
+        self.fit_watched(data, plan, spends, noise, progress, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` as it is made: for audits, and for
+    /// keeping what was released.
+    ///
+    /// # Privacy
+    /// As [`fit`](Self::fit): `watch` sees releases, which are covered by the guarantee.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        progress: &mut dyn FnMut(Progress),
+        watch: &mut dyn FnMut(Released<'_>),
+    ) -> Result<FittedModel> {
         let n_items = data.expose().n_items();
         self.check_plan(plan, n_items)?;
-        let mut run = Run::paid(plan, spends, progress)?;
+        let mut run = Run::paid(plan, spends, progress)?.watched_by(watch);
         let start = TrainingState::default();
         let state = self.train(data, start, &mut run, noise, &mut |_, _| Ok(()))?;
         let insecure = noise.is_insecure();
@@ -75,13 +111,20 @@ impl MatrixFactorization {
         if params.releases_counts() && state.counts.is_none() {
             let [spend] = run.next()?;
             let clip_norm = params.count_clip_norm;
-            state.counts = Some(NoisyCounts::release(
-                data, n_items, clip_norm, spend, noise,
-            )?);
+            let counts = NoisyCounts::release(data, n_items, clip_norm, spend, noise)?;
+            run.show(Released::Counts(&counts));
+            state.counts = Some(counts);
             save(&state, run)?;
             run.report();
         }
         let weights = self.weights(n_items, state.counts.as_ref())?;
+        #[cfg(privacy_mutants)]
+        let weights = match &state.counts {
+            Some(noisy) if dp_core::mutants::active("weights-by-the-true-n") => {
+                TaskWeights::from_counts(noisy, 1.0, data.expose().n_users() as f64)?
+            }
+            _ => weights,
+        };
         while state.n_rounds() < params.n_rounds {
             let rounds = match state.rounds.take() {
                 Some(rounds) => rounds,
@@ -158,7 +201,16 @@ impl MatrixFactorization {
         let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
         let sums = GramSums::accumulate(data, grids, &statistics)?;
         let released = sums.release(matrix, rhs, noise)?;
+        run.show(Released::Statistics {
+            factors: &rounds.factors,
+            released: &released,
+        });
         rounds.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("mean-by-the-true-n") {
+            let n_users = data.expose().n_users() as f64;
+            rounds.factors.iter_mut().for_each(|f| *f /= n_users);
+        }
         Ok(rounds)
     }
 

@@ -12,7 +12,7 @@ mod state;
 mod user_step;
 
 pub use checkpoint::{Checkpoint, CheckpointFolder};
-pub use fit::FittedModel;
+pub use fit::{FittedModel, Released};
 pub use item_step::ItemStatistics;
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use dp_accounting::{Certificate, Plan, PlannedRelease, ReleaseRecord, Spend};
 
+use super::fit::Released;
 use crate::{Error, Result};
 
 /// How far a fit has come. Depends on public settings only.
@@ -34,6 +35,7 @@ pub(super) struct Run<'a> {
     records: Vec<ReleaseRecord>,
     data_set_id: String,
     progress: &'a mut dyn FnMut(Progress),
+    watch: Option<&'a mut dyn FnMut(Released<'_>)>,
 }
 
 impl<'a> Run<'a> {
@@ -50,6 +52,7 @@ impl<'a> Run<'a> {
             data_set_id: data_set_of(&spends),
             purse: Purse::Paid(spends.into()),
             progress,
+            watch: None,
         })
     }
 
@@ -67,6 +70,7 @@ impl<'a> Run<'a> {
             records,
             data_set_id,
             progress,
+            watch: None,
         }
     }
 
@@ -93,6 +97,18 @@ impl<'a> Run<'a> {
         spends
             .try_into()
             .map_err(|spends: Vec<Spend>| mismatch(wanted, &spends, "past the end of the plan"))
+    }
+
+    /// The same run with somebody who sees each release.
+    pub(super) fn watched_by(mut self, watch: &'a mut dyn FnMut(Released<'_>)) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    pub(super) fn show(&mut self, released: Released<'_>) {
+        if let Some(watch) = &mut self.watch {
+            watch(released);
+        }
     }
 
     pub(super) fn report(&mut self) {
@@ -133,6 +149,8 @@ pub(super) fn certificate(
     assumptions: &[String],
     insecure: bool,
 ) -> Result<Certificate> {
+    #[cfg(privacy_mutants)]
+    let insecure = dp_core::mutants::pick("seeded-noise-unmarked", insecure, false);
     let mut builder = Certificate::builder(plan, data_set_id)
         .releases(records)
         .released_output("item factors, noisy item counts, settings", "anyone")

@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+#![allow(
+    clippy::neg_cmp_op_on_partial_ord,
+    reason = "a negated comparison is how a check refuses NaN as well"
+)]
+
+mod black_box;
+mod canary;
+mod error;
+mod kernel;
+mod release;
+mod report;
+mod run;
+mod sampler;
+mod sensitivity;
+mod sequential;
+pub mod statistics;
+pub mod testing;
+#[cfg(feature = "multitask")]
+mod trainers;
+mod view;
+
+pub use black_box::{BlackBoxAudit, audit_black_box};
+pub use canary::Canaries;
+pub use error::{Error, Result};
+pub use kernel::{
+    fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
+};
+pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};
+pub use report::{Check, Verdict};
+pub use run::{RunAudit, RunSettings, Trainer, audit_run};
+pub use sampler::{SamplerAudit, audit_sampler};
+pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
+pub use sequential::{GuessingGame, NoiseWatch};
+#[cfg(feature = "multitask")]
+pub use trainers::AuditedFactorization;
+pub use view::{Entries, Layout, View};

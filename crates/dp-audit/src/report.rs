@@ -1,0 +1,79 @@
+//! What audits say.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Outcome of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Nothing found that contradicts the claim.
+    Holds,
+    /// The claim is false, up to the stated false-alarm level.
+    Violated,
+}
+
+impl Verdict {
+    /// `Holds` when `fine`.
+    #[must_use]
+    pub(crate) const fn of(fine: bool) -> Self {
+        if fine { Self::Holds } else { Self::Violated }
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Holds)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "no violation found",
+            Self::Violated => "VIOLATED",
+        })
+    }
+}
+
+/// One test inside an audit: a p-value against the level it is held to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was looked at.
+    pub what: String,
+    /// Probability of a statistic at least this extreme if the claim holds; 0 for a fact that
+    /// the claim rules out.
+    pub p_value: f64,
+    /// The check fails below this.
+    pub level: f64,
+}
+
+impl Check {
+    pub(crate) fn new(what: impl Into<String>, p_value: f64, level: f64) -> Self {
+        Self {
+            what: what.into(),
+            p_value,
+            level,
+        }
+    }
+
+    /// Whether the check is passed. A p-value that is not a number fails.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.p_value >= self.level
+    }
+}
+
+/// `Holds` when every check is passed.
+pub(crate) fn verdict_of(checks: &[Check]) -> Verdict {
+    Verdict::of(checks.iter().all(Check::passed))
+}
+
+/// The failed checks in words, for reports.
+pub(crate) fn write_failures(f: &mut fmt::Formatter<'_>, checks: &[Check]) -> fmt::Result {
+    for check in checks.iter().filter(|check| !check.passed()) {
+        write!(f, "\n  failed: {} (p = {:.1e})", check.what, check.p_value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,367 @@
+//! L3: a whole training run with canary users.
+
+mod game;
+mod report;
+
+use dp_core::{ApproxDp, Gdp, Interactions, Private, params};
+use dp_mechanism::NoiseSource;
+use serde::{Deserialize, Serialize};
+
+use crate::black_box::audit_black_box;
+use crate::canary::Canaries;
+use crate::release::{audit_independence, pooled};
+use crate::report::{Check, Verdict, verdict_of};
+use crate::sequential::{GuessingGame, NoiseWatch};
+use crate::view::View;
+use crate::{BlackBoxAudit, ReleaseAudit, Result};
+
+use game::Coins;
+
+/// What an audit needs of a trainer.
+pub trait Trainer {
+    /// What a run claims: the guarantee and its Gaussian-DP parameter, for adding or removing
+    /// one user.
+    fn claim(&self) -> (ApproxDp, Gdp);
+
+    /// Trains once on `data` and shows each release, in order.
+    ///
+    /// A view's exact sum is made from the users' contributions one by one, as clients would send
+    /// them; its canary entries are what each user of `canaries` adds if present, given what was
+    /// released before.
+    ///
+    /// # Errors
+    /// When training fails.
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<View>>;
+}
+
+/// How much to run and how sure to be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// Training runs; each gives one output per canary.
+    pub n_runs: usize,
+    /// Confidence of the lower bound on mu.
+    pub confidence: f64,
+    /// False-alarm probability of each check.
+    pub level: f64,
+    /// Seed of the coins that say which canaries take part.
+    pub coin_seed: u64,
+}
+
+impl Default for RunSettings {
+    /// 32 runs, confidence 1 - 1e-9, level 1e-9.
+    fn default() -> Self {
+        Self {
+            n_runs: 32,
+            confidence: 1.0 - 1e-9,
+            level: 1e-9,
+            coin_seed: 0,
+        }
+    }
+}
+
+/// Outcome of [`audit_run`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunAudit {
+    /// The claimed guarantee.
+    pub claimed: ApproxDp,
+    /// The claimed Gaussian-DP parameter.
+    pub claimed_mu: f64,
+    /// What the canaries' contributions are worth at the promised noise, mean over canaries and
+    /// runs: at most the claim, and close to it for canaries that use all they may.
+    pub canary_mu: f64,
+    /// The same at the noise that was measured: the white-box estimate of mu.
+    pub white_box_mu: f64,
+    /// Relative error of the white-box estimate at the level of the checks.
+    pub white_box_error: f64,
+    /// Epsilon of the white-box estimate at the claimed delta.
+    pub white_box_epsilon: f64,
+    /// Lower bound from outputs alone.
+    pub black_box: BlackBoxAudit,
+    /// Epsilon of the lower bound at the claimed delta.
+    pub lower_bound_epsilon: f64,
+    /// Lower bound on mu that holds at every stopping time, level that of the checks.
+    pub anytime_lower_bound_mu: f64,
+    /// The releases, pooled over all runs.
+    pub releases: Vec<ReleaseAudit>,
+    /// Training runs made.
+    pub n_runs: usize,
+    /// Checks of the run as a whole.
+    pub checks: Vec<Check>,
+    /// Outcome.
+    pub verdict: Verdict,
+}
+
+/// Audits whole training runs with canaries that take part or not by fair coins.
+///
+/// For canary `c` and releases `t`, with `Z` what it adds and `S'` everybody else's sum,
+///
+/// ```text
+/// mu_c^2 = sum_t sum_k Z_tk^2 / sigma_tk^2,    x_c = sum_t sum_k Z_tk (Y - S' + 1/2)_tk / sigma_tk^2 / mu_c
+/// x_c ~ N(0, 1) if c stayed out, N(mu_c, 1) if it took part
+/// ```
+///
+/// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
+/// was measured in place of sigma. Black box: [`audit_black_box`] on the pooled `x_c` with
+/// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
+/// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
+/// above the claim beyond the error of its estimate, lower bounds not above the claim.
+///
+/// The lower bound pools canaries of one run. That is right when their coordinates are noised
+/// independently, which the white-box checks test; [`GuessingGame`] needs no such assumption.
+///
+/// # Errors
+/// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
+pub fn audit_run<T: Trainer>(
+    trainer: &T,
+    canaries: &Canaries,
+    settings: &RunSettings,
+    mut noise: impl FnMut() -> NoiseSource,
+) -> Result<RunAudit> {
+    params::at_least_one("n_runs", settings.n_runs)?;
+    params::open_unit("confidence", settings.confidence)?;
+    params::open_unit("level", settings.level)?;
+    let (_, claimed) = trainer.claim();
+    let mut evidence = Evidence::new(claimed.mu);
+    let mut coins = Coins::new(settings.coin_seed);
+    for _ in 0..settings.n_runs {
+        let present = coins.flip(canaries.len());
+        let data = canaries.with(&present)?;
+        let views = trainer.train(&data, canaries.users(), &mut noise())?;
+        evidence.take_in(&present, &views, settings.level)?;
+    }
+    evidence.report(trainer, settings)
+}
+
+/// What the runs so far have shown.
+struct Evidence {
+    claimed_mu: f64,
+    without: Vec<f64>,
+    with: Vec<f64>,
+    game: GuessingGame,
+    watch: NoiseWatch,
+    /// Per release: its view of the last run, and residuals and integer noise of all runs.
+    pools: Vec<Pool>,
+    /// Per canary and run: squared mu by release.
+    squares: Vec<Vec<f64>>,
+    checks: Vec<Check>,
+    n_runs: usize,
+}
+
+struct Pool {
+    view: View,
+    residuals: Vec<f64>,
+    noise: Vec<i64>,
+    last: Vec<f64>,
+}
+
+impl Evidence {
+    fn new(claimed_mu: f64) -> Self {
+        Self {
+            claimed_mu,
+            without: Vec::new(),
+            with: Vec::new(),
+            game: GuessingGame::default(),
+            watch: NoiseWatch::default(),
+            pools: Vec::new(),
+            squares: Vec::new(),
+            checks: Vec::new(),
+            n_runs: 0,
+        }
+    }
+
+    fn take_in(&mut self, present: &[bool], views: &[View], level: f64) -> Result<()> {
+        let mut residuals = Vec::new();
+        for view in views {
+            view.check()?;
+            residuals.push((view.label.clone(), view.residuals()));
+        }
+        self.keep_failures(audit_independence(&residuals, level));
+        for (at, (view, (_, fresh))) in views.iter().zip(&residuals).enumerate() {
+            self.watch.observe(fresh);
+            self.check_norms(view);
+            self.pool(at, view, fresh, level);
+        }
+        self.score(present, views, &residuals);
+        self.n_runs += 1;
+        Ok(())
+    }
+
+    fn keep_failures(&mut self, checks: Vec<Check>) {
+        self.checks
+            .extend(checks.into_iter().filter(|c| !c.passed()));
+    }
+
+    /// Every canary within what is paid for, in exact integers.
+    fn check_norms(&mut self, view: &View) {
+        let allowed = u128::from(view.allowed_norm()).pow(2);
+        for entries in &view.canaries {
+            let squares = entries.iter().map(|&(at, z)| {
+                let magnitude = u128::from(z.unsigned_abs());
+                let weight = if view.scale(at) < view.layout.sigma() as f64 {
+                    2
+                } else {
+                    1
+                };
+                (magnitude * magnitude).saturating_mul(weight)
+            });
+            if squares.fold(0, u128::saturating_add) > allowed {
+                self.checks.push(Check::new(
+                    format!("a canary adds more to `{}` than is paid for", view.label),
+                    0.0,
+                    f64::MIN_POSITIVE,
+                ));
+            }
+        }
+    }
+
+    fn pool(&mut self, at: usize, view: &View, fresh: &[f64], level: f64) {
+        let noise = view.integers.iter().zip(&view.exact);
+        let noise = noise.map(|(y, s)| y.wrapping_sub(*s));
+        if let Some(pool) = self.pools.get_mut(at) {
+            let pair = [
+                (
+                    format!("{} of one run", view.label),
+                    std::mem::take(&mut pool.last),
+                ),
+                ("the run after it".to_owned(), fresh.to_vec()),
+            ];
+            let checks = audit_independence(&pair, level);
+            let pool = &mut self.pools[at];
+            pool.residuals.extend_from_slice(fresh);
+            pool.noise.extend(noise);
+            pool.last = fresh.to_vec();
+            self.keep_failures(checks);
+            return;
+        }
+        self.pools.push(Pool {
+            view: view.clone(),
+            residuals: fresh.to_vec(),
+            noise: noise.collect(),
+            last: fresh.to_vec(),
+        });
+    }
+
+    /// The most powerful score of each canary, and the guess it leads to.
+    fn score(&mut self, present: &[bool], views: &[View], residuals: &[(String, Vec<f64>)]) {
+        let (mut n_right, mut n_guesses) = (0, 0);
+        for (canary, &here) in present.iter().enumerate() {
+            let (score, squares) = game::score(canary, here, views, residuals);
+            let mu_squared: f64 = squares.iter().sum();
+            if !(mu_squared > 0.0) {
+                continue;
+            }
+            let score = score / mu_squared.sqrt();
+            let guess = score > 0.5 * self.claimed_mu;
+            n_guesses += 1;
+            n_right += u64::from(guess == here);
+            if here {
+                &mut self.with
+            } else {
+                &mut self.without
+            }
+            .push(score);
+            self.squares.push(squares);
+        }
+        self.game.observe(n_right, n_guesses);
+    }
+
+    fn report<T: Trainer>(mut self, trainer: &T, settings: &RunSettings) -> Result<RunAudit> {
+        let (claimed, gdp) = trainer.claim();
+        let level = settings.level;
+        let releases: Vec<ReleaseAudit> = self
+            .pools
+            .iter()
+            .map(|pool| pooled(&pool.view, &pool.residuals, &pool.noise, level))
+            .collect();
+        let ratios: Vec<f64> = releases
+            .iter()
+            .map(|r| r.measured_noise_multiplier / r.claimed_noise_multiplier)
+            .collect();
+        let white_box_error = releases
+            .iter()
+            .map(|r| r.relative_error)
+            .fold(0.0, f64::max);
+        let canary_mu = self.mean_mu(|_| 1.0);
+        let white_box_mu = self.mean_mu(|at| ratios[at]);
+        let black_box = audit_black_box(
+            "whole run",
+            gdp.mu,
+            &self.without,
+            &self.with,
+            0.5 * gdp.mu,
+            settings.confidence,
+        )?;
+        let anytime = self.game.lower_bound_mu(level);
+        self.add_facts(
+            gdp.mu,
+            white_box_mu,
+            white_box_error,
+            canary_mu,
+            anytime,
+            level,
+        );
+        let fine = verdict_of(&self.checks).holds()
+            && black_box.verdict.holds()
+            && releases.iter().all(|r| r.verdict.holds());
+        let epsilon = |mu| report::epsilon_of(mu, claimed.delta);
+        Ok(RunAudit {
+            claimed,
+            claimed_mu: gdp.mu,
+            canary_mu,
+            white_box_mu,
+            white_box_error,
+            white_box_epsilon: epsilon(white_box_mu),
+            lower_bound_epsilon: epsilon(black_box.lower_bound_mu),
+            black_box,
+            anytime_lower_bound_mu: anytime,
+            releases,
+            n_runs: self.n_runs,
+            checks: self.checks,
+            verdict: Verdict::of(fine),
+        })
+    }
+
+    fn add_facts(
+        &mut self,
+        claimed: f64,
+        white_box: f64,
+        error: f64,
+        canary: f64,
+        anytime: f64,
+        level: f64,
+    ) {
+        let facts = [
+            (
+                "white-box mu above the claim",
+                white_box <= claimed * (1.0 + error) + 1e-9,
+            ),
+            (
+                "canaries worth more than the claim",
+                canary <= claimed * (1.0 + 1e-9),
+            ),
+            ("anytime lower bound above the claim", anytime <= claimed),
+            ("noise watch", !self.watch.alarm(level)),
+        ];
+        for (what, fine) in facts {
+            let p_value = if fine { 1.0 } else { 0.0 };
+            self.checks
+                .push(Check::new(what, p_value, f64::MIN_POSITIVE));
+        }
+    }
+
+    /// Root mean square of the canaries' mu, the noise of each release scaled by `ratio`.
+    fn mean_mu(&self, ratio: impl Fn(usize) -> f64) -> f64 {
+        let total: f64 = self
+            .squares
+            .iter()
+            .flat_map(|squares| squares.iter().enumerate())
+            .map(|(at, square)| square / ratio(at).powi(2))
+            .sum();
+        (total / self.squares.len().max(1) as f64).sqrt()
+    }
+}

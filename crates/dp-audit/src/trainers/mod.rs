@@ -1,0 +1,5 @@
+//! Trainers of this workspace as something to audit.
+
+mod adadpals;
+
+pub use adadpals::AuditedFactorization;

@@ -1,0 +1,96 @@
+//! Spends, ledgers, plans.
+
+use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest};
+use dp_audit::audit_black_box;
+use dp_audit::testing::spends;
+use dp_core::{Adjacency, ApproxDp, Private, ReplaceFactor};
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+
+use crate::support::{Halves, table};
+
+fn target(epsilon: f64) -> ApproxDp {
+    ApproxDp::target(epsilon, 1e-5).unwrap()
+}
+
+fn request(n_draws: u64) -> ReleaseRequest {
+    ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, n_draws)
+}
+
+#[test]
+fn a_spend_pays_for_its_own_release_only() {
+    let grid = Grid::new(2.0, 1.0).unwrap();
+    let release = |z, factor, draws| {
+        let spend = spends(&[(z, factor, draws)]).unwrap().remove(0);
+        let sum = VectorSum::empty(10, grid).unwrap();
+        sum.release(spend, &mut NoiseSource::operating_system())
+            .is_ok()
+    };
+    assert!(release(2.0, ReplaceFactor::Two, 10));
+    assert!(!release(2.5, ReplaceFactor::Two, 10), "pays for more noise");
+    assert!(!release(2.0, ReplaceFactor::Two, 9), "pays for fewer draws");
+    assert!(
+        !release(2.0, ReplaceFactor::SqrtTwo, 10),
+        "pays for a PSD sum"
+    );
+}
+
+#[test]
+fn what_is_handed_out_is_on_disk_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let budget = Budget::new(target(1.0), Adjacency::AddRemoveUser).unwrap();
+    let plan = Plan::calibrate(target(1.0), Adjacency::AddRemoveUser, &[request(5)]).unwrap();
+    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let paid = ledger.reserve(&plan).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(paid[0].release_id()) && text.lines().count() == 2);
+    assert!(matches!(
+        ledger.reserve(&plan),
+        Err(Error::BudgetSpent { .. })
+    ));
+    drop(ledger);
+    let mut again = Ledger::open(&path, "d", budget).unwrap();
+    assert!(again.reserve(&plan).is_err());
+}
+
+#[test]
+fn plans_meet_their_target() {
+    for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+        for epsilon in [0.5, 5.0] {
+            let plan = Plan::calibrate(target(epsilon), adjacency, &[request(9)]).unwrap();
+            assert!(plan.guarantee().epsilon <= epsilon);
+        }
+    }
+}
+
+/// L2 under replacement: 16,000 users, each alone on a coordinate with a contribution at the clip,
+/// against the same users with the sign turned.
+#[test]
+fn replaced_users_are_hidden_as_claimed() {
+    let n = 16_000;
+    let adjacency = Adjacency::ReplaceUser;
+    let plan = Plan::calibrate(target(5.0), adjacency, &[request(n)]).unwrap();
+    let mu = plan.gdp().unwrap().mu;
+    let scores = |sign: f32| -> Vec<f64> {
+        let budget = Budget::new(target(5.0), adjacency).unwrap();
+        let mut ledger = Ledger::in_memory("d", budget).unwrap();
+        let spend = ledger.reserve(&plan).unwrap().remove(0);
+        let grid = Grid::new(spend.noise_multiplier().unwrap(), 1.0).unwrap();
+        let users: Vec<_> = (0..16_000).map(|item| vec![(item, sign)]).collect();
+        let data = Private::new(table(16_000, &users));
+        let sum = VectorSum::accumulate(&data, 16_000, grid, &Halves).unwrap();
+        let released = sum
+            .release(spend, &mut NoiseSource::operating_system())
+            .unwrap();
+        let sigma = grid.sigma() as f64;
+        released
+            .integers()
+            .iter()
+            .map(|&y| (y as f64 + 0.5) / sigma)
+            .collect()
+    };
+    let (minus, plus) = (scores(-1.0), scores(1.0));
+    let audit = audit_black_box("replace", mu, &minus, &plus, 0.0, 1.0 - 1e-9).unwrap();
+    assert!(audit.verdict.holds(), "{audit}");
+    assert!(audit.lower_bound_mu > 0.8 * mu, "{audit}");
+}

@@ -1,0 +1,8 @@
+//! Every release type and the trainer under audit, false-alarm level 1e-9 a check. With
+//! `--cfg privacy_mutants` these are the tests that each deliberate bug has to turn red.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod accounts;
+mod kernel;
+mod runs;
+mod support;

@@ -1,0 +1,118 @@
+//! Deliberate bugs of the kernel, in `--cfg privacy_mutants` builds only; see `docs/audits.md`.
+
+use std::sync::OnceLock;
+
+use dp_core::mutants::{active, pick};
+
+use crate::Grid;
+use crate::gram_sum::GramGrids;
+
+/// Wrong scales, and noise on fewer coordinates than there are.
+pub(crate) fn noise(sigma: u64, sums: &mut [i64]) -> (u64, &mut [i64]) {
+    let n = pick("noise-on-half-the-coordinates", sums.len(), sums.len() / 2);
+    let n = pick("no-noise", n, 0);
+    (scale(sigma), &mut sums[..n])
+}
+
+/// The same for packed triangles.
+pub(crate) fn packed_noise(
+    diagonal: u64,
+    off_diagonal: u64,
+    sums: &mut [i64],
+) -> (u64, u64, &mut [i64]) {
+    let off = pick("off-diagonal-noise-half", off_diagonal, diagonal / 2);
+    let n = pick("matrices-without-noise", sums.len(), 0);
+    let n = pick("no-noise", n, 0);
+    (scale(diagonal), scale(off), &mut sums[..n])
+}
+
+fn scale(sigma: u64) -> u64 {
+    let sigma = pick("noise-half", sigma, sigma / 2);
+    let sigma = pick("noise-nine-tenths", sigma, sigma / 10 * 9);
+    let sigma = pick("noise-99-percent", sigma, sigma / 100 * 99);
+    let sigma = pick("square-root-of-the-scale", sigma, sigma.isqrt());
+    sigma.max(32)
+}
+
+/// Keys that are not fresh.
+pub(crate) fn key(key: &mut [u8; 32]) {
+    static FIRST: OnceLock<[u8; 32]> = OnceLock::new();
+    if active("fixed-key") {
+        *key = [7; 32];
+    }
+    if active("one-key-for-the-process") {
+        *key = *FIRST.get_or_init(|| *key);
+    }
+}
+
+/// Draws of another law, `after - before` being a right one.
+pub(crate) fn redraw(sigma: u64, before: i64, after: &mut i64) {
+    let y = after.wrapping_sub(before);
+    let reach = sigma.cast_signed() * 5 / 2;
+    let y = pick("one-sided-noise", y, y.max(!y));
+    let y = pick("low-bits-missing", y, y & !15);
+    let y = pick("tails-cut", y, y.clamp(-reach, reach));
+    let y = pick("floor-toward-zero", y, y + i64::from(y < 0));
+    let y = pick("sign-biased", y, if y & 31 == 0 { y.max(!y) } else { y });
+    *after = before.wrapping_add(y);
+}
+
+/// The squared norm of entries as they stand, repeats counted apart.
+pub(crate) fn unmerged_norm(grid: &Grid, entries: &[(u32, f64)]) -> u128 {
+    squares(grid, entries).fold(0, u128::saturating_add)
+}
+
+/// Squared norms that let too much through.
+pub(crate) fn vector_norm(
+    grid: &Grid,
+    entries: &[(u32, f64)],
+    unmerged: u128,
+    right: u128,
+) -> u128 {
+    let largest = squares(grid, entries).max().unwrap_or(0);
+    let wrapped = entries.iter().fold(0_u64, |sum, e| {
+        let z = grid.quantise(e.1).unsigned_abs();
+        sum.wrapping_add(z.wrapping_mul(z))
+    });
+    let norm = pick("no-clip", right, 0);
+    let norm = pick("clip-per-record", norm, largest);
+    let norm = pick("clip-at-twice-the-bound", norm, right / 4);
+    let norm = pick("clip-before-merge", norm, unmerged);
+    pick("squares-overflow", norm, wrapped.into())
+}
+
+fn squares(grid: &Grid, entries: &[(u32, f64)]) -> impl Iterator<Item = u128> {
+    entries
+        .iter()
+        .map(|e| u128::from(grid.quantise(e.1).unsigned_abs()).pow(2))
+}
+
+/// Bounds of Gram sums that let too much through; `None` for the right ones.
+pub(crate) fn gram_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> Option<bool> {
+    let bound = |grid: &Grid| (grid.l2_bound() as f64).powi(2);
+    let (a, b) = (bound(grids.matrix()), bound(grids.rhs()));
+    let matrix: Vec<f64> = norms.iter().map(|n| n * n).collect();
+    let rhs: Vec<f64> = norms
+        .iter()
+        .zip(labels)
+        .map(|(n, &l)| n * f64::from(l) * f64::from(l))
+        .collect();
+    let sum = |v: &[f64]| v.iter().sum::<f64>();
+    let top = |v: &[f64]| v.iter().copied().fold(0.0, f64::max);
+    if active("gram-no-clip") {
+        return Some(true);
+    }
+    if active("gram-clip-per-record") {
+        return Some(top(&matrix) <= a && top(&rhs) <= b);
+    }
+    if active("gram-right-hand-sides-unchecked") {
+        return Some(sum(&matrix) <= a);
+    }
+    if active("gram-matrices-unchecked") {
+        return Some(sum(&rhs) <= b);
+    }
+    if active("gram-norm-for-its-square") {
+        return Some(sum(norms) <= a && sum(&rhs) <= b);
+    }
+    None
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Builds the audits once with the deliberate bugs compiled in, then runs them for each bug:
+# every bug must turn a test red, and no bug must leave all green.
+#   scripts/mutants.sh [NAME...]
+set -eu
+cd "$(dirname "$0")/.."
+target="${CARGO_TARGET_DIR:-target}/mutants"
+bin=$(RUSTFLAGS="--cfg privacy_mutants" CARGO_TARGET_DIR="$target" \
+    cargo test --no-run -p dp-audit --test audits --message-format=json 2>/dev/null |
+    sed -n 's/.*"executable":"\([^"]*audits-[^"]*\)".*/\1/p' | tail -n 1)
+[ -n "$bin" ] || { echo "the audits did not build" >&2; exit 1; }
+cd crates/dp-audit
+if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1; then
+    echo "the audits are red without any bug" >&2
+    exit 1
+fi
+[ $# -gt 0 ] || set -- $(cat ../dp-*/src/*.rs ../dp-*/src/*/*.rs | tr -d ' \n' |
+    grep -oE '(active|pick)\("[a-z0-9-]+"' | sed 's/.*"\(.*\)"/\1/' | sort -u)
+survivors=0
+for name in "$@"; do
+    red=$(DP_MUTANT="$name" "$bin" 2>/dev/null | sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')
+    if [ -n "$red" ]; then
+        echo "| \`$name\` | $red|"
+    else
+        echo "| \`$name\` | SURVIVED |"
+        survivors=$((survivors + 1))
+    fi
+done
+echo "$# bugs, $survivors survived"
+[ "$survivors" -eq 0 ]
