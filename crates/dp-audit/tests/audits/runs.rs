@@ -5,7 +5,7 @@ use dp_core::{ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization};
 
-use crate::support::{LEVEL, table};
+use crate::support::table;
 
 const N_ITEMS: usize = 30;
 
