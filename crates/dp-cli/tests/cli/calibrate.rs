@@ -143,7 +143,7 @@ fn a_summary_states_both_kinds_of_neighbours() {
         "replace one user (gdp)",
         "exact ",
         "with a given user in the data as without",
-        "is at most 2.72 times as likely",
+        "is at most 2.7173 times as likely",
     ] {
         let lines: Vec<&str> = run.stdout.split_whitespace().collect();
         let unwrapped = run.stdout.contains(part) || lines.join(" ").contains(part);
