@@ -22,7 +22,8 @@ const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 ///
 /// `z` is the noise multiplier, `C` the clip norm. A user whose real contribution has norm at
 /// most `C` has an integer contribution of norm at most `D`; the kernel checks that in exact
-/// integers. The release is then the Gaussian mechanism with `mu = D / 2^k <= 1 / z`.
+/// integers. The release is then the Gaussian mechanism with `mu = D / 2^k <= 1 / z`. The proof is
+/// `docs/kernel-proof.md`; comments of this crate carry its equation numbers, here (K1).
 ///
 /// # Examples
 /// ```
@@ -130,7 +131,7 @@ impl Grid {
     ///
     /// With `sigma_o >= 2^k / sqrt 2` the entries `a <= b` of one user's matrix `M` satisfy
     /// `sum_a M_aa^2 / 4^k + sum_{a<b} M_ab^2 / sigma_o^2 <= ||M||_F^2 / 4^k`, so the bound on
-    /// the Frobenius norm pays for the whole triangle.
+    /// the Frobenius norm pays for the whole triangle: (K11).
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -166,7 +167,7 @@ impl Grid {
     }
 
     /// A real coordinate on the grid: toward zero, saturating, NaN to 0. Rounding toward zero
-    /// never raises a norm.
+    /// never raises a norm: (K3).
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -182,14 +183,14 @@ impl Grid {
         (integer as f64 + 0.5) * self.step()
     }
 
-    /// Whether a contribution with this exact squared norm stays within the bound.
+    /// Whether a contribution with this exact squared norm stays within the bound: (K4).
     #[must_use]
     pub(crate) const fn admits(&self, squared_norm: u128) -> bool {
         squared_norm <= (self.l2_bound as u128) * (self.l2_bound as u128)
     }
 }
 
-/// `floor(2^k / z)` for the exact binary value of `z`, so that `2^k / D >= z` holds exactly.
+/// `floor(2^k / z)` for the exact binary value of `z`, so that `2^k / D >= z` holds exactly: (K2).
 fn floor_quotient(log2_sigma: u32, z: f64) -> u64 {
     let bits = z.to_bits();
     let exponent_bits = (bits >> 52) & 0x7ff;

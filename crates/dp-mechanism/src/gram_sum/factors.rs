@@ -133,7 +133,7 @@ struct BoundedUser<'a> {
 }
 
 impl BoundedUser<'_> {
-    /// Contribution, quantisation, exact check. A user above a bound is zeroed.
+    /// Contribution, quantisation (K6), exact check (K7). A user above a bound is zeroed.
     fn fill<C: FactorContribution>(
         self,
         grids: &GramGrids,
@@ -164,7 +164,7 @@ impl BoundedUser<'_> {
 }
 
 /// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` and `sum l^2 ||x||^2 <= D_b^2`,
-/// from the squared norms `||x||^2` of the records' integer factors.
+/// from the squared norms `||x||^2` of the records' integer factors: (K7).
 fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
     #[cfg(privacy_mutants)]
     if let Some(within) = crate::mutants::gram_bounds(grids, norms, labels) {

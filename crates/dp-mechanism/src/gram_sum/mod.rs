@@ -54,7 +54,7 @@ pub use grids::GramGrids;
 /// `sum_i ||x_i||^4`, and to the right-hand sides `sum_i l_i^2 ||x_i||^2`. The kernel checks both
 /// against `D_A^2` and `D_b^2` in exact integers; a user who exceeds either adds nothing to both.
 /// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
-/// most `sqrt 2 D_A`; the right-hand sides by `2 D_b`.
+/// most `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
 ///
 /// The sums are formed by a floating-point Gram kernel over integers whose partial sums all stay
 /// below 2^53, where every operation is exact: the result depends neither on order nor on threads.

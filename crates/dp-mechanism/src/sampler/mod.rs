@@ -4,7 +4,8 @@
 //! The half line |N| >= 0 is cut into bins of width 1/16. A candidate is a bin j, drawn with
 //! probability proportional to exp(-j^2/512) (`alias`), and a uniform place v within it; it is
 //! accepted with probability exp(-(2 j v + v^2)/512) (`floored`), so that 16 |N| = j + v has
-//! density proportional to exp(-(j + v)^2/512). A random sign and an exact floor finish it.
+//! density proportional to exp(-(j + v)^2/512), (K12) in `docs/kernel-proof.md`. A random sign and
+//! an exact floor finish it.
 //! One candidate takes 96 random bits; 97.6 % are accepted, the rest start afresh.
 //!
 //! The discrete Gaussian shares all of this but the floor: its places v are the integers of a bin,
@@ -61,7 +62,7 @@ use words::Words;
 /// `scripts/gaussian_weights.py` at 400 bits; given the bin, place and sign have the right law,
 /// so this is the distance of the draw. It includes P(|N| >= 211/16) = 2^-127. A test bounds it
 /// by 2^-122 without the script: weights `w_j` at distance tau from the right ones give, after
-/// acceptance at rate p = 0.9757, a distance of at most 3 tau/(2 p). Second line: a candidate
+/// acceptance at rate p = 0.9757, a distance of at most 3 tau/(2 p), (K13). Second line: a candidate
 /// asks fewer than 0.1 comparisons on average. That ChaCha20 is not random is a matter
 /// of computation and is not part of the bound.
 ///

@@ -44,7 +44,7 @@ pub type ShardSum<'a> = dyn Fn(usize) -> Result<Private<Vec<i64>>> + Sync + 'a;
 /// S = sum_s S_s  (modulo 2^64),   S_s = sum over the users u of shard s of Z_u
 /// ```
 ///
-/// This is all that a server does before noise is added, once, to `S`. Addition modulo 2^64 is
+/// (K8) in `docs/kernel-proof.md`. This is all that a server does before noise is added, once, to `S`. Addition modulo 2^64 is
 /// associative and commutative, so every way of carrying it out gives the same bits: threads, an
 /// all-reduce over machines, or shares of a secure sum.
 ///

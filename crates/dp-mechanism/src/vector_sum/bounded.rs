@@ -27,7 +27,8 @@ pub fn vector_contribution<C: VectorContribution>(
     .collect()
 }
 
-/// Runs the contribution and returns its integer entries, none if they exceed the bound.
+/// Runs the contribution and returns its integer entries, none if they exceed the bound: (K3) to
+/// (K5).
 pub(super) fn bounded_entries<'b, C: VectorContribution>(
     grid: &Grid,
     n_coordinates: usize,

@@ -191,7 +191,7 @@ impl VectorSum {
     ///
     /// # Privacy
     /// `Y = S + floor(2^k N(0, 1)) = floor(S + 2^k N(0, 1))` per coordinate: post-processing of
-    /// the continuous Gaussian mechanism with integer sensitivity `D`, hence `mu = D / 2^k` under
+    /// the continuous Gaussian mechanism with integer sensitivity `D` (K10), hence `mu = D / 2^k` under
     /// add/remove and twice that under replacement. Event: Gaussian with the spend's multiplier.
     ///
     /// # Errors
