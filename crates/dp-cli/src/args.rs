@@ -38,6 +38,58 @@ pub(crate) enum Command {
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
+    /// Train many times on generated ratings and measure what planted users give away
+    Audit(AuditArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct AuditArgs {
+    /// Training method
+    #[arg(long, value_enum, default_value_t = Method::Adadpals)]
+    pub(crate) method: Method,
+    /// Privacy target epsilon (nats) that the runs claim
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub(crate) epsilon: f64,
+    /// Privacy target delta
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub(crate) delta: f64,
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+    /// Users planted in the data; each takes part in a run or not by the toss of a coin
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 200
+    )]
+    pub(crate) canaries: usize,
+    /// Training runs
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 16
+    )]
+    pub(crate) runs: usize,
+    /// Confidence of the lower bound from outputs alone
+    #[arg(
+        long,
+        value_name = "P",
+        allow_hyphen_values = true,
+        default_value_t = 0.999
+    )]
+    pub(crate) confidence: f64,
+    /// Seed of the generated ratings and of the coins (the noise is always fresh)
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 1
+    )]
+    pub(crate) data_seed: u64,
+    /// Print one JSON object instead of the report
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

@@ -19,7 +19,7 @@ use crate::output::rounded_down;
 /// | 3 | the ledger's budget does not allow the run; nothing was released |
 /// | 4 | an input file is missing or malformed |
 /// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
-/// | 6 | a certificate does not hold, or promises nothing |
+/// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
 /// | 7 | output could not be written |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -55,6 +55,10 @@ pub(crate) enum Error {
     Unanswered { n_failed: usize, n_cases: usize },
     #[error(transparent)]
     Calibration(QuestionError),
+    #[error("the audit could not be carried out: {0}")]
+    Audit(dp_audit::Error),
+    #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
+    Broken,
     #[error("{} exists and is not replaced; choose another --out, or with `dp train` pass --force", path.display())]
     OutputExists { path: PathBuf },
     #[error("another run is writing to {} at this moment", path.display())]
@@ -132,7 +136,11 @@ impl Error {
             Self::Param(_) | Self::Usage(_) => 2,
             Self::Budget(_) => 3,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } | Self::Questions { .. } => 4,
-            Self::Certificate { .. } | Self::Artifact { .. } | Self::NotPrivate { .. } => 6,
+            Self::Certificate { .. }
+            | Self::Artifact { .. }
+            | Self::NotPrivate { .. }
+            | Self::Broken => 6,
+            Self::Audit(dp_audit::Error::Param(_)) => 2,
             Self::OutputExists { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
@@ -142,7 +150,11 @@ impl Error {
                 accounting_code(error)
             }
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
-            Self::Training(_) | Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => 1,
+            Self::Training(_)
+            | Self::Json(_)
+            | Self::Unanswered { .. }
+            | Self::Calibration(_)
+            | Self::Audit(_) => 1,
         })
     }
 

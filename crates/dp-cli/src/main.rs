@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => commands::verify::run(&args),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
+        Command::Audit(args) => commands::audit::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod account;
+pub(crate) mod audit;
 pub(crate) mod calibrate;
 pub(crate) mod demo;
 mod ledger;

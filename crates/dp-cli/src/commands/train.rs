@@ -79,7 +79,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
 }
 
 /// Defaults from the target, overridden by flags.
-fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
+pub(super) fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
     let mut params = FactorizationParams::for_target(target);
     params.dim = args.dim.or(params.dim);
     params.n_rounds = args.steps.unwrap_or(params.n_rounds);

@@ -7,6 +7,7 @@
 
 mod account;
 mod arguments;
+mod audit;
 mod calibrate;
 mod demo;
 mod hostile_ratings;
