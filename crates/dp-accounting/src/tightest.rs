@@ -2,6 +2,7 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use crate::accountant::{Accountant, Method, PrivacyBound};
 use crate::composition::Composition;
+use crate::pld::Rounds;
 use crate::rounding::UpwardSum;
 use crate::{Error, RdpAccountant, Result, gdp, pld, profile, saddle_point};
 
@@ -95,8 +96,8 @@ impl TightestAccountant {
             return Ok(*bound);
         }
         let discretised = optional(match question {
-            Question::EpsilonAt(delta) => pld::epsilon(composition, delta),
-            Question::DeltaAt(epsilon) => pld::delta(composition, epsilon),
+            Question::EpsilonAt(delta) => pld::epsilon(composition, delta, Rounds::All),
+            Question::DeltaAt(epsilon) => pld::delta(composition, epsilon, Rounds::All),
         })?
         .map(honest);
         let known = [inverted, discretised, renyi.as_ref().ok().copied()];

@@ -8,7 +8,7 @@ use crate::loss::Loss;
 use crate::{Error, Result};
 
 /// First a bracket that is good enough for nearly all; then, where it is not, a closer one.
-const EFFORTS: [Effort; 3] = [
+pub(super) const EFFORTS: [Effort; 3] = [
     Effort {
         goal: 5e-6,
         most: 65_536.0,
@@ -86,7 +86,12 @@ fn infinite_mass(losses: &[(Loss, f64)]) -> f64 {
 const NO_PLAN: &str = "no tilt or window fits the losses";
 
 /// The bracket of epsilon at `delta`; only its upper end is of use when that is not above `known`.
-pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<Bracket> {
+pub(super) fn epsilon(
+    losses: &[(Loss, f64)],
+    delta: f64,
+    known: f64,
+    efforts: &[Effort],
+) -> Result<Bracket> {
     let infinite_mass = infinite_mass(losses);
     if infinite_mass > delta {
         return Err(Error::NoFiniteEpsilon {
@@ -101,7 +106,7 @@ pub(super) fn epsilon(losses: &[(Loss, f64)], delta: f64, known: f64) -> Result<
     let mut plan =
         Plan::new(losses, Query::Epsilon { log_delta }).ok_or_else(|| refused(NO_PLAN))?;
     let mut best = NOTHING;
-    for effort in EFFORTS {
+    for &effort in efforts {
         let composed = best.improve(&plan, effort, known, |side, c| end(side, c, delta, &plan));
         if best.is_settled(known) || (composed && best == NOTHING) {
             break;
@@ -146,14 +151,19 @@ fn end(side: Side, composed: &Composed, delta: f64, plan: &Plan<'_>) -> f64 {
 }
 
 /// The bracket of delta at `epsilon`; only its upper end is of use when that is not above `known`.
-pub(super) fn delta(losses: &[(Loss, f64)], epsilon: f64, known: f64) -> Result<Bracket> {
+pub(super) fn delta(
+    losses: &[(Loss, f64)],
+    epsilon: f64,
+    known: f64,
+    efforts: &[Effort],
+) -> Result<Bracket> {
     let plan = Plan::new(losses, Query::Delta { epsilon }).ok_or_else(|| refused(NO_PLAN))?;
     let nothing = Bracket {
         lower: infinite_mass(losses),
         upper: 1.0,
     };
     let mut best = nothing;
-    for effort in EFFORTS {
+    for &effort in efforts {
         let composed = best.improve(&plan, effort, known, |side, composed| match side {
             Side::Upper => composed.delta(epsilon - composed.shift()).1,
             Side::Lower => composed.delta(epsilon + composed.shift()).0,

@@ -27,19 +27,46 @@ use crate::{Error, Result};
 
 pub use accountant::PldAccountant;
 
-use bracket::Bracket;
+use bracket::{Bracket, EFFORTS};
+use plan::Effort;
+
+/// How often a bracket that is not narrow is computed anew with finer cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounds {
+    /// Until it is narrow, three times at most.
+    All,
+    /// Once.
+    One,
+}
+
+impl Rounds {
+    const fn efforts(self) -> &'static [Effort] {
+        match self {
+            Self::All => &EFFORTS,
+            Self::One => EFFORTS.split_at(1).0,
+        }
+    }
+}
 
 /// The bracket of epsilon at `delta`, over the directions of `composition`.
-pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBound> {
+pub(crate) fn epsilon(
+    composition: &Composition,
+    delta: f64,
+    rounds: Rounds,
+) -> Result<PrivacyBound> {
     worst(composition, |losses, known| {
-        bracket::epsilon(losses, delta, known)
+        bracket::epsilon(losses, delta, known, rounds.efforts())
     })
 }
 
 /// The bracket of delta at `epsilon`, over the directions of `composition`.
-pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
+pub(crate) fn delta(
+    composition: &Composition,
+    epsilon: f64,
+    rounds: Rounds,
+) -> Result<PrivacyBound> {
     worst(composition, |losses, known| {
-        bracket::delta(losses, epsilon, known)
+        bracket::delta(losses, epsilon, known, rounds.efforts())
     })
 }
 
