@@ -110,27 +110,33 @@ pub(super) fn seal(torn: &[u8], previous_hash: &str) -> (Vec<u8>, String) {
     (bytes, hash)
 }
 
-/// Reads a sealed line: the seal and its hash, `None` where the line is no intact sealed line.
-pub(super) fn read_sealed(line: &[u8]) -> Option<(Seal, String)> {
+/// Reads a sealed line: the torn bytes, the seal and its hash; `None` where the line is no intact
+/// sealed line.
+pub(super) fn read_sealed(line: &[u8]) -> Option<(&[u8], Seal, String)> {
     let mark = line.iter().rposition(|&byte| byte == SEAL_MARK)?;
     let (torn, marked) = line.split_at(mark);
     let (seal, hash): (Seal, String) = read(&marked[1..])?;
     let matches = seal.sealed_bytes == torn.len() && seal.sealed_sha256 == sha256_hex(torn);
-    matches.then_some((seal, hash))
+    matches.then_some((torn, seal, hash))
+}
+
+/// The part of torn bytes before a seal that was itself interrupted.
+pub(super) fn before_seal(torn: &[u8]) -> &[u8] {
+    torn.split(|&byte| byte == SEAL_MARK).next().unwrap_or(torn)
 }
 
 /// Whether a last line without newline is what an interrupted write leaves: a JSON object that
 /// is never closed, perhaps followed by an interrupted seal. A whole object followed by anything
 /// is not: its spend may have been handed out.
 pub(super) fn is_torn(tail: &[u8]) -> bool {
-    let start = tail.split(|&byte| byte == SEAL_MARK).next().unwrap_or(tail);
-    start.starts_with(b"{") && !closes_object(start)
+    let start = before_seal(tail);
+    start.starts_with(b"{") && object_end(start).is_none()
 }
 
-/// Whether every brace that `text` opens outside strings is closed somewhere in it.
-fn closes_object(text: &[u8]) -> bool {
+/// Where every brace that `text` opens outside strings has been closed, one past the last.
+fn object_end(text: &[u8]) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for &byte in text {
+    for (at, &byte) in text.iter().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,
@@ -140,16 +146,19 @@ fn closes_object(text: &[u8]) -> bool {
             _ => continue,
         }
         if depth == 0 {
-            return true;
+            return Some(at + 1);
         }
     }
-    false
+    None
 }
 
-/// Whether a file never got past its header: empty, or a part of a header without newline.
-/// Nothing can have been handed out from such a file.
+/// Whether a file never got past its header: empty, or a header without newline, whole or in part.
+/// Nothing can have been handed out from such a file. A header that anything but a newline follows
+/// is a damaged ledger.
 pub(super) fn is_unborn(bytes: &[u8]) -> bool {
-    !bytes.contains(&b'\n') && (HEADER_START.starts_with(bytes) || bytes.starts_with(HEADER_START))
+    let begun = HEADER_START.starts_with(bytes) || bytes.starts_with(HEADER_START);
+    let end = object_end(bytes).unwrap_or(bytes.len());
+    begun && !bytes.contains(&b'\n') && end == bytes.len()
 }
 
 #[cfg(test)]
@@ -200,5 +209,10 @@ mod tests {
         }
         assert!(!is_unborn(line.as_bytes()));
         assert!(!is_unborn(b"shopping list"));
+        // every newline of a ledger destroyed
+        assert!(!is_unborn(
+            format!("{} {{\"seq\":0", line.trim_end()).as_bytes()
+        ));
+        assert!(!is_unborn(line.replace('\n', "J").as_bytes()));
     }
 }

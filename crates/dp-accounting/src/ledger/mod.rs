@@ -6,6 +6,7 @@ mod lines;
 mod replay;
 mod store;
 mod summary;
+mod torn;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,8 +50,9 @@ pub use summary::LedgerSummary;
 ///
 /// A crash during a write can leave whole lines, which are counted, and a last line without its
 /// end. If that line is whole but for its newline it is counted. If it breaks off earlier, its
-/// write never returned and nothing was handed out for it: the remains are kept and a seal that
-/// names their length and hash is appended on the same line. Anything else that is malformed or
+/// write never returned and nothing was handed out for it, unless the file has lost bytes that were
+/// durable; so it is counted too if its event and draws can be read. The remains are kept and a seal
+/// that names their length and hash is appended on the same line. Anything else that is malformed or
 /// breaks the chain is [`Error::LedgerCorrupt`]. The chain guards against accidents and careless
 /// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
 /// the first lines of a schedule counts the whole schedule as reserved.
@@ -139,7 +141,8 @@ impl Ledger {
     }
 
     /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
-    /// a writer is at work. What a crash tore is left out, as it is by [`open`](Self::open).
+    /// a writer is at work. A line that a crash tore is no release, but counts as by
+    /// [`open`](Self::open).
     ///
     /// # Errors
     /// [`Error::LedgerCorrupt`] when it is damaged or no ledger; [`Error::Io`].

@@ -1,8 +1,11 @@
 //! Reading a ledger back: check the chain, count what was spent.
 
+use dp_core::DpEvent;
+
 use super::account::Account;
 use super::budget::{Budget, BudgetKind};
 use super::lines::{Header, Record, is_torn, read, read_sealed};
+use super::torn::remains;
 use crate::ReleaseRecord;
 
 /// The state that the lines so far add up to.
@@ -37,7 +40,7 @@ pub(super) enum Tail<'a> {
     Clean,
     /// With a whole record that lacks its newline; it is counted.
     NoNewline,
-    /// With the beginning of a line. Its write never returned, so nothing was handed out for it.
+    /// With the beginning of a line; counted if its event and draws can be read.
     Torn(&'a [u8]),
 }
 
@@ -59,8 +62,9 @@ impl Chain {
         header: &Header,
         on_release: &mut dyn FnMut(ReleaseRecord),
     ) -> Option<()> {
-        if let Some((seal, hash)) = read_sealed(line) {
+        if let Some((torn, seal, hash)) = read_sealed(line) {
             (seal.previous_hash == self.head).then_some(())?;
+            self.absorb_torn(torn, header);
             self.head = hash;
             return Some(());
         }
@@ -69,7 +73,8 @@ impl Chain {
             && record.seq == self.next_seq
             && record.data_set == header.data_set;
         continues.then_some(())?;
-        let cost = cost_of(&record, &self.account)?;
+        let recorded = (record.mu_squared, record.rdp);
+        let cost = cost_of(&record.event, recorded, &self.account)?;
         self.add(cost, record.n_draws, hash.clone());
         on_release(ReleaseRecord {
             label: record.label,
@@ -78,6 +83,21 @@ impl Chain {
             release_id: hash,
         });
         Some(())
+    }
+
+    /// Counts what a line that breaks off paid for, as far as it can be read. Its number is given
+    /// to the next record.
+    fn absorb_torn(&mut self, torn: &[u8], header: &Header) {
+        let Some(found) = remains(torn) else { return };
+        if found.seq != self.next_seq || found.data_set != header.data_set {
+            return;
+        }
+        let Ok(recomputed) = self.account.cost(&found.event) else {
+            return;
+        };
+        let recorded = found.mu_squared.or(found.rdp).unwrap_or(recomputed);
+        self.account.count(recomputed.max(recorded));
+        self.n_draws = self.n_draws.saturating_add(found.n_draws);
     }
 
     /// Counts one release.
@@ -91,9 +111,13 @@ impl Chain {
 
 /// The larger of the recorded and the recomputed cost. The cost must be recorded in the measure of
 /// the budget, and in no other.
-fn cost_of(record: &Record, account: &Account) -> Option<f64> {
-    let recomputed = account.cost(&record.event).ok()?;
-    match (account, record.mu_squared, record.rdp) {
+fn cost_of(
+    event: &DpEvent,
+    recorded: (Option<f64>, Option<f64>),
+    account: &Account,
+) -> Option<f64> {
+    let recomputed = account.cost(event).ok()?;
+    match (account, recorded.0, recorded.1) {
         (Account::Gaussian(_), Some(cost), None) | (Account::Rdp(_), None, Some(cost)) => {
             Some(recomputed.max(cost))
         }
@@ -144,6 +168,7 @@ pub(super) fn replay<'a>(
     } else if chain.absorb(tail, &header, on_release).is_some() {
         Tail::NoNewline
     } else if is_torn(tail) {
+        chain.absorb_torn(tail, &header);
         Tail::Torn(tail)
     } else {
         return Err(BadLine(n_lines + 1));
@@ -247,6 +272,28 @@ mod tests {
             ("0.0001", 1e-4),
         ] {
             assert!((spent(cost) / expected - 1.0).abs() < 1e-12, "{cost}");
+        }
+    }
+
+    #[test]
+    fn remains_that_tell_their_cost_are_counted_before_and_after_they_are_sealed() {
+        let body = record(1, ",\"mu_squared\":0.0004");
+        let torn = body[..body.len() - 1].to_owned() + ",\"previous_hash\":\"00";
+        let whole = chained(&header(2, GAUSSIAN), &[record(0, ",\"mu_squared\":1e-4")]);
+        let spent = |bytes: &[u8]| LedgerSummary::from_bytes(bytes).unwrap().balance.spent;
+        let head = std::str::from_utf8(&whole).unwrap().trim_end();
+        let head = &head[head.len() - 66..head.len() - 2];
+        let after_draws = body.find(",\"mu_squared").unwrap() + 1;
+        for (cut, expected) in [
+            (after_draws - 1, 1e-4),
+            (after_draws, 2e-4), // recomputed from the event
+            (torn.len(), 5e-4),  // the recorded cost is the larger
+        ] {
+            let bytes = [&whole, &torn.as_bytes()[..cut]].concat();
+            assert!((spent(&bytes) / expected - 1.0).abs() < 1e-12, "{cut}");
+            let (mend, _) = seal(&torn.as_bytes()[..cut], head);
+            let sealed = [&bytes[..], &mend].concat();
+            assert!((spent(&sealed) / expected - 1.0).abs() < 1e-12, "{cut}");
         }
     }
 

@@ -30,7 +30,7 @@ pub struct LedgerSummary {
     pub created: u64,
     /// Every release paid for, in order.
     pub releases: Vec<ReleaseRecord>,
-    /// What was spent of the budget.
+    /// What was spent of the budget, readable remains of torn lines included.
     pub balance: Balance,
     /// Whether the file ends in a line that a crash tore and no writer has sealed yet.
     pub torn: bool,
