@@ -8,7 +8,7 @@
 //! cargo test --release -p dp-accounting --test soundness -- --ignored long_
 //! ```
 //!
-//! `long_reference` reads exact values from `soundness_reference.py`, which says how.
+//! `exact_values_from_a_file` reads exact values from `soundness_reference.py`, which says how.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -314,7 +314,7 @@ struct Reference {
 
 #[test]
 #[ignore = "needs the output of soundness_reference.py"]
-fn long_reference() {
+fn exact_values_from_a_file() {
     let path = std::env::var("SOUNDNESS_FILE").unwrap();
     // Without the methods that the tightest chooses from, which take seconds.
     let quick = std::env::var_os("SOUNDNESS_QUICK").is_some();
