@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use dp_accounting::questions::QuestionFile;
+use dp_accounting::questions::{QuestionError, QuestionFile};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -11,10 +11,16 @@ fuzz_target!(|text: &str| {
         return;
     };
     for case in file.cases() {
-        let _ = case.asked();
-        if let Ok(answer) = case.answer() {
-            assert!(answer.lower.is_finite() && answer.upper.is_finite());
-            assert!(answer.lower <= answer.value && answer.value <= answer.upper);
+        match case.answer() {
+            Ok(answer) => {
+                assert!(!case.asked().is_empty(), "answered unasked");
+                assert!(answer.lower >= 0.0 && answer.upper.is_finite());
+                assert!(answer.lower <= answer.value && answer.value <= answer.upper);
+            }
+            Err(refusal) => {
+                let mistake = matches!(refusal, QuestionError::NoBracket { .. });
+                assert!(!mistake && !refusal.to_string().is_empty(), "{refusal:?}");
+            }
         }
     }
 });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::shared::events::{ADJACENCIES, every_form, kind, one_of_each};
-use dp_accounting::{Accountant, Error, PrivacyBound};
+use dp_accounting::{Error, PrivacyBound};
 use dp_core::DpEvent;
 
 use super::subject::{SOME, Subject, account, answers};

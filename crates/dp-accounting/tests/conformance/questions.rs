@@ -1,7 +1,7 @@
 //! Asking: every event has an answer or a typed refusal, and so has every bad question.
 
 use crate::shared::events::{ADJACENCIES, every_form};
-use dp_accounting::{Accountant, Error};
+use dp_accounting::Error;
 use dp_core::DpEvent;
 
 use super::subject::{SOME, Subject, account, answered};

@@ -2,7 +2,7 @@
 
 use crate::shared::accountants::accountants;
 use crate::shared::draw::Draw;
-use dp_accounting::{Accountant, Error, PrivacyBound, Result};
+use dp_accounting::{Error, PrivacyBound, Result};
 use dp_core::{Adjacency, DpEvent};
 
 use super::grid::{DELTAS, EPSILONS, STEPS, events_at_the_ends};

@@ -2,7 +2,7 @@
 
 use crate::shared::accountants::accountants;
 use crate::shared::events::{ADJACENCIES, every_form};
-use dp_accounting::{Accountant, Error};
+use dp_accounting::Error;
 use dp_core::{Adjacency, DpEvent, Relation};
 
 use super::parameters::reals;
