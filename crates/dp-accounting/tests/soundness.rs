@@ -19,13 +19,14 @@
 
 mod shared;
 
-use crate::shared::draw::Draw;
-use crate::shared::events::{ADJACENCIES, random_bound, random_pair};
 use dp_accounting::{
     Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, SaddlePointAccountant,
     TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent};
+
+use crate::shared::draw::Draw;
+use crate::shared::events::{ADJACENCIES, random_bound, random_pair};
 
 /// Relative allowance between two figures computed differently from the same rounded parameters.
 const ROUNDING: f64 = 1e-11;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::shared::events::{ADJACENCIES, every_form, kind, one_of_each};
 use dp_accounting::{Error, PrivacyBound};
 use dp_core::DpEvent;
 
 use super::subject::{SOME, Subject, account, answers};
+use crate::shared::events::{ADJACENCIES, every_form, kind, one_of_each};
 
 #[test]
 fn the_generator_knows_every_variant_once() {

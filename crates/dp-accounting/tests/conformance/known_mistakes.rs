@@ -1,6 +1,5 @@
 //! Mistakes that are known of other libraries.
 
-use crate::shared::events::{ADJACENCIES, every_form};
 use dp_accounting::{
     Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, SaddlePointAccountant,
     TightestAccountant, ZcdpAccountant,
@@ -8,6 +7,7 @@ use dp_accounting::{
 use dp_core::{Adjacency, DpEvent};
 
 use super::subject::{SOME, Subject, account, answered};
+use crate::shared::events::{ADJACENCIES, every_form};
 
 /// The answers of all accountants, in the same order whether they have one or not.
 fn all_epsilons(event: &DpEvent, count: u64, adjacency: Adjacency, delta: f64) -> [Option<f64>; 5] {

@@ -1,10 +1,10 @@
 //! Less noise, more steps and harder questions never come out cheaper.
 
-use crate::shared::events::every_form;
 use dp_accounting::PrivacyBound;
 use dp_core::DpEvent;
 
 use super::subject::{SOME, Subject, account, answered, answers};
+use crate::shared::events::every_form;
 
 /// `cheap` may not come out above `dear`, as far as their brackets tell.
 #[track_caller]

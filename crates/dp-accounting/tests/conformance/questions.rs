@@ -1,10 +1,10 @@
 //! Asking: every event has an answer or a typed refusal, and so has every bad question.
 
-use crate::shared::events::{ADJACENCIES, every_form};
 use dp_accounting::Error;
 use dp_core::DpEvent;
 
 use super::subject::{SOME, Subject, account, answered};
+use crate::shared::events::{ADJACENCIES, every_form};
 
 /// Every event is answered or refused by name; what is composed has an answer or a typed refusal.
 pub(super) fn unknown_events_are_refused_by<A: Subject>() {

@@ -1,12 +1,12 @@
 //! Every corner is answered or refused, in bounded time, and all brackets overlap.
 
-use crate::shared::accountants::accountants;
-use crate::shared::draw::Draw;
 use dp_accounting::{Error, PrivacyBound, Result};
 use dp_core::{Adjacency, DpEvent};
 
 use super::grid::{DELTAS, EPSILONS, STEPS, events_at_the_ends};
 use super::patience::{PATIENCE, cpu_seconds};
+use crate::shared::accountants::accountants;
+use crate::shared::draw::Draw;
 
 #[derive(Debug, Clone, Copy)]
 enum Ask {

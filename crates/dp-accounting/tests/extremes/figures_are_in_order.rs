@@ -1,11 +1,11 @@
 //! Epsilon and delta undo each other; divergences rise with the order.
 
-use crate::shared::draw::Draw;
 use dp_accounting::{Accountant, RdpAccountant, TightestAccountant};
 use dp_core::{Adjacency, DpEvent};
 
 use super::grid::{STEPS, events_at_the_ends};
 use super::patience::{PATIENCE, cpu_seconds};
+use crate::shared::draw::Draw;
 
 #[test]
 fn epsilon_and_delta_are_inverse() {

@@ -1,10 +1,10 @@
 //! Events nested without end are refused; what is allowed fits a small stack.
 
-use crate::shared::accountants::accountants;
 use dp_accounting::{Accountant, Error, GdpAccountant, RdpAccountant, Result};
 use dp_core::{Adjacency, DpEvent, Stopping};
 
 use super::support::{assert_delta, assert_epsilon, assert_typed};
+use crate::shared::accountants::accountants;
 
 fn nested(depth: usize, inner: DpEvent, wrap: impl Fn(DpEvent) -> DpEvent) -> DpEvent {
     (0..depth).fold(inner, |event, _| wrap(event))

@@ -1,12 +1,12 @@
 //! A parameter out of its range is refused by every accountant.
 
-use crate::shared::accountants::accountants;
-use crate::shared::events::{ADJACENCIES, every_form};
 use dp_accounting::{Accountant, Error, TightestAccountant};
 use dp_core::{Adjacency, DpEvent, Relation};
 
 use super::parameters::{bad_whole_numbers, reals};
 use super::support::{assert_typed, compose};
+use crate::shared::accountants::accountants;
+use crate::shared::events::{ADJACENCIES, every_form};
 
 #[track_caller]
 fn assert_refused(event: &DpEvent) {

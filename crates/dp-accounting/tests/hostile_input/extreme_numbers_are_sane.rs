@@ -1,12 +1,12 @@
 //! Legal and useless numbers have sane answers or typed refusals.
 
-use crate::shared::accountants::accountants;
-use crate::shared::events::{ADJACENCIES, every_form};
 use dp_accounting::Error;
 use dp_core::{Adjacency, DpEvent, Relation};
 
 use super::parameters::reals;
 use super::support::{assert_delta, assert_epsilon, assert_typed, compose};
+use crate::shared::accountants::accountants;
+use crate::shared::events::{ADJACENCIES, every_form};
 
 /// Legal and useless: the smallest and largest numbers there are.
 #[test]

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::shared::memory_folder::memory_folder;
 use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
 use tempfile::TempDir;
+
+use crate::shared::memory_folder::memory_folder;
 
 pub(super) const TARGET: ApproxDp = ApproxDp {
     epsilon: 1.0,
