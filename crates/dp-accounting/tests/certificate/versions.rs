@@ -1,6 +1,6 @@
-//! Which layouts are read: version 1 still holds, unknown ones are named.
+//! Which layouts are read: files of versions 1 and 2 still hold, unknown ones are named.
 
-use dp_accounting::{Certificate, Error};
+use dp_accounting::{Certificate, Error, LedgerSummary};
 use dp_core::Adjacency;
 
 use super::support::{builder, fixture};
@@ -27,6 +27,30 @@ fn certificates_of_version_1_still_hold() {
         let read = Certificate::from_json(&changed).and_then(|c| c.verify());
         assert!(read.is_err(), "{from}");
     }
+}
+
+/// A sampled plan of version 2, against the ledger that paid for it.
+#[test]
+fn certificates_of_version_2_still_hold() {
+    let text = fixture("certificate-v2.json");
+    let certificate = Certificate::from_json(&text).unwrap();
+    assert_eq!(certificate.to_json(), text);
+    let found = certificate.verify().unwrap().guarantee.unwrap();
+    let claimed = certificate.guarantee.as_ref().unwrap();
+    assert!((found.epsilon / claimed.epsilon - 1.0).abs() < 1e-8);
+    assert!(certificate.verify_artifact("model.bin", b"factors").is_ok());
+    let ledger = fixture("ledger-v2.jsonl");
+    let summary = LedgerSummary::from_bytes(ledger.as_bytes()).unwrap();
+    assert!(summary.covers(&certificate).is_ok());
+    let first = ledger
+        .lines()
+        .take(2)
+        .fold(String::new(), |all, line| all + line + "\n");
+    let half = LedgerSummary::from_bytes(first.as_bytes()).unwrap();
+    assert!(matches!(
+        half.covers(&certificate),
+        Err(Error::NotInLedger { .. })
+    ));
 }
 
 #[test]
