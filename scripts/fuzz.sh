@@ -16,6 +16,9 @@ coverage="$coverage -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-saniti
 RUSTFLAGS="--cfg fuzzing -Cdebug-assertions $coverage" cargo build --release --target "$host"
 for name in "$@"; do
     mkdir -p "corpus/$name" "artifacts/$name"
-    "$target/$host/release/$name" "corpus/$name" ../crates/dp-accounting/tests/fixtures \
-        -artifact_prefix="artifacts/$name/" -max_total_time="$seconds" -timeout=60 -print_final_stats=1
+    cp ../crates/dp-accounting/tests/fixtures/* "corpus/$name/"
+    # sampled: each edit of it that is read costs seconds
+    rm "corpus/$name/certificate-v2.json"
+    "$target/$host/release/$name" "corpus/$name" -artifact_prefix="artifacts/$name/" \
+        -max_total_time="$seconds" -timeout=60 -print_final_stats=1
 done
