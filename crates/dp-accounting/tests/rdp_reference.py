@@ -1,4 +1,4 @@
-"""Prints the tables of tests/rdp.rs and src/loss/mgf/tests.rs, from the definitions at 50 digits:
+"""Prints the tables of tests/rdp/matches_50_digits.rs and src/loss/mgf/tests.rs, from the definitions at 50 digits:
 Renyi divergences, and ln E e^{sL} of the privacy loss L at orders 1 + s that the first cannot reach.
 
 Needs mpmath. Sampled mechanisms: trapezoidal sums (or, at integer orders, binomial sums) in the

@@ -17,14 +17,16 @@
     reason = "helpers of tests may panic as tests do"
 )]
 
-mod random_events;
+mod shared;
 
 use dp_accounting::{
     Accountant, Error, PldAccountant, PrivacyBound, RdpAccountant, SaddlePointAccountant,
     TightestAccountant, ZcdpAccountant,
 };
 use dp_core::{Adjacency, DpEvent};
-use random_events::{ADJACENCIES, Draw, random_bound, random_pair};
+
+use crate::shared::draw::Draw;
+use crate::shared::events::{ADJACENCIES, random_bound, random_pair};
 
 /// Relative allowance between two figures computed differently from the same rounded parameters.
 const ROUNDING: f64 = 1e-11;

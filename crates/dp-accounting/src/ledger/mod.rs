@@ -3,13 +3,15 @@
 mod account;
 mod budget;
 mod lines;
+mod opening;
 mod replay;
 mod store;
 mod summary;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 mod torn;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use dp_core::Gdp;
 
@@ -21,8 +23,9 @@ use account::Account;
 pub use budget::{Balance, Budget, BudgetKind, Measure};
 pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;
-use lines::{Header, LEDGER_NAME, Record, close, is_unborn, seal};
-use replay::{Chain, Replayed, Tail, replay};
+use lines::{Record, close, is_unborn};
+use opening::{check_header, corrupt, header, mend, now};
+use replay::{Chain, replay};
 use store::Store;
 pub use summary::LedgerSummary;
 
@@ -295,117 +298,5 @@ impl Ledger {
     #[must_use]
     pub const fn n_releases(&self) -> u64 {
         self.chain.next_seq
-    }
-}
-
-fn header(data_set_id: &str, budget: Budget, created: u64) -> Header {
-    Header {
-        ledger: LEDGER_NAME.to_owned(),
-        schema_version: LEDGER_SCHEMA,
-        data_set: data_set_id.to_owned(),
-        adjacency: budget.adjacency(),
-        epsilon: budget.target().epsilon,
-        delta: budget.target().delta,
-        filter: Some(budget.kind()),
-        created,
-    }
-}
-
-/// Nanoseconds since 1970, 0 where the clock cannot say.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(0))
-}
-
-/// Mends the end of a file that a crash may have torn.
-fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Result<Chain> {
-    match tail {
-        Tail::Clean => {}
-        Tail::NoNewline => store.append(b"\n")?,
-        Tail::Torn(torn) => {
-            let (mend, hash) = seal(torn, &chain.head);
-            store.append(&mend)?;
-            chain.head = hash;
-        }
-    }
-    Ok(chain)
-}
-
-/// Refuses a file that was made for something else.
-fn check_header(
-    found: &Replayed<'_>,
-    data_set_id: &str,
-    expected: Budget,
-    path: &Path,
-) -> Result<()> {
-    let describe = |schema: u32, data_set: &str, budget: &Budget| {
-        [
-            ("schema_version", schema.to_string()),
-            ("data_set", data_set.to_owned()),
-            ("adjacency", budget.adjacency().to_string()),
-            ("filter", budget.kind().to_string()),
-            ("epsilon", budget.target().epsilon.to_string()),
-            ("delta", budget.target().delta.to_string()),
-        ]
-    };
-    let version = found.header.schema_version;
-    let have = describe(version, &found.header.data_set, &found.budget);
-    let want = describe(version.clamp(1, LEDGER_SCHEMA), data_set_id, &expected);
-    for ((field, have), (_, want)) in have.into_iter().zip(want) {
-        if have != want {
-            return Err(Error::LedgerMismatch {
-                path: path.to_owned(),
-                field,
-                found: have,
-                expected: want,
-            });
-        }
-    }
-    Ok(())
-}
-
-fn corrupt(path: &Path, line: usize) -> Error {
-    Error::LedgerCorrupt {
-        path: path.to_owned(),
-        line,
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
-
-    use super::*;
-    use crate::ReleaseRequest;
-
-    const TARGET: ApproxDp = ApproxDp {
-        epsilon: 1.0,
-        delta: 1e-5,
-    };
-
-    #[test]
-    fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
-        if !Path::new("/dev/full").exists() {
-            eprintln!("SKIPPED: this system has no /dev/full");
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger.jsonl");
-        let budget = Budget::new(TARGET, Adjacency::AddRemoveUser).unwrap();
-        let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
-        let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
-
-        let mut ledger = Ledger::open(&path, "d", budget).unwrap();
-        ledger.store.as_mut().unwrap().fill_disk().unwrap();
-        assert!(matches!(ledger.reserve(&plan), Err(Error::Io { .. })));
-        assert!(matches!(
-            ledger.reserve(&plan),
-            Err(Error::LedgerPoisoned { .. })
-        ));
-        drop(ledger);
-        // Nothing had reached the real file, so the budget is whole when it is opened again.
-        let mut reopened = Ledger::open(&path, "d", budget).unwrap();
-        assert_eq!(reopened.reserve(&plan).unwrap().len(), 1);
     }
 }

@@ -127,7 +127,7 @@ impl Converter {
     fn within_range(self, lower: f64, upper: f64) -> (f64, f64) {
         match self.given {
             Given::Delta(_) => (lower, upper),
-            Given::Epsilon(_) => (lower.max(0.0), upper),
+            Given::Epsilon(_) => (lower.max(0.0), upper.min(1.0)),
         }
     }
 

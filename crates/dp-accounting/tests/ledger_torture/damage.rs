@@ -10,7 +10,9 @@ use std::path::Path;
 
 use dp_accounting::{Error, Ledger};
 
-use super::{Dice, check_counted, folder, patiently, plan};
+use super::{check_counted, patiently, plan};
+use crate::shared::draw::Draw;
+use crate::shared::memory_folder::memory_folder;
 
 /// A file, the ids of its durable lines with where they lie, and an append that a crash interrupts.
 struct Book {
@@ -19,13 +21,13 @@ struct Book {
     interrupted: Vec<u8>,
 }
 
-fn write_book(path: &Path, dice: &mut Dice) -> Book {
+fn write_book(path: &Path, draw: &mut Draw) -> Book {
     let mut reserve = |n_plans: usize| -> Vec<String> {
         let mut ledger = patiently(path).unwrap();
         let mut ids = Vec::new();
         for _ in 0..n_plans {
-            let label = "}\"{ü".repeat(dice.below(20));
-            let spends = ledger.reserve(&plan(&label, 1 + dice.below(3))).unwrap();
+            let label = "}\"{ü".repeat(draw.below(20));
+            let spends = ledger.reserve(&plan(&label, 1 + draw.below(3))).unwrap();
             ids.extend(spends.iter().map(|spend| spend.release_id().to_owned()));
         }
         ids
@@ -45,9 +47,9 @@ fn write_book(path: &Path, dice: &mut Dice) -> Book {
     }
 }
 
-fn flip(bytes: &mut [u8], dice: &mut Dice) {
-    let at = dice.below(bytes.len());
-    bytes[at] ^= 1 << dice.below(8);
+fn flip(bytes: &mut [u8], draw: &mut Draw) {
+    let at = draw.below(bytes.len());
+    bytes[at] ^= 1 << draw.below(8);
 }
 
 /// The ids of lines that lie whole within the first `length` bytes.
@@ -57,30 +59,30 @@ fn whole_before(book: &Book, length: usize) -> Vec<String> {
 }
 
 /// One damaged file. Returns whether it could be opened.
-fn run(path: &Path, book: &Book, kind: usize, dice: &mut Dice) -> bool {
+fn run(path: &Path, book: &Book, kind: usize, draw: &mut Draw) -> bool {
     let mut bytes = book.durable.clone();
     let mut owed = whole_before(book, bytes.len());
     match kind {
         // a crash: nothing, a part or all of the last append
-        0 => bytes.extend(&book.interrupted[..dice.below(book.interrupted.len() + 1)]),
+        0 => bytes.extend(&book.interrupted[..draw.below(book.interrupted.len() + 1)]),
         // the same, and bits of what never returned are flipped
         1 => {
-            let mut tail = book.interrupted[..1 + dice.below(book.interrupted.len())].to_vec();
-            flip(&mut tail, dice);
+            let mut tail = book.interrupted[..1 + draw.below(book.interrupted.len())].to_vec();
+            flip(&mut tail, draw);
             bytes.extend(tail);
         }
         // rolled back
         2 => {
-            bytes.truncate(dice.below(bytes.len()));
+            bytes.truncate(draw.below(bytes.len()));
             owed = whole_before(book, bytes.len());
         }
         // bits of durable lines are flipped, perhaps in a file that also has a torn end
         _ => {
-            for _ in 0..=dice.below(3) {
-                flip(&mut bytes, dice);
+            for _ in 0..=draw.below(3) {
+                flip(&mut bytes, draw);
             }
             if bytes != book.durable {
-                bytes.extend(&book.interrupted[..dice.below(book.interrupted.len())]);
+                bytes.extend(&book.interrupted[..draw.below(book.interrupted.len())]);
             }
         }
     }
@@ -110,15 +112,15 @@ fn run(path: &Path, book: &Book, kind: usize, dice: &mut Dice) -> bool {
 }
 
 fn damage(n_runs: usize, seed: u64) {
-    let folder = folder();
-    let mut dice = Dice(seed);
+    let folder = memory_folder();
+    let mut draw = Draw(seed);
     let mut opened = [0; 4];
     for start in (0..n_runs).step_by(40) {
-        let book = write_book(&folder.path().join(format!("book-{start}")), &mut dice);
+        let book = write_book(&folder.path().join(format!("book-{start}")), &mut draw);
         for at in start..n_runs.min(start + 40) {
             let path = folder.path().join(format!("run-{at}"));
             let kind = at % 4;
-            opened[kind] += usize::from(run(&path, &book, kind, &mut dice));
+            opened[kind] += usize::from(run(&path, &book, kind, &mut draw));
             fs::remove_file(path).unwrap();
         }
     }

@@ -4,7 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Dice, check_counted, folder, patiently, plan, writer};
+use dp_accounting::Error;
+
+use super::{check_counted, patiently, plan, writer};
+use crate::shared::draw::Draw;
+use crate::shared::memory_folder::memory_folder;
 
 /// A writer that may make files of `blocks` times 512 bytes. Past that a write ends short and then
 /// fails as on a full disk, or, every other time, the system kills the process.
@@ -23,16 +27,16 @@ fn run_in_blocks(path: &Path, blocks: usize, killed: bool) -> Vec<String> {
 
 /// Four writers in turn on one file, each with a little more room than the one before.
 fn fill_up(n_runs: usize, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut draw = Draw(seed);
     let mut n_ids = 0;
     for _ in 0..n_runs.div_ceil(4) {
-        let folder = folder();
+        let folder = memory_folder();
         let path = folder.path().join("ledger.jsonl");
-        let (mut handed_out, mut blocks) = (Vec::new(), dice.below(8));
+        let (mut handed_out, mut blocks) = (Vec::new(), draw.below(8));
         for _ in 0..4 {
-            handed_out.extend(run_in_blocks(&path, blocks, dice.below(2) == 0));
-            blocks += dice.below(9);
-            if dice.below(2) == 0 {
+            handed_out.extend(run_in_blocks(&path, blocks, draw.below(2) == 0));
+            blocks += draw.below(9);
+            if draw.below(2) == 0 {
                 check_counted(&path, &handed_out);
             }
         }
@@ -64,19 +68,29 @@ fn in_a_small_file_system() {
     let Some(mount) = std::env::var_os(MOUNT) else {
         return;
     };
-    let mut dice = Dice(7);
+    let mut draw = Draw(7);
     for run in 0..50 {
         let path = Path::new(&mount).join(format!("{run}.jsonl"));
         let filler = Path::new(&mount).join("filler");
-        fs::write(&filler, vec![0; 4096 * (3 + dice.below(9))]).unwrap();
+        fs::write(&filler, vec![0; 4096 * (3 + draw.below(9))]).unwrap();
         let mut handed_out = Vec::new();
         if let Ok(mut ledger) = patiently(&path) {
             // nearly a page at a time, in lines of different lengths
-            while let Ok(spends) = ledger.reserve(&plan(&"x".repeat(dice.below(900)), 2)) {
-                handed_out.extend(spends.iter().map(|s| s.release_id().to_owned()));
-            }
+            let refusal = loop {
+                match ledger.reserve(&plan(&"x".repeat(draw.below(900)), 2)) {
+                    Ok(spends) => {
+                        handed_out.extend(spends.iter().map(|s| s.release_id().to_owned()));
+                    }
+                    Err(refusal) => break refusal,
+                }
+            };
+            assert!(matches!(refusal, Error::Io { .. }), "{refusal:?}");
         }
-        let _ = patiently(&path).map(drop); // mending may find no room either
+        // Mending may find no room either; then it says so and hands out nothing.
+        match patiently(&path) {
+            Ok(ledger) => assert!(ledger.n_releases() >= handed_out.len() as u64),
+            Err(refusal) => assert!(matches!(refusal, Error::Io { .. }), "{refusal:?}"),
+        }
         fs::remove_file(&filler).unwrap();
         check_counted(&path, &handed_out);
         assert!(handed_out.len() > 3);
@@ -87,7 +101,7 @@ fn in_a_small_file_system() {
 
 #[test]
 fn a_full_file_system_loses_nothing() {
-    let folder = folder();
+    let folder = memory_folder();
     let script = format!("mount -t tmpfs -o size=64k none \"${MOUNT}\" && exec \"$@\"");
     let command = writer::command("full_disk::in_a_small_file_system", Some(&script));
     let inner: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::{check_counted, folder, writer};
+use super::{check_counted, writer};
+use crate::shared::memory_folder::memory_folder;
 
 /// Runs the writer, kills it `life` after its start or after its first spend, and returns the ids
 /// that it was handed.
@@ -13,9 +14,8 @@ fn run_and_kill(path: &Path, life: Duration, after_first_spend: bool) -> Vec<Str
     let pipe = child.stdout.take().unwrap();
     let (first, seen) = mpsc::channel();
     let reader = std::thread::spawn(move || {
-        writer::ids(pipe, || {
-            let _ = first.send(());
-        })
+        // `seen` lives until this thread has been joined
+        writer::ids(pipe, || first.send(()).unwrap())
     });
     if after_first_spend {
         seen.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -27,7 +27,7 @@ fn run_and_kill(path: &Path, life: Duration, after_first_spend: bool) -> Vec<Str
 }
 
 fn kill_loop(n_kills: u64, seed: u64) {
-    let folder = folder();
+    let folder = memory_folder();
     let path = folder.path().join("ledger.jsonl");
     let mut handed_out = Vec::new();
     for kill in 0..n_kills {

@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+#[path = "../shared/mod.rs"]
+mod shared;
+
 mod damage;
 mod full_disk;
 mod kill;
@@ -13,7 +16,7 @@ mod two_writers;
 mod writer;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dp_accounting::{Budget, Error, Ledger, Plan, PlannedRelease};
@@ -77,29 +80,5 @@ fn check_counted(path: &Path, handed_out: &[String]) {
             assert_eq!(ledger.n_releases(), counted.len() as u64);
             assert!(ledger.balance().spent >= summary.balance.spent);
         }
-    }
-}
-
-/// A folder in memory, so that ten thousand flushes cost nothing.
-fn folder() -> tempfile::TempDir {
-    let memory = PathBuf::from("/dev/shm");
-    let parent = if memory.is_dir() {
-        memory
-    } else {
-        std::env::temp_dir()
-    };
-    tempfile::tempdir_in(parent).unwrap()
-}
-
-/// Pseudo-random numbers that a run can be repeated with.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z >> 33) % n as u64).unwrap()
     }
 }

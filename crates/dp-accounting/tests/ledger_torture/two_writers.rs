@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use dp_accounting::{Error, Ledger};
 
-use super::{Dice, budget, check_counted, folder, patiently, writer};
+use super::{budget, check_counted, patiently, writer};
+use crate::shared::draw::Draw;
+use crate::shared::memory_folder::memory_folder;
 
 const TURNS: usize = 4;
 
 fn pairs(n_pairs: usize, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut draw = Draw(seed);
     for pair in 0..n_pairs {
-        let folder = folder();
+        let folder = memory_folder();
         let path = folder.path().join("ledger.jsonl");
         let kill = pair % 3 == 0;
         let mut children = [(); 2].map(|()| writer::start(&path, Some(TURNS), None));
         let pipes = [0, 1].map(|at: usize| children[at].stdout.take().unwrap());
         let readers = pipes.map(|pipe| std::thread::spawn(|| writer::ids(pipe, || ())));
         if kill {
-            std::thread::sleep(Duration::from_micros(dice.below(8_000) as u64));
+            std::thread::sleep(Duration::from_micros(draw.below(8_000) as u64));
             children[0].kill().unwrap();
         }
         let handed_out = readers.map(|reader| reader.join().unwrap()).concat();
@@ -54,7 +56,7 @@ fn long_a_thousand_pairs_of_writers_take_turns() {
 
 #[test]
 fn a_second_writer_is_refused_while_the_first_lives() {
-    let folder = folder();
+    let folder = memory_folder();
     let path = folder.path().join("ledger.jsonl");
     let first = patiently(&path).unwrap();
     for _ in 0..3 {

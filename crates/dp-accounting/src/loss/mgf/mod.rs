@@ -56,7 +56,7 @@ impl Loss {
     /// K(s) = ln `E_P`[e^{s L}; L finite] for real s above about -1.
     ///
     /// # Numerics
-    /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp.rs`).
+    /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp`).
     /// Where an integral is too extreme for a bounded number of nodes, as for three or more normals
     /// very far apart, it is a bound from above instead; `exact` tells which.
     pub(crate) fn log_moment(&self, s: f64) -> LogMoment {

@@ -24,7 +24,7 @@ pub(super) enum Neighbour {
 }
 
 /// One entry of `events`. `None` is a parameter that is null: the unknown.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, tag = "mechanism", rename_all = "snake_case")]
 pub(super) enum Mechanism {
     Gaussian {
@@ -115,8 +115,13 @@ impl Mechanism {
         )
     }
 
-    pub(super) const fn count(&self) -> Option<u64> {
-        match *self {
+    pub(super) fn count(&self) -> Option<u64> {
+        let mut copy = *self;
+        *copy.count_mut()
+    }
+
+    const fn count_mut(&mut self) -> &mut Option<u64> {
+        match self {
             Self::Gaussian { count, .. }
             | Self::Laplace { count, .. }
             | Self::DiscreteGaussian { count, .. }

@@ -40,7 +40,7 @@ impl Mechanism {
 
     /// A copy with the null of this kind, noise or probability, set to `x`.
     pub(in crate::questions) fn filled(&self, x: f64) -> Self {
-        let mut copy = self.clone();
+        let mut copy = *self;
         let place = match &mut copy {
             Self::Gaussian { sigma, .. }
             | Self::DiscreteGaussian { sigma, .. }
@@ -73,20 +73,8 @@ impl Mechanism {
 
     /// A copy with its count set.
     pub(in crate::questions) fn repeated(&self, n: u64) -> Self {
-        let mut copy = self.clone();
-        match &mut copy {
-            Self::Gaussian { count, .. }
-            | Self::Laplace { count, .. }
-            | Self::DiscreteGaussian { count, .. }
-            | Self::DiscreteLaplace { count, .. }
-            | Self::RandomizedResponse { count, .. }
-            | Self::ApproximateDp { count, .. }
-            | Self::PoissonSubsampledGaussian { count, .. }
-            | Self::PoissonSubsampledApproximateDp { count, .. }
-            | Self::BinaryTreeGaussian { count, .. }
-            | Self::RdpPoint { count, .. }
-            | Self::Zcdp { count, .. } => *count = Some(n),
-        }
+        let mut copy = *self;
+        *copy.count_mut() = Some(n);
         copy
     }
 }

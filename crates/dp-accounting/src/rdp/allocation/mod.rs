@@ -24,7 +24,7 @@ const MAX_ORDER: f64 = 512.0;
 const MAX_MU: f64 = 4.0;
 /// Above this amplification takes less than ln(g) from moments of 1e4 and more; it is not looked for.
 const LARGEST_MU: f64 = 150.0;
-/// Relative rounding error of the amplified moments, measured against 60 digits (`tests/rdp.rs`).
+/// Relative rounding error of the amplified moments, measured against 60 digits (`tests/rdp`).
 const RELATIVE_ERROR: f64 = 1e-11;
 
 /// Bounds on the moments of one random allocation.

@@ -1,4 +1,10 @@
-use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, ParamError, ReplaceFactor, Zcdp, params};
+//! Plans: what a run will release, the noise of each release, the guarantee of the whole.
+
+mod release;
+#[cfg(test)]
+mod tests;
+
+use dp_core::{Adjacency, ApproxDp, Gdp, ParamError, Zcdp, params};
 
 use crate::allowance::{check_draws, usable_delta};
 use crate::filter::largest_mu_squared;
@@ -7,114 +13,11 @@ use crate::rounding::UpwardSum;
 use crate::schedule::{ideal_guarantee, total_mu_squared};
 use crate::{Error, Result};
 
+pub use release::{PlannedRelease, ReleaseRequest};
+
 /// Relative amount by which calibrated noise exceeds the exact solution: 2^-48. It covers the
 /// dozen roundings between the share of a release and its recomputed cost.
 const NOISE_MARGIN: f64 = 1.0 / ((1_u64 << 48) as f64);
-
-/// One release that a run wants to make, before its noise is known.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReleaseRequest {
-    /// A name for the release, such as `item-gramians-2`.
-    pub label: String,
-    /// Share of mu^2 under the plan's adjacency, relative to the other requests; above 0.
-    pub budget_share: f64,
-    /// Growth of the sensitivity under replacement.
-    pub replace_factor: ReplaceFactor,
-    /// Number of noise coordinates that the release draws.
-    pub n_draws: u64,
-}
-
-impl ReleaseRequest {
-    /// A request with the given fields.
-    #[must_use]
-    pub fn new(
-        label: impl Into<String>,
-        budget_share: f64,
-        replace_factor: ReplaceFactor,
-        n_draws: u64,
-    ) -> Self {
-        Self {
-            label: label.into(),
-            budget_share,
-            replace_factor,
-            n_draws,
-        }
-    }
-}
-
-/// One release of a [`Plan`]: a mechanism with its noise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlannedRelease {
-    label: String,
-    event: DpEvent,
-    n_draws: u64,
-}
-
-impl PlannedRelease {
-    /// A release of any mechanism, for [`Plan::with_noise_multipliers`]. Whether the event has a
-    /// guarantee is found when the plan is made.
-    #[must_use]
-    pub fn new(label: impl Into<String>, event: DpEvent, n_draws: u64) -> Self {
-        Self {
-            label: label.into(),
-            event,
-            n_draws,
-        }
-    }
-
-    /// A Gaussian release whose noise the caller chooses.
-    ///
-    /// # Errors
-    /// [`Error::Param`] when `noise_multiplier` is not finite and positive.
-    pub fn gaussian(
-        label: impl Into<String>,
-        noise_multiplier: f64,
-        replace_factor: ReplaceFactor,
-        n_draws: u64,
-    ) -> Result<Self> {
-        let noise_multiplier = params::finite_positive("noise_multiplier", noise_multiplier)?;
-        let event = DpEvent::Gaussian {
-            noise_multiplier,
-            replace_factor,
-        };
-        Ok(Self::new(label, event, n_draws))
-    }
-
-    /// The release's name.
-    #[must_use]
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// Noise standard deviation over the L2 sensitivity under add/remove, of a release that is one
-    /// Gaussian mechanism on all units. A sampled one has none: its noise multiplier taken alone
-    /// says little about what it costs, and a spend for it must not pay for an unsampled release.
-    ///
-    /// # Errors
-    /// [`Error::NotGaussian`] for every other mechanism.
-    pub fn noise_multiplier(&self) -> Result<f64> {
-        match self.event {
-            DpEvent::Gaussian {
-                noise_multiplier, ..
-            } => Ok(noise_multiplier),
-            _ => Err(Error::NotGaussian {
-                what: format!("release {}", self.label),
-            }),
-        }
-    }
-
-    /// The mechanism, for the accountant.
-    #[must_use]
-    pub const fn event(&self) -> &DpEvent {
-        &self.event
-    }
-
-    /// Number of noise coordinates.
-    #[must_use]
-    pub const fn n_draws(&self) -> u64 {
-        self.n_draws
-    }
-}
 
 /// What a run will release, with the noise of each release and the guarantee of the whole.
 ///
@@ -339,108 +242,5 @@ fn sum_of_shares(requests: &[ReleaseRequest]) -> Result<f64> {
 fn n_draws(releases: &[PlannedRelease]) -> u64 {
     releases
         .iter()
-        .fold(0, |sum, release| sum.saturating_add(release.n_draws))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gdp::mu_squared;
-
-    const TARGET: ApproxDp = ApproxDp {
-        epsilon: 1.0,
-        delta: 1e-5,
-    };
-
-    fn request(share: f64, n_draws: u64) -> ReleaseRequest {
-        ReleaseRequest::new("x", share, ReplaceFactor::SqrtTwo, n_draws)
-    }
-
-    #[test]
-    fn single_release_gets_the_known_noise() {
-        // Smallest sigma for (1, 1e-5): 3.7306316348159418; the reserve of delta adds 1e-7 or so.
-        let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &[request(7.0, 10)]).unwrap();
-        let z = plan.releases()[0].noise_multiplier().unwrap();
-        assert!(z > 3.730_631_634_815_9 && z < 3.730_631_634_8 * (1.0 + 2e-7));
-        let psd = Plan::calibrate(TARGET, Adjacency::ReplaceUser, &[request(7.0, 10)]).unwrap();
-        let ratio = psd.releases()[0].noise_multiplier().unwrap() / z;
-        assert!((ratio - 2.0_f64.sqrt()).abs() < 1e-14);
-    }
-
-    #[test]
-    fn shares_are_of_mu_squared_under_the_plans_adjacency() {
-        let requests = [
-            ReleaseRequest::new("a", 3.0, ReplaceFactor::Two, 0),
-            ReleaseRequest::new("b", 1.0, ReplaceFactor::SqrtTwo, 0),
-        ];
-        for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
-            let plan = Plan::calibrate(TARGET, adjacency, &requests).unwrap();
-            let cost = |i: usize| mu_squared(plan.releases()[i].event(), adjacency).unwrap();
-            assert!((cost(0) / cost(1) - 3.0).abs() < 1e-13, "{adjacency}");
-        }
-    }
-
-    #[test]
-    fn empty_plan_costs_nothing() {
-        let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &[]).unwrap();
-        assert!(plan.mu_squared().unwrap() == 0.0 && plan.guarantee().epsilon == 0.0);
-        assert_eq!(plan.target(), TARGET);
-    }
-
-    #[test]
-    fn bad_shares_are_refused() {
-        let adjacency = Adjacency::AddRemoveUser;
-        for share in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let requests = [request(1.0, 0), request(share, 0)];
-            let error = Plan::calibrate(TARGET, adjacency, &requests).unwrap_err();
-            assert!(error.to_string().starts_with("budget_share"), "{share}");
-        }
-        let overflow = [request(f64::MAX, 0), request(f64::MAX, 0)];
-        assert!(Plan::calibrate(TARGET, adjacency, &overflow).is_err());
-        let too_far_apart = [request(f64::MAX, 0), request(5e-324, 0)];
-        assert!(Plan::calibrate(TARGET, adjacency, &too_far_apart).is_err());
-    }
-
-    #[test]
-    fn draws_beyond_the_reserve_are_refused() {
-        let high = ApproxDp {
-            epsilon: 40.0,
-            delta: 1e-9,
-        };
-        let plan = |n| Plan::calibrate(high, Adjacency::AddRemoveUser, &[request(1.0, n); 1]);
-        assert!(plan(1_411).is_ok());
-        assert!(matches!(
-            plan(1_412),
-            Err(Error::SamplerAllowance { n_draws: 1_412, .. })
-        ));
-        let requests = [request(1.0, u64::MAX), request(1.0, u64::MAX)];
-        assert!(Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).is_err());
-    }
-
-    #[test]
-    fn chosen_noise_gives_its_own_guarantee() {
-        let releases = (0..4)
-            .map(|_| PlannedRelease::gaussian("r", 2.0, ReplaceFactor::Two, 5).unwrap())
-            .collect();
-        let plan = Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, releases).unwrap();
-        assert!((plan.mu_squared().unwrap() - 1.0).abs() < 1e-15);
-        // epsilon(mu = 1, 1e-5) = 4.3771780956812246 and a little for the reserve.
-        let epsilon = plan.guarantee().epsilon;
-        assert!(
-            epsilon > 4.377_178_095 && epsilon < 4.377_178_6,
-            "{epsilon}"
-        );
-        assert_eq!(plan.target(), plan.guarantee());
-        assert_eq!(plan.n_draws(), 20);
-    }
-
-    #[test]
-    fn chosen_noise_is_checked() {
-        for z in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(PlannedRelease::gaussian("r", z, ReplaceFactor::Two, 5).is_err());
-        }
-        let plan = |delta| Plan::with_noise_multipliers(delta, Adjacency::ReplaceUser, vec![]);
-        assert!(plan(0.5).is_ok());
-        assert!(plan(0.0).is_err() && plan(1.0).is_err() && plan(f64::NAN).is_err());
-    }
+        .fold(0, |sum, release| sum.saturating_add(release.n_draws()))
 }

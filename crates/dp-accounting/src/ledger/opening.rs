@@ -1,0 +1,84 @@
+//! Starting a ledger file, and opening one that is there.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Budget;
+use super::lines::{Header, LEDGER_NAME, LEDGER_SCHEMA, seal};
+use super::replay::{Chain, Replayed, Tail};
+use super::store::Store;
+use crate::{Error, Result};
+
+pub(super) fn header(data_set_id: &str, budget: Budget, created: u64) -> Header {
+    Header {
+        ledger: LEDGER_NAME.to_owned(),
+        schema_version: LEDGER_SCHEMA,
+        data_set: data_set_id.to_owned(),
+        adjacency: budget.adjacency(),
+        epsilon: budget.target().epsilon,
+        delta: budget.target().delta,
+        filter: Some(budget.kind()),
+        created,
+    }
+}
+
+/// Nanoseconds since 1970, 0 where the clock cannot say.
+pub(super) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(0))
+}
+
+/// Mends the end of a file that a crash may have torn.
+pub(super) fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Result<Chain> {
+    match tail {
+        Tail::Clean => {}
+        Tail::NoNewline => store.append(b"\n")?,
+        Tail::Torn(torn) => {
+            let (mend, hash) = seal(torn, &chain.head);
+            store.append(&mend)?;
+            chain.head = hash;
+        }
+    }
+    Ok(chain)
+}
+
+/// Refuses a file that was made for something else.
+pub(super) fn check_header(
+    found: &Replayed<'_>,
+    data_set_id: &str,
+    expected: Budget,
+    path: &Path,
+) -> Result<()> {
+    let describe = |schema: u32, data_set: &str, budget: &Budget| {
+        [
+            ("schema_version", schema.to_string()),
+            ("data_set", data_set.to_owned()),
+            ("adjacency", budget.adjacency().to_string()),
+            ("filter", budget.kind().to_string()),
+            ("epsilon", budget.target().epsilon.to_string()),
+            ("delta", budget.target().delta.to_string()),
+        ]
+    };
+    let version = found.header.schema_version;
+    let have = describe(version, &found.header.data_set, &found.budget);
+    let want = describe(version.clamp(1, LEDGER_SCHEMA), data_set_id, &expected);
+    for ((field, have), (_, want)) in have.into_iter().zip(want) {
+        if have != want {
+            return Err(Error::LedgerMismatch {
+                path: path.to_owned(),
+                field,
+                found: have,
+                expected: want,
+            });
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn corrupt(path: &Path, line: usize) -> Error {
+    Error::LedgerCorrupt {
+        path: path.to_owned(),
+        line,
+    }
+}

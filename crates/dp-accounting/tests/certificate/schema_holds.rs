@@ -1,0 +1,200 @@
+//! What is written is valid under the JSON schema in `docs/`, and hardly anything else is.
+
+use dp_accounting::Certificate;
+use dp_core::{Adjacency, DpEvent, Relation, Stopping};
+use serde_json::{Value, json};
+
+use super::json_schema::valid;
+use super::support::builder;
+
+/// The schema; nothing where this crate is tested away from its repository.
+fn schema() -> Option<Value> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/certificate.schema.json"
+    );
+    let Ok(text) = std::fs::read_to_string(path) else {
+        eprintln!("SKIPPED: {path} is not here");
+        return None;
+    };
+    Some(serde_json::from_str(&text).unwrap())
+}
+
+fn as_value(certificate: &Certificate) -> Value {
+    serde_json::from_str(&certificate.to_json()).unwrap()
+}
+
+#[test]
+fn what_is_written_is_valid_and_every_member_is_known_and_required() {
+    let Some(root) = schema() else { return };
+    for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceRecord] {
+        let whole = builder(adjacency).build().unwrap().with_artifact("m", b"x");
+        let seeded = builder(adjacency)
+            .not_private("seeded noise")
+            .build()
+            .unwrap();
+        assert!(valid(&as_value(&seeded), &root, &root));
+        let whole = as_value(&whole);
+        assert!(valid(&whole, &root, &root));
+        let members = |pointer: &str| -> Vec<String> {
+            let object = whole.pointer(pointer).unwrap().as_object().unwrap();
+            object
+                .keys()
+                .map(|key| format!("{pointer}/{key}"))
+                .collect()
+        };
+        let mut n_members = 0;
+        for object in [
+            "",
+            "/project",
+            "/status",
+            "/target",
+            "/guarantee",
+            "/releases/0",
+        ]
+        .into_iter()
+        .chain(["/releases/0/event", "/released/0", "/artifacts/0"])
+        {
+            for member in members(object) {
+                let mut without = whole.clone();
+                let name = member.rsplit('/').next().unwrap();
+                let parent = without
+                    .pointer_mut(object)
+                    .unwrap()
+                    .as_object_mut()
+                    .unwrap();
+                parent.remove(name);
+                assert!(!valid(&without, &root, &root), "{member} is not required");
+                n_members += 1;
+            }
+            let mut extra = whole.clone();
+            extra.pointer_mut(object).unwrap()["more"] = json!(1);
+            assert!(!valid(&extra, &root, &root), "{object} takes anything");
+        }
+        assert!(n_members > 35, "{n_members}");
+    }
+}
+
+#[test]
+fn names_in_the_schema_are_those_that_are_written() {
+    let Some(root) = schema() else { return };
+    let whole = as_value(&builder(Adjacency::AddRemoveUser).build().unwrap());
+    let keys = |value: &Value| -> Vec<String> {
+        let mut keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    for (written, rule) in [
+        (&whole, &root),
+        (&whole["guarantee"], &root["$defs"]["guarantee"]),
+        (
+            &whole["releases"][0],
+            &root["properties"]["releases"]["items"],
+        ),
+    ] {
+        let names = keys(&rule["properties"]);
+        assert_eq!(keys(written), names);
+        let mut required: Vec<_> = rule["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect();
+        required.sort();
+        assert_eq!(required, names);
+    }
+}
+
+#[test]
+fn every_event_is_in_the_schema() {
+    let Some(root) = schema() else { return };
+    let gaussian = DpEvent::gaussian(2.0);
+    let relation = Relation::AddRemove;
+    let best = |stopping| DpEvent::RepeatAndSelect {
+        event: Box::new(DpEvent::gaussian(2.0)),
+        stopping,
+    };
+    let events = [
+        gaussian.clone(),
+        DpEvent::gaussian_psd(1.0),
+        DpEvent::laplace(2.0),
+        DpEvent::DiscreteGaussian {
+            sigma: 2.0,
+            sensitivity: 1,
+        },
+        DpEvent::DiscreteLaplace {
+            rate: 0.5,
+            sensitivity: 1,
+        },
+        DpEvent::RandomizedResponse {
+            noise_probability: 0.5,
+            buckets: 3,
+        },
+        DpEvent::BoundedRange {
+            epsilon: 1.0,
+            relation,
+        },
+        DpEvent::ApproxDp {
+            epsilon: 1.0,
+            delta: 0.0,
+            relation,
+        },
+        DpEvent::Zcdp {
+            rho: 1.0,
+            relation: Relation::Replace,
+        },
+        DpEvent::Rdp {
+            order: 2.0,
+            epsilon: 1.0,
+            relation,
+        },
+        DpEvent::sampled_gaussian(1.0, 0.01),
+        DpEvent::SampledWithoutReplacement {
+            sample_size: 1,
+            population_size: 10,
+            event: Box::new(gaussian.clone()),
+        },
+        DpEvent::RandomAllocation {
+            noise_multiplier: 1.0,
+            n_selected: 1,
+            n_steps: 9,
+        },
+        DpEvent::MixtureOfGaussians {
+            sigma: 1.0,
+            sensitivities: vec![0.0, 1.0],
+            probabilities: vec![0.5, 0.5],
+        },
+        DpEvent::TreeAggregation {
+            noise_multiplier: 1.0,
+            n_steps: 9,
+        },
+        DpEvent::Composed {
+            events: vec![gaussian.clone()],
+        },
+        gaussian.clone().repeated(3),
+        best(Stopping::Logarithmic {
+            success_probability: 0.5,
+        }),
+        best(Stopping::Poisson { mean: 2.0 }),
+        best(Stopping::TruncatedNegativeBinomial {
+            shape: 0.0,
+            success_probability: 0.5,
+        }),
+        DpEvent::NonPrivate,
+    ];
+    let rule = &root["$defs"]["event"];
+    for event in &events {
+        let value = serde_json::to_value(event).unwrap();
+        assert!(valid(&value, rule, &root), "{value}");
+        let mut extra = value.clone();
+        extra["more"] = json!(1);
+        assert!(!valid(&extra, rule, &root), "{value}");
+    }
+    let mut seen: Vec<String> = events
+        .iter()
+        .map(|e| serde_json::to_value(e).unwrap()["mechanism"].to_string())
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), rule["oneOf"].as_array().unwrap().len());
+}

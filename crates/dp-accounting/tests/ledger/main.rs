@@ -1,0 +1,15 @@
+//! The ledger's file under crashes, damage and rivals.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+#[path = "../shared/mod.rs"]
+mod shared;
+
+mod audit;
+mod crashes_lose_nothing;
+mod damage_is_found;
+mod other_budgets;
+mod other_ledgers_are_refused;
+mod pays_within_the_budget;
+mod plans_fit_their_own_budget;
+mod support;
