@@ -70,7 +70,8 @@ pub fn audit_frequencies(
     let (mut worst, mut least) = (0, f64::INFINITY);
     for (at, (&count, &p)) in counts.iter().zip(probabilities).enumerate() {
         params::closed_unit("probability", p)?;
-        let tail = binomial_lower_tail(count, n_draws, p).min(binomial_upper_tail(count, n_draws, p));
+        let tail =
+            binomial_lower_tail(count, n_draws, p).min(binomial_upper_tail(count, n_draws, p));
         if !(tail >= least) {
             (worst, least) = (at, tail);
         }

@@ -65,9 +65,8 @@ pub fn audit_poisson(
     let label = format!("Poisson sampling with probability {probability}");
     let share = audit_frequencies(&label, n, &[joined], &[accounted(&sampling)], level)?.check;
     let (taken, exact) = edge()?;
-    let fact = |what: &str, fine: bool| {
-        Check::new(what, if fine { 1.0 } else { 0.0 }, f64::MIN_POSITIVE)
-    };
+    let fact =
+        |what: &str, fine: bool| Check::new(what, if fine { 1.0 } else { 0.0 }, f64::MIN_POSITIVE);
     let checks = vec![
         share,
         fact("probability below the one asked for", taken),
@@ -135,7 +134,13 @@ pub fn audit_fixed_size(
     noise: &mut NoiseSource,
 ) -> Result<SamplingAudit> {
     let sampling = FixedSizeSampling::new(sample_size, population_size)?;
-    params::in_range("population_size", population_size, 1, 1000, "up to 1,000 clients")?;
+    params::in_range(
+        "population_size",
+        population_size,
+        1,
+        1000,
+        "up to 1,000 clients",
+    )?;
     let (m, n) = (sample_size as f64, population_size as f64);
     let mut singles = vec![0; population_size];
     let mut pairs = vec![0; population_size * population_size];

@@ -134,17 +134,29 @@ pub(crate) fn choice(right: usize, last: usize, bits: &mut RandomBits) -> usize 
 
 /// A general change of scores taken for a monotone one.
 pub(crate) fn score_change(right: ScoreChange) -> ScoreChange {
-    pick("exponential-factor-two-missing", right, ScoreChange::Monotone)
+    pick(
+        "exponential-factor-two-missing",
+        right,
+        ScoreChange::Monotone,
+    )
 }
 
 /// Weights at whole halvings only.
 pub(crate) fn weight(right: u128) -> u128 {
-    pick("exponential-weights-rounded-up", right, right.next_power_of_two())
+    pick(
+        "exponential-weights-rounded-up",
+        right,
+        right.next_power_of_two(),
+    )
 }
 
 /// The neighbour of the candidate that was selected.
 pub(crate) fn selected(right: usize, n_candidates: usize) -> usize {
-    pick("selection-off-by-one", right, (right + 1).min(n_candidates - 1))
+    pick(
+        "selection-off-by-one",
+        right,
+        (right + 1).min(n_candidates - 1),
+    )
 }
 
 /// A user's share of a score beyond its bound.

@@ -14,7 +14,11 @@ const POINTS: [f64; 4] = [0.0, 1.0, 2.0, 3.0];
 
 /// A user's value is the largest of its records.
 fn value(user: UserRow<'_>) -> f64 {
-    user.values().iter().copied().map(f64::from).fold(0.0, f64::max)
+    user.values()
+        .iter()
+        .copied()
+        .map(f64::from)
+        .fold(0.0, f64::max)
 }
 
 /// `exp(epsilon u_i / (2 s))` with `u_i = -max(0, L_i - q n, q n - R_i)`, normalised.
@@ -37,14 +41,21 @@ fn exact(values: &[f64], level: f64, epsilon: f64) -> Vec<f64> {
 fn selected(quantile: &PrivateQuantile, values: &[f32], noise: &mut NoiseSource) -> [u64; 4] {
     let users: Vec<Vec<(u32, f32)>> = values
         .iter()
-        .map(|&v| (0..1 + v.clamp(0.0, 5.0) as u32).map(|item| (item, v)).collect())
+        .map(|&v| {
+            (0..1 + v.clamp(0.0, 5.0) as u32)
+                .map(|item| (item, v))
+                .collect()
+        })
         .collect();
     let data = Private::new(table(6, &users));
     let payer = Payer::new(quantile.event(), 0, Adjacency::AddRemoveUser).unwrap();
     let mut counts = [0; 4];
     for _ in 0..N {
         let spend = payer.spend().unwrap();
-        let released = quantile.release(&data, value, spend, noise).unwrap().value();
+        let released = quantile
+            .release(&data, value, spend, noise)
+            .unwrap()
+            .value();
         let point = POINTS.iter().position(|p| (p - released).abs() < 1e-12);
         counts[point.expect("a point of the public grid")] += 1;
     }

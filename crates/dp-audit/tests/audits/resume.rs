@@ -21,7 +21,7 @@ fn target() -> ApproxDp {
 
 fn fit() -> MatrixFactorization {
     let mut params = FactorizationParams::for_target(target());
-    params.dim = Some(2);
+    params.dim = Some(1);
     params.n_rounds = 2;
     params.check().unwrap()
 }
@@ -51,7 +51,8 @@ fn go_on(folder: &Path, n_steps: usize) {
     let plan = fit().plan(N_ITEMS, target(), ADJACENCY).unwrap();
     let folder = CheckpointFolder::open(folder).unwrap();
     let noise = &mut NoiseSource::operating_system();
-    let killed = fit().fit_with_checkpoints(&nobody(), &plan, &mut pay, noise, &folder, &mut |_| {});
+    let killed =
+        fit().fit_with_checkpoints(&nobody(), &plan, &mut pay, noise, &folder, &mut |_| {});
     assert!(killed.is_err());
 }
 
@@ -68,14 +69,17 @@ fn counts(folder: &Path) -> Vec<f64> {
     let state: serde_json::Value = serde_json::from_slice(&file).unwrap();
     let stddev = state.pointer("/state/counts/noise_stddev").unwrap();
     let values = numbers(folder, "/state/counts/values");
-    values.iter().map(|v| v / stddev.as_f64().unwrap()).collect()
+    values
+        .iter()
+        .map(|v| v / stddev.as_f64().unwrap())
+        .collect()
 }
 
 /// A save that was lost: the step is made again from the same state.
 #[test]
 fn a_step_that_is_made_again_gets_other_noise() {
     let folder = tempfile::tempdir().unwrap();
-    let mut made = || {
+    let made = || {
         drop(fs::remove_file(folder.path().join("checkpoint.json")));
         go_on(folder.path(), 1);
         counts(folder.path())

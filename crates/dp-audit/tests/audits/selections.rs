@@ -15,7 +15,11 @@ fn mechanism(sensitivity: f64, change: ScoreChange) -> ExponentialMechanism {
 }
 
 /// How often each candidate was selected.
-fn selected(n: usize, event: DpEvent, mut select: impl FnMut(dp_accounting::Spend) -> usize) -> Vec<u64> {
+fn selected(
+    n: usize,
+    event: DpEvent,
+    mut select: impl FnMut(dp_accounting::Spend) -> usize,
+) -> Vec<u64> {
     let payer = Payer::new(event, 0, Adjacency::AddRemoveUser).unwrap();
     let mut counts = vec![0; n];
     for _ in 0..N {
@@ -26,7 +30,11 @@ fn selected(n: usize, event: DpEvent, mut select: impl FnMut(dp_accounting::Spen
 
 /// `exp(epsilon u / (2 s))`, or without the 2 for a monotone change, normalised.
 fn exact(mechanism: &ExponentialMechanism, change: ScoreChange, scores: &[f64]) -> Vec<f64> {
-    let both = if change == ScoreChange::General { 2.0 } else { 1.0 };
+    let both = if change == ScoreChange::General {
+        2.0
+    } else {
+        1.0
+    };
     let epsilon = claimed_range(&mechanism.event()) / both;
     let weights: Vec<f64> = scores.iter().map(|u| (epsilon * u).exp()).collect();
     let total: f64 = weights.iter().sum();
@@ -63,7 +71,10 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
             let audit = audit_range("selection", claim, &first, &second, LEVEL).unwrap();
             assert!(audit.verdict.holds(), "{change:?}: {audit}");
             // these neighbours reach the claim; the bound comes near it
-            assert!(audit.lower_bound_epsilon > 0.6 * claim, "{change:?}: {audit}");
+            assert!(
+                audit.lower_bound_epsilon > 0.6 * claim,
+                "{change:?}: {audit}"
+            );
         }
     }
 }

@@ -108,9 +108,8 @@ pub fn release_scalar_sum(
     // f64::clamp keeps NaN, which the grid counts as 0
     let clamped = |user: UserRow<'_>| value(user).clamp(-clip, clip);
     #[cfg(privacy_mutants)]
-    let clamped = |user: UserRow<'_>| {
-        dp_core::mutants::pick("scalar-no-clamp", clamped(user), value(user))
-    };
+    let clamped =
+        |user: UserRow<'_>| dp_core::mutants::pick("scalar-no-clamp", clamped(user), value(user));
     let contribution = Scalar(clamped);
     let released = VectorSum::accumulate(data, 1, grid, &contribution)?.release(spend, noise)?;
     Ok(ReleasedScalar {
