@@ -36,14 +36,15 @@ fn exact(values: &[f64], level: f64, epsilon: f64) -> Vec<f64> {
     weights.iter().map(|w| w / total).collect()
 }
 
-/// Selections of each grid point for users with these largest values; a user has as many records as
-/// its value says.
+/// Selections of each grid point for users with these largest values; users with larger values have
+/// more records.
 fn selected(quantile: &PrivateQuantile, values: &[f32], noise: &mut NoiseSource) -> [u64; 4] {
     let users: Vec<Vec<(u32, f32)>> = values
         .iter()
         .map(|&v| {
-            (0..1 + v.clamp(0.0, 5.0) as u32)
-                .map(|item| (item, v))
+            (0..6_u8)
+                .filter(|&item| item == 0 || f32::from(item) <= v)
+                .map(|item| (item.into(), v))
                 .collect()
         })
         .collect();

@@ -12,6 +12,10 @@ const Z: f64 = 2.0;
 const N: usize = 6000;
 
 /// The same release made again and again, as the coordinates of one view.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a released number has far fewer than 63 bits"
+)]
 fn view(clip: f64, exact: i64, release: impl FnMut() -> ReleasedScalar) -> View {
     let grid = Grid::new(Z, clip).unwrap();
     let integer = |value: f64| (value / grid.step() - 0.5).round() as i64;
