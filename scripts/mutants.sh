@@ -1,9 +1,14 @@
 #!/bin/sh
 # Builds the audits once with the deliberate bugs compiled in, then runs them for each bug:
 # every bug must turn a test red, and no bug must leave all green.
-#   scripts/mutants.sh [NAME...]
+#   scripts/mutants.sh [NAME...]          stops at the first group of audits with a red test
+#   scripts/mutants.sh --all [NAME...]    runs every group, to see all tests that a bug turns red
 set -eu
 cd "$(dirname "$0")/.."
+# cheapest first
+groups="shares sampling scalars resume accounts kernel selections quantiles runs"
+all=false
+if [ "${1:-}" = --all ]; then all=true; shift; fi
 target="${CARGO_TARGET_DIR:-target}/mutants"
 bin=$(RUSTFLAGS="--cfg privacy_mutants" CARGO_TARGET_DIR="$target" \
     cargo test --no-run -p dp-audit --test audits --message-format=json 2>/dev/null |
@@ -14,11 +19,17 @@ if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1; then
     echo "the audits are red without any bug" >&2
     exit 1
 fi
-[ $# -gt 0 ] || set -- $(cat ../dp-*/src/*.rs ../dp-*/src/*/*.rs | tr -d ' \n' |
+[ $# -gt 0 ] || set -- $(find ../dp-*/src -name '*.rs' -exec cat {} + | tr -d ' \n' |
     grep -oE '(active|pick)\("[a-z0-9-]+"' | sed 's/.*"\(.*\)"/\1/' | sort -u)
 survivors=0
 for name in "$@"; do
-    red=$(DP_MUTANT="$name" "$bin" 2>/dev/null | sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')
+    red=""
+    for group in $groups; do
+        found=$(DP_MUTANT="$name" "$bin" "$group::" 2>/dev/null |
+            sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')
+        red="$red$found"
+        if [ -n "$red" ] && ! $all; then break; fi
+    done
     if [ -n "$red" ]; then
         echo "| \`$name\` | $red|"
     else

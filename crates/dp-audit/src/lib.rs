@@ -7,31 +7,39 @@
 mod black_box;
 mod canary;
 mod error;
+mod frequencies;
 mod kernel;
 mod release;
 mod report;
 mod run;
 mod sampler;
+mod sampling;
+mod selection;
 mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
 #[cfg(feature = "multitask")]
 mod trainers;
+mod uniform;
 mod view;
 
 pub use black_box::{BlackBoxAudit, audit_black_box};
 pub use canary::Canaries;
 pub use error::{Error, Result};
+pub use frequencies::{FrequencyAudit, audit_frequencies};
 pub use kernel::{
     fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
 };
 pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};
 pub use report::{Check, Verdict};
 pub use run::{RunAudit, RunSettings, Trainer, audit_run};
-pub use sampler::{SamplerAudit, audit_sampler};
+pub use sampler::{SamplerAudit, audit_discrete_sampler, audit_sampler};
+pub use sampling::{SamplingAudit, audit_fixed_size, audit_poisson};
+pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
 #[cfg(feature = "multitask")]
 pub use trainers::AuditedFactorization;
+pub use uniform::audit_uniform_words;
 pub use view::{Entries, Layout, View};

@@ -55,6 +55,35 @@ pub fn audit_sampler(
     sigma: u64,
     level: f64,
 ) -> Result<SamplerAudit> {
+    let s = sigma as f64;
+    against(draws, sigma, level, |y| {
+        normal_mass(y as f64 / s, (y + 1) as f64 / s)
+    })
+}
+
+/// As [`audit_sampler`], for `P(Y = y)` proportional to `exp(-y^2 / (2 sigma^2))`.
+///
+/// # Errors
+/// As [`audit_sampler`].
+pub fn audit_discrete_sampler(
+    draws: impl IntoIterator<Item = i64>,
+    sigma: u64,
+    level: f64,
+) -> Result<SamplerAudit> {
+    let s = sigma as f64;
+    let weight = |y: i64| (-0.5 * (y as f64 / s).powi(2)).exp();
+    // beyond 12 sigma lies less than 1e-31 of the whole
+    let reach = i64::try_from(sigma.min(65_536)).unwrap_or(i64::MAX) * 12;
+    let total = 1.0 + 2.0 * (1..=reach).rev().map(weight).sum::<f64>();
+    against(draws, sigma, level, |y| weight(y) / total)
+}
+
+fn against(
+    draws: impl IntoIterator<Item = i64>,
+    sigma: u64,
+    level: f64,
+    probability: impl Fn(i64) -> f64,
+) -> Result<SamplerAudit> {
     if !(16..=65_536).contains(&sigma) {
         return Err(bad(
             "sigma",
@@ -67,9 +96,8 @@ pub fn audit_sampler(
     if n_draws < 1000 {
         return Err(bad("draws", n_draws as f64, "at least 1,000 draws"));
     }
-    let s = sigma as f64;
     let expected: Vec<f64> = (-reach..reach)
-        .map(|y| n_draws as f64 * normal_mass(y as f64 / s, (y + 1) as f64 / s))
+        .map(|y| n_draws as f64 * probability(y))
         .collect();
     let (statistic, degrees) = pearson(&counts, &expected);
     let check = Check::new(

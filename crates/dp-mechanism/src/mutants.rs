@@ -3,9 +3,11 @@
 use std::sync::OnceLock;
 
 use dp_core::mutants::{active, pick};
+use dp_core::{Interactions, UserRow};
 
-use crate::Grid;
 use crate::gram_sum::GramGrids;
+use crate::random_bits::RandomBits;
+use crate::{Grid, ReleasedScalar, ScoreChange};
 
 /// Wrong scales, and noise on fewer coordinates than there are.
 pub(crate) fn noise(sigma: u64, sums: &mut [i64]) -> (u64, &mut [i64]) {
@@ -115,4 +117,97 @@ pub(crate) fn gram_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> O
         return Some(sum(norms) <= a && sum(&rhs) <= b);
     }
     None
+}
+
+/// Poisson sampling by another threshold than the one that is accounted for.
+pub(crate) fn threshold(right: u128) -> u128 {
+    pick("sampling-more-than-accounted", right, right + right / 100)
+}
+
+/// A choice by the remainder of a byte, which favours small numbers.
+pub(crate) fn choice(right: usize, last: usize, bits: &mut RandomBits) -> usize {
+    if active("fixed-size-biased") {
+        return usize::from(bits.word().to_le_bytes()[0]) % (last + 1);
+    }
+    right
+}
+
+/// A general change of scores taken for a monotone one.
+pub(crate) fn score_change(right: ScoreChange) -> ScoreChange {
+    pick(
+        "exponential-factor-two-missing",
+        right,
+        ScoreChange::Monotone,
+    )
+}
+
+/// Weights at whole halvings only.
+pub(crate) fn weight(right: u128) -> u128 {
+    pick(
+        "exponential-weights-rounded-up",
+        right,
+        right.next_power_of_two(),
+    )
+}
+
+/// The neighbour of the candidate that was selected.
+pub(crate) fn selected(right: usize, n_candidates: usize) -> usize {
+    pick(
+        "selection-off-by-one",
+        right,
+        (right + 1).min(n_candidates - 1),
+    )
+}
+
+/// A user's share of a score beyond its bound.
+pub(crate) fn share(right: i64, unbounded: i64, bounded_before_merge: i64) -> i64 {
+    let share = pick("score-share-unclipped", right, unbounded);
+    pick("score-share-clip-before-merge", share, bounded_before_merge)
+}
+
+/// The largest value in the data in place of the public end of a range; `None` to go on.
+pub(crate) fn range_end(
+    data: &Interactions,
+    value: impl Fn(UserRow<'_>) -> f64,
+    high: f64,
+) -> Option<f64> {
+    let values = data.users().map(value).filter(|v| v.is_finite());
+    let largest = values.fold(high, f64::max);
+    (active("quantile-range-from-the-data") && largest > high).then_some(largest)
+}
+
+/// One vote for each record in place of one for each user.
+pub(crate) fn votes(right: u64, user: UserRow<'_>) -> u64 {
+    pick("quantile-counts-every-record", right, user.len() as u64)
+}
+
+/// A user who has nothing counts as nobody; `None` for the right value.
+pub(crate) fn user_value() -> Option<fn(UserRow<'_>) -> f64> {
+    let one_if_any = |user: UserRow<'_>| if user.is_empty() { 0.0 } else { 1.0 };
+    active("user-count-skips-the-empty").then_some(one_if_any)
+}
+
+/// The exact count in place of the noisy one.
+pub(crate) fn counted(released: ReleasedScalar, data: &Interactions) -> ReleasedScalar {
+    let exact = data.n_users() as f64;
+    released.with_value(pick("user-count-exact", released.value(), exact))
+}
+
+/// One key for the shares of all clients.
+pub(crate) fn share_key(key: &mut [u8; 32]) {
+    static FIRST: OnceLock<[u8; 32]> = OnceLock::new();
+    if active("share-key-of-another-client") {
+        *key = *FIRST.get_or_init(|| *key);
+    }
+}
+
+/// Masks that leave something to be seen.
+pub(crate) fn mask(mut right: Vec<i64>) -> Vec<i64> {
+    let first = right.first().copied().unwrap_or(0);
+    for r in &mut right {
+        *r = pick("share-mask-narrow", *r, *r & (i64::MAX >> 7));
+        *r = pick("share-mask-repeated", *r, first);
+        *r = pick("share-without-mask", *r, 0);
+    }
+    right
 }

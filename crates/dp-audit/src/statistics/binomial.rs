@@ -14,6 +14,28 @@ pub struct Bounds {
     pub high: f64,
 }
 
+/// `P(Bin(trials, p) >= hits) = I_p(hits, trials - hits + 1)`, exact but for arithmetic (relative
+/// 1e-8).
+#[must_use]
+pub fn binomial_upper_tail(hits: u64, trials: u64, p: f64) -> f64 {
+    let (k, n) = (hits as f64, trials as f64);
+    match hits {
+        0 => 1.0,
+        hits if hits > trials => 0.0,
+        _ => incomplete_beta(k, n - k + 1.0, p),
+    }
+}
+
+/// `P(Bin(trials, p) <= hits) = I_(1-p)(trials - hits, hits + 1)`; see [`binomial_upper_tail`].
+#[must_use]
+pub fn binomial_lower_tail(hits: u64, trials: u64, p: f64) -> f64 {
+    let (k, n) = (hits as f64, trials as f64);
+    if hits >= trials {
+        return 1.0;
+    }
+    incomplete_beta(n - k, k + 1.0, 1.0 - p)
+}
+
 /// Exact bounds for the probability behind `hits` of `trials`: each of the two is wrong with
 /// probability at most `level`, whatever the probability is.
 ///

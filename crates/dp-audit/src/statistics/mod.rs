@@ -7,7 +7,7 @@ mod binomial;
 mod chi_square;
 mod normal;
 
-pub use binomial::{Bounds, clopper_pearson};
+pub use binomial::{Bounds, binomial_lower_tail, binomial_upper_tail, clopper_pearson};
 pub use chi_square::{chi_square_lower_tail, chi_square_upper_tail};
 pub(crate) use normal::normal_mass;
 pub use normal::{normal_cdf, normal_quantile, normal_upper_tail};

@@ -4,5 +4,11 @@
 
 mod accounts;
 mod kernel;
+mod quantiles;
+mod resume;
 mod runs;
+mod sampling;
+mod scalars;
+mod selections;
+mod shares;
 mod support;

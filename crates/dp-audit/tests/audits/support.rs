@@ -1,6 +1,6 @@
 //! Contributions and tables.
 
-use dp_core::{Interactions, InteractionsBuilder, UserRow};
+use dp_core::{DpEvent, Interactions, InteractionsBuilder, UserRow};
 use dp_mechanism::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 
 pub(crate) const LEVEL: f64 = 1e-9;
@@ -88,4 +88,12 @@ pub(crate) fn users_around_the_clip() -> Vec<Vec<(u32, f32)>> {
         users.push((0..n).map(|item| (item, value)).collect());
     }
     users
+}
+
+/// The range that an event claims, nats.
+pub(crate) fn claimed_range(event: &DpEvent) -> f64 {
+    match event {
+        DpEvent::BoundedRange { epsilon, .. } => *epsilon,
+        _ => f64::NAN,
+    }
 }

@@ -97,9 +97,21 @@ impl FixedSizeSampling {
     /// [`Error::EntropyUnavailable`].
     pub fn sample(&self, noise: &mut NoiseSource) -> Result<ClientSample> {
         let mut bits = noise.release_stream()?.into_bits();
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("fixed-size-with-replacement") {
+            let draw = |_| bits.at_most(self.population_size - 1);
+            let mut indices: Vec<usize> = (0..self.sample_size).map(draw).collect();
+            indices.sort_unstable();
+            return Ok(ClientSample {
+                indices,
+                insecure: noise.is_insecure(),
+            });
+        }
         let mut drawn = BTreeSet::new();
         for last in self.population_size - self.sample_size..self.population_size {
             let choice = bits.at_most(last);
+            #[cfg(privacy_mutants)]
+            let choice = crate::mutants::choice(choice, last, &mut bits);
             if !drawn.insert(choice) {
                 drawn.insert(last);
             }

@@ -62,6 +62,12 @@ impl PoissonSampling {
         }
         // a power of two scales exactly: also a denormal q becomes normal, and then ceil is 1
         let threshold = (sampling_probability * WORD_VALUES).ceil() as u128;
+        #[cfg(privacy_mutants)]
+        let threshold = dp_core::mutants::pick(
+            "sampling-probability-rounded-down",
+            threshold,
+            (sampling_probability * WORD_VALUES) as u128,
+        );
         Ok(Self { threshold })
     }
 
@@ -74,6 +80,11 @@ impl PoissonSampling {
     /// The event of a mechanism that runs on a sample of this kind.
     #[must_use]
     pub fn event(&self, on_the_sample: DpEvent) -> DpEvent {
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("sampling-probability-accounted-down") {
+            let less = self.threshold.saturating_sub(1) as f64 / WORD_VALUES;
+            return on_the_sample.poisson_sampled(less);
+        }
         on_the_sample.poisson_sampled(self.sampling_probability())
     }
 
@@ -105,11 +116,14 @@ impl PoissonSampling {
         // every index is written and the end moves on a hit: the same work for either outcome
         let mut indices = vec![0; n_clients];
         let mut n_drawn = 0_usize;
+        let threshold = self.threshold;
+        #[cfg(privacy_mutants)]
+        let threshold = crate::mutants::threshold(threshold);
         for client in 0..n_clients {
             if let Some(slot) = indices.get_mut(n_drawn) {
                 *slot = client;
             }
-            n_drawn += usize::from(u128::from(bits.word()) < self.threshold);
+            n_drawn += usize::from(u128::from(bits.word()) < threshold);
         }
         indices.truncate(n_drawn);
         Ok(ClientSample {

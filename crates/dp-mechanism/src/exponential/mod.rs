@@ -108,6 +108,9 @@ impl ExponentialMechanism {
         within("epsilon", epsilon, 1e-3, 40.0, "nats from 0.001 to 40")?;
         let expected = "a number from 1e-250 to 1e250";
         within("sensitivity", sensitivity, 1e-250, 1e250, expected)?;
+        #[cfg(privacy_mutants)]
+        let sensitivity =
+            dp_core::mutants::pick("exponential-sensitivity-ignored", sensitivity, 1.0);
         let log2_step = floor_log2(sensitivity).saturating_sub(LOG2_STEPS_PER_SENSITIVITY);
         let refused = || {
             Error::Param(ParamError {
@@ -196,6 +199,8 @@ impl ExponentialMechanism {
     pub(crate) fn draw(&self, steps: &[i64], bits: &mut RandomBits) -> usize {
         let best = steps.iter().copied().max().unwrap_or(0);
         let weight_of = |k: i64| weight(best.abs_diff(k).saturating_mul(self.rate));
+        #[cfg(privacy_mutants)]
+        let weight_of = |k: i64| crate::mutants::weight(weight_of(k));
         let total = steps
             .iter()
             .fold(0_u128, |sum, &k| sum.saturating_add(weight_of(k)));
@@ -216,6 +221,8 @@ fn locate(target: u128, steps: &[i64], weight_of: impl Fn(i64) -> u128) -> usize
         end = end.saturating_add(weight_of(k));
         index += usize::from(end <= target);
     }
+    #[cfg(privacy_mutants)]
+    let index = crate::mutants::selected(index, steps.len());
     index
 }
 
@@ -242,6 +249,8 @@ impl SelectedIndex {
 
 /// The range for a rate and an integer sensitivity, rounded up.
 fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
+    #[cfg(privacy_mutants)]
+    let change = crate::mutants::score_change(change);
     let units = u128::from(rate) * u128::from(sensitivity);
     let capped = units.min(u128::from(MAX_HALVINGS << FRACTION_BITS)) as f64;
     let one_way = capped / f64::from(1_u32 << FRACTION_BITS) * std::f64::consts::LN_2
@@ -261,6 +270,8 @@ fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
     reason = "a positive number below 2^31; the loop makes the rounding safe"
 )]
 fn rate_for(epsilon: f64, sensitivity: u64, change: ScoreChange) -> u64 {
+    #[cfg(privacy_mutants)]
+    let change = crate::mutants::score_change(change);
     let one_way = match change {
         ScoreChange::General => epsilon / 2.0,
         ScoreChange::Monotone => epsilon,

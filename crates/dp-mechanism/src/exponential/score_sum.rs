@@ -156,11 +156,18 @@ impl ExponentialMechanism {
         buffer.entries.chunk_by(|a, b| a.0 == b.0).map(move |same| {
             let candidate = same.first().map_or(0, |&(candidate, _)| candidate);
             let value = same.iter().map(|&(_, value)| value).sum();
-            let share = scores::quantise(value, log2_step);
-            (
-                candidate as usize,
-                share.clamp(*allowed.start(), *allowed.end()),
-            )
+            let bounded = |value| {
+                let share = scores::quantise(value, log2_step);
+                share.clamp(*allowed.start(), *allowed.end())
+            };
+            let share = bounded(value);
+            #[cfg(privacy_mutants)]
+            let share = crate::mutants::share(
+                share,
+                scores::quantise(value, log2_step),
+                same.iter().map(|&(_, value)| bounded(value)).sum(),
+            );
+            (candidate as usize, share)
         })
     }
 }

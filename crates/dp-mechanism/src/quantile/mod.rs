@@ -107,6 +107,12 @@ impl PrivateQuantile {
             Relation::AddRemove => level.max(LEVEL_ONE - level),
             Relation::Replace => LEVEL_ONE,
         };
+        #[cfg(privacy_mutants)]
+        let sensitivity = dp_core::mutants::pick(
+            "quantile-sensitivity-of-the-other-side",
+            sensitivity,
+            level.min(LEVEL_ONE - level),
+        );
         let mechanism = ExponentialMechanism::new(
             epsilon,
             f64::from(sensitivity),
@@ -149,12 +155,19 @@ impl PrivateQuantile {
         noise: &mut NoiseSource,
     ) -> Result<ReleasedQuantile> {
         self.mechanism.check_spend(&spend)?;
+        #[cfg(privacy_mutants)]
+        if let Some(high) = crate::mutants::range_end(data.expose(), &value, self.high) {
+            return Self { high, ..*self }.release(data, value, spend, noise);
+        }
         let mut bits = noise.release_stream()?.into_bits();
         let data = data.expose();
         let mut counts = vec![0_u64; self.n_points];
         for user in 0..data.n_users() {
             if let Some(count) = counts.get_mut(self.point_of(value(data.user(user)))) {
-                *count = count.wrapping_add(1);
+                let one = 1;
+                #[cfg(privacy_mutants)]
+                let one = crate::mutants::votes(one, data.user(user));
+                *count = count.wrapping_add(one);
             }
         }
         let point = self.mechanism.draw(&self.scores(&counts), &mut bits);
@@ -173,7 +186,10 @@ impl PrivateQuantile {
     fn point_of(&self, value: f64) -> usize {
         let last = self.n_points.saturating_sub(1);
         let share = (value - self.low) / (self.high - self.low);
-        ((share * last as f64).round() as usize).min(last)
+        #[cfg(privacy_mutants)]
+        let last = dp_core::mutants::pick("quantile-no-clip", last, usize::MAX);
+        let point = (share * self.n_points.saturating_sub(1) as f64).round() as usize;
+        point.min(last)
     }
 
     fn value_of(&self, point: usize) -> f64 {

@@ -20,6 +20,16 @@ use super::floored::{Candidate, bin_of, walk};
 use super::uniform::{Fraction, HEAD_BITS, Place};
 use super::words::Words;
 
+/// Whether a candidate is not minus zero.
+#[inline(always)]
+fn counts(magnitude: u64, negative: bool) -> bool {
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("discrete-zero-twice") {
+        return true;
+    }
+    magnitude > 0 || !negative
+}
+
 /// What a scale fixes for all its draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scale {
@@ -57,7 +67,7 @@ impl Scale {
             let (bin, tie) = alias::first_pick(candidate.column, candidate.prefix);
             let bin = if tie { bin_of(&candidate, words) } else { bin };
             if let Some(magnitude) = self.magnitude(&candidate, bin, words)
-                && (magnitude > 0 || !candidate.negative)
+                && counts(magnitude, candidate.negative)
             {
                 let sign = (candidate.negative as i64).wrapping_neg();
                 return (magnitude.cast_signed() ^ sign).wrapping_sub(sign);

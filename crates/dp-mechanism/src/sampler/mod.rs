@@ -278,6 +278,11 @@ impl DiscreteGaussian {
     pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
         let mut words = Words::new(rng, sums.len().saturating_mul(3));
         for y in sums {
+            #[cfg(privacy_mutants)]
+            if dp_core::mutants::active("discrete-floored") {
+                *y = y.wrapping_add(floored::draw(self.sigma(), &mut words));
+                continue;
+            }
             *y = y.wrapping_add(self.scale.draw(&mut words));
         }
     }

@@ -44,6 +44,11 @@ impl ReleasedScalar {
     pub const fn is_insecure(&self) -> bool {
         self.insecure
     }
+
+    #[cfg(privacy_mutants)]
+    pub(crate) const fn with_value(self, value: f64) -> Self {
+        Self { value, ..self }
+    }
 }
 
 /// Releases the sum of one number per user: a [`VectorSum`] of length 1.
@@ -101,7 +106,11 @@ pub fn release_scalar_sum(
 ) -> Result<ReleasedScalar> {
     let grid = Grid::new(spend_multiplier(&spend)?, clip)?;
     // f64::clamp keeps NaN, which the grid counts as 0
-    let contribution = Scalar(|user: UserRow<'_>| value(user).clamp(-clip, clip));
+    let clamped = |user: UserRow<'_>| value(user).clamp(-clip, clip);
+    #[cfg(privacy_mutants)]
+    let clamped =
+        |user: UserRow<'_>| dp_core::mutants::pick("scalar-no-clamp", clamped(user), value(user));
+    let contribution = Scalar(clamped);
     let released = VectorSum::accumulate(data, 1, grid, &contribution)?.release(spend, noise)?;
     Ok(ReleasedScalar {
         value: released.values().first().copied().unwrap_or(0.0),
@@ -120,7 +129,14 @@ pub fn release_user_count(
     spend: Spend,
     noise: &mut NoiseSource,
 ) -> Result<ReleasedScalar> {
-    release_scalar_sum(data, 1.0, |_| 1.0, spend, noise)
+    #[cfg(privacy_mutants)]
+    if let Some(value) = crate::mutants::user_value() {
+        return release_scalar_sum(data, 1.0, value, spend, noise);
+    }
+    let released = release_scalar_sum(data, 1.0, |_| 1.0, spend, noise);
+    #[cfg(privacy_mutants)]
+    let released = released.map(|r| crate::mutants::counted(r, data.expose()));
+    released
 }
 
 fn spend_multiplier(spend: &Spend) -> Result<f64> {

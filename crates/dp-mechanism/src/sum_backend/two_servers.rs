@@ -120,13 +120,18 @@ impl Share {
 fn uniform(n_coordinates: usize) -> Result<Vec<i64>> {
     let mut key = Zeroizing::new([0_u8; 32]);
     getrandom::fill(key.as_mut_slice()).map_err(|_| Error::EntropyUnavailable)?;
+    #[cfg(privacy_mutants)]
+    crate::mutants::share_key(&mut key);
     let mut rng = ChaCha20Rng::from_seed(*key);
     let mut word = Zeroizing::new([0_u8; WIDTH]);
     let draw = || {
         rng.fill_bytes(word.as_mut_slice());
         i64::from_le_bytes(*word)
     };
-    Ok(std::iter::repeat_with(draw).take(n_coordinates).collect())
+    let mask = std::iter::repeat_with(draw).take(n_coordinates).collect();
+    #[cfg(privacy_mutants)]
+    let mask = crate::mutants::mask(mask);
+    Ok(mask)
 }
 
 /// One of the two servers: adds the shares that it receives.

@@ -227,6 +227,11 @@ impl MatrixFactorization {
         if let Some(checkpoint) = &found {
             checkpoint.check(self, plan, n_items)?;
         }
+        // a generator that begins anew in every process of a run
+        #[cfg(privacy_mutants)]
+        let mut restored = NoiseSource::insecure_seeded(folder.path.as_os_str().len() as u64);
+        #[cfg(privacy_mutants)]
+        let noise = dp_core::mutants::pick("key-reused-on-resume", noise, &mut restored);
         let (releases, data_set_id, state) = found.map_or_else(Default::default, |found| {
             (found.releases, found.data_set_id, found.state)
         });

@@ -1,0 +1,119 @@
+//! L0 for releases with few outcomes: how often each came out, against exact probabilities.
+
+use std::fmt;
+
+use dp_core::{ParamError, params};
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::report::{Check, Verdict};
+use crate::statistics::{binomial_lower_tail, binomial_upper_tail};
+
+/// Outcome of [`audit_frequencies`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FrequencyAudit {
+    /// What was audited.
+    pub label: String,
+    /// Draws looked at.
+    pub n_draws: u64,
+    /// The outcome that fits worst.
+    pub worst: usize,
+    /// The test.
+    pub check: Check,
+    /// Outcome.
+    pub verdict: Verdict,
+}
+
+/// Compares how often each outcome came out with its probability.
+///
+/// Each count is binomial, whatever the others are, so the test is exact at every size and needs no
+/// independence between outcomes:
+///
+/// ```text
+/// p = min(1, 2 K min_k min(P(Bin(n, p_k) <= c_k), P(Bin(n, p_k) >= c_k)))      K outcomes
+/// ```
+///
+/// # Arguments
+/// * `counts` - draws with each outcome; they may add up to more than `n_draws` when a draw has
+///   several outcomes, as a sample has several members
+/// * `probabilities` - of each outcome in one draw
+/// * `level` - false-alarm probability
+///
+/// # Errors
+/// [`crate::Error::Shape`] when the lengths differ; [`crate::Error::Param`] for no draws or a
+/// probability outside \[0, 1\].
+///
+/// # Examples
+/// ```
+/// let fair = dp_audit::audit_frequencies("coin", 1000, &[520, 480], &[0.5, 0.5], 1e-9)?;
+/// assert!(fair.verdict.holds());
+/// let loaded = dp_audit::audit_frequencies("coin", 1000, &[620, 380], &[0.5, 0.5], 1e-9)?;
+/// assert!(!loaded.verdict.holds());
+/// # Ok::<(), dp_audit::Error>(())
+/// ```
+pub fn audit_frequencies(
+    label: &str,
+    n_draws: u64,
+    counts: &[u64],
+    probabilities: &[f64],
+    level: f64,
+) -> Result<FrequencyAudit> {
+    params::same_size("counts", counts.len(), probabilities.len())?;
+    if n_draws == 0 || counts.is_empty() {
+        return Err(ParamError {
+            name: "n_draws",
+            value: n_draws as f64,
+            expected: "at least one draw and one outcome",
+        }
+        .into());
+    }
+    let (mut worst, mut least) = (0, f64::INFINITY);
+    for (at, (&count, &p)) in counts.iter().zip(probabilities).enumerate() {
+        params::closed_unit("probability", p)?;
+        let tail =
+            binomial_lower_tail(count, n_draws, p).min(binomial_upper_tail(count, n_draws, p));
+        if !(tail >= least) {
+            (worst, least) = (at, tail);
+        }
+    }
+    let p_value = (2.0 * counts.len() as f64 * least).min(1.0);
+    let check = Check::new("outcomes against exact probabilities", p_value, level);
+    Ok(FrequencyAudit {
+        label: label.to_owned(),
+        n_draws,
+        worst,
+        verdict: Verdict::of(check.passed()),
+        check,
+    })
+}
+
+impl fmt::Display for FrequencyAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}; {} draws against exact probabilities, p = {:.2e} (outcome {} fits worst)",
+            self.label, self.verdict, self.n_draws, self.check.p_value, self.worst
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p_values_are_the_binomial_ones() {
+        // P(Bin(1000, 1/2) >= 620) by mpmath, 30 digits; two outcomes, two sides
+        let tail = 1.551_622_954_171_333e-14;
+        let audit = audit_frequencies("c", 1000, &[620, 380], &[0.5, 0.5], 1e-9).unwrap();
+        assert!((audit.check.p_value / (4.0 * tail) - 1.0).abs() < 1e-8);
+        // something impossible came out
+        let audit = audit_frequencies("c", 10, &[9, 1], &[1.0, 0.0], 1e-9).unwrap();
+        assert!(audit.check.p_value <= 0.0 && !audit.verdict.holds());
+        let audit = audit_frequencies("c", 10, &[10, 0], &[1.0, 0.0], 1e-9).unwrap();
+        assert!(audit.verdict.holds());
+        assert!(audit_frequencies("c", 0, &[0], &[1.0], 1e-9).is_err());
+        assert!(audit_frequencies("c", 1, &[0], &[f64::NAN], 1e-9).is_err());
+        assert!(audit_frequencies("c", 1, &[0], &[0.5, 0.5], 1e-9).is_err());
+    }
+}
