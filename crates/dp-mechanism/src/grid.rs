@@ -1,3 +1,10 @@
+//! The integer grid: public scales, and the quantiser between data units and integers.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    reason = "public numbers in checked ranges, and the quantiser itself"
+)]
+
 use dp_core::params;
 
 use crate::{Error, Result};
@@ -186,7 +193,8 @@ impl Grid {
     /// Whether a contribution with this exact squared norm stays within the bound: (K4).
     #[must_use]
     pub(crate) const fn admits(&self, squared_norm: u128) -> bool {
-        squared_norm <= (self.l2_bound as u128) * (self.l2_bound as u128)
+        let bound = self.l2_bound as u128; // at most 2^42
+        squared_norm <= bound.saturating_mul(bound)
     }
 }
 

@@ -1,4 +1,17 @@
 #![doc = include_str!("../README.md")]
+// Past the quantisers there are integers only, and nothing that can overflow or panic unseen. What
+// may do otherwise says so where it stands, with a reason.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
 
 mod client_sampling;
 mod contribution;
@@ -9,6 +22,7 @@ mod grid;
 #[cfg(privacy_mutants)]
 mod mutants;
 mod noise_source;
+mod payment;
 mod quantile;
 mod random_bits;
 mod release;
@@ -19,7 +33,7 @@ mod sum_backend;
 mod test_support;
 mod vector_sum;
 
-pub use client_sampling::{ClientSample, FixedSizeSampling, PoissonSampling};
+pub use client_sampling::{ClientSample, ClientSampling, FixedSizeSampling, PoissonSampling};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
 pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};

@@ -186,7 +186,13 @@ impl NoiseStream {
     ) {
         sums.par_chunks_mut(CHUNK)
             .enumerate()
-            .for_each(|(t, chunk)| add(t * CHUNK, &mut self.substream(t as u64), chunk));
+            .for_each(|(t, chunk)| {
+                add(
+                    t.saturating_mul(CHUNK),
+                    &mut self.substream(t as u64),
+                    chunk,
+                )
+            });
     }
 
     /// The generator of chunk `t`. It overwrites its copy of the key when dropped.
@@ -200,6 +206,10 @@ impl NoiseStream {
 }
 
 /// The sampler for a scale that came from a grid.
+#[allow(
+    clippy::expect_used,
+    reason = "less noise than a grid asks for must never go out"
+)]
 fn scale_of_a_grid(sigma: u64) -> FlooredGaussian {
     let noise = FlooredGaussian::new(sigma);
     noise.expect("a grid's noise scale lies between 2^5 and 2^40")
@@ -211,8 +221,8 @@ fn packed_scales(
     off_diagonal: FlooredGaussian,
     dim: usize,
 ) -> Vec<FlooredGaussian> {
-    let row = |a| std::iter::once(diagonal).chain(std::iter::repeat_n(off_diagonal, dim - 1 - a));
-    (0..dim).flat_map(row).collect()
+    let row = |after| std::iter::once(diagonal).chain(std::iter::repeat_n(off_diagonal, after));
+    (0..dim).rev().flat_map(row).collect()
 }
 
 #[cfg(test)]

@@ -1,24 +1,4 @@
 //! The seam of the server side: one integer sum modulo 2^64 over users who are each in one shard.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 mod in_process;
 mod sharded;
