@@ -161,6 +161,30 @@ impl Grid {
         self.l2_bound
     }
 
+    /// rho of a release with discrete Gaussian noise of scale `2^k`, under add/remove, rounded up to
+    /// the next f64: (K18).
+    ///
+    /// ```text
+    /// rho = D^2 / (2 4^k)
+    /// ```
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number of at most 84 bits"
+    )]
+    pub fn zcdp_rho(&self) -> f64 {
+        let square = u128::from(self.l2_bound).pow(2);
+        let nearest = square as f64;
+        let above = if (nearest as u128) < square {
+            nearest.next_up()
+        } else {
+            nearest
+        };
+        let sigma = self.sigma() as f64;
+        above / sigma / sigma * 0.5 // powers of two: exact
+    }
+
     /// Data units per integer, `g`.
     #[must_use]
     pub fn step(&self) -> f64 {
@@ -188,6 +212,11 @@ impl Grid {
     #[must_use]
     pub fn dequantise(&self, integer: i64) -> f64 {
         (integer as f64 + 0.5) * self.step()
+    }
+
+    /// The real value of an integer whose noise is symmetric about it.
+    pub(crate) fn whole_steps(&self, integer: i64) -> f64 {
+        integer as f64 * self.step()
     }
 
     /// Whether a contribution with this exact squared norm stays within the bound: (K4).

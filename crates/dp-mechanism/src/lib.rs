@@ -20,6 +20,12 @@ mod exponential;
 mod gram_sum;
 mod grid;
 #[cfg(privacy_mutants)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    reason = "bugs on purpose; in no other build"
+)]
 mod mutants;
 mod noise_source;
 mod payment;
@@ -44,5 +50,7 @@ pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
-pub use sum_backend::{InProcess, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers};
+pub use sum_backend::{
+    InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
+};
 pub use vector_sum::{VectorSum, vector_contribution};

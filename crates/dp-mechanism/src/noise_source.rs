@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::random_bits::RandomBits;
-use crate::sampler::FlooredGaussian;
+use crate::sampler::{DiscreteGaussian, FlooredGaussian};
 use crate::{Error, Result};
 
 /// Coordinates that share one cipher stream. Part of what a seed reproduces.
@@ -140,6 +140,22 @@ impl NoiseStream {
         #[cfg(privacy_mutants)]
         let (sigma, sums) = crate::mutants::noise(sigma, sums);
         let noise = scale_of_a_grid(sigma);
+        self.for_each_chunk(sums, |_, rng, chunk| noise.add_noise(rng, chunk));
+    }
+
+    /// Adds a draw of the discrete Gaussian of scale `sigma` to every coordinate, wrapping.
+    ///
+    /// # Panics
+    /// When `sigma` is outside 2^5 to 2^40, which no grid gives.
+    #[allow(
+        clippy::expect_used,
+        reason = "less noise than a grid asks for must never go out"
+    )]
+    pub(crate) fn add_discrete_gaussian(self, sigma: u64, sums: &mut [i64]) {
+        #[cfg(privacy_mutants)]
+        let (sigma, sums) = crate::mutants::noise(sigma, sums);
+        let noise = DiscreteGaussian::new(sigma);
+        let noise = noise.expect("a grid's noise scale lies between 2^5 and 2^40");
         self.for_each_chunk(sums, |_, rng, chunk| noise.add_noise(rng, chunk));
     }
 

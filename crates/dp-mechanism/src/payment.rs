@@ -1,7 +1,7 @@
 //! Whether a spend pays for a release.
 
 use dp_accounting::Spend;
-use dp_core::{DpEvent, ParamError, ReplaceFactor};
+use dp_core::{DpEvent, ParamError, Relation, ReplaceFactor};
 
 use crate::{ClientSampling, Error, Grid, Result};
 
@@ -75,4 +75,38 @@ pub(crate) fn same_grid(a: &Grid, b: &Grid) -> Result<()> {
         value: b.noise_multiplier(),
         expected: "the grid of the sum it is merged into",
     }))
+}
+
+/// Refuses a spend that does not pay for a release of `n_coordinates` with discrete Gaussian noise of
+/// the grid's scale from at least one party: (K18), and for one coordinate (K19).
+pub(crate) fn check_discrete_spend(
+    spend: &Spend,
+    sampling: Option<&ClientSampling>,
+    grid: &Grid,
+    n_coordinates: usize,
+    n_draws: usize,
+) -> Result<()> {
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("spend-unchecked") {
+        return Ok(());
+    }
+    let pays = match *spend.event() {
+        DpEvent::Zcdp {
+            rho,
+            relation: Relation::AddRemove,
+        } => rho >= grid.zcdp_rho(),
+        DpEvent::DiscreteGaussian { sigma, sensitivity } => {
+            n_coordinates == 1
+                && sigma.to_bits() == (grid.sigma() as f64).to_bits()
+                && u64::from(sensitivity) == grid.l2_bound()
+        }
+        _ => false,
+    };
+    if !pays || sampling.is_some() {
+        return Err(Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: "discrete Gaussian noise of this scale on a sum of this bound and length",
+        });
+    }
+    check_draws(spend, n_draws)
 }

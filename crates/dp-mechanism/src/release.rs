@@ -4,19 +4,30 @@ use dp_linalg::packed_len;
 
 use crate::Grid;
 
+/// What was added to the exact integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoiseLaw {
+    /// `floor(2^k N(0, 1))`: a cell's middle is half an integer above it.
+    Floored,
+    /// Discrete Gaussians of scale `2^k`, one of each party: symmetric about 0.
+    Discrete { n_parties: u8 },
+}
+
 /// A released noisy vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasedVector {
     grid: Grid,
     integers: Vec<i64>,
+    law: NoiseLaw,
     insecure: bool,
 }
 
 impl ReleasedVector {
-    pub(crate) const fn new(grid: Grid, integers: Vec<i64>, insecure: bool) -> Self {
+    pub(crate) const fn new(grid: Grid, integers: Vec<i64>, law: NoiseLaw, insecure: bool) -> Self {
         Self {
             grid,
             integers,
+            law,
             insecure,
         }
     }
@@ -33,7 +44,7 @@ impl ReleasedVector {
         self.integers.is_empty()
     }
 
-    /// The released integers `S + floor(2^k N(0, 1))`.
+    /// The released integers: the sum with its noise, modulo 2^64.
     #[must_use]
     pub fn integers(&self) -> &[i64] {
         &self.integers
@@ -42,16 +53,23 @@ impl ReleasedVector {
     /// The released values in data units.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
-        self.integers
-            .iter()
-            .map(|&y| self.grid.dequantise(y))
-            .collect()
+        let value = |&y| match self.law {
+            NoiseLaw::Floored => self.grid.dequantise(y),
+            NoiseLaw::Discrete { .. } => self.grid.whole_steps(y),
+        };
+        self.integers.iter().map(value).collect()
     }
 
     /// Standard deviation of the noise in data units.
     #[must_use]
+    #[allow(clippy::float_arithmetic, reason = "public, after the release")]
     pub fn noise_stddev(&self) -> f64 {
-        self.grid.noise_stddev()
+        match self.law {
+            NoiseLaw::Floored => self.grid.noise_stddev(),
+            NoiseLaw::Discrete { n_parties } => {
+                self.grid.noise_stddev() * f64::from(n_parties).sqrt()
+            }
+        }
     }
 
     /// Whether the noise was repeatable, which voids the guarantee.

@@ -1,6 +1,7 @@
 //! The seam of the server side: one integer sum modulo 2^64 over users who are each in one shard.
 
 mod in_process;
+mod noisy_share;
 mod sharded;
 mod two_servers;
 mod users;
@@ -10,6 +11,7 @@ use dp_core::{Private, params};
 use crate::Result;
 
 pub use in_process::InProcess;
+pub use noisy_share::NoisyShare;
 pub use sharded::Sharded;
 pub(crate) use two_servers::join;
 pub use two_servers::{Share, ShareServer, TwoServers};

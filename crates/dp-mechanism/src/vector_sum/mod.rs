@@ -1,6 +1,7 @@
 //! Exact sums of bounded per-user vectors.
 
 mod bounded;
+mod discrete;
 mod local;
 mod sampled;
 
@@ -10,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::contribution::VectorContribution;
 use crate::payment::{check_spend, same_grid};
-use crate::release::ReleasedVector;
+use crate::release::{NoiseLaw, ReleasedVector};
 use crate::sum_backend::{InProcess, Share, SumBackend, add_sums, join, sum_over_users};
 use crate::{ClientSampling, Error, Grid, NoiseSource, Result};
 
@@ -218,11 +219,14 @@ impl VectorSum {
         Ok(ReleasedVector::new(
             self.grid,
             self.sums,
+            NoiseLaw::Floored,
             self.insecure || noise.is_insecure(),
         ))
     }
 }
 
+#[cfg(test)]
+mod discrete_tests;
 #[cfg(test)]
 mod sampled_tests;
 #[cfg(test)]
