@@ -203,11 +203,8 @@ impl NoiseStream {
         sums.par_chunks_mut(CHUNK)
             .enumerate()
             .for_each(|(t, chunk)| {
-                add(
-                    t.saturating_mul(CHUNK),
-                    &mut self.substream(t as u64),
-                    chunk,
-                )
+                let first = t.saturating_mul(CHUNK);
+                add(first, &mut self.substream(t as u64), chunk);
             });
     }
 

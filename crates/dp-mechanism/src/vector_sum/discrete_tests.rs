@@ -36,6 +36,11 @@ fn pattern(n: usize) -> Vec<i64> {
 }
 
 #[test]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the floor of a positive number below 2^86"
+)]
 fn rho_is_the_least_float_that_covers_the_exact_one() {
     for (z, k) in [
         (2.0, 6),

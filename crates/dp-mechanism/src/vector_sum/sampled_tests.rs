@@ -59,7 +59,7 @@ fn rows(data: &Interactions) -> Vec<Vec<i64>> {
 
 /// The sum of some rows in wide integers, wrapped at the end.
 fn sum_of<'r>(rows: impl IntoIterator<Item = &'r Vec<i64>>) -> Vec<i64> {
-    let mut sums = vec![0_i128; N_ITEMS];
+    let mut sums = [0_i128; N_ITEMS];
     for row in rows {
         for (sum, &z) in sums.iter_mut().zip(row) {
             *sum += i128::from(z);
@@ -393,7 +393,7 @@ fn hostile_message(rng: &mut Lcg, bound: i64) -> Vec<i64> {
 
 /// Goes through `n_messages` in rounds of fifty clients. Returns how many counted.
 fn check_hostile(n_messages: u32, seed: u64) -> u32 {
-    const CLIENTS: u64 = 50;
+    const CLIENTS: u32 = 50;
     let grid = Grid::new(1.3, 1.0).unwrap();
     let bound = grid.l2_bound().cast_signed();
     let square_bound = u128::from(grid.l2_bound()).pow(2);
@@ -409,7 +409,7 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
         // sixty clients that send 0 to 2 messages or so, ten of which do not exist
         let messages: Vec<(usize, Vec<i64>)> = (0..CLIENTS + 20)
             .map(|_| {
-                let client = usize::try_from(rng.below(CLIENTS + 10)).unwrap();
+                let client = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
                 (client, hostile_message(&mut rng, bound))
             })
             .collect();
@@ -425,7 +425,7 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
         };
         // the same sample twice: what one client changes
         let again = ClientSample::for_tests(poisson(0.7), drawn.clone());
-        let gone = usize::try_from(rng.below(CLIENTS + 10)).unwrap();
+        let gone = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
         let (all, less) = (run(sample, None), run(again, Some(gone)));
         let change: Vec<i64> = all
             .iter()
