@@ -1,12 +1,14 @@
-//! Exact noise against float noise on the same ChaCha20 generator, in turns within one run, on
-//! one core.
+//! The kernel against what it would cost in floats, in turns within one run, on one core: exact noise
+//! against float noise on the same ChaCha20 generator, quantise + check + add against a float clip + add,
+//! Gram sums of integers against Gram sums of floats.
 //!
 //! `cargo bench -p dp-benches --bench mechanism` prints the tables and then runs a small criterion
 //! group, for comparison between commits.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a benchmark may stop at a broken invariant"
+    clippy::cast_possible_truncation,
+    reason = "a benchmark may stop at a broken invariant; its numbers are small"
 )]
 
 use std::hint::black_box;
@@ -15,8 +17,13 @@ use std::time::{Duration, Instant};
 use chacha20::ChaCha20Rng;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use dp_benches::{Contestant, median_seconds};
-use dp_mechanism::FlooredGaussian;
+use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
+use dp_linalg::{GramAccumulator, integer_row, packed_len};
+use dp_mechanism::{
+    DiscreteGaussian, FlooredGaussian, Grid, SparseBuffer, VectorContribution, VectorSum,
+};
 use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 /// Coordinates noised in one call.
@@ -36,6 +43,8 @@ fn main() {
         .configure_from_args();
     noise_table();
     timing_table();
+    vector_table();
+    gram_table();
     noise_group(&mut criterion);
     criterion.final_summary();
 }
@@ -46,6 +55,12 @@ fn generator() -> ChaCha20Rng {
 
 fn exact<'a>(sigma: u64) -> Contestant<'a> {
     let noise = FlooredGaussian::new(sigma).unwrap();
+    let (mut rng, mut sums) = (generator(), vec![0_i64; N_COORDINATES]);
+    Contestant::new(move || noise.add_noise(&mut rng, black_box(&mut sums)))
+}
+
+fn discrete<'a>(sigma: u64) -> Contestant<'a> {
+    let noise = DiscreteGaussian::new(sigma).unwrap();
     let (mut rng, mut sums) = (generator(), vec![0_i64; N_COORDINATES]);
     Contestant::new(move || noise.add_noise(&mut rng, black_box(&mut sums)))
 }
@@ -69,9 +84,11 @@ fn cipher<'a>() -> Contestant<'a> {
 fn noise_table() {
     let mut contestants = vec![ziggurat(), cipher()];
     contestants.extend(SIGMAS.map(|(_, sigma)| exact(sigma)));
+    contestants.extend([1 << 30, 777_472_127_994].map(discrete));
     let seconds = median_seconds(&mut contestants, 21, 0.02);
     let mut names = vec!["float ziggurat (f64)", "ChaCha20 alone, 12 bytes"];
     names.extend(SIGMAS.map(|(name, _)| name));
+    names.extend(["discrete 2^30", "discrete ceil(2^40/sqrt 2)"]);
     println!(
         "{:<26} {:>9} {:>10} {:>18}",
         "noise", "ns/draw", "M draws/s", "time / ziggurat"
@@ -103,6 +120,155 @@ fn timing_table() {
         correlation(&pairs)
     );
     println!("to reach: below 0.02 (its standard error is 0.001)\n");
+}
+
+/// Users of the vector table, and coordinates of its sums.
+const N_USERS: u32 = 4_000;
+const N_ITEMS: usize = 1 << 14;
+const CLIP: f64 = 4.0;
+
+/// What a user adds: the own values as they are. The kernel bounds it.
+struct Values;
+
+impl VectorContribution for Values {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        for (item, value) in user.iter() {
+            out.push(item, value.into());
+        }
+    }
+}
+
+/// The float counterpart: clip to the norm, add.
+fn clip_and_add(data: &Interactions, entries: &mut Vec<(u32, f64)>, sums: &mut [f64]) {
+    for user in data.users() {
+        entries.clear();
+        entries.extend(user.iter().map(|(item, value)| (item, f64::from(value))));
+        let norm = entries.iter().map(|e| e.1 * e.1).sum::<f64>().sqrt();
+        let scale = f64::min(1.0, CLIP / norm);
+        for &(item, value) in &*entries {
+            sums[item as usize] += scale * value;
+        }
+    }
+}
+
+/// Users with a number of items each, of norm 0.9 `CLIP` at most.
+fn users(n_own: usize) -> Private<Interactions> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    let largest = 0.9 * CLIP / (n_own as f64).sqrt();
+    for user in 0..N_USERS {
+        for _ in 0..n_own {
+            let item = rng.random_range(0..N_ITEMS as u32);
+            let value = largest * rng.random::<f64>();
+            builder.push(user, item, value as f32).unwrap();
+        }
+    }
+    Private::new(builder.build().0)
+}
+
+fn vector_table() {
+    println!("quantise + check + add against float clip + add, ns per record");
+    let grid = Grid::new(2.0, CLIP).unwrap();
+    let one_core = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build()
+        .unwrap();
+    for n_own in [16, 64, 256] {
+        let data = users(n_own);
+        let (mut entries, mut sums) = (Vec::new(), vec![0.0; N_ITEMS]);
+        let mut contestants = [
+            Contestant::new(|| clip_and_add(data.expose(), &mut entries, black_box(&mut sums))),
+            Contestant::new(|| {
+                let sum = one_core
+                    .install(|| VectorSum::accumulate(black_box(&data), N_ITEMS, grid, &Values));
+                drop(black_box(sum));
+            }),
+        ];
+        let seconds = median_seconds(&mut contestants, 21, 0.02);
+        let n_records = data.expose().n_records() as f64;
+        let [float, exact] = [0, 1].map(|at| 1e9 * seconds[at] / n_records);
+        let ratio = exact / float;
+        println!("{n_own:>4} records a user: {float:>6.2} {exact:>6.2}   ratio {ratio:.2}");
+    }
+    println!("to reach: a ratio of at most 2.5\n");
+}
+
+/// Rows of the table that Gram sums gather from.
+const TABLE_ROWS: u32 = 20_000;
+
+/// One item's Gram sum with right-hand side, read out and, where integers, spilled into i64.
+fn gram_table() {
+    println!("Gram sum of n gathered rows with right-hand side, time over that in f64");
+    println!(
+        "{:>4} {:>6} {:>22} {:>26}",
+        "dim", "rows", "after quantisation", "quantising on the way"
+    );
+    for dim in [8, 16, 32, 64] {
+        for n in [64, 1024, 8192] {
+            let seconds = gram_case(dim, n);
+            let [after, with] = [1, 2].map(|at| seconds[at] / seconds[0]);
+            println!("{dim:>4} {n:>6} {after:>22.3} {with:>26.3}");
+        }
+    }
+    println!("to reach: 1.05 after quantisation\n");
+}
+
+fn gram_case(dim: usize, n: usize) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(dim as u64);
+    let floats: Vec<f64> = (0..TABLE_ROWS as usize * dim)
+        .map(|_| rng.random::<f64>() - 0.5)
+        .collect();
+    let narrow: Vec<f32> = floats.iter().map(|&x| x as f32).collect();
+    let scale = 1e5_f32;
+    let mut integers = vec![0.0; floats.len()];
+    for (row, out) in narrow.chunks_exact(dim).zip(integers.chunks_exact_mut(dim)) {
+        integer_row(row, scale, out).unwrap();
+    }
+    let rows: Vec<u32> = (0..n).map(|_| rng.random_range(0..TABLE_ROWS)).collect();
+    let (labels, scales) = (vec![3.0; n], vec![scale; n]);
+    let mut grams: Vec<_> = (0..3)
+        .map(|_| GramAccumulator::<f64>::new(dim).unwrap())
+        .collect();
+    let [plain, after, with] = &mut grams[..] else {
+        unreachable!()
+    };
+    let mut packed = [(); 3].map(|()| vec![0.0; packed_len(dim)]);
+    let [p0, p1, p2] = &mut packed;
+    let mut sums = [(); 2].map(|()| vec![0_i64; packed_len(dim)]);
+    let [s1, s2] = &mut sums;
+    let mut contestants = [
+        Contestant::new(|| {
+            plain.reset();
+            let added = plain.add_gathered_with_rhs(black_box(&floats), &rows, None, &labels);
+            added.unwrap();
+            plain.write_packed(black_box(p0)).unwrap();
+        }),
+        Contestant::new(|| {
+            after.reset();
+            let added = after.add_gathered_with_rhs(black_box(&integers), &rows, None, &labels);
+            added.unwrap();
+            spill(after, p1, black_box(s1));
+        }),
+        Contestant::new(|| {
+            with.reset();
+            with.add_gathered_integers_with_rhs(black_box(&narrow), &rows, &scales, &labels)
+                .unwrap();
+            spill(with, p2, black_box(s2));
+        }),
+    ];
+    median_seconds(&mut contestants, 21, 0.01)
+}
+
+/// As the kernel empties its float sums, which hold integers.
+fn spill(gram: &GramAccumulator<f64>, packed: &mut [f64], sums: &mut [i64]) {
+    gram.write_packed(packed).unwrap();
+    for (sum, &value) in sums.iter_mut().zip(&*packed) {
+        *sum = sum.wrapping_add(value as i64);
+    }
 }
 
 fn correlation(pairs: &[(f64, f64)]) -> f64 {

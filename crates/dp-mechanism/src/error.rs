@@ -37,6 +37,9 @@ pub enum Error {
         /// The kind of release that was asked for.
         release: &'static str,
     },
+    /// Sums over two samples that are not one sample of all their users.
+    #[error("sums over these samples do not make a sum over one sample that can be accounted for")]
+    Sampling,
     /// The spend allows for another number of noise draws than the release makes.
     #[error(
         "the spend `{label}` allows for {paid} noise draws, the release makes {needed}: \

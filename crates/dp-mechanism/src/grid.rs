@@ -1,3 +1,10 @@
+//! The integer grid: public scales, and the quantiser between data units and integers.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    reason = "public numbers in checked ranges, and the quantiser itself"
+)]
+
 use dp_core::params;
 
 use crate::{Error, Result};
@@ -154,6 +161,30 @@ impl Grid {
         self.l2_bound
     }
 
+    /// rho of a release with discrete Gaussian noise of scale `2^k`, under add/remove, rounded up to
+    /// the next f64: (K18).
+    ///
+    /// ```text
+    /// rho = D^2 / (2 4^k)
+    /// ```
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number of at most 84 bits"
+    )]
+    pub fn zcdp_rho(&self) -> f64 {
+        let square = u128::from(self.l2_bound).pow(2);
+        let nearest = square as f64;
+        let above = if (nearest as u128) < square {
+            nearest.next_up()
+        } else {
+            nearest
+        };
+        let sigma = self.sigma() as f64;
+        above / sigma / sigma * 0.5 // powers of two: exact
+    }
+
     /// Data units per integer, `g`.
     #[must_use]
     pub fn step(&self) -> f64 {
@@ -183,10 +214,16 @@ impl Grid {
         (integer as f64 + 0.5) * self.step()
     }
 
+    /// The real value of an integer whose noise is symmetric about it.
+    pub(crate) fn whole_steps(&self, integer: i64) -> f64 {
+        integer as f64 * self.step()
+    }
+
     /// Whether a contribution with this exact squared norm stays within the bound: (K4).
     #[must_use]
     pub(crate) const fn admits(&self, squared_norm: u128) -> bool {
-        squared_norm <= (self.l2_bound as u128) * (self.l2_bound as u128)
+        let bound = self.l2_bound as u128; // at most 2^42
+        squared_norm <= bound.saturating_mul(bound)
     }
 }
 

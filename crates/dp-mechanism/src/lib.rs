@@ -1,4 +1,17 @@
 #![doc = include_str!("../README.md")]
+// Past the quantisers there are integers only, and nothing that can overflow or panic unseen. What
+// may do otherwise says so where it stands, with a reason.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
 
 mod client_sampling;
 mod contribution;
@@ -7,8 +20,15 @@ mod exponential;
 mod gram_sum;
 mod grid;
 #[cfg(privacy_mutants)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    reason = "bugs on purpose; in no other build"
+)]
 mod mutants;
 mod noise_source;
+mod payment;
 mod quantile;
 mod random_bits;
 mod release;
@@ -19,7 +39,7 @@ mod sum_backend;
 mod test_support;
 mod vector_sum;
 
-pub use client_sampling::{ClientSample, FixedSizeSampling, PoissonSampling};
+pub use client_sampling::{ClientSample, ClientSampling, FixedSizeSampling, PoissonSampling};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
 pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
@@ -30,5 +50,7 @@ pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
-pub use sum_backend::{InProcess, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers};
+pub use sum_backend::{
+    InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
+};
 pub use vector_sum::{VectorSum, vector_contribution};

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::random_bits::RandomBits;
-use crate::sampler::FlooredGaussian;
+use crate::sampler::{DiscreteGaussian, FlooredGaussian};
 use crate::{Error, Result};
 
 /// Coordinates that share one cipher stream. Part of what a seed reproduces.
@@ -143,6 +143,22 @@ impl NoiseStream {
         self.for_each_chunk(sums, |_, rng, chunk| noise.add_noise(rng, chunk));
     }
 
+    /// Adds a draw of the discrete Gaussian of scale `sigma` to every coordinate, wrapping.
+    ///
+    /// # Panics
+    /// When `sigma` is outside 2^5 to 2^40, which no grid gives.
+    #[allow(
+        clippy::expect_used,
+        reason = "less noise than a grid asks for must never go out"
+    )]
+    pub(crate) fn add_discrete_gaussian(self, sigma: u64, sums: &mut [i64]) {
+        #[cfg(privacy_mutants)]
+        let (sigma, sums) = crate::mutants::noise(sigma, sums);
+        let noise = DiscreteGaussian::new(sigma);
+        let noise = noise.expect("a grid's noise scale lies between 2^5 and 2^40");
+        self.for_each_chunk(sums, |_, rng, chunk| noise.add_noise(rng, chunk));
+    }
+
     /// Adds noise to a sequence of packed upper triangles, row by row: floor(`diagonal` N(0, 1))
     /// on the diagonal, floor(`off_diagonal` N(0, 1)) off it, wrapping.
     ///
@@ -186,7 +202,10 @@ impl NoiseStream {
     ) {
         sums.par_chunks_mut(CHUNK)
             .enumerate()
-            .for_each(|(t, chunk)| add(t * CHUNK, &mut self.substream(t as u64), chunk));
+            .for_each(|(t, chunk)| {
+                let first = t.saturating_mul(CHUNK);
+                add(first, &mut self.substream(t as u64), chunk);
+            });
     }
 
     /// The generator of chunk `t`. It overwrites its copy of the key when dropped.
@@ -200,6 +219,10 @@ impl NoiseStream {
 }
 
 /// The sampler for a scale that came from a grid.
+#[allow(
+    clippy::expect_used,
+    reason = "less noise than a grid asks for must never go out"
+)]
 fn scale_of_a_grid(sigma: u64) -> FlooredGaussian {
     let noise = FlooredGaussian::new(sigma);
     noise.expect("a grid's noise scale lies between 2^5 and 2^40")
@@ -211,8 +234,8 @@ fn packed_scales(
     off_diagonal: FlooredGaussian,
     dim: usize,
 ) -> Vec<FlooredGaussian> {
-    let row = |a| std::iter::once(diagonal).chain(std::iter::repeat_n(off_diagonal, dim - 1 - a));
-    (0..dim).flat_map(row).collect()
+    let row = |after| std::iter::once(diagonal).chain(std::iter::repeat_n(off_diagonal, after));
+    (0..dim).rev().flat_map(row).collect()
 }
 
 #[cfg(test)]

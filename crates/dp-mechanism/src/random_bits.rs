@@ -1,24 +1,4 @@
 //! Exact uniform whole numbers from the key of one release.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;

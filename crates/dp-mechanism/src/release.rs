@@ -1,44 +1,33 @@
 //! Values that have left the kernel: public, to be post-processed at will.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
-use dp_accounting::Spend;
-use dp_core::{DpEvent, ParamError, ReplaceFactor};
 use dp_linalg::packed_len;
 
-use crate::{Error, Grid, Result};
+use crate::Grid;
+
+/// What was added to the exact integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoiseLaw {
+    /// `floor(2^k N(0, 1))`: a cell's middle is half an integer above it.
+    Floored,
+    /// Discrete Gaussians of scale `2^k`, one of each party: symmetric about 0.
+    Discrete { n_parties: u8 },
+}
 
 /// A released noisy vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasedVector {
     grid: Grid,
     integers: Vec<i64>,
+    law: NoiseLaw,
     insecure: bool,
 }
 
 impl ReleasedVector {
-    pub(crate) const fn new(grid: Grid, integers: Vec<i64>, insecure: bool) -> Self {
+    pub(crate) const fn new(grid: Grid, integers: Vec<i64>, law: NoiseLaw, insecure: bool) -> Self {
         Self {
             grid,
             integers,
+            law,
             insecure,
         }
     }
@@ -55,7 +44,7 @@ impl ReleasedVector {
         self.integers.is_empty()
     }
 
-    /// The released integers `S + floor(2^k N(0, 1))`.
+    /// The released integers: the sum with its noise, modulo 2^64.
     #[must_use]
     pub fn integers(&self) -> &[i64] {
         &self.integers
@@ -64,16 +53,23 @@ impl ReleasedVector {
     /// The released values in data units.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
-        self.integers
-            .iter()
-            .map(|&y| self.grid.dequantise(y))
-            .collect()
+        let value = |&y| match self.law {
+            NoiseLaw::Floored => self.grid.dequantise(y),
+            NoiseLaw::Discrete { .. } => self.grid.whole_steps(y),
+        };
+        self.integers.iter().map(value).collect()
     }
 
     /// Standard deviation of the noise in data units.
     #[must_use]
+    #[allow(clippy::float_arithmetic, reason = "public, after the release")]
     pub fn noise_stddev(&self) -> f64 {
-        self.grid.noise_stddev()
+        match self.law {
+            NoiseLaw::Floored => self.grid.noise_stddev(),
+            NoiseLaw::Discrete { n_parties } => {
+                self.grid.noise_stddev() * f64::from(n_parties).sqrt()
+            }
+        }
     }
 
     /// Whether the noise was repeatable, which voids the guarantee.
@@ -173,61 +169,4 @@ impl ReleasedGrams {
     pub const fn is_insecure(&self) -> bool {
         self.insecure
     }
-}
-
-/// Refuses a spend that does not pay for a Gaussian release on `grid` of `n_draws` coordinates.
-pub(crate) fn check_spend(spend: &Spend, grid: &Grid, n_draws: usize, psd: bool) -> Result<()> {
-    #[cfg(privacy_mutants)]
-    if dp_core::mutants::active("spend-unchecked") {
-        return Ok(());
-    }
-    #[cfg(privacy_mutants)]
-    let psd = dp_core::mutants::pick("replace-factor-unchecked", psd, true);
-    #[cfg(privacy_mutants)]
-    let n_draws = dp_core::mutants::pick("draws-unchecked", n_draws, 0);
-    let label = || spend.label().to_owned();
-    let &DpEvent::Gaussian {
-        noise_multiplier: paid,
-        replace_factor: factor,
-    } = spend.event()
-    else {
-        return Err(Error::WrongSpend {
-            label: label(),
-            release: "one Gaussian release",
-        });
-    };
-    if factor == ReplaceFactor::SqrtTwo && !psd {
-        return Err(Error::WrongSpend {
-            label: label(),
-            release: "a sum of contributions that need not be positive semidefinite",
-        });
-    }
-    if paid > grid.noise_multiplier() {
-        return Err(Error::SpendTooSmall {
-            label: label(),
-            paid,
-            grid: grid.noise_multiplier(),
-        });
-    }
-    let needed = n_draws as u64;
-    if spend.n_draws() < needed {
-        return Err(Error::DrawCount {
-            label: label(),
-            paid: spend.n_draws(),
-            needed,
-        });
-    }
-    Ok(())
-}
-
-/// Shards may only be merged when they were quantised alike.
-pub(crate) fn same_grid(a: &Grid, b: &Grid) -> Result<()> {
-    if a == b {
-        return Ok(());
-    }
-    Err(Error::Param(ParamError {
-        name: "noise_multiplier",
-        value: b.noise_multiplier(),
-        expected: "the grid of the sum it is merged into",
-    }))
 }

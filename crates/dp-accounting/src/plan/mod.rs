@@ -11,7 +11,7 @@ use crate::filter::largest_mu_squared;
 use crate::gdp::{from_mu_squared, sensitivity_squared};
 use crate::rounding::UpwardSum;
 use crate::schedule::{ideal_guarantee, total_mu_squared};
-use crate::{Error, Result};
+use crate::{Error, Result, calibrate};
 
 pub use release::{PlannedRelease, ReleaseRequest};
 
@@ -128,6 +128,56 @@ impl Plan {
         plan.target.epsilon = plan.guarantee.epsilon.max(f64::MIN_POSITIVE);
         check_draws(plan.target, plan.n_draws())?;
         Ok(plan)
+    }
+
+    /// The least noise for which the releases that `releases` lists meet `target`, for mechanisms of
+    /// any kind: the route for sampled steps. Returns the plan and the noise multiplier found.
+    ///
+    /// `releases` makes the list from the noise multiplier z, the same list but for z each time, of
+    /// a cost that falls with z. Reserve it with [`crate::Budget::schedule`].
+    ///
+    /// # Errors
+    /// Those of [`crate::calibrate::noise`] and of the accountant; [`Error::TargetOutOfReach`] too
+    /// should the list cost more when it is made again; [`Error::SamplerAllowance`] when the draws are
+    /// too many for the reserve of delta.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_accounting::{Plan, PlannedRelease};
+    /// use dp_core::{Adjacency, ApproxDp, DpEvent};
+    /// let target = ApproxDp::target(2.0, 1e-5)?;
+    /// let (plan, z) = Plan::calibrate_noise(target, Adjacency::AddRemoveUser, |z| {
+    ///     let step = DpEvent::sampled_gaussian(z, 0.01);
+    ///     (0..100).map(|t| PlannedRelease::new(format!("step-{t}"), step.clone(), 50)).collect()
+    /// })?;
+    /// assert_eq!(plan.releases()[7].event(), &DpEvent::sampled_gaussian(z, 0.01));
+    /// assert!(plan.guarantee().epsilon <= 2.0 && plan.guarantee().epsilon > 1.9999);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn calibrate_noise(
+        target: ApproxDp,
+        adjacency: Adjacency,
+        releases: impl Fn(f64) -> Vec<PlannedRelease>,
+    ) -> Result<(Self, f64)> {
+        let ideal = ApproxDp {
+            epsilon: target.epsilon,
+            delta: usable_delta(target.delta),
+        };
+        let whole = |z| DpEvent::Composed {
+            events: releases(z).into_iter().map(|r| r.event).collect(),
+        };
+        let noise_multiplier = calibrate::noise(ideal, adjacency, whole)?.value;
+        let mut plan = Self::assemble(target, adjacency, releases(noise_multiplier))?;
+        if plan.guarantee.epsilon > target.epsilon {
+            return Err(Error::TargetOutOfReach {
+                epsilon: target.epsilon,
+                delta: target.delta,
+                nearest: noise_multiplier,
+            });
+        }
+        plan.target = target;
+        check_draws(target, plan.n_draws())?;
+        Ok((plan, noise_multiplier))
     }
 
     fn assemble(

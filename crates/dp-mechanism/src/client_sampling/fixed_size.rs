@@ -1,10 +1,9 @@
 use std::collections::BTreeSet;
 
-use dp_accounting::Spend;
 use dp_core::{DpEvent, params};
 
 use super::ClientSample;
-use crate::{Error, NoiseSource, Result};
+use crate::{NoiseSource, Result};
 
 /// Fixed-size sampling without replacement: a uniform one of all subsets of a given size.
 ///
@@ -44,7 +43,7 @@ impl FixedSizeSampling {
     /// Samples of `sample_size` out of `population_size` clients.
     ///
     /// # Errors
-    /// [`Error::Param`] unless `1 <= sample_size <= population_size`.
+    /// [`crate::Error::Param`] unless `1 <= sample_size <= population_size`.
     pub fn new(sample_size: usize, population_size: usize) -> Result<Self> {
         params::at_least_one("population_size", population_size)?;
         params::in_range(
@@ -70,31 +69,22 @@ impl FixedSizeSampling {
         }
     }
 
-    /// Refuses a spend that was not paid for sampling with exactly these sizes.
-    ///
-    /// # Errors
-    /// [`Error::WrongSpend`].
-    pub fn check_spend(&self, spend: &Spend) -> Result<()> {
-        if let &DpEvent::SampledWithoutReplacement {
-            sample_size,
-            population_size,
-            ..
-        } = spend.event()
-            && sample_size == self.sample_size as u64
-            && population_size == self.population_size as u64
-        {
-            return Ok(());
-        }
-        Err(Error::WrongSpend {
-            label: spend.label().to_owned(),
-            release: "a release on a sample of these sizes without replacement",
-        })
+    /// Clients drawn.
+    #[must_use]
+    pub const fn sample_size(&self) -> usize {
+        self.sample_size
+    }
+
+    /// Clients there are.
+    #[must_use]
+    pub const fn population_size(&self) -> usize {
+        self.population_size
     }
 
     /// Draws a sample from a fresh key.
     ///
     /// # Errors
-    /// [`Error::EntropyUnavailable`].
+    /// [`crate::Error::EntropyUnavailable`].
     pub fn sample(&self, noise: &mut NoiseSource) -> Result<ClientSample> {
         let mut bits = noise.release_stream()?.into_bits();
         #[cfg(privacy_mutants)]
@@ -108,7 +98,8 @@ impl FixedSizeSampling {
             });
         }
         let mut drawn = BTreeSet::new();
-        for last in self.population_size - self.sample_size..self.population_size {
+        let first = self.population_size.saturating_sub(self.sample_size);
+        for last in first..self.population_size {
             let choice = bits.at_most(last);
             #[cfg(privacy_mutants)]
             let choice = crate::mutants::choice(choice, last, &mut bits);
@@ -117,6 +108,7 @@ impl FixedSizeSampling {
             }
         }
         Ok(ClientSample {
+            sampling: (*self).into(),
             indices: drawn.into_iter().collect(),
             insecure: noise.is_insecure(),
         })

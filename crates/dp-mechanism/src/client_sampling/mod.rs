@@ -2,9 +2,11 @@
 
 mod fixed_size;
 mod poisson;
+mod scheme;
 
 pub use fixed_size::FixedSizeSampling;
 pub use poisson::PoissonSampling;
+pub use scheme::ClientSampling;
 
 /// The clients drawn for one step, indices increasing.
 ///
@@ -12,20 +14,42 @@ pub use poisson::PoissonSampling;
 /// **The sample is a secret.** Amplification by sampling holds only while nobody who sees the
 /// release learns who took part, or (under Poisson sampling) how many did. It therefore has no
 /// `Debug`, no `Clone` and no serialisation.
+///
+/// **One sample serves one release.** Two releases on the same sample are not two independent
+/// sampled mechanisms: a client is in both or in neither, so the second release also tells
+/// about the first one's sample, and their cost is that of *one* sample around the composition of
+/// both. [`VectorSum::from_messages`](crate::VectorSum::from_messages) therefore takes the sample by
+/// value, and [`VectorSum::accumulate_sampled`](crate::VectorSum::accumulate_sampled) draws its own.
 #[allow(
     missing_debug_implementations,
     reason = "who took part must stay secret; printing it is never wanted"
 )]
 pub struct ClientSample {
+    sampling: ClientSampling,
     indices: Vec<usize>,
     insecure: bool,
 }
 
 impl ClientSample {
+    /// How it was drawn.
+    #[must_use]
+    pub const fn sampling(&self) -> ClientSampling {
+        self.sampling
+    }
+
     /// The indices, increasing, each below the number of clients.
     #[must_use]
     pub fn indices(&self) -> &[usize] {
         &self.indices
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn for_tests(sampling: ClientSampling, indices: Vec<usize>) -> Self {
+        Self {
+            sampling,
+            indices,
+            insecure: true,
+        }
     }
 
     /// Whether the sample was repeatable, which voids the guarantee.

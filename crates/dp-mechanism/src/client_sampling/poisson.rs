@@ -1,4 +1,3 @@
-use dp_accounting::Spend;
 use dp_core::{DpEvent, ParamError};
 
 use super::ClientSample;
@@ -50,7 +49,8 @@ impl PoissonSampling {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a whole number from 1 to 2^64"
+        clippy::float_arithmetic,
+        reason = "a public number; the result is whole, from 1 to 2^64"
     )]
     pub fn new(sampling_probability: f64) -> Result<Self> {
         if !(sampling_probability > 0.0 && sampling_probability <= 1.0) {
@@ -73,6 +73,7 @@ impl PoissonSampling {
 
     /// The probability with which a client takes part, exactly; never below the one asked for.
     #[must_use]
+    #[allow(clippy::float_arithmetic, reason = "public and exact")]
     pub const fn sampling_probability(&self) -> f64 {
         self.threshold as f64 / WORD_VALUES
     }
@@ -86,25 +87,6 @@ impl PoissonSampling {
             return on_the_sample.poisson_sampled(less);
         }
         on_the_sample.poisson_sampled(self.sampling_probability())
-    }
-
-    /// Refuses a spend that was not paid for Poisson sampling with at least this probability.
-    ///
-    /// # Errors
-    /// [`Error::WrongSpend`].
-    pub fn check_spend(&self, spend: &Spend) -> Result<()> {
-        if let &DpEvent::PoissonSampled {
-            sampling_probability: paid,
-            ..
-        } = spend.event()
-            && paid >= self.sampling_probability()
-        {
-            return Ok(());
-        }
-        Err(Error::WrongSpend {
-            label: spend.label().to_owned(),
-            release: "a release on a Poisson sample with this probability",
-        })
     }
 
     /// Draws who of `n_clients` takes part, from a fresh key.
@@ -123,10 +105,11 @@ impl PoissonSampling {
             if let Some(slot) = indices.get_mut(n_drawn) {
                 *slot = client;
             }
-            n_drawn += usize::from(u128::from(bits.word()) < threshold);
+            n_drawn = n_drawn.saturating_add(usize::from(u128::from(bits.word()) < threshold));
         }
         indices.truncate(n_drawn);
         Ok(ClientSample {
+            sampling: (*self).into(),
             indices,
             insecure: noise.is_insecure(),
         })

@@ -131,38 +131,39 @@ fn two_samples_of_one_source_differ() {
 }
 
 #[test]
-fn a_spend_for_less_sampling_is_refused() {
+fn only_a_spend_for_exactly_this_sampling_tells_its_noise() {
+    let add_remove = dp_core::Adjacency::AddRemoveUser;
     let spend = |event: DpEvent, adjacency| {
         let release = dp_accounting::PlannedRelease::new("step", event, 10);
         crate::test_support::spends_of(vec![release], adjacency).remove(0)
     };
-    let q = PoissonSampling::new(0.25).unwrap();
-    let paid = |q: f64| {
-        spend(
-            DpEvent::sampled_gaussian(2.0, q),
-            dp_core::Adjacency::AddRemoveUser,
-        )
-    };
-    assert!(q.check_spend(&paid(0.25)).is_ok() && q.check_spend(&paid(0.3)).is_ok());
-    assert!(q.check_spend(&paid(0.25_f64.next_down())).is_err());
-    let unsampled = spend(DpEvent::gaussian(2.0), dp_core::Adjacency::AddRemoveUser);
-    assert!(q.check_spend(&unsampled).is_err());
-    let fixed = FixedSizeSampling::new(5, 50).unwrap();
-    let paid = spend(
-        fixed.event(DpEvent::gaussian(2.0)),
-        dp_core::Adjacency::ReplaceUser,
-    );
-    assert!(fixed.check_spend(&paid).is_ok() && q.check_spend(&paid).is_err());
-    assert!(
-        FixedSizeSampling::new(6, 50)
-            .unwrap()
-            .check_spend(&paid)
-            .is_err()
-    );
-    assert!(
-        FixedSizeSampling::new(5, 49)
-            .unwrap()
-            .check_spend(&paid)
-            .is_err()
-    );
+    let q = ClientSampling::from(PoissonSampling::new(0.25).unwrap());
+    let paid = |q: f64| spend(DpEvent::sampled_gaussian(2.0, q), add_remove);
+    assert_eq!(q.noise_multiplier(&paid(0.25)), Ok(2.0));
+    assert!(q.noise_multiplier(&paid(0.25_f64.next_down())).is_err());
+    assert!(q.noise_multiplier(&paid(0.25_f64.next_up())).is_err());
+    let unsampled = spend(DpEvent::gaussian(2.0), add_remove);
+    assert!(q.noise_multiplier(&unsampled).is_err());
+    let laplace = spend(DpEvent::laplace(2.0).poisson_sampled(0.25), add_remove);
+    assert!(q.noise_multiplier(&laplace).is_err());
+
+    let fixed = |m, n| ClientSampling::from(FixedSizeSampling::new(m, n).unwrap());
+    let event = fixed(5, 50).event(DpEvent::gaussian(3.0));
+    let paid = spend(event, dp_core::Adjacency::ReplaceUser);
+    assert_eq!(fixed(5, 50).noise_multiplier(&paid), Ok(3.0));
+    for other in [q, fixed(6, 50), fixed(5, 49), fixed(10, 100)] {
+        assert!(other.noise_multiplier(&paid).is_err(), "{other:?}");
+    }
+}
+
+#[test]
+fn fixed_sizes_want_the_number_of_clients_that_they_are_for() {
+    let mut noise = NoiseSource::insecure_seeded(5);
+    let fixed = ClientSampling::from(FixedSizeSampling::new(2, 9).unwrap());
+    let sample = fixed.sample(9, &mut noise).unwrap();
+    assert!(sample.sampling() == fixed && sample.indices().len() == 2);
+    for n in [0, 8, 10] {
+        let refused = fixed.sample(n, &mut noise).map(|_| ());
+        assert!(matches!(refused, Err(crate::Error::Shape(_))));
+    }
 }

@@ -1,5 +1,6 @@
 //! The exponential mechanism in exact integers.
 
+mod rate;
 mod score_sum;
 mod scores;
 mod weight;
@@ -11,7 +12,8 @@ pub use score_sum::ScoreSum;
 
 use crate::random_bits::RandomBits;
 use crate::{Error, NoiseSource, Result};
-use weight::{FRACTION_BITS, LOG_WEIGHT_ERROR, MAX_CANDIDATES, MAX_HALVINGS, weight};
+use rate::{floor_log2, range, rate_for};
+use weight::{MAX_CANDIDATES, weight};
 
 /// Steps that the sensitivity is cut into, so that rounding it up to whole steps costs little.
 const LOG2_STEPS_PER_SENSITIVITY: i32 = 10;
@@ -219,7 +221,7 @@ fn locate(target: u128, steps: &[i64], weight_of: impl Fn(i64) -> u128) -> usize
     let (mut end, mut index) = (0_u128, 0);
     for &k in steps {
         end = end.saturating_add(weight_of(k));
-        index += usize::from(end <= target);
+        index = usize::from(end <= target).saturating_add(index);
     }
     #[cfg(privacy_mutants)]
     let index = crate::mutants::selected(index, steps.len());
@@ -245,49 +247,6 @@ impl SelectedIndex {
     pub const fn is_insecure(&self) -> bool {
         self.insecure
     }
-}
-
-/// The range for a rate and an integer sensitivity, rounded up.
-fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
-    #[cfg(privacy_mutants)]
-    let change = crate::mutants::score_change(change);
-    let units = u128::from(rate) * u128::from(sensitivity);
-    let capped = units.min(u128::from(MAX_HALVINGS << FRACTION_BITS)) as f64;
-    let one_way = capped / f64::from(1_u32 << FRACTION_BITS) * std::f64::consts::LN_2
-        + 2.0 * LOG_WEIGHT_ERROR;
-    let both = match change {
-        ScoreChange::General => 2.0 * one_way,
-        ScoreChange::Monotone => one_way,
-    };
-    // four roundings of 2^-53 each
-    both * (1.0 + 8.0 * f64::EPSILON)
-}
-
-/// The largest rate whose range is at most `epsilon`.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a positive number below 2^31; the loop makes the rounding safe"
-)]
-fn rate_for(epsilon: f64, sensitivity: u64, change: ScoreChange) -> u64 {
-    #[cfg(privacy_mutants)]
-    let change = crate::mutants::score_change(change);
-    let one_way = match change {
-        ScoreChange::General => epsilon / 2.0,
-        ScoreChange::Monotone => epsilon,
-    };
-    let units = one_way / std::f64::consts::LN_2 * f64::from(1_u32 << FRACTION_BITS);
-    let mut rate = (units / sensitivity as f64) as u64;
-    while rate > 0 && range(rate, sensitivity, change) > epsilon {
-        rate -= 1;
-    }
-    rate
-}
-
-/// floor(log2) of a positive normal number.
-#[allow(clippy::cast_possible_truncation, reason = "11 bits")]
-const fn floor_log2(value: f64) -> i32 {
-    ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023
 }
 
 fn within(

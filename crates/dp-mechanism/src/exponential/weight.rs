@@ -1,24 +1,4 @@
 //! Integer weights that fall by a power of two: the whole numeric part of the mechanism.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 /// Binary places of an exponent: 2^24 steps to a halving.
 pub(super) const FRACTION_BITS: u32 = 24;

@@ -1,24 +1,4 @@
 //! Exact per-item sums of rank-one matrices and their right-hand sides.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 mod accumulate;
 mod factors;
@@ -31,7 +11,8 @@ use dp_core::{Interactions, Private};
 use dp_linalg::packed_len;
 
 use crate::contribution::FactorContribution;
-use crate::release::{ReleasedGrams, check_spend, same_grid};
+use crate::payment::{check_spend, same_grid};
+use crate::release::ReleasedGrams;
 use crate::sum_backend::{InProcess, SumBackend, add_sums, sum_over_users};
 use crate::{NoiseSource, Result};
 
@@ -180,11 +161,12 @@ impl GramSums {
     ) -> Result<ReleasedGrams> {
         check_spend(
             &matrix_spend,
+            None,
             self.grids.matrix(),
             self.matrices.len(),
             true,
         )?;
-        check_spend(&rhs_spend, self.grids.rhs(), self.rhs.len(), false)?;
+        check_spend(&rhs_spend, None, self.grids.rhs(), self.rhs.len(), false)?;
         let matrix_stream = noise.release_stream()?;
         let rhs_stream = noise.release_stream()?;
         let grid = self.grids.matrix();

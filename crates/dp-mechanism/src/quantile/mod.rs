@@ -1,4 +1,8 @@
 //! A private quantile of one value per user, such as a clip norm.
+#![allow(
+    clippy::float_arithmetic,
+    reason = "the public grid of points, and one user's place on it; scores are exact"
+)]
 
 use dp_accounting::Spend;
 use dp_core::{DpEvent, Interactions, ParamError, Private, Relation, UserRow, params};
@@ -104,7 +108,7 @@ impl PrivateQuantile {
         params::finite_positive("high - low", high - low)?;
         params::in_range("n_points", n_points, 2, MAX_POINTS, "from 2 to 2^20")?;
         let sensitivity = match relation {
-            Relation::AddRemove => level.max(LEVEL_ONE - level),
+            Relation::AddRemove => level.max(LEVEL_ONE.saturating_sub(level)),
             Relation::Replace => LEVEL_ONE,
         };
         #[cfg(privacy_mutants)]
@@ -200,11 +204,13 @@ impl PrivateQuantile {
     /// The scores `u_i` of all grid points in steps of the mechanism, from users per point.
     fn scores(&self, counts: &[u64]) -> Vec<i64> {
         let n = counts.iter().fold(0, |n: u64, &c| n.wrapping_add(c));
-        let aim = i128::from(n) * i128::from(self.level);
+        let aim = i128::from(n).saturating_mul(self.level.into());
         let mut below = 0_i128;
         let score = |&count: &u64| {
-            let upto = below + (i128::from(count) << LEVEL_ONE.trailing_zeros());
-            let off = 0.max(below - aim).max(aim - upto);
+            let upto = below.saturating_add(i128::from(count) << LEVEL_ONE.trailing_zeros());
+            let off = 0
+                .max(below.saturating_sub(aim))
+                .max(aim.saturating_sub(upto));
             below = upto;
             // exact up to 2^53, that is 2^33 users; the mechanism clamps before that
             self.mechanism.in_steps(-(off as f64))

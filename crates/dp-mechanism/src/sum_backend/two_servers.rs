@@ -29,7 +29,8 @@ const WIDTH: usize = size_of::<i64>();
 /// is a bijection. Different clients use independent keys, so one server's whole view is uniform and
 /// independent of the data (up to ChaCha20 being a pseudo-random generator).
 ///
-/// Whoever joins the two totals sees the exact sum `S`, and nothing below it, before the noise. Against
+/// Whoever joins the two totals sees the exact sum `S`, and nothing below it, before the noise; with
+/// [`NoisyShare`](super::NoisyShare) nobody does. Against
 /// readers of the release the guarantee is that of the release, unchanged: `S` is the same integer
 /// as without shares. Not covered: two servers that collude, a server that adds something else
 /// (wrong results, not less privacy of honest users, as long as `S` is noised), and who takes part.
@@ -107,6 +108,10 @@ impl Share {
     #[must_use]
     pub const fn from_coordinates(coordinates: Vec<i64>) -> Self {
         Self { coordinates }
+    }
+
+    pub(super) fn into_coordinates(self) -> Vec<i64> {
+        self.coordinates
     }
 
     /// What goes over the wire, to one server only.

@@ -18,9 +18,10 @@ struct Partial<S> {
     buffer: SparseBuffer,
 }
 
-/// `sum_u Z_u` modulo 2^64 over the users of `shard`, on the threads of rayon.
+/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon.
 pub(super) fn local_sum<C: VectorContribution>(
     shard: &Interactions,
+    users: impl IndexedParallelIterator<Item = usize>,
     n_coordinates: usize,
     grid: &Grid,
     contribution: &C,
@@ -31,8 +32,7 @@ pub(super) fn local_sum<C: VectorContribution>(
         scratch: contribution.scratch(),
         buffer: SparseBuffer::default(),
     };
-    (0..shard.n_users())
-        .into_par_iter()
+    users
         .with_min_len(USERS_PER_TASK)
         .fold(start, |mut partial, user| {
             partial.add(shard, user, grid, contribution);

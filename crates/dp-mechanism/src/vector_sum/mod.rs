@@ -1,35 +1,19 @@
 //! Exact sums of bounded per-user vectors.
-#![deny(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::float_arithmetic,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::arithmetic_side_effects,
-        clippy::expect_used,
-        clippy::float_arithmetic,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "the discipline is for the kernel, not for its tests"
-    )
-)]
 
 mod bounded;
+mod discrete;
 mod local;
+mod sampled;
 
 use dp_accounting::Spend;
 use dp_core::{Interactions, Private, params};
+use rayon::prelude::*;
 
 use crate::contribution::VectorContribution;
-use crate::release::{ReleasedVector, check_spend};
+use crate::payment::{check_spend, same_grid};
+use crate::release::{NoiseLaw, ReleasedVector};
 use crate::sum_backend::{InProcess, Share, SumBackend, add_sums, join, sum_over_users};
-use crate::{Grid, NoiseSource, Result};
+use crate::{ClientSampling, Error, Grid, NoiseSource, Result};
 
 pub use bounded::vector_contribution;
 use local::local_sum;
@@ -88,6 +72,10 @@ use local::local_sum;
 pub struct VectorSum {
     grid: Grid,
     sums: Vec<i64>,
+    /// How the users were drawn; `None` for all of them.
+    sampling: Option<ClientSampling>,
+    /// Whether the sample was repeatable.
+    insecure: bool,
 }
 
 impl VectorSum {
@@ -97,10 +85,7 @@ impl VectorSum {
     /// [`crate::Error::Param`] when `n_coordinates` is 0.
     pub fn empty(n_coordinates: usize, grid: Grid) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
-        Ok(Self {
-            grid,
-            sums: vec![0; n_coordinates],
-        })
+        Ok(Self::of_all(grid, vec![0; n_coordinates]))
     }
 
     /// Sums the contributions of all users in this process. Integer sums wrap, so the result
@@ -152,9 +137,12 @@ impl VectorSum {
         contribution: &C,
     ) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
-        let local = |shard: &Interactions| local_sum(shard, n_coordinates, &grid, contribution);
+        let local = |shard: &Interactions| {
+            let users = (0..shard.n_users()).into_par_iter();
+            local_sum(shard, users, n_coordinates, &grid, contribution)
+        };
         let sums = sum_over_users(backend, data.expose(), n_coordinates, local)?;
-        Ok(Self { grid, sums })
+        Ok(Self::of_all(grid, sums))
     }
 
     /// Joins the totals of two servers that each summed one share of every client.
@@ -169,17 +157,39 @@ impl VectorSum {
     pub fn from_shares(grid: Grid, totals: [Share; 2]) -> Result<Self> {
         let sums = join(totals)?.into_exposed();
         params::at_least_one("n_coordinates", sums.len())?;
-        Ok(Self { grid, sums })
+        Ok(Self::of_all(grid, sums))
+    }
+
+    /// A sum over users of which none was left out by a sample.
+    const fn of_all(grid: Grid, sums: Vec<i64>) -> Self {
+        Self {
+            grid,
+            sums,
+            sampling: None,
+            insecure: false,
+        }
     }
 
     /// Adds the sum over another shard of users, made on the same grid. The shards must hold
     /// different users, as those of `Interactions::shards` do: each sum bounds its users anew.
     ///
+    /// Independent Poisson samples of one probability from two shards are a Poisson sample of
+    /// both, so such sums merge. Fixed-size samples of two shards are not one of both, and sums of
+    /// different schemes are samples of no scheme that could be accounted for: refused.
+    ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.
+    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do,
+    /// [`crate::Error::Sampling`] when the samples do not make one. Nothing is then added.
     pub fn merge(&mut self, other: Self) -> Result<()> {
-        crate::release::same_grid(&self.grid, &other.grid)?;
-        add_sums(&mut self.sums, &other.sums)
+        same_grid(&self.grid, &other.grid)?;
+        match (self.sampling, other.sampling) {
+            (None, None) => {}
+            (Some(ClientSampling::Poisson(a)), Some(ClientSampling::Poisson(b))) if a == b => {}
+            _ => return Err(Error::Sampling),
+        }
+        add_sums(&mut self.sums, &other.sums)?;
+        self.insecure |= other.insecure;
+        Ok(())
     }
 
     #[cfg(test)]
@@ -192,7 +202,9 @@ impl VectorSum {
     /// # Privacy
     /// `Y = S + floor(2^k N(0, 1)) = floor(S + 2^k N(0, 1))` per coordinate: post-processing of
     /// the continuous Gaussian mechanism with integer sensitivity `D` (K10), hence `mu = D / 2^k` under
-    /// add/remove and twice that under replacement. Event: Gaussian with the spend's multiplier.
+    /// add/remove and twice that under replacement. Event: Gaussian with the spend's multiplier, on the
+    /// sample that the sum is over if it is over one: the same scheme, the same probability
+    /// or sizes, or nothing is released.
     ///
     /// # Errors
     /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or
@@ -200,16 +212,22 @@ impl VectorSum {
     /// [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the spend is
     /// gone.
     pub fn release(mut self, spend: Spend, noise: &mut NoiseSource) -> Result<ReleasedVector> {
-        check_spend(&spend, &self.grid, self.sums.len(), false)?;
+        let n_draws = self.sums.len();
+        check_spend(&spend, self.sampling.as_ref(), &self.grid, n_draws, false)?;
         let stream = noise.release_stream()?;
         stream.add_floored_gaussian(self.grid.sigma(), &mut self.sums);
         Ok(ReleasedVector::new(
             self.grid,
             self.sums,
-            noise.is_insecure(),
+            NoiseLaw::Floored,
+            self.insecure || noise.is_insecure(),
         ))
     }
 }
 
+#[cfg(test)]
+mod discrete_tests;
+#[cfg(test)]
+mod sampled_tests;
 #[cfg(test)]
 mod tests;

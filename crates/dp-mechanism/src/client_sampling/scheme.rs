@@ -1,0 +1,118 @@
+use dp_accounting::Spend;
+use dp_core::{DpEvent, params};
+
+use super::{ClientSample, FixedSizeSampling, PoissonSampling};
+use crate::{Error, NoiseSource, Result};
+
+/// How the clients of a step are drawn.
+///
+/// A sum over a sample remembers its scheme, and its release takes a spend for exactly that
+/// scheme: sampling that was not accounted for cannot be configured.
+///
+/// # Examples
+/// ```
+/// use dp_core::DpEvent;
+/// use dp_mechanism::{ClientSampling, PoissonSampling};
+///
+/// let sampling = ClientSampling::from(PoissonSampling::new(0.25)?);
+/// assert_eq!(sampling.event(DpEvent::gaussian(2.0)), DpEvent::sampled_gaussian(2.0, 0.25));
+/// # Ok::<(), dp_mechanism::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientSampling {
+    /// Every client independently, with one probability.
+    Poisson(PoissonSampling),
+    /// A uniform one of all subsets of one size.
+    FixedSize(FixedSizeSampling),
+}
+
+impl From<PoissonSampling> for ClientSampling {
+    fn from(sampling: PoissonSampling) -> Self {
+        Self::Poisson(sampling)
+    }
+}
+
+impl From<FixedSizeSampling> for ClientSampling {
+    fn from(sampling: FixedSizeSampling) -> Self {
+        Self::FixedSize(sampling)
+    }
+}
+
+impl ClientSampling {
+    /// The event of a mechanism that runs on a sample of this kind.
+    #[must_use]
+    pub fn event(&self, on_the_sample: DpEvent) -> DpEvent {
+        match self {
+            Self::Poisson(poisson) => poisson.event(on_the_sample),
+            Self::FixedSize(fixed) => fixed.event(on_the_sample),
+        }
+    }
+
+    /// Draws who of `n_clients` takes part, from a fresh key.
+    ///
+    /// # Errors
+    /// [`Error::EntropyUnavailable`]; [`Error::Shape`] when samples of fixed size are from another
+    /// number of clients, which is public there.
+    pub fn sample(&self, n_clients: usize, noise: &mut NoiseSource) -> Result<ClientSample> {
+        match self {
+            Self::Poisson(poisson) => poisson.sample(n_clients, noise),
+            Self::FixedSize(fixed) => {
+                params::same_size("number of clients", n_clients, fixed.population_size())?;
+                fixed.sample(noise)
+            }
+        }
+    }
+
+    /// The noise multiplier, on the sample, of a spend for one Gaussian release on a sample of
+    /// exactly this kind: what [`Grid::new`](crate::Grid::new) wants.
+    ///
+    /// # Errors
+    /// [`Error::WrongSpend`] for every other event.
+    pub fn noise_multiplier(&self, spend: &Spend) -> Result<f64> {
+        match self.paid_inside(spend)? {
+            &DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => Ok(noise_multiplier),
+            _ => Err(self.refuse(spend)),
+        }
+    }
+
+    /// What the spend pays for on a sample of exactly this kind: the probability equal bit for
+    /// bit, or both sizes equal.
+    pub(crate) fn paid_inside<'s>(&self, spend: &'s Spend) -> Result<&'s DpEvent> {
+        match (self, spend.event()) {
+            (
+                Self::Poisson(poisson),
+                DpEvent::PoissonSampled {
+                    sampling_probability,
+                    event,
+                },
+            ) if sampling_probability.to_bits() == poisson.sampling_probability().to_bits() => {
+                Ok(event)
+            }
+            (
+                Self::FixedSize(fixed),
+                DpEvent::SampledWithoutReplacement {
+                    sample_size,
+                    population_size,
+                    event,
+                },
+            ) if *sample_size == fixed.sample_size() as u64
+                && *population_size == fixed.population_size() as u64 =>
+            {
+                Ok(event)
+            }
+            _ => Err(self.refuse(spend)),
+        }
+    }
+
+    fn refuse(&self, spend: &Spend) -> Error {
+        Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: match self {
+                Self::Poisson(_) => "one Gaussian release on a Poisson sample of this probability",
+                Self::FixedSize(_) => "one Gaussian release on a sample of these fixed sizes",
+            },
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Sums on samples: who is in them, what they are worth, and what clients may send.
+//!
+//! Keys are seeded, so an outcome repeats; for a new seed each false-alarm rate is below 1e-9.
+
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
+use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor, UserRow};
+
+use super::bounded::square;
+use super::*;
+use crate::contribution::SparseBuffer;
+use crate::test_support::{
+    DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, spends, spends_of, table, variance_score,
+};
+use crate::{ClientSample, FixedSizeSampling, PoissonSampling};
+
+const N_ITEMS: usize = 12;
+
+struct Votes;
+
+impl VectorContribution for Votes {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        for (item, value) in user.iter() {
+            out.push(item, f64::from(value) * 0.4);
+        }
+    }
+}
+
+fn grid() -> Grid {
+    Grid::new(2.0, 2.0).unwrap()
+}
+
+fn poisson(q: f64) -> ClientSampling {
+    PoissonSampling::new(q).unwrap().into()
+}
+
+fn fixed(m: usize, n: usize) -> ClientSampling {
+    FixedSizeSampling::new(m, n).unwrap().into()
+}
+
+fn seeded(seed: u64) -> NoiseSource {
+    NoiseSource::insecure_seeded(seed)
+}
+
+/// What users send, dense, one row each.
+fn rows(data: &Interactions) -> Vec<Vec<i64>> {
+    let dense = |user| {
+        let mut row = vec![0; N_ITEMS];
+        for (item, z) in vector_contribution(&grid(), N_ITEMS, &Votes, user) {
+            row[item] = z;
+        }
+        row
+    };
+    data.users().map(dense).collect()
+}
+
+/// The sum of some rows in wide integers, wrapped at the end.
+fn sum_of<'r>(rows: impl IntoIterator<Item = &'r Vec<i64>>) -> Vec<i64> {
+    let mut sums = [0_i128; N_ITEMS];
+    for row in rows {
+        for (sum, &z) in sums.iter_mut().zip(row) {
+            *sum += i128::from(z);
+        }
+    }
+    let wrap = |s: &i128| i64::try_from(s.rem_euclid(1 << 64) - (1 << 63)).unwrap() ^ i64::MIN;
+    sums.iter().map(wrap).collect()
+}
+
+#[test]
+fn a_sampled_sum_is_the_sum_of_exactly_the_sampled_users() {
+    let data = table(3000, N_ITEMS, 6, 1);
+    let rows = rows(&data);
+    let n = data.n_users();
+    let data = Private::new(data);
+    for (seed, sampling) in (0..).zip([poisson(0.3), poisson(0.01), poisson(1.0), fixed(100, n)]) {
+        // the first key of a source draws the sample, whoever asks
+        let sample = sampling.sample(n, &mut seeded(seed)).unwrap();
+        let drawn = sample.indices().to_vec();
+        let noise = &mut seeded(seed);
+        let sum =
+            VectorSum::accumulate_sampled(sampling, &data, N_ITEMS, grid(), &Votes, noise).unwrap();
+        let expected = sum_of(drawn.iter().map(|&user| &rows[user]));
+        assert_eq!(sum.sums, expected);
+        assert!(!drawn.is_empty() && expected.iter().any(|&s| s != 0));
+        // the same by messages, in another order
+        let messages = drawn.iter().rev().map(|&user| (user, &rows[user]));
+        let sent = VectorSum::from_messages(sample, messages, N_ITEMS, grid()).unwrap();
+        assert_eq!(sent.sums, expected);
+        assert!(sent.sampling == Some(sampling) && sum.sampling == Some(sampling));
+    }
+}
+
+#[test]
+fn noise_of_a_sampled_release_has_the_scale_of_the_spend() {
+    // white box over the released integers: level 1e-9, one percent short caught but for 1e-6
+    let n = DRAWS_FOR_ONE_PERCENT;
+    let sampling = poisson(0.5);
+    let mut builder = dp_core::InteractionsBuilder::new(n);
+    for user in 0..40 {
+        for item in 0..5 {
+            builder.push(user, user * 1000 + item, 1.0).unwrap();
+        }
+    }
+    let data = Private::new(builder.build().0);
+    let noise = &mut NoiseSource::operating_system();
+    let sum = VectorSum::accumulate_sampled(sampling, &data, n, grid(), &Votes, noise).unwrap();
+    let exact = sum.sums.clone();
+    assert!(exact.iter().any(|&s| s != 0));
+    let spend = step(sampling.event(DpEvent::gaussian(2.0)), n as u64);
+    let released = sum.release(spend, noise).unwrap();
+    let score = variance_score(released.integers(), &exact, |_| grid().sigma() as f64);
+    assert!(score.abs() < LEVEL_1E_9, "score {score}");
+    assert!(!released.is_insecure());
+}
+
+/// The table with the records of `user` exchanged for those of `other` or for none.
+fn exchanged(data: &Interactions, user: usize, other: Option<usize>) -> Private<Interactions> {
+    let mut builder = dp_core::InteractionsBuilder::new(N_ITEMS);
+    for at in 0..data.n_users() {
+        let number = u32::try_from(at).unwrap();
+        let from = if at == user { other } else { Some(at) };
+        for (item, value) in from.iter().flat_map(|&u| data.user(u).iter()) {
+            builder.push(number, item, value).unwrap();
+        }
+    }
+    // the number of users stays
+    let last = u32::try_from(data.n_users() - 1).unwrap();
+    if last_is_empty(data, user, other) {
+        builder.push(last, 0, 0.0).unwrap();
+    }
+    Private::new(builder.build().0)
+}
+
+/// Whether the last user was left without records.
+fn last_is_empty(data: &Interactions, user: usize, other: Option<usize>) -> bool {
+    user + 1 == data.n_users() && other.is_none_or(|u| data.user(u).is_empty())
+}
+
+#[test]
+fn given_the_sample_a_user_moves_the_sum_by_a_bounded_vector_or_not_at_all() {
+    let data = table(200, N_ITEMS, 9, 2);
+    let n = data.n_users();
+    let bound = u128::from(grid().l2_bound()).pow(2);
+    let run = |data: &Private<Interactions>, sampling, seed| {
+        let noise = &mut seeded(seed);
+        VectorSum::accumulate_sampled(sampling, data, N_ITEMS, grid(), &Votes, noise)
+            .unwrap()
+            .sums
+    };
+    let moved = |a: &[i64], b: &[i64]| -> u128 {
+        let differences = a.iter().zip(b).map(|(&a, &b)| square(a.wrapping_sub(b)));
+        differences.sum()
+    };
+    let whole = Private::new(data.clone());
+    for (sampling, factor_squared) in [(poisson(0.4), 1), (fixed(70, n), 4)] {
+        let sample = sampling.sample(n, &mut seeded(9)).unwrap();
+        let all = run(&whole, sampling, 9);
+        let (mut n_moved, mut furthest) = (0, 0);
+        for user in 0..n {
+            // under one sample: the user's records gone, or those of another in their place
+            let other = (factor_squared == 4).then_some((user + 1) % n);
+            let neighbour = exchanged(&data, user, other);
+            let distance = moved(&all, &run(&neighbour, sampling, 9));
+            assert!(distance <= factor_squared * bound, "user {user}");
+            assert!(
+                distance == 0 || sample.indices().contains(&user),
+                "user {user}"
+            );
+            n_moved += u32::from(distance > 0);
+            furthest = furthest.max(distance);
+        }
+        assert!(n_moved > 30 && furthest > bound / 4, "{n_moved} moved");
+    }
+}
+
+#[test]
+fn every_user_is_in_the_sum_as_often_as_the_event_says() {
+    // binomial counts of 20,000 rounds: seven standard errors, 30 users, both schemes
+    const ROUNDS: u32 = 20_000;
+    let mut builder = dp_core::InteractionsBuilder::new(30);
+    for user in 0..30 {
+        builder.push(user, user, 1.0).unwrap();
+    }
+    let data = Private::new(builder.build().0);
+    for (sampling, q) in [(poisson(0.15), 0.15), (fixed(6, 30), 0.2)] {
+        let noise = &mut seeded(4);
+        let mut counts = [0.0; 30];
+        for _ in 0..ROUNDS {
+            let sum = VectorSum::accumulate_sampled(sampling, &data, 30, grid(), &Votes, noise);
+            for (count, z) in counts.iter_mut().zip(sum.unwrap().sums) {
+                *count += f64::from(u8::from(z != 0));
+            }
+        }
+        let n = f64::from(ROUNDS);
+        for count in counts {
+            assert!(
+                (count - n * q).abs() < 7.0 * (n * q * (1.0 - q)).sqrt(),
+                "{count}"
+            );
+        }
+    }
+}
+
+/// A spend for one release of an event.
+fn step(event: DpEvent, n_draws: u64) -> Spend {
+    steps(event, n_draws, 1).remove(0)
+}
+
+/// Spends for releases of an event, under the neighbours that it is defined for.
+fn steps(event: DpEvent, n_draws: u64, n: usize) -> Vec<Spend> {
+    let adjacency = match event {
+        DpEvent::SampledWithoutReplacement { .. } => Adjacency::ReplaceUser,
+        _ => Adjacency::AddRemoveUser,
+    };
+    spends_of(
+        vec![PlannedRelease::new("step", event, n_draws); n],
+        adjacency,
+    )
+}
+
+#[test]
+fn a_scheme_other_than_the_accounted_one_cannot_be_released() {
+    let n = 200;
+    let data = Private::new(table(n, N_ITEMS, 6, 3));
+    let n = n as usize;
+    let gaussian = DpEvent::gaussian(2.0);
+    let q = 0.25_f64;
+    let schemes = [
+        None,
+        Some(poisson(q)),
+        Some(poisson(q.next_down())),
+        Some(poisson(q.next_up())),
+        Some(poisson(1.0)),
+        Some(fixed(50, n)),
+        Some(fixed(49, n)),
+        Some(fixed(n, n)),
+    ];
+    let mut events: Vec<(DpEvent, Option<ClientSampling>)> = schemes
+        .iter()
+        .map(|s| {
+            (
+                s.map_or(gaussian.clone(), |s| s.event(gaussian.clone())),
+                *s,
+            )
+        })
+        .collect();
+    for wrong in [
+        fixed(25, n / 2).event(gaussian.clone()),
+        poisson(q).event(gaussian.clone().repeated(1)),
+        poisson(q).event(DpEvent::laplace(2.0)),
+        poisson(q).event(DpEvent::gaussian(2.0_f64.next_up())),
+        poisson(q).event(DpEvent::gaussian_psd(2.0)),
+        fixed(50, n).event(DpEvent::gaussian_psd(2.0)),
+    ] {
+        // pays for none of the sums
+        events.push((wrong, Some(fixed(1, 1))));
+    }
+    let noise = &mut seeded(5);
+    for (event, pays_for) in events {
+        for (scheme, spend) in schemes.iter().zip(steps(event.clone(), 12, schemes.len())) {
+            let sum = match *scheme {
+                None => VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes),
+                Some(s) => VectorSum::accumulate_sampled(s, &data, N_ITEMS, grid(), &Votes, noise),
+            };
+            let released = sum.unwrap().release(spend, noise);
+            assert_eq!(
+                released.is_ok(),
+                *scheme == pays_for,
+                "{scheme:?}, {event:?}"
+            );
+        }
+    }
+    let sum = VectorSum::accumulate_sampled(poisson(q), &data, N_ITEMS, grid(), &Votes, noise);
+    let fewer = sum
+        .unwrap()
+        .release(step(poisson(q).event(gaussian), 11), noise);
+    assert!(matches!(fewer, Err(Error::DrawCount { .. })));
+}
+
+#[test]
+fn shards_merge_under_one_poisson_scheme_only() {
+    let data = Private::new(table(100, N_ITEMS, 6, 3));
+    let noise = &mut NoiseSource::operating_system();
+    let mut sum = |scheme: Option<ClientSampling>| match scheme {
+        None => VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes).unwrap(),
+        Some(s) => VectorSum::accumulate_sampled(s, &data, N_ITEMS, grid(), &Votes, noise).unwrap(),
+    };
+    let schemes = [
+        None,
+        Some(poisson(0.5)),
+        Some(poisson(0.25)),
+        Some(fixed(10, 100)),
+    ];
+    for a in schemes {
+        for b in schemes {
+            let (mut left, right) = (sum(a), sum(b));
+            let (before, added) = (left.sums.clone(), right.sums.clone());
+            let joins = a == b && !matches!(a, Some(ClientSampling::FixedSize(_)));
+            let merged = left.merge(right);
+            assert_eq!(merged.is_ok(), joins, "{a:?}, {b:?}");
+            assert_eq!(left.sampling, a);
+            let total: Vec<i64> = before.iter().zip(&added).map(|(x, y)| x + y).collect();
+            assert_eq!(left.sums, if joins { total } else { before });
+        }
+    }
+    // the seeded shard taints the whole
+    let mut whole = sum(Some(poisson(0.5)));
+    let shard = &mut seeded(1);
+    let seeded = VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, shard);
+    whole.merge(seeded.unwrap()).unwrap();
+    let spend = step(poisson(0.5).event(DpEvent::gaussian(2.0)), 12);
+    let released = whole.release(spend, &mut NoiseSource::operating_system());
+    assert!(released.unwrap().is_insecure());
+}
+
+#[test]
+fn a_repeatable_sample_or_noise_taints_the_release() {
+    let data = Private::new(table(50, N_ITEMS, 6, 3));
+    for (sample_seeded, noise_seeded) in [(false, false), (true, false), (false, true)] {
+        let source = |is_seeded| {
+            if is_seeded {
+                seeded(1)
+            } else {
+                NoiseSource::operating_system()
+            }
+        };
+        let drawn = &mut source(sample_seeded);
+        let sum =
+            VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, drawn);
+        let spend = step(poisson(0.5).event(DpEvent::gaussian(2.0)), 12);
+        let released = sum.unwrap().release(spend, &mut source(noise_seeded));
+        assert_eq!(
+            released.unwrap().is_insecure(),
+            sample_seeded || noise_seeded
+        );
+    }
+}
+
+#[test]
+fn a_schedule_of_sampled_steps_is_planned_paid_and_released() {
+    let target = ApproxDp::target(1.0, 1e-6).unwrap();
+    let data = table(400, N_ITEMS, 6, 3);
+    let n = data.n_users();
+    let data = Private::new(data);
+    for (sampling, adjacency) in [
+        (poisson(0.02), Adjacency::AddRemoveUser),
+        (fixed(8, n), Adjacency::ReplaceUser),
+    ] {
+        let (plan, z) = Plan::calibrate_noise(target, adjacency, |z| {
+            let event = sampling.event(DpEvent::gaussian(z));
+            vec![PlannedRelease::new("step", event, N_ITEMS as u64); 20]
+        })
+        .unwrap();
+        assert_eq!(plan.target(), target);
+        let epsilon = plan.guarantee().epsilon;
+        assert!(epsilon <= 1.0 && epsilon > 1.0 - 1e-6, "{epsilon}");
+        let budget = Budget::schedule(target, adjacency).unwrap();
+        let mut ledger = Ledger::in_memory("test", budget).unwrap();
+        let noise = &mut seeded(6);
+        for spend in ledger.reserve(&plan).unwrap() {
+            assert_eq!(sampling.noise_multiplier(&spend), Ok(z));
+            let grid = Grid::new(z, 2.0).unwrap();
+            let sum = VectorSum::accumulate_sampled(sampling, &data, N_ITEMS, grid, &Votes, noise);
+            assert!(sum.unwrap().release(spend, noise).is_ok());
+        }
+        assert!(ledger.reserve(&plan).is_err());
+    }
+    // an unsampled sum does not take what pays for a sampled one, and the other way round
+    let plain = spends(&[(2.0, ReplaceFactor::Two, 12)]).remove(0);
+    assert!(poisson(0.02).noise_multiplier(&plain).is_err());
+}
+
+/// A message that a careless or malicious client might send.
+fn hostile_message(rng: &mut Lcg, bound: i64) -> Vec<i64> {
+    let len = match rng.below(8) {
+        0 => usize::try_from(rng.below(10)).unwrap(),
+        _ => 6,
+    };
+    let extremes = [i64::MIN, i64::MAX, i64::MIN + 1, bound, -bound, bound + 1];
+    let style = rng.below(4);
+    let entry = |rng: &mut Lcg| match style {
+        0 => extremes[usize::try_from(rng.below(6)).unwrap()],
+        1 => rng.next().cast_signed(),
+        2 if rng.below(6) > 0 => 0,
+        2 => extremes[usize::try_from(rng.below(6)).unwrap()],
+        _ => rng.next().cast_signed() % bound / 2,
+    };
+    (0..len).map(|_| entry(rng)).collect()
+}
+
+/// Goes through `n_messages` in rounds of fifty clients. Returns how many counted.
+fn check_hostile(n_messages: u32, seed: u64) -> u32 {
+    const CLIENTS: u32 = 50;
+    let grid = Grid::new(1.3, 1.0).unwrap();
+    let bound = grid.l2_bound().cast_signed();
+    let square_bound = u128::from(grid.l2_bound()).pow(2);
+    let norm = |message: &[i64]| {
+        let squares = message.iter().map(|&z| square(z));
+        squares.fold(0, u128::saturating_add)
+    };
+    let (mut rng, mut noise) = (Lcg(seed), seeded(seed));
+    let (mut n_seen, mut n_counted) = (0, 0);
+    while n_seen < n_messages {
+        let sample = poisson(0.7).sample(CLIENTS as usize, &mut noise).unwrap();
+        let drawn = sample.indices().to_vec();
+        // sixty clients that send 0 to 2 messages or so, ten of which do not exist
+        let messages: Vec<(usize, Vec<i64>)> = (0..CLIENTS + 20)
+            .map(|_| {
+                let client = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
+                (client, hostile_message(&mut rng, bound))
+            })
+            .collect();
+        n_seen += u32::try_from(messages.len()).unwrap();
+        let run = |sample, leave_out: Option<usize>| {
+            let sent = messages
+                .iter()
+                .filter(|(client, _)| Some(*client) != leave_out);
+            let sent = sent.map(|(client, message)| (*client, message));
+            VectorSum::from_messages(sample, sent, 6, grid)
+                .unwrap()
+                .sums
+        };
+        // the same sample twice: what one client changes
+        let again = ClientSample::for_tests(poisson(0.7), drawn.clone());
+        let gone = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
+        let (all, less) = (run(sample, None), run(again, Some(gone)));
+        let change: Vec<i64> = all
+            .iter()
+            .zip(&less)
+            .map(|(&a, &b)| a.wrapping_sub(b))
+            .collect();
+        assert!(
+            norm(&change) <= square_bound,
+            "client {gone} moved the sum too far"
+        );
+        assert!(drawn.contains(&gone) || change.iter().all(|&c| c == 0));
+        // an independent count of what should be in the sum
+        let mut expected = [0_i64; 6];
+        for client in drawn {
+            let own = messages.iter().filter(|(sender, _)| *sender == client);
+            let mut good = own.filter(|(_, m)| m.len() == 6 && norm(m) <= square_bound);
+            if let Some((_, message)) = good.next() {
+                n_counted += u32::from(norm(message) > 0);
+                for (sum, &z) in expected.iter_mut().zip(message) {
+                    *sum = sum.wrapping_add(z);
+                }
+            }
+        }
+        assert_eq!(all, expected);
+    }
+    n_counted
+}
+
+#[test]
+fn hostile_messages_never_move_the_sum_beyond_the_bound() {
+    let n_counted = check_hostile(120_000, 7);
+    assert!(n_counted > 10_000, "nearly all were refused: {n_counted}");
+}
+
+#[test]
+#[ignore = "long form: 1e7 hostile messages, about a minute"]
+fn long_hostile_messages_never_move_the_sum_beyond_the_bound() {
+    assert!(check_hostile(10_000_000, 8) > 800_000);
+}
+
+#[test]
+fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
+    let grid = grid();
+    let bound = grid.l2_bound().cast_signed();
+    let send = |messages: &[(usize, Vec<i64>)]| {
+        let sample = ClientSample::for_tests(poisson(1.0), vec![0, 3]);
+        let sent = messages.iter().map(|(client, m)| (*client, m));
+        VectorSum::from_messages(sample, sent, 2, grid)
+            .unwrap()
+            .sums
+    };
+    assert_eq!(send(&[]), [0, 0]);
+    assert_eq!(send(&[(0, vec![bound, 0])]), [bound, 0]);
+    assert_eq!(send(&[(0, vec![bound, 1])]), [0, 0]);
+    assert_eq!(send(&[(0, vec![5]), (3, vec![5, 0, 0])]), [0, 0]);
+    assert_eq!(send(&[(1, vec![5, 0]), (usize::MAX, vec![5, 0])]), [0, 0]);
+    // once each, the first that is in order
+    let twice = [
+        (3, vec![bound + 1, 0]),
+        (3, vec![7, 1]),
+        (3, vec![8, 2]),
+        (0, vec![1, 1]),
+    ];
+    assert_eq!(send(&twice), [8, 2]);
+    let sample = ClientSample::for_tests(poisson(1.0), vec![0]);
+    let none: [(usize, Vec<i64>); 0] = [];
+    assert!(VectorSum::from_messages(sample, none, 0, grid).is_err());
+}
