@@ -140,7 +140,6 @@ impl Error {
             | Self::Artifact { .. }
             | Self::NotPrivate { .. }
             | Self::Broken => 6,
-            Self::Audit(dp_audit::Error::Param(_)) => 2,
             Self::OutputExists { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
@@ -262,6 +261,9 @@ fn flag(name: &'static str) -> &'static str {
         "item_ridge_factor" => "--reg",
         "count_share" => "--count-share",
         "k" => "-k",
+        "n_canaries" => "--canaries",
+        "n_runs" => "--runs",
+        "confidence" => "--confidence",
         other => other,
     }
 }
@@ -299,6 +301,20 @@ impl From<dp_multitask::Error> for Error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
             other => Self::Training(other),
+        }
+    }
+}
+
+impl From<dp_audit::Error> for Error {
+    fn from(error: dp_audit::Error) -> Self {
+        match error {
+            dp_audit::Error::Param(param) => param.into(),
+            dp_audit::Error::Accounting(error) => error.into(),
+            dp_audit::Error::Trainer(inner) => match inner.downcast::<dp_multitask::Error>() {
+                Ok(error) => (*error).into(),
+                Err(inner) => Self::Audit(dp_audit::Error::Trainer(inner)),
+            },
+            other => Self::Audit(other),
         }
     }
 }
