@@ -12,6 +12,9 @@ pub(crate) struct AuditArgs {
     pub(crate) ratings: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+    /// Print one JSON object instead of the report
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) input: InputArgs,
     #[command(flatten)]
@@ -20,16 +23,13 @@ pub(crate) struct AuditArgs {
     pub(crate) split: SplitArgs,
     #[command(flatten)]
     pub(crate) trials: TrialArgs,
-    /// Print one JSON object instead of the report
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// How much is tried.
 #[derive(Args)]
 #[command(next_help_heading = "Trials")]
 pub(crate) struct TrialArgs {
-    /// Users planted in the data; each takes part in a run or not by the toss of a coin
+    /// Users planted in the data; a coin for each says if it takes part in a run
     #[arg(
         long,
         value_name = "N",
