@@ -177,8 +177,13 @@ impl Error {
                  null; docs/command-line.md shows both layouts"
                     .to_owned(),
             ),
+            Self::Broken => Some(
+                "do not launch this configuration; the failed checks of the report say which release \
+                 is at fault"
+                    .to_owned(),
+            ),
             Self::Data(dp_data::Error::UnknownColumn { .. }) => Some(
-                "dp train takes other names of the ratings' columns with --user-col, --item-col \
+                "dp train and dp audit take other names of the ratings' columns with --user-col, --item-col \
                  and --rating-col"
                     .to_owned(),
             ),

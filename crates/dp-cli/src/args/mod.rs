@@ -26,12 +26,13 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
+  dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp recommend --model dp-model --history my-ratings.csv
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
-use or damaged, 6 certificate does not hold, 7 output cannot be written.";
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
