@@ -10,6 +10,9 @@ use super::statement::put;
 use super::{rounded_down, rounded_up};
 use crate::error::Result;
 
+const INTERNAL: &str = "internal: measured beside the exact sums of the data, not covered by the guarantee. \
+                        No model was\nkept and no ledger charged.";
+
 /// An audit and what it was made on.
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
@@ -27,6 +30,9 @@ struct Interval {
     /// Probability that it does not.
     miss: f64,
 }
+
+/// Name of a line, epsilon and mu, and what they are.
+type Figure = (&'static str, [String; 2], String);
 
 impl AuditReport<'_> {
     /// The object that `--json` prints.
@@ -49,15 +55,10 @@ impl AuditReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn text(&self) -> String {
-        let mut text = self.headline();
-        text.push_str(&self.figures());
-        text.push_str(&self.how());
-        text.push_str(&self.releases());
+        let mut text = self.headline() + &self.figures() + &self.how() + &self.releases();
         for check in self.failures() {
-            put(
-                &mut text,
-                &format!("failed: {} (p = {:.1e})", check.what, check.p_value),
-            );
+            let line = format!("failed: {} (p = {:.1e})", check.what, check.p_value);
+            put(&mut text, &line);
         }
         if !self.audit.black_box.verdict.holds() {
             put(
@@ -70,11 +71,7 @@ impl AuditReport<'_> {
             "\nAn audit can refute a claim and never prove one.",
         );
         if self.data.is_some() {
-            put(
-                &mut text,
-                "internal: measured beside the exact sums of the data, not covered by the guarantee. \
-                 No model was\nkept and no ledger charged.",
-            );
+            put(&mut text, INTERNAL);
         }
         text
     }
@@ -94,49 +91,57 @@ impl AuditReport<'_> {
         )
     }
 
+    /// Epsilon and mu as claimed and as measured, each rounded to the side that promises less.
     fn figures(&self) -> String {
-        let (audit, interval) = (self.audit, self.interval());
-        let (low, high) = (interval.low, interval.high);
         let mut text = format!("{:<12} {:>9} {:>8}\n", "", "epsilon", "mu");
-        for (name, epsilon, mu, meaning) in [
-            (
-                "claimed",
-                rounded_up(audit.claimed.epsilon),
-                rounded_up(audit.claimed_mu),
-                format!("add or remove one user, delta {:e}", audit.claimed.delta),
-            ),
-            (
-                "measured",
-                format!("{:.4}", audit.white_box_epsilon),
-                format!("{:.4}", audit.white_box_mu),
-                "by the noise that came out".to_owned(),
-            ),
-            (
-                "  from",
-                rounded_down(self.epsilon(low)),
-                rounded_down(low),
-                format!("with confidence 1 - {:.0e}", interval.miss),
-            ),
-            (
-                "  to",
-                rounded_up(self.epsilon(high)),
-                rounded_up(high),
-                String::new(),
-            ),
-            (
-                "at least",
-                rounded_down(audit.lower_bound_epsilon),
-                rounded_down(audit.black_box.lower_bound_mu),
-                format!(
-                    "by the outputs alone, with confidence {}",
-                    audit.black_box.confidence
-                ),
-            ),
-        ] {
+        for (name, [epsilon, mu], meaning) in [self.claimed(), self.measured(), self.at_least()]
+            .into_iter()
+            .flatten()
+        {
             let line = format!("{name:<12} {epsilon:>9} {mu:>8}  {meaning}");
             put(&mut text, line.trim_end());
         }
         text
+    }
+
+    fn claimed(&self) -> Vec<Figure> {
+        let claimed = self.audit.claimed;
+        let figures = [claimed.epsilon, self.audit.claimed_mu].map(rounded_up);
+        let meaning = format!("add or remove one user, delta {:e}", claimed.delta);
+        vec![("claimed", figures, meaning)]
+    }
+
+    fn measured(&self) -> Vec<Figure> {
+        let (audit, Interval { low, high, miss }) = (self.audit, self.interval());
+        let estimate = [audit.white_box_epsilon, audit.white_box_mu].map(|x| format!("{x:.4}"));
+        let confidence = format!("with confidence 1 - {miss:.0e}");
+        vec![
+            (
+                "measured",
+                estimate,
+                "by the noise that came out".to_owned(),
+            ),
+            (
+                "  from",
+                [self.epsilon(low), low].map(rounded_down),
+                confidence,
+            ),
+            (
+                "  to",
+                [self.epsilon(high), high].map(rounded_up),
+                String::new(),
+            ),
+        ]
+    }
+
+    fn at_least(&self) -> Vec<Figure> {
+        let outputs = &self.audit.black_box;
+        let figures = [self.audit.lower_bound_epsilon, outputs.lower_bound_mu].map(rounded_down);
+        let meaning = format!(
+            "by the outputs alone, with confidence {}",
+            outputs.confidence
+        );
+        vec![("at least", figures, meaning)]
     }
 
     /// How the figures came about.
