@@ -140,7 +140,6 @@ impl Error {
             | Self::Artifact { .. }
             | Self::NotPrivate { .. }
             | Self::Broken => 6,
-            Self::Audit(dp_audit::Error::Param(_)) => 2,
             Self::OutputExists { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
@@ -178,8 +177,13 @@ impl Error {
                  null; docs/command-line.md shows both layouts"
                     .to_owned(),
             ),
+            Self::Broken => Some(
+                "do not launch this configuration; the failed checks of the report say which release \
+                 is at fault"
+                    .to_owned(),
+            ),
             Self::Data(dp_data::Error::UnknownColumn { .. }) => Some(
-                "dp train takes other names of the ratings' columns with --user-col, --item-col \
+                "dp train and dp audit take other names of the ratings' columns with --user-col, --item-col \
                  and --rating-col"
                     .to_owned(),
             ),
@@ -262,6 +266,9 @@ fn flag(name: &'static str) -> &'static str {
         "item_ridge_factor" => "--reg",
         "count_share" => "--count-share",
         "k" => "-k",
+        "n_canaries" => "--canaries",
+        "n_runs" => "--runs",
+        "confidence" => "--confidence",
         other => other,
     }
 }
@@ -299,6 +306,20 @@ impl From<dp_multitask::Error> for Error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
             other => Self::Training(other),
+        }
+    }
+}
+
+impl From<dp_audit::Error> for Error {
+    fn from(error: dp_audit::Error) -> Self {
+        match error {
+            dp_audit::Error::Param(param) => param.into(),
+            dp_audit::Error::Accounting(error) => error.into(),
+            dp_audit::Error::Trainer(inner) => match inner.downcast::<dp_multitask::Error>() {
+                Ok(error) => (*error).into(),
+                Err(inner) => Self::Audit(dp_audit::Error::Trainer(inner)),
+            },
+            other => Self::Audit(other),
         }
     }
 }

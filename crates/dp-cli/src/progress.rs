@@ -10,14 +10,7 @@ pub(crate) struct ReleaseBar(ProgressBar);
 
 impl ReleaseBar {
     pub(crate) fn new(n_releases: usize) -> Self {
-        if !stderr().is_terminal() {
-            return Self(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::new(n_releases as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} private steps") {
-            bar.set_style(style);
-        }
-        Self(bar)
+        Self(bar(n_releases, "private steps"))
     }
 
     pub(crate) fn show(&self, progress: Progress) {
@@ -29,4 +22,35 @@ impl Drop for ReleaseBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// A bar over the training runs of an audit.
+pub(crate) struct RunBar(ProgressBar);
+
+impl RunBar {
+    pub(crate) fn new(n_runs: usize) -> Self {
+        Self(bar(n_runs, "training runs"))
+    }
+
+    /// Called when a run begins: those before it are done.
+    pub(crate) fn begin(&self, n_done: usize) {
+        self.0.set_position(n_done as u64);
+    }
+}
+
+impl Drop for RunBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn bar(length: usize, unit: &str) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length as u64);
+    if let Ok(style) = ProgressStyle::with_template(&format!("{{bar:32}} {{pos}}/{{len}} {unit}")) {
+        bar.set_style(style);
+    }
+    bar
 }

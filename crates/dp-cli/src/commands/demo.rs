@@ -27,7 +27,7 @@ const DATA_SET: &str = "generated ratings";
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
     let folder = OutputFolder::create(&args.out, is_earlier_demo(&args.out))?;
-    let mut rng = ChaCha20Rng::seed_from_u64(args.data_seed);
+    let mut rng = ChaCha20Rng::seed_from_u64(args.generated.data_seed);
     let ratings = LongTailRatings::movielens_1m().generate(&mut rng)?;
     let split = ratings.split(SplitFractions::default(), 0);
     let table = ratings.interactions().expose();
@@ -128,16 +128,33 @@ fn print(args: &DemoArgs, rows: &[(String, Option<f64>)], start: Instant) -> Res
         let out = out.to_string();
         return output::print_json(&json!({"rows": rows, "out": out, "seconds": seconds}));
     }
+    output::print(&(table(rows) + &what_is_left(&args.out) + &format!("\n{seconds:.1} s in all\n")))
+}
+
+fn table(rows: &[(String, Option<f64>)]) -> String {
     let mut text = format!("{:<26} test RMSE\n", "method");
     for (method, rmse) in rows {
         let rmse = rmse.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
         text.push_str(&format!("{method:<26} {rmse:>9}\n"));
     }
-    text.push_str(&format!(
-        "\nmodel and certificate of the run at epsilon {LAST}: {out}\n\
-         check the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
-         {seconds:.1} s in all\n",
-        LAST = EPSILONS[EPSILONS.len() - 1]
-    ));
-    output::print(&text)
+    text + &format!(
+        "\nRMSE: root mean squared error of the ratings held out, in stars; less is better\n\
+         private: everything a user contributed, against adding or removing the user, delta {DELTA:e}\n\
+         user mean: each user's own average, which needs no server and releases nothing\n"
+    )
+}
+
+/// The files of the last run, as `dp train` leaves them.
+fn what_is_left(out: &Path) -> String {
+    let last = EPSILONS[EPSILONS.len() - 1];
+    let out = out.display();
+    format!(
+        "\n{out}/ holds the run at epsilon {last}:\n\
+         \u{20} item_factors.safetensors, items.csv  the model\n\
+         \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
+         \u{20} report.md                            the same in words; may be published like the two above\n\
+         \u{20} internal.md                          accuracy, from private data: not covered, not to be published\n\
+         \ncheck the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
+         measure the guarantee:  cargo run --release -p dp-cli -- audit --epsilon {last} --delta {DELTA:e}\n"
+    )
 }

@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod calibrate;
 pub(crate) mod demo;
+mod input;
 mod ledger;
 pub(crate) mod recommend;
 mod resume;

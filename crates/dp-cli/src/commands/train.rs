@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
-use dp_data::{
-    CatalogueSource, RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions,
-};
+use dp_data::{CatalogueSource, RatingSplit, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, FittedModel, MatrixFactorization};
+use dp_multitask::{FittedModel, MatrixFactorization};
 
-use crate::args::{Method, SettingArgs, TrainArgs};
+use crate::args::{Method, TrainArgs};
+use crate::commands::input::{hold_out, read, settings};
 use crate::commands::ledger::Account;
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
@@ -23,8 +22,8 @@ const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.epsilon, args.delta)?;
-    let Method::Adadpals = args.method;
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let Method::Adadpals = args.target.method;
     let fit = settings(&args.settings, target).check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
@@ -38,8 +37,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();
-    let ratings = read(args)?;
-    let split = hold_out(args, &ratings)?;
+    let ratings = read(&args.ratings, &args.input)?;
+    let split = hold_out(&args.split, &ratings)?;
     let load = start.elapsed();
 
     let fit = with_assumptions(fit, args, &ratings);
@@ -76,24 +75,6 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         let balance = account.balance(&plan);
         output::print(&report.summary(&args.output.out, balance.as_deref()))
     }
-}
-
-/// Defaults from the target, overridden by flags.
-pub(super) fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
-    let mut params = FactorizationParams::for_target(target);
-    params.dim = args.dim.or(params.dim);
-    params.n_rounds = args.steps.unwrap_or(params.n_rounds);
-    for (setting, flag) in [
-        (&mut params.weight_exponent, args.weight_exponent),
-        (&mut params.clip_norm, args.clip_norm),
-        (&mut params.label_center, args.label_center),
-        (&mut params.label_bound, args.label_bound),
-        (&mut params.item_ridge_factor, args.reg),
-        (&mut params.count_share, args.count_share),
-    ] {
-        *setting = flag.unwrap_or(*setting);
-    }
-    params
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs.
@@ -135,30 +116,6 @@ fn data_set_id(args: &TrainArgs) -> String {
         let name = args.ratings.file_name().unwrap_or(args.ratings.as_os_str());
         name.to_string_lossy().into_owned()
     })
-}
-
-fn read(args: &TrainArgs) -> Result<Ratings> {
-    let format = RatingsFormat::default().with_columns(RatingsColumns {
-        user: args.input.user_col.clone(),
-        item: args.input.item_col.clone(),
-        rating: args.input.rating_col.clone(),
-    });
-    Ok(match &args.input.items {
-        Some(path) => {
-            let catalogue = dp_data::read_catalogue(path)?;
-            dp_data::read_ratings_with_catalogue(&args.ratings, &format, catalogue)?
-        }
-        None => dp_data::read_ratings(&args.ratings, &format)?,
-    })
-}
-
-fn hold_out(args: &TrainArgs, ratings: &Ratings) -> Result<RatingSplit> {
-    let fractions = if args.split.no_split {
-        SplitFractions::new(1.0, 0.0, 0.0)?
-    } else {
-        SplitFractions::default()
-    };
-    Ok(ratings.split(fractions, args.split.split_seed))
 }
 
 fn with_assumptions(

@@ -38,7 +38,7 @@ impl OutputFolder {
             });
         }
         let staging = sibling(target, "partial");
-        fs::create_dir_all(folder_of(target)).map_err(|e| Error::write(folder_of(target), e))?;
+        make_folder(folder_of(target))?;
         let lock = take_over(&staging, target)?;
         Ok(Self {
             target: target.to_owned(),
@@ -128,6 +128,16 @@ impl Drop for OutputFolder {
     }
 }
 
+/// Makes a folder and those above it.
+fn make_folder(folder: &Path) -> Result<()> {
+    let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        // what exists there is no folder, which says more
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    });
+    made.map_err(|e| Error::write(folder, e))
+}
+
 /// Makes the hidden folder or empties the one that a killed process left.
 fn take_over(staging: &Path, target: &Path) -> Result<File> {
     let failed = |e| Error::write(staging, e);
@@ -152,13 +162,15 @@ fn take_over(staging: &Path, target: &Path) -> Result<File> {
 }
 
 /// Makes a rename durable, where the system can. The files themselves already are.
+#[cfg_attr(
+    not(unix),
+    allow(unused_variables, reason = "only Unix syncs folders by opening them")
+)]
 fn sync_folder(folder: &Path) {
     #[cfg(unix)]
     if let Err(error) = File::open(folder).and_then(|opened| opened.sync_all()) {
         warn(&format!("could not sync {}: {error}", folder.display()));
     }
-    #[cfg(not(unix))]
-    let _ = folder;
 }
 
 /// Whether there is anything at `path`, a dangling link included.

@@ -1,6 +1,7 @@
 //! What commands leave on disk and on the screen.
 
 mod answers;
+mod audit_report;
 mod folder;
 mod model_file;
 mod report;
@@ -8,6 +9,7 @@ mod screen;
 mod statement;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
+pub(crate) use audit_report::AuditReport;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};

@@ -42,7 +42,8 @@ pub(crate) fn print_error(error: &Error) {
     }
 }
 
-/// With standard error gone as well there is nobody left to tell.
+/// A failure to write here is left out on purpose: with standard error gone there is nobody left to
+/// tell, and the exit code still speaks.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

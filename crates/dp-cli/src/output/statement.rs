@@ -1,11 +1,13 @@
 //! The guarantee in words: as Markdown for files, as aligned text for the terminal.
 
-use std::fmt::Write;
-
 use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, Status, gdp};
 use dp_core::{Adjacency, DpEvent};
 
 use crate::error::Result;
+
+/// What the columns of the releases mean.
+const COLUMNS: &str = "Noise multiplier: standard deviation of the noise over the most that one user \
+                       adds. Budget: share of the release in mu^2.";
 
 /// Epsilon under both adjacencies, what it means, where the budget went, and what is assumed;
 /// Markdown.
@@ -49,6 +51,7 @@ pub(crate) fn privacy_statement(certificate: &Certificate) -> Result<String> {
             &format!("| {label} | {noise} | {share} | `{bar}` |"),
         );
     }
+    put(&mut text, &format!("\n{COLUMNS}"));
     for (title, entries) in lists(certificate) {
         put(&mut text, &format!("\n{title}:\n"));
         for entry in entries {
@@ -128,6 +131,6 @@ fn lists(certificate: &Certificate) -> impl Iterator<Item = (&'static str, &[Str
 
 /// Appends one line.
 pub(super) fn put(text: &mut String, line: &str) {
-    // writing to a String cannot fail
-    let _ = writeln!(text, "{line}");
+    text.push_str(line);
+    text.push('\n');
 }

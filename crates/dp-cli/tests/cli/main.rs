@@ -14,6 +14,7 @@ mod hostile_ratings;
 mod input_files;
 mod insecure_seed;
 mod ledger;
+mod malformed;
 mod output_folder;
 mod real_data;
 mod recommend;

@@ -1,0 +1,97 @@
+//! The command line.
+
+mod account;
+mod audit;
+mod model;
+mod shared;
+mod train;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use account::{AccountArgs, CalibrateArgs};
+pub(crate) use audit::{AuditArgs, TrialArgs};
+pub(crate) use model::{DemoArgs, RecommendArgs, VerifyArgs};
+pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
+pub(crate) use train::{LedgerArgs, TrainArgs};
+
+/// Train recommenders that protect each user's whole data, check what they promise, and account
+/// for any other private mechanism.
+#[derive(Parser)]
+#[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
+  dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
+  dp verify dp-model
+  dp recommend --model dp-model --history my-ratings.csv
+  dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
+
+Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Generate ratings, train on them at epsilon 1 and 5, compare with no privacy
+    Demo(DemoArgs),
+    /// Train private item factors from a file of ratings
+    Train(Box<TrainArgs>),
+    /// Recommend items to one user from that user's own ratings, locally
+    Recommend(RecommendArgs),
+    /// Recompute a certificate from its list of releases
+    Verify(VerifyArgs),
+    /// Answer questions about the privacy of any composition of mechanisms
+    Account(AccountArgs),
+    /// Solve for the noise, the steps or the sampling probability that meets a target
+    Calibrate(CalibrateArgs),
+    /// Train many times with planted users and measure what they give away
+    Audit(Box<AuditArgs>),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use dp_core::ApproxDp;
+    use dp_multitask::FactorizationParams;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// The number in `[default: X]` of a flag's help.
+    fn stated_default(flag: &str) -> Option<f64> {
+        let command = Cli::command();
+        let train = command.find_subcommand("train").unwrap();
+        let arg = train.get_arguments().find(|arg| arg.get_id() == flag);
+        let help = arg.unwrap().get_help().unwrap().to_string();
+        let (_, stated) = help.split_once("[default: ")?;
+        stated.strip_suffix(']')?.parse().ok()
+    }
+
+    #[test]
+    fn the_help_states_the_defaults_of_the_library() {
+        for epsilon in [0.1, 1.0, 5.0, 20.0] {
+            let target = ApproxDp::target(epsilon, 1e-5).unwrap();
+            let params = FactorizationParams::for_target(target);
+            assert_eq!(params.dim, None);
+            for (flag, value) in [
+                ("steps", params.n_rounds as f64),
+                ("weight_exponent", params.weight_exponent),
+                ("clip_norm", params.clip_norm),
+                ("label_center", params.label_center),
+                ("label_bound", params.label_bound),
+                ("reg", params.item_ridge_factor),
+                ("count_share", params.count_share),
+            ] {
+                assert_eq!(stated_default(flag), Some(value), "--{flag} at {epsilon}");
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Commands on a model or a certificate, and the demo that makes both.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::GeneratedArgs;
+
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// Folder for the model; one from an earlier demo is replaced
+    #[arg(long, value_name = "DIR", default_value = "dp-demo")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) generated: GeneratedArgs,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct RecommendArgs {
+    /// Folder written by `dp train`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// The user's own ratings: csv or tsv with columns item and rating
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: PathBuf,
+    /// How many items to recommend
+    #[arg(
+        short = 'k',
+        value_name = "K",
+        allow_hyphen_values = true,
+        default_value_t = 10
+    )]
+    pub(crate) count: usize,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct VerifyArgs {
+    /// A certificate, or a folder written by `dp train`
+    pub(crate) certificate: PathBuf,
+    /// Also check that this ledger paid for every release (it is only read)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+    /// Print one JSON object instead of the statement
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,74 @@
+//! `dp train`: where its ratings, settings, budget and output come from.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{InputArgs, SettingArgs, SplitArgs, TargetArgs};
+
+#[derive(Args)]
+pub(crate) struct TrainArgs {
+    /// Ratings: csv or tsv with a header, MovieLens `::` or tab, optionally gzip
+    pub(crate) ratings: PathBuf,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerArgs,
+    #[command(flatten)]
+    pub(crate) split: SplitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Where the privacy loss is recorded.
+#[derive(Args)]
+#[command(next_help_heading = "Ledger")]
+pub(crate) struct LedgerArgs {
+    /// Account of this data set over all runs; made when it does not exist
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+    /// Total epsilon of the ledger [default: as it was made; of a new one, the run's]
+    #[arg(
+        long,
+        value_name = "E",
+        requires = "ledger",
+        allow_hyphen_values = true
+    )]
+    pub(crate) ledger_epsilon: Option<f64>,
+    /// Total delta of the ledger [default: as it was made; of a new one, the run's]
+    #[arg(
+        long,
+        value_name = "D",
+        requires = "ledger",
+        allow_hyphen_values = true
+    )]
+    pub(crate) ledger_delta: Option<f64>,
+    /// Save the state here after every release, and go on from it where there is one
+    #[arg(long, value_name = "DIR", requires = "ledger")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Name of the data set in ledger and certificate [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) data_set: Option<String>,
+}
+
+/// What the run leaves behind.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Folder for model, certificate and reports
+    #[arg(long, value_name = "DIR", default_value = "dp-model")]
+    pub(crate) out: PathBuf,
+    /// Replace the output folder, whatever it holds
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Repeatable noise for tests: NOT PRIVATE and marked so; not with --ledger
+    #[arg(long, value_name = "N", conflicts_with = "ledger")]
+    pub(crate) insecure_seed: Option<u64>,
+}
