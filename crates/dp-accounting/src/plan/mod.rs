@@ -4,7 +4,7 @@ mod release;
 #[cfg(test)]
 mod tests;
 
-use dp_core::{Adjacency, ApproxDp, Gdp, ParamError, Zcdp, params};
+use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, ParamError, Zcdp, params};
 
 use crate::allowance::{check_draws, usable_delta};
 use crate::filter::largest_mu_squared;
@@ -164,7 +164,7 @@ impl Plan {
             delta: usable_delta(target.delta),
         };
         let whole = |z| DpEvent::Composed {
-            events: releases(z).into_iter().map(|r| r.event).collect(),
+            events: releases(z).into_iter().map(|r| r.event().clone()).collect(),
         };
         let noise_multiplier = calibrate::noise(ideal, adjacency, whole)?.value;
         let mut plan = Self::assemble(target, adjacency, releases(noise_multiplier))?;
