@@ -93,6 +93,7 @@ impl FixedSizeSampling {
             let mut indices: Vec<usize> = (0..self.sample_size).map(draw).collect();
             indices.sort_unstable();
             return Ok(ClientSample {
+                sampling: (*self).into(),
                 indices,
                 insecure: noise.is_insecure(),
             });
