@@ -44,6 +44,8 @@ pub trait FactorContribution: Sync {
 )]
 pub struct SparseBuffer {
     pub(crate) entries: Vec<(u32, f64)>,
+    /// What the kernel makes of them.
+    pub(crate) integers: Vec<(usize, i64)>,
 }
 
 impl SparseBuffer {

@@ -200,12 +200,8 @@ impl Grid {
     /// A real coordinate on the grid: toward zero, saturating, NaN to 0. Rounding toward zero
     /// never raises a norm: (K3).
     #[must_use]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the saturating cast toward zero, NaN to 0, is the quantiser"
-    )]
     pub fn quantise(&self, value: f64) -> i64 {
-        (value / self.step()) as i64
+        quantise(value, self.step())
     }
 
     /// The real value at the middle of an integer's cell.
@@ -225,6 +221,16 @@ impl Grid {
         let bound = self.l2_bound as u128; // at most 2^42
         squared_norm <= bound.saturating_mul(bound)
     }
+}
+
+/// `value` in whole steps, toward zero: (K3). For many values with one step.
+#[inline(always)]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the saturating cast toward zero, NaN to 0, is the quantiser"
+)]
+pub(crate) fn quantise(value: f64, step: f64) -> i64 {
+    (value / step) as i64
 }
 
 /// `floor(2^k / z)` for the exact binary value of `z`, so that `2^k / D >= z` holds exactly: (K2).

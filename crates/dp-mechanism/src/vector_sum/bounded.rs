@@ -4,6 +4,7 @@ use dp_core::UserRow;
 
 use crate::Grid;
 use crate::contribution::{SparseBuffer, VectorContribution};
+use crate::grid::quantise;
 
 /// What one user adds, in exact integers: coordinate and value, coordinates increasing. Empty
 /// when the user exceeds the bound. This is what a client would send to a secure sum.
@@ -24,6 +25,7 @@ pub fn vector_contribution<C: VectorContribution>(
         &mut scratch,
         &mut buffer,
     )
+    .filter(|&(index, _)| index < n_coordinates)
     .collect()
 }
 
@@ -42,24 +44,28 @@ pub(super) fn bounded_entries<'b, C: VectorContribution>(
     #[cfg(privacy_mutants)]
     let unmerged = crate::mutants::unmerged_norm(grid, &buffer.entries);
     merge_repeats(&mut buffer.entries);
-    buffer
-        .entries
-        .retain(|&(index, _)| (index as usize) < n_coordinates);
-    let squared_norm = buffer
-        .entries
-        .iter()
-        .map(|&(_, value)| square(grid.quantise(value)))
-        .fold(0_u128, u128::saturating_add);
+    let squared_norm = quantise_entries(grid, n_coordinates, buffer);
     #[cfg(privacy_mutants)]
     let squared_norm = crate::mutants::vector_norm(grid, &buffer.entries, unmerged, squared_norm);
     if !grid.admits(squared_norm) {
-        buffer.entries.clear();
+        buffer.integers.clear();
     }
-    let grid = *grid;
-    buffer
-        .entries
-        .iter()
-        .map(move |&(index, value)| (index as usize, grid.quantise(value)))
+    buffer.integers.iter().copied()
+}
+
+/// Quantises the entries, each once, and returns their exact squared norm. What lies outside the sum
+/// is 0.
+fn quantise_entries(grid: &Grid, n_coordinates: usize, buffer: &mut SparseBuffer) -> u128 {
+    let step = grid.step();
+    let SparseBuffer { entries, integers } = buffer;
+    integers.clear();
+    integers.extend(entries.iter().map(|&(index, value)| {
+        let index = index as usize;
+        let inside = index < n_coordinates;
+        (index, if inside { quantise(value, step) } else { 0 })
+    }));
+    let squares = integers.iter().map(|&(_, z)| square(z));
+    squares.fold(0, u128::saturating_add)
 }
 
 /// Adds up entries of the same coordinate, so that the norm is that of the whole contribution.
