@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Train many times on generated ratings and measure what planted users give away
     Audit(AuditArgs),
+    /// Recompute figures and tables of the papers (seeded noise, no guarantee)
+    Reproduce(crate::commands::reproduce::ReproduceArgs),
 }
 
 #[derive(Args)]

@@ -6,6 +6,7 @@ pub(crate) mod calibrate;
 pub(crate) mod demo;
 mod ledger;
 pub(crate) mod recommend;
+pub(crate) mod reproduce;
 mod resume;
 pub(crate) mod train;
 pub(crate) mod verify;
