@@ -399,9 +399,11 @@ fn noisy_gradient_descent_with_little_noise_finds_the_minimum() {
         ..MultiTaskNoisyGdParams::new(TaskSetup::unit_ball(DIM))
     };
     let strongly_convex = StepSize::StronglyConvex { convexity: 0.3 };
-    for (step_size, allowed) in [(start().step_size, 0.02), (strongly_convex, 0.05)] {
+    // steps that shrink as 1/t cannot cross the distance under a small clip
+    for (step_size, gradient_norm) in [(start().step_size, 0.15), (strongly_convex, 0.6)] {
         let params = MultiTaskNoisyGdParams {
             step_size,
+            gradient_norm,
             ..start()
         };
         let fit = params.check().unwrap();
@@ -409,7 +411,7 @@ fn noisy_gradient_descent_with_little_noise_finds_the_minimum() {
         let mut noise = NoiseSource::insecure_seeded(7);
         let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
         let found = distance(&fitted.model, &data);
-        assert!(found < allowed, "{step_size:?} {found}");
+        assert!(found < 0.02, "{step_size:?} {found}");
     }
 }
 
@@ -562,6 +564,14 @@ fn settings_survive_serialisation_and_bad_ones_are_refused() {
         serde_json::from_str::<ResidualSspParams>(&text).unwrap(),
         params
     );
+    let label_norm = |norm| {
+        let setup = TaskSetup {
+            label_norm: norm,
+            ..setup.clone()
+        };
+        MultiTaskSspParams::new(setup).setup.label_norm
+    };
+    assert!((label_norm(0.1) - 0.794_65).abs() < 1e-4 && (label_norm(0.9) - 0.9).abs() < 1e-15);
     for bad in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
         let radius = TaskSetup {
             radius: bad,

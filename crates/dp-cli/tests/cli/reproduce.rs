@@ -22,7 +22,13 @@ fn mean(rows: &[Value], method: &str, a: f64, epsilon: Option<f64>, mu: Option<f
 
 #[test]
 fn appendix_c_gives_every_cell_by_the_schema() {
-    let args = ["krichene2023-appendix-c", "--seeds", "2", "--quick", "--json"];
+    let args = [
+        "krichene2023-appendix-c",
+        "--seeds",
+        "2",
+        "--quick",
+        "--json",
+    ];
     let found = reproduce(&args).exits(0).json();
     assert_eq!(found["name"], "krichene2023-appendix-c");
     let rows = found["rows"].as_array().unwrap();
@@ -30,7 +36,10 @@ fn appendix_c_gives_every_cell_by_the_schema() {
     assert_eq!(rows.len(), 2 * (2 + 2 * 3 * 3 * 4));
     for row in rows {
         assert!(row["mean"].as_f64().unwrap() > 0.0 && row["se"].as_f64().unwrap() >= 0.0);
-        assert_eq!((&row["n_seeds"], &row["tuned_on_truth"]), (&2.into(), &false.into()));
+        assert_eq!(
+            (&row["n_seeds"], &row["tuned_on_truth"]),
+            (&2.into(), &false.into())
+        );
     }
     for a in [1.0, 2.0] {
         let zero = mean(rows, "zero", a, None, None);
@@ -47,10 +56,18 @@ fn names_sizes_and_seeds_are_checked() {
     let listed = reproduce(&["--list"]).exits(0).stdout;
     assert!(listed.contains("krichene2023-appendix-c"));
     reproduce(&[]).exits(2);
-    reproduce(&["no-such-thing"]).exits(2).says(&["krichene2023-appendix-c"]);
+    reproduce(&["no-such-thing"])
+        .exits(2)
+        .says(&["krichene2023-appendix-c"]);
     let name = "krichene2023-appendix-c";
     reproduce(&[name, "--seeds", "0"]).exits(2);
-    for size in ["n_users", "n_users=few", "n_users=0", "n_users=1.5", "color=3"] {
+    for size in [
+        "n_users",
+        "n_users=few",
+        "n_users=0",
+        "n_users=1.5",
+        "color=3",
+    ] {
         reproduce(&[name, "--size", size]).exits(2);
     }
 }

@@ -47,9 +47,17 @@ pub enum SspSolve {
 }
 
 impl MultiTaskSspParams {
-    /// Half the budget on each sum, and a ridge of 0.3 standard deviations of the spectral noise.
+    /// Half the budget on each sum, a ridge of 0.3 standard deviations of the spectral noise, and
+    /// the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
+    /// is below.
+    ///
+    /// Plain SSP never gets back what the joint clip took away. The root is that of the mean plus one
+    /// standard deviation of the square of one label that is uniform on its range: it leaves most
+    /// users whole even when their weight sits on a single task, as it does for large exponents.
     #[must_use]
-    pub const fn new(setup: TaskSetup) -> Self {
+    pub fn new(mut setup: TaskSetup) -> Self {
+        let one_label = (1.0 / 3.0 + (4.0_f64 / 45.0).sqrt()).sqrt();
+        setup.label_norm = setup.label_norm.max(one_label * setup.label_bound);
         Self {
             setup,
             matrix_share: 0.5,

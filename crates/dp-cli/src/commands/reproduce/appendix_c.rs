@@ -1,7 +1,7 @@
 //! `krichene2023-appendix-c`: regression tasks of skewed size.
 
 use dp_accounting::{Budget, Ledger, Plan, usable_delta};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_core::{Adjacency, ApproxDp, Interactions};
 use dp_data::{SkewedTasks, TaskData, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 
 use super::report::Row;
 use super::{ReproduceArgs, sizes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const DELTA: f64 = 1e-5;
 const SKEWS: [f64; 2] = [1.0, 2.0];
@@ -115,7 +115,9 @@ struct Measured {
 
 impl Measured {
     fn new(set_up: &SkewedTasks, seed: u64) -> Result<Self> {
-        let data = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed))?;
+        let data = set_up
+            .generate(&mut ChaCha20Rng::seed_from_u64(seed))
+            .map_err(size_error)?;
         let n = data.train.expose().n_items() * set_up.dim;
         let zero = TaskModels::new(set_up.dim, vec![0.0; n], Provenance::NonPrivate)?;
         let ridge = TaskModels::non_private_ridge(&data.train, 1e-6)?;
@@ -130,6 +132,14 @@ impl Measured {
             non_private: test_rmse(&ridge, &data)?,
             private: private.collect::<Result<_>>()?,
         })
+    }
+}
+
+/// A size out of range is a bad argument, not a bad file.
+fn size_error(error: dp_data::Error) -> Error {
+    match error {
+        dp_data::Error::Param(param) => param.into(),
+        other => other.into(),
     }
 }
 
