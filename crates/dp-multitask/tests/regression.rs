@@ -1,5 +1,10 @@
 //! Private regression of many tasks: bounds in exact integers, neighbours, convergence, refusals.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on should stop it"
+)]
+
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor};
 use dp_data::{SkewedTasks, TaskData};
@@ -78,7 +83,8 @@ fn hostile_users() -> Interactions {
         builder.set_features(user, features).unwrap();
         for task in 0..n {
             let sign = if task % 3 == 0 { -1.0 } else { 1.0 };
-            builder.push(user, task as u32, sign * label).unwrap();
+            let task = u32::try_from(task).unwrap();
+            builder.push(user, task, sign * label).unwrap();
         }
     }
     builder.build().0

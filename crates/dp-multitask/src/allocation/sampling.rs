@@ -68,7 +68,7 @@ fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
         .fold(mix(seed), |state, word| mix(state ^ word))
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection that spreads its input.
+/// The finaliser of `SplitMix64` (Steele, Lea and Flood 2014): a bijection that spreads its input.
 const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
