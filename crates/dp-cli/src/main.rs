@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Audit(args) => commands::audit::run(&args),
+        Command::Reproduce(args) => commands::reproduce::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ mod split;
 
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
-pub use generate::{LongTailRatings, write_csv};
+pub use generate::{LongTailRatings, SkewedTasks, TaskData, write_csv};
 pub use metrics::rmse;
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{

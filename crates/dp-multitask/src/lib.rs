@@ -2,12 +2,18 @@
 
 mod allocation;
 mod baselines;
+pub mod bounds;
 mod counts;
 mod error;
 mod factorization;
 mod local_bias;
+mod paid;
+mod regression;
 
-pub use allocation::TaskWeights;
+pub use allocation::{
+    BudgetAllocation, TaskCounts, TaskWeights, UserRule, improvement_ratio_convex,
+    improvement_ratio_strongly_convex,
+};
 pub use baselines::{NonPrivateAls, constant_predictions, user_mean_predictions};
 pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
@@ -17,3 +23,9 @@ pub use factorization::{
     UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
+pub use regression::{
+    FittedRegression, GradientClip, GradientScratch, Gramian, Iterate, Loss, MultiTaskNoisyGd,
+    MultiTaskNoisyGdParams, MultiTaskSsp, MultiTaskSspParams, PooledGramian, RegressionLoss,
+    ResidualBounds, ResidualSsp, ResidualSspParams, SspSolve, SspStatistics, StepSize, TaskModels,
+    TaskSetup, WeightTotals, WeightedGradients,
+};

@@ -35,7 +35,7 @@ impl ReleaseRequest {
     }
 }
 
-/// One release of a [`Plan`]: a mechanism with its noise.
+/// One release of a [`crate::Plan`]: a mechanism with its noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedRelease {
     label: String,
@@ -44,7 +44,7 @@ pub struct PlannedRelease {
 }
 
 impl PlannedRelease {
-    /// A release of any mechanism, for [`Plan::with_noise_multipliers`]. Whether the event has a
+    /// A release of any mechanism, for [`crate::Plan::with_noise_multipliers`]. Whether the event has a
     /// guarantee is found when the plan is made.
     #[must_use]
     pub fn new(label: impl Into<String>, event: DpEvent, n_draws: u64) -> Self {

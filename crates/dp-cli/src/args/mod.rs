@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Train many times with planted users and measure what they give away
     Audit(Box<AuditArgs>),
+    /// Recompute figures and tables of the papers (seeded noise, no guarantee)
+    Reproduce(crate::commands::reproduce::ReproduceArgs),
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 mod input;
 mod ledger;
 pub(crate) mod recommend;
+pub(crate) mod reproduce;
 mod resume;
 pub(crate) mod train;
 pub(crate) mod verify;

@@ -19,6 +19,7 @@ mod output_folder;
 mod real_data;
 mod recommend;
 mod released_files;
+mod reproduce;
 mod resume;
 mod screen;
 mod support;

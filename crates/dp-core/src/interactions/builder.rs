@@ -20,6 +20,9 @@ pub struct DroppedRecords {
 /// | value NaN or infinite | left out, as if never given |
 /// | second record of a user-item pair | the last finite one given is kept |
 /// | any finite value, however large | kept; training clips it |
+/// | a coordinate of a feature vector NaN or infinite | 0 takes its place |
+/// | second feature vector of a user | the last one given is kept |
+/// | no feature vector of a user | the zero vector |
 ///
 /// Without the merge one user could add the same item twice and double what the privacy bound
 /// allows per item.
@@ -32,6 +35,8 @@ pub struct InteractionsBuilder {
     n_users: usize,
     records: Vec<(u32, u32, f32)>,
     not_finite: usize,
+    feature_dim: usize,
+    features: Vec<f32>,
 }
 
 impl InteractionsBuilder {
@@ -43,7 +48,50 @@ impl InteractionsBuilder {
             n_users: 0,
             records: Vec::new(),
             not_finite: 0,
+            feature_dim: 0,
+            features: Vec::new(),
         }
+    }
+
+    /// The same collection whose users have feature vectors of length `feature_dim`, a public
+    /// number. Vectors given before are forgotten.
+    #[must_use]
+    pub fn with_feature_dim(mut self, feature_dim: usize) -> Self {
+        self.feature_dim = feature_dim;
+        self.features.clear();
+        self
+    }
+
+    /// Sets one user's feature vector.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when the length is not the one of
+    /// [`with_feature_dim`](Self::with_feature_dim): a matter of the table's public shape. No
+    /// *value* is refused.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::InteractionsBuilder;
+    /// let mut builder = InteractionsBuilder::new(1).with_feature_dim(2);
+    /// builder.push(0, 0, 4.0)?;
+    /// builder.set_features(0, &[0.5, f32::NAN])?;
+    /// assert_eq!(builder.build().0.user(0).features(), &[0.5, 0.0]);
+    /// # Ok::<(), dp_core::Error>(())
+    /// ```
+    pub fn set_features(&mut self, user: u32, features: &[f32]) -> Result<()> {
+        crate::params::same_size("feature vector", features.len(), self.feature_dim)?;
+        let end = (user as usize + 1) * self.feature_dim;
+        if self.features.len() < end {
+            self.features.resize(end, 0.0);
+        }
+        for (own, &x) in self.features[end - self.feature_dim..]
+            .iter_mut()
+            .zip(features)
+        {
+            *own = if x.is_finite() { x } else { 0.0 };
+        }
+        self.n_users = self.n_users.max(user as usize + 1);
+        Ok(())
     }
 
     /// Adds one record. Users are numbered from 0; the highest number seen sets the table's
@@ -79,11 +127,15 @@ impl InteractionsBuilder {
     pub fn build(self) -> (Interactions, DroppedRecords) {
         let (starts, mut rows) = self.rows_by_user();
         let n_given = rows.len();
+        let mut features = self.features;
+        features.resize(self.n_users * self.feature_dim, 0.0);
         let mut table = Interactions {
             n_items: self.n_items,
             offsets: vec![0],
             items: Vec::with_capacity(n_given),
             values: Vec::with_capacity(n_given),
+            feature_dim: self.feature_dim,
+            features,
             by_item: std::sync::OnceLock::new(),
         };
         for range in starts.windows(2) {
@@ -162,6 +214,19 @@ mod tests {
             b.build().0
         };
         assert!(build(None).user(2) == build(Some(0)).user(2));
+    }
+
+    #[test]
+    fn feature_vectors_follow_the_rules() {
+        let mut b = InteractionsBuilder::new(1).with_feature_dim(2);
+        assert!(b.set_features(0, &[1.0]).is_err() && b.set_features(0, &[1.0; 3]).is_err());
+        b.set_features(2, &[9.0, 9.0]).unwrap();
+        b.set_features(2, &[f32::NEG_INFINITY, f32::MAX]).unwrap();
+        b.ensure_users(4);
+        let (table, dropped) = b.build();
+        let all: Vec<_> = table.users().map(|row| row.features().to_vec()).collect();
+        assert_eq!(all, [[0.0; 2], [0.0; 2], [0.0, f32::MAX], [0.0; 2]]);
+        assert_eq!(dropped, DroppedRecords::default());
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub use item_major::{ItemEntry, ItemMajor};
 pub struct UserRow<'a> {
     items: &'a [u32],
     values: &'a [f32],
+    features: &'a [f32],
 }
 
 impl<'a> UserRow<'a> {
@@ -30,6 +31,12 @@ impl<'a> UserRow<'a> {
     #[must_use]
     pub const fn values(self) -> &'a [f32] {
         self.values
+    }
+
+    /// The user's own feature vector, all finite; empty in a table without features.
+    #[must_use]
+    pub const fn features(self) -> &'a [f32] {
+        self.features
     }
 
     /// How many records the user has.
@@ -53,8 +60,9 @@ impl<'a> UserRow<'a> {
 /// A sparse user-by-item table in compressed rows, with at most one value per user-item pair.
 ///
 /// Build one with [`InteractionsBuilder`], which states the rules for repeated pairs and for
-/// values that are not finite. `n_items` is public (the catalogue); everything else here,
-/// the number of users included, is private under add/remove adjacency.
+/// values that are not finite. `n_items` is public (the catalogue), and so is the length of the
+/// users' feature vectors, 0 for a table without any; everything else here, the number of users
+/// included, is private under add/remove adjacency.
 ///
 /// # Examples
 /// ```
@@ -78,6 +86,9 @@ pub struct Interactions {
     offsets: Vec<usize>,
     items: Vec<u32>,
     values: Vec<f32>,
+    feature_dim: usize,
+    /// Shape `(n_users, feature_dim)`, row-major.
+    features: Vec<f32>,
     /// Made when first asked for; always the listing of this very table.
     by_item: OnceLock<ItemMajor>,
 }
@@ -88,6 +99,8 @@ impl PartialEq for Interactions {
             && self.offsets == other.offsets
             && self.items == other.items
             && self.values == other.values
+            && self.feature_dim == other.feature_dim
+            && self.features == other.features
     }
 }
 
@@ -120,7 +133,18 @@ impl Interactions {
         UserRow {
             items: &self.items[range.clone()],
             values: &self.values[range],
+            features: &self.features[self.feature_range(user, user + 1)],
         }
+    }
+
+    /// Length of every user's feature vector; 0 when there are none. Public.
+    #[must_use]
+    pub const fn feature_dim(&self) -> usize {
+        self.feature_dim
+    }
+
+    const fn feature_range(&self, first: usize, last: usize) -> std::ops::Range<usize> {
+        first * self.feature_dim..last * self.feature_dim
     }
 
     /// Where the records of `user` lie among all records in user order.
@@ -168,7 +192,7 @@ impl Interactions {
     /// Deals every record to one of `n_parts` tables over the same users and items, by
     /// `part(user, item, value)`; a record whose part is `n_parts` or above is left out.
     ///
-    /// A user can be in several parts. Parts are for training on one and testing on another, never
+    /// A user can be in several parts, with the same features. Parts are for training on one and testing on another, never
     /// for sums that are added up: each part would bound the user anew. Use
     /// [`shards`](Self::shards) for that.
     pub fn partition(
@@ -181,6 +205,8 @@ impl Interactions {
             offsets: vec![0],
             items: Vec::new(),
             values: Vec::new(),
+            feature_dim: self.feature_dim,
+            features: self.features.clone(),
             by_item: OnceLock::new(),
         };
         let mut parts = vec![empty; n_parts];
@@ -208,6 +234,8 @@ impl Interactions {
                 .collect(),
             items: self.items[low..high].to_vec(),
             values: self.values[low..high].to_vec(),
+            feature_dim: self.feature_dim,
+            features: self.features[self.feature_range(first, last)].to_vec(),
             by_item: OnceLock::new(),
         }
     }
@@ -271,6 +299,35 @@ mod tests {
         assert_eq!(parts[1].user(0).items(), &[1]);
         assert_eq!(parts[0].user(2).items(), &[0, 3]);
         assert!(parts[1].user(3).is_empty());
+    }
+
+    #[test]
+    fn features_stay_with_their_user_in_shards_and_parts() {
+        let mut builder = InteractionsBuilder::new(2).with_feature_dim(2);
+        for user in 0..5_u8 {
+            builder.push(user.into(), u32::from(user) % 2, 1.0).unwrap();
+            let x = f32::from(user);
+            builder.set_features(user.into(), &[x, -x]).unwrap();
+        }
+        let t = builder.build().0;
+        assert_eq!(
+            (t.feature_dim(), t.user(3).features()),
+            (2, &[3.0, -3.0][..])
+        );
+        let joined: Vec<f32> = t
+            .shards(3)
+            .iter()
+            .flat_map(|s| {
+                s.users()
+                    .flat_map(|r| r.features().to_vec())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(joined, t.features);
+        for part in t.partition(2, |user, _, _| user % 2) {
+            assert_eq!(part.user(4).features(), &[4.0, -4.0]);
+        }
+        assert!(sample().user(0).features().is_empty());
     }
 
     #[test]

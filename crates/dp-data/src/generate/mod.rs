@@ -3,8 +3,10 @@
 mod activity;
 mod draw;
 mod ratings;
+mod tasks;
 mod taste;
 mod write;
 
 pub use ratings::LongTailRatings;
+pub use tasks::{SkewedTasks, TaskData};
 pub use write::write_csv;

@@ -6,7 +6,7 @@ use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
 use super::run::{Progress, Run};
 use super::state::{RoundState, TrainingState};
-use crate::{Error, NoisyCounts, Result, TaskWeights};
+use crate::{NoisyCounts, Result, TaskWeights};
 
 /// One release of a fit, as it becomes public.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +54,8 @@ impl MatrixFactorization {
     /// adjacency. Per-user vectors never leave the kernel's contribution buffers.
     ///
     /// # Errors
-    /// [`Error::Spends`] when the spends are not those of the plan, before any data is touched;
-    /// [`Error::Mechanism`] when a release is refused or entropy fails. Spends are consumed either
+    /// [`crate::Error::Spends`] when the spends are not those of the plan, before any data is touched;
+    /// [`crate::Error::Mechanism`] when a release is refused or entropy fails. Spends are consumed either
     /// way.
     pub fn fit(
         &self,
@@ -216,21 +216,6 @@ impl MatrixFactorization {
 
     /// The plan must list what this fit releases, for a table of this many items.
     pub(super) fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
-        let wanted = super::plan::requests(self.params(), n_items);
-        let fits = wanted.len() == plan.releases().len()
-            && wanted
-                .iter()
-                .zip(plan.releases())
-                .all(|(request, planned)| {
-                    request.label == planned.label() && request.n_draws == planned.n_draws()
-                });
-        if fits {
-            return Ok(());
-        }
-        Err(Error::Shape(ShapeError {
-            name: "plan (made for other settings or another number of items)",
-            found: plan.releases().len(),
-            expected: wanted.len(),
-        }))
+        crate::paid::check_plan(plan, &super::plan::requests(self.params(), n_items))
     }
 }

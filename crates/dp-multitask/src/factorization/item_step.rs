@@ -185,7 +185,7 @@ impl FactorContribution for ItemStatistics<'_> {
         };
         let solution = step.solve(user, scratch);
         self.write_factor(solution.factor, &mut out.factor);
-        self.weights.normalised_for(user.items(), &mut out.weights);
+        self.weights.weigh(user, &mut out.weights);
         self.write_labels(user, solution.offset, out);
     }
 }

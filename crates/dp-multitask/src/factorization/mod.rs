@@ -18,6 +18,7 @@ pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
 pub use run::{Pay, Progress};
 
+pub(crate) use params::in_public_range;
 pub(crate) use state::initial_factors;
 pub use user_step::UserScratch;
 pub(crate) use user_step::{Design, UserStep};

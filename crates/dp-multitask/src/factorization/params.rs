@@ -154,7 +154,7 @@ const LEAST: f64 = 1e-6;
 const MOST: f64 = 1e6;
 
 /// Accepts magnitudes that no sum or solve on the way can overflow.
-pub(super) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
+pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
     if (LEAST..=MOST).contains(&value) {
         return Ok(());
     }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use dp_accounting::{Certificate, Plan, PlannedRelease, ReleaseRecord, Spend};
+use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
 
 use super::fit::Released;
-use crate::{Error, Result};
+use crate::Result;
+use crate::paid::{check_spends, data_set_of, mismatch};
 
 /// How far a fit has come. Depends on public settings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,34 +168,4 @@ pub(super) fn certificate(
         builder = builder.not_private("seeded noise");
     }
     Ok(builder.build()?)
-}
-
-fn data_set_of(spends: &[Spend]) -> String {
-    spends
-        .first()
-        .map_or_else(String::new, |spend| spend.data_set_id().to_owned())
-}
-
-/// The spends must be those of the releases, in order, and of one data set.
-fn check_spends(releases: &[PlannedRelease], spends: &[Spend]) -> Result<()> {
-    let wrong = releases.iter().enumerate().find(|(at, planned)| {
-        spends.get(*at).is_none_or(|spend| {
-            spend.label() != planned.label()
-                || spend.event() != planned.event()
-                || spend.data_set_id() != spends[0].data_set_id()
-        })
-    });
-    match wrong {
-        Some((_, planned)) => Err(mismatch(releases, spends, planned.label())),
-        None if spends.len() != releases.len() => Err(mismatch(releases, spends, "")),
-        None => Ok(()),
-    }
-}
-
-fn mismatch(releases: &[PlannedRelease], spends: &[Spend], label: &str) -> Error {
-    Error::Spends {
-        expected: releases.len(),
-        found: spends.len(),
-        label: label.to_owned(),
-    }
 }

@@ -1,0 +1,79 @@
+//! `dp reproduce`: figures and tables of the papers, recomputed.
+
+mod appendix_c;
+mod args;
+mod report;
+mod sizes;
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::output;
+
+pub(crate) use args::ReproduceArgs;
+use report::Row;
+
+/// One that can be asked for by name.
+struct Reproduction {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&ReproduceArgs) -> Result<Vec<Row>>,
+}
+
+const ALL: &[Reproduction] = &[Reproduction {
+    name: "krichene2023-appendix-c",
+    about: "synthetic regression tasks of skewed size: test RMSE against the weight exponent",
+    run: appendix_c::run,
+}];
+
+/// Said with every table: nothing of this is a release.
+const SEEDED: &str = "seeded noise and data: a measurement without any guarantee";
+
+pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
+    if args.list {
+        return list(args);
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let Some(chosen) = ALL.iter().find(|known| known.name == name) else {
+        let names: Vec<_> = ALL.iter().map(|known| known.name).collect();
+        return Err(Error::Usage(format!(
+            "there is no reproduction {name}; there are: {}",
+            names.join(", ")
+        )));
+    };
+    if args.seeds == 0 {
+        return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
+    }
+    let start = Instant::now();
+    let rows = (chosen.run)(args)?;
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        return output::print_json(&json!({
+            "name": chosen.name,
+            "noise": SEEDED,
+            "rows": rows,
+            "seconds": seconds,
+        }));
+    }
+    output::print(&format!(
+        "{} ({SEEDED})\n\n{}\n{seconds:.1} s\n",
+        chosen.name,
+        report::table(&rows)
+    ))
+}
+
+fn list(args: &ReproduceArgs) -> Result<()> {
+    if args.json {
+        let names: Vec<_> = ALL
+            .iter()
+            .map(|known| json!({"name": known.name, "about": known.about}))
+            .collect();
+        return output::print_json(&json!(names));
+    }
+    let lines = ALL
+        .iter()
+        .map(|known| format!("{:<26} {}\n", known.name, known.about));
+    output::print(&lines.collect::<String>())
+}

@@ -1,0 +1,92 @@
+//! Rows of a reproduction, on the screen and as JSON.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// One cell: a method at a setting, averaged over seeds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) method: &'static str,
+    /// The epsilon that the noise was set for; none without noise.
+    pub(crate) epsilon: Option<f64>,
+    pub(crate) params: Map<String, Value>,
+    pub(crate) metric: &'static str,
+    pub(crate) mean: f64,
+    /// Standard error of the mean; none from one seed.
+    pub(crate) se: Option<f64>,
+    pub(crate) n_seeds: usize,
+    /// Whether a setting was chosen by looking at what the method is measured against.
+    pub(crate) tuned_on_truth: bool,
+}
+
+impl Row {
+    /// Mean and standard error over one value per seed.
+    pub(crate) fn over_seeds(
+        method: &'static str,
+        epsilon: Option<f64>,
+        params: Map<String, Value>,
+        metric: &'static str,
+        values: &[f64],
+    ) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        Self {
+            method,
+            epsilon,
+            params,
+            metric,
+            mean,
+            se: (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt()),
+            n_seeds: values.len(),
+            tuned_on_truth: false,
+        }
+    }
+}
+
+/// All rows as a table.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<12} {:>8} {:<44} {:>12} {:>10}\n",
+        "method", "epsilon", "settings", "mean", "std. error"
+    );
+    for row in rows {
+        let epsilon = row
+            .epsilon
+            .map_or_else(|| "-".to_owned(), |e| e.to_string());
+        let settings: Vec<String> = row
+            .params
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(text) => format!("{name} {text}"),
+                other => format!("{name} {other}"),
+            })
+            .collect();
+        let se = row
+            .se
+            .map_or_else(|| "-".to_owned(), |se| format!("{se:.5}"));
+        text.push_str(&format!(
+            "{:<12} {epsilon:>8} {:<44} {:>12.5} {se:>10}\n",
+            row.method,
+            settings.join(", "),
+            row.mean
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_standard_error_are_those_of_the_values() {
+        let row = Row::over_seeds("m", None, Map::new(), "rmse", &[1.0, 2.0, 6.0]);
+        // variance 7, over three seeds
+        assert!((row.mean - 3.0).abs() < 1e-12);
+        assert!((row.se.unwrap() - (7.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+        let one = Row::over_seeds("m", None, Map::new(), "rmse", &[1.0]);
+        assert!(one.se.is_none());
+        assert!(table(&[row, one]).lines().count() == 3);
+    }
+}

@@ -1,0 +1,73 @@
+//! `dp reproduce`: rows by the documented schema, and the effect of adaptive weights in small.
+
+use serde_json::Value;
+
+use crate::support::{Run, Sandbox};
+
+fn reproduce(args: &[&str]) -> Run {
+    let mut all = vec!["reproduce"];
+    all.extend(args);
+    Sandbox::new().dp(&all)
+}
+
+fn mean(rows: &[Value], method: &str, a: f64, epsilon: Option<f64>, mu: Option<f64>) -> f64 {
+    let row = rows.iter().find(|row| {
+        row["method"] == method
+            && row["params"]["a"].as_f64() == Some(a)
+            && row["epsilon"].as_f64() == epsilon
+            && row["params"]["mu"].as_f64() == mu
+    });
+    row.unwrap()["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn appendix_c_gives_every_cell_by_the_schema() {
+    let args = [
+        "krichene2023-appendix-c",
+        "--seeds",
+        "2",
+        "--quick",
+        "--json",
+    ];
+    let found = reproduce(&args).exits(0).json();
+    assert_eq!(found["name"], "krichene2023-appendix-c");
+    let rows = found["rows"].as_array().unwrap();
+    // two skews of two baselines and 2 accountings x 3 epsilons x 3 methods x 4 exponents
+    assert_eq!(rows.len(), 2 * (2 + 2 * 3 * 3 * 4));
+    for row in rows {
+        assert!(row["mean"].as_f64().unwrap() > 0.0 && row["se"].as_f64().unwrap() >= 0.0);
+        assert_eq!(
+            (&row["n_seeds"], &row["tuned_on_truth"]),
+            (&2.into(), &false.into())
+        );
+    }
+    for a in [1.0, 2.0] {
+        let zero = mean(rows, "zero", a, None, None);
+        assert!((zero - 0.45).abs() < 0.05, "{zero}");
+        assert!(mean(rows, "non-private", a, None, None) < 0.01);
+        let residual = mean(rows, "residual", a, Some(20.0), Some(0.5));
+        assert!(residual < mean(rows, "ssp", a, Some(20.0), Some(0.5)));
+        assert!(residual < 0.2 * zero, "{residual}");
+    }
+}
+
+#[test]
+fn names_sizes_and_seeds_are_checked() {
+    let listed = reproduce(&["--list"]).exits(0).stdout;
+    assert!(listed.contains("krichene2023-appendix-c"));
+    reproduce(&[]).exits(2);
+    reproduce(&["no-such-thing"])
+        .exits(2)
+        .says(&["krichene2023-appendix-c"]);
+    let name = "krichene2023-appendix-c";
+    reproduce(&[name, "--seeds", "0"]).exits(2);
+    for size in [
+        "n_users",
+        "n_users=few",
+        "n_users=0",
+        "n_users=1.5",
+        "color=3",
+    ] {
+        reproduce(&[name, "--size", size]).exits(2);
+    }
+}

@@ -1,0 +1,10 @@
+//! How a user's privacy budget is spread over the user's tasks.
+
+mod budget;
+mod ratios;
+mod sampling;
+mod weights;
+
+pub use budget::{BudgetAllocation, TaskCounts, UserRule};
+pub use ratios::{improvement_ratio_convex, improvement_ratio_strongly_convex};
+pub use weights::TaskWeights;

@@ -1,0 +1,146 @@
+//! One Gramian for all tasks, and how much weight each task has.
+
+use dp_accounting::{ReleaseRequest, Spend};
+use dp_core::{Interactions, Private, ReplaceFactor, UserRow};
+use dp_linalg::{packed_len, project_psd_in_place, unpack_symmetric};
+use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+
+use super::setup::TaskSetup;
+use crate::{Result, TaskWeights};
+
+/// One user's share of the total weight of every task, `W_i = sum_j w_ij`.
+///
+/// # Privacy
+/// User `j` adds the vector `(w_ij)_i`, whose norm is at most 1 by the allocation.
+#[allow(missing_debug_implementations, reason = "weights; print those instead")]
+pub struct WeightTotals<'a> {
+    /// Weights, public or released.
+    pub weights: &'a TaskWeights,
+}
+
+impl VectorContribution for WeightTotals<'_> {
+    type Scratch = Vec<f64>;
+
+    fn scratch(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut Vec<f64>, out: &mut SparseBuffer) {
+        own.resize(user.len(), 0.0);
+        self.weights.weigh(user, own);
+        for (&task, &w) in user.items().iter().zip(&*own) {
+            out.push(task, w);
+        }
+    }
+}
+
+impl WeightTotals<'_> {
+    pub(super) fn request(n_tasks: usize, share: f64) -> ReleaseRequest {
+        ReleaseRequest::new("task weights", share, ReplaceFactor::Two, n_tasks as u64)
+    }
+
+    /// The noisy totals, and the standard deviation of their noise.
+    pub(super) fn release(
+        &self,
+        data: &Private<Interactions>,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<(Vec<f64>, f64)> {
+        let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
+        let sum = VectorSum::accumulate(data, self.weights.omega().len(), grid, self)?;
+        let released = sum.release(spend, noise)?;
+        Ok((released.values(), released.noise_stddev()))
+    }
+}
+
+/// One user's share of the pooled Gramian: `x_j x_j^T` once, whatever the number of tasks, and a
+/// count of users to divide by.
+///
+/// The packed upper triangle with off-diagonal entries times `sqrt 2`, then `Gamma_x^2`.
+///
+/// # Privacy
+/// In these coordinates the norm of the triangle is `||x_j||^2 <= Gamma_x^2`, so that of the whole
+/// is at most `sqrt(2) Gamma_x^2`. A user without records adds nothing.
+#[allow(
+    missing_debug_implementations,
+    reason = "settings; print those instead"
+)]
+pub struct PooledGramian<'a> {
+    /// Bounds and dimension, checked.
+    pub setup: &'a TaskSetup,
+}
+
+impl VectorContribution for PooledGramian<'_> {
+    type Scratch = Vec<f64>;
+
+    fn scratch(&self) -> Vec<f64> {
+        vec![0.0; self.setup.dim]
+    }
+
+    fn contribute(&self, user: UserRow<'_>, x: &mut Vec<f64>, out: &mut SparseBuffer) {
+        if user.is_empty() {
+            return;
+        }
+        self.setup.write_features(user, x);
+        let mut at = 0;
+        for a in 0..x.len() {
+            for b in a..x.len() {
+                let scale = if a == b {
+                    1.0
+                } else {
+                    std::f64::consts::SQRT_2
+                };
+                out.push(at, scale * x[a] * x[b]);
+                at += 1;
+            }
+        }
+        out.push(at, self.setup.feature_norm.powi(2));
+    }
+}
+
+impl PooledGramian<'_> {
+    fn n_coordinates(dim: usize) -> usize {
+        packed_len(dim) + 1
+    }
+
+    pub(super) fn request(dim: usize, share: f64) -> ReleaseRequest {
+        let n_draws = Self::n_coordinates(dim) as u64;
+        ReleaseRequest::new("pooled Gramian", share, ReplaceFactor::Two, n_draws)
+    }
+
+    /// The sensitivity, `sqrt(2) Gamma_x^2`.
+    #[must_use]
+    pub fn clip_norm(&self) -> f64 {
+        std::f64::consts::SQRT_2 * self.setup.feature_norm.powi(2)
+    }
+
+    /// The average of `x_j x_j^T` over users, `dim x dim` row-major, positive semidefinite.
+    pub(super) fn release(
+        &self,
+        data: &Private<Interactions>,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<f64>> {
+        let dim = self.setup.dim;
+        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm())?;
+        let sum = VectorSum::accumulate(data, Self::n_coordinates(dim), grid, self)?;
+        let mut packed = sum.release(spend, noise)?.values();
+        let n_users = packed.pop().unwrap_or(1.0) / self.setup.feature_norm.powi(2);
+        let mut at = 0;
+        for a in 0..dim {
+            for b in a..dim {
+                let scale = if a == b {
+                    1.0
+                } else {
+                    std::f64::consts::FRAC_1_SQRT_2
+                };
+                packed[at] *= scale / n_users.max(1.0);
+                at += 1;
+            }
+        }
+        let mut gramian = vec![0.0; dim * dim];
+        unpack_symmetric(&packed, dim, &mut gramian)?;
+        project_psd_in_place(&mut gramian, dim)?;
+        Ok(gramian)
+    }
+}

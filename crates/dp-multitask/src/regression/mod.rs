@@ -1,0 +1,19 @@
+//! Private regression of many tasks on the users' own features.
+
+mod gradients;
+mod gramian;
+mod loss;
+mod model;
+mod noisy_gd;
+mod residual;
+mod setup;
+mod ssp;
+
+pub use gradients::{GradientClip, GradientScratch, WeightedGradients};
+pub use gramian::{PooledGramian, WeightTotals};
+pub use loss::{Loss, RegressionLoss};
+pub use model::{FittedRegression, TaskModels};
+pub use noisy_gd::{Iterate, MultiTaskNoisyGd, MultiTaskNoisyGdParams, StepSize};
+pub use residual::{Gramian, ResidualBounds, ResidualSsp, ResidualSspParams};
+pub use setup::TaskSetup;
+pub use ssp::{MultiTaskSsp, MultiTaskSspParams, SspSolve, SspStatistics};

@@ -1,0 +1,358 @@
+//! Sufficient statistics refined by releases of clipped residuals.
+
+use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private, params};
+use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
+use dp_mechanism::{NoiseSource, ReleasedGrams};
+
+use super::gradients::{GradientClip, WeightedGradients};
+use super::gramian::{PooledGramian, WeightTotals};
+use super::loss::RegressionLoss;
+use super::model::{FittedRegression, TaskModels};
+use super::noisy_gd::{check_coordinates, step_requests};
+use super::setup::TaskSetup;
+use super::ssp::{OUTPUT, gram_requests, provenance, release_statistics};
+use crate::factorization::in_public_range;
+use crate::paid::Paid;
+use crate::{Result, TaskWeights};
+
+/// Where the matrices `A_i` of the solves come from.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind"
+)]
+pub enum Gramian {
+    /// `A_i = W_i G`: one released average `G` of `x_j x_j^T` for all tasks, and each task's released
+    /// total weight `W_i`. Noise on d(d+1)/2 numbers instead of that many per task. Exact when
+    /// users' features do not depend on their tasks; else the steps converge as long as `W_i G`
+    /// is more than half of `A_i`.
+    Pooled {
+        /// Share of the budget spent on `G`, and again on the `W_i`; above 0 and below 1/2.
+        share: f64,
+    },
+    /// Each task's own released matrix. The right-hand sides of the same release are the first
+    /// step.
+    PerTask {
+        /// Share of the budget spent on the matrices, strictly between 0 and 1.
+        share: f64,
+    },
+}
+
+/// Bounds `c_t` on a user's share of the residuals, step by step.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind"
+)]
+pub enum ResidualBounds {
+    /// `c_t = Gamma_x min(B, Gamma_y) ratio^(t-1)`.
+    Geometric {
+        /// From 0.01 to 1.
+        ratio: f64,
+    },
+    /// One bound per step, in units of label times feature.
+    Listed {
+        /// The bounds.
+        values: Vec<f64>,
+    },
+}
+
+/// Settings of [`ResidualSsp`], not yet checked. All are public.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ResidualSspParams {
+    /// Bounds, weights and domain.
+    pub setup: TaskSetup,
+    /// Where the matrices come from.
+    pub gramian: Gramian,
+    /// Steps, 1 to 1000; with [`Gramian::PerTask`] the first one is plain SSP.
+    pub n_steps: usize,
+    /// The shrinking bounds.
+    pub bounds: ResidualBounds,
+    /// Ridge of every solve in units of `Gamma_x^2 z sqrt(d)`, `z` the noise multiplier of the step
+    /// (of the matrices, where there is one per task); from 1e-6 to 1e6.
+    pub ridge_factor: f64,
+}
+
+impl ResidualSspParams {
+    /// Defaults by rule: pooled Gramian at 2 % of the budget twice, five steps, bounds halved from
+    /// step to step.
+    #[must_use]
+    pub const fn new(setup: TaskSetup) -> Self {
+        Self {
+            setup,
+            gramian: Gramian::Pooled { share: 0.02 },
+            n_steps: 5,
+            bounds: ResidualBounds::Geometric { ratio: 0.5 },
+            ridge_factor: 0.5,
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<ResidualSsp> {
+        self.setup.check()?;
+        params::in_range(
+            "n_steps",
+            self.n_steps,
+            1,
+            1000,
+            "a whole number from 1 to 1000",
+        )?;
+        in_public_range("ridge_factor", self.ridge_factor)?;
+        match self.gramian {
+            Gramian::Pooled { share } => params::open_unit("twice the Gramian share", 2.0 * share)?,
+            Gramian::PerTask { share } => params::open_unit("Gramian share", share)?,
+        };
+        match &self.bounds {
+            ResidualBounds::Geometric { ratio } if (0.01..=1.0).contains(ratio) => {}
+            ResidualBounds::Geometric { ratio } => {
+                return Err(ParamError {
+                    name: "ratio",
+                    value: *ratio,
+                    expected: "a number from 0.01 to 1",
+                }
+                .into());
+            }
+            ResidualBounds::Listed { values } => {
+                params::same_size("residual bounds", values.len(), self.n_steps)?;
+                for &value in values {
+                    in_public_range("residual bound", value)?;
+                }
+            }
+        }
+        Ok(ResidualSsp {
+            params: self,
+            assumptions: Vec::new(),
+        })
+    }
+
+    /// `c_t`, `t` from 0; never below 1e-9 of the first.
+    fn bound(&self, step: usize) -> f64 {
+        match &self.bounds {
+            ResidualBounds::Geometric { ratio } => {
+                let first = self.setup.feature_norm * self.setup.label_reach();
+                first * ratio.powf(step as f64).max(1e-9)
+            }
+            ResidualBounds::Listed { values } => values[step],
+        }
+    }
+}
+
+/// Repeated small releases around what is known already.
+///
+/// ```text
+/// r_i = sum_j w_ij (y_ij - <theta_i, x_j>) x_j + c_t z xi,   a user's share clipped to norm c_t
+/// theta_i <- P_C[theta_i + (PSD(A_i) + ridge)^-1 r_i]
+/// ```
+///
+/// The noise of a step is in proportion to `c_t`. As the residuals shrink so can the bound, and
+/// with it the noise, which plain SSP has to scale to the labels themselves. The residual share is
+/// that of [`WeightedGradients`] for the squared loss, clipped jointly: sensitivity `c_t`.
+///
+/// # Privacy
+/// Releases: the counts if the allocation asks for them; then for [`Gramian::Pooled`] the pooled
+/// Gramian (sensitivity `sqrt(2) Gamma_x^2`), the total weights (1) and the steps (`c_t` each); for
+/// [`Gramian::PerTask`] the two sums of SSP and the steps after the first.
+///
+/// # Examples
+/// ```
+/// use dp_core::{Adjacency, ApproxDp};
+/// use dp_multitask::{ResidualSspParams, TaskSetup};
+/// let residual = ResidualSspParams::new(TaskSetup::unit_ball(5)).check()?;
+/// let plan = residual.plan(100, ApproxDp::target(1.0, 1e-5)?, Adjacency::AddRemoveUser)?;
+/// assert_eq!(plan.releases().len(), 2 + 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResidualSsp {
+    params: ResidualSspParams,
+    assumptions: Vec<String>,
+}
+
+/// Released matrices.
+enum Matrices {
+    Pooled { average: Vec<f64>, totals: Vec<f64> },
+    PerTask(Box<ReleasedGrams>),
+}
+
+impl ResidualSsp {
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &ResidualSspParams {
+        &self.params
+    }
+
+    /// Names something that the run takes on trust, to be listed in its certificate.
+    #[must_use]
+    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
+        self.assumptions.push(assumption.into());
+        self
+    }
+
+    /// What a fit over `n_tasks` will release, calibrated to `target`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `n_tasks` is 0 or too large, [`crate::Error::Accounting`] when
+    /// the target cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
+    pub fn plan(&self, n_tasks: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        check_coordinates(n_tasks, self.params.setup.dim)?;
+        TaskSetup::plan(&self.requests(n_tasks), target, adjacency)
+    }
+
+    fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
+        let (params, dim) = (&self.params, self.params.setup.dim);
+        let n_steps = params.n_steps;
+        let steps = |n, share| step_requests("residuals", n, share, n_tasks * dim);
+        let mut rest;
+        match params.gramian {
+            Gramian::Pooled { share } => {
+                rest = vec![
+                    PooledGramian::request(dim, share),
+                    WeightTotals::request(n_tasks, share),
+                ];
+                rest.extend(steps(n_steps, 1.0 - 2.0 * share));
+            }
+            Gramian::PerTask { share } => {
+                let of_a_step = (1.0 - share) / n_steps as f64;
+                let both = share + of_a_step;
+                rest = gram_requests("task", dim, n_tasks, share / both, both);
+                rest.extend(steps(n_steps - 1, 1.0 - both));
+            }
+        }
+        params.setup.allocation.with_count_request(n_tasks, rest)
+    }
+
+    /// Estimates all coefficients, consuming exactly the spends of `plan`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when table, plan and spends do not
+    /// belong together, before any data is touched; [`crate::Error::Mechanism`] when a release is
+    /// refused or entropy fails. Spends are consumed either way.
+    pub fn fit(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedRegression> {
+        let setup = &self.params.setup;
+        setup.check_table(data)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let (weights, counts) = setup.weights(data, &mut paid, noise)?;
+        let matrices = self.matrices(data, &weights, &mut paid, noise)?;
+        let coefficients = self.refine(data, &weights, &matrices, &mut paid, noise)?;
+        let insecure = noise.is_insecure();
+        let assumptions = setup.assumptions(self.assumptions.clone());
+        Ok(FittedRegression {
+            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
+            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
+            counts,
+        })
+    }
+
+    fn matrices(
+        &self,
+        data: &Private<Interactions>,
+        weights: &TaskWeights,
+        paid: &mut Paid<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<Matrices> {
+        let setup = &self.params.setup;
+        match self.params.gramian {
+            Gramian::Pooled { .. } => {
+                let average = PooledGramian { setup }.release(data, paid.next()?, noise)?;
+                let totals = WeightTotals { weights };
+                let (totals, _) = totals.release(data, paid.next()?, noise)?;
+                Ok(Matrices::Pooled { average, totals })
+            }
+            Gramian::PerTask { .. } => {
+                let released = release_statistics(setup, data, weights, paid, noise)?;
+                Ok(Matrices::PerTask(Box::new(released)))
+            }
+        }
+    }
+
+    fn refine(
+        &self,
+        data: &Private<Interactions>,
+        weights: &TaskWeights,
+        matrices: &Matrices,
+        paid: &mut Paid<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<f64>> {
+        let (params, setup) = (&self.params, &self.params.setup);
+        let mut coefficients = vec![0.0; data.expose().n_items() * setup.dim];
+        for step in 0..params.n_steps {
+            if let (0, Matrices::PerTask(released)) = (step, matrices) {
+                let first = right_hand_sides(released);
+                self.advance(&mut coefficients, matrices, first, 0.0)?;
+                continue;
+            }
+            let spend = paid.next()?;
+            let noise_multiplier = spend.noise_multiplier()?;
+            let mut residuals = WeightedGradients {
+                setup,
+                weights,
+                loss: &RegressionLoss::Squared,
+                coefficients: &coefficients,
+                gradient_norm: params.bound(step),
+                clip: GradientClip::Joint,
+            }
+            .release(data, spend, noise)?;
+            residuals.iter_mut().for_each(|r| *r = -*r);
+            self.advance(&mut coefficients, matrices, residuals, noise_multiplier)?;
+        }
+        Ok(coefficients)
+    }
+
+    /// `theta_i <- P_C[theta_i + (PSD(A_i) + ridge)^-1 r_i]` for all tasks.
+    fn advance(
+        &self,
+        coefficients: &mut [f64],
+        matrices: &Matrices,
+        mut residuals: Vec<f64>,
+        noise_multiplier: f64,
+    ) -> Result<()> {
+        let (params, setup, dim) = (&self.params, &self.params.setup, self.params.setup.dim);
+        let mut matrix = vec![0.0; dim * dim];
+        let mut scratch = PsdScratch::new(dim)?;
+        let tasks = coefficients
+            .chunks_exact_mut(dim)
+            .zip(residuals.chunks_exact_mut(dim));
+        for (task, (theta, change)) in tasks.enumerate() {
+            let noise = match matrices {
+                Matrices::Pooled { average, totals } => {
+                    for (a, g) in matrix.iter_mut().zip(average) {
+                        *a = totals[task].max(0.0) * g;
+                    }
+                    setup.feature_norm.powi(2) * noise_multiplier
+                }
+                Matrices::PerTask(released) => {
+                    released.write_item(task, &mut matrix, &mut vec![0.0; dim]);
+                    released.matrix_noise_stddev()
+                }
+            };
+            let ridge = params.ridge_factor * noise * (dim as f64).sqrt();
+            psd_part_plus_ridge_solve(&matrix, ridge, change, &mut scratch)?;
+            theta.iter_mut().zip(&*change).for_each(|(t, c)| *t += c);
+            setup.project(theta);
+        }
+        Ok(())
+    }
+}
+
+/// All right-hand sides of a release, one after the other.
+fn right_hand_sides(released: &ReleasedGrams) -> Vec<f64> {
+    let dim = released.dim();
+    let mut all = vec![0.0; released.n_items() * dim];
+    let mut matrix = vec![0.0; dim * dim];
+    for (task, rhs) in all.chunks_exact_mut(dim).enumerate() {
+        released.write_item(task, &mut matrix, rhs);
+    }
+    all
+}

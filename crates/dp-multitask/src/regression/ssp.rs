@@ -1,0 +1,368 @@
+//! Task-weighted sufficient statistics perturbation.
+
+use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_linalg::{PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
+use dp_mechanism::{
+    FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource, ReleasedGrams,
+};
+
+use super::model::{FittedRegression, TaskModels};
+use super::setup::TaskSetup;
+use crate::factorization::in_public_range;
+use crate::paid::Paid;
+use crate::{Provenance, Result, TaskWeights};
+
+/// Settings of [`MultiTaskSsp`], not yet checked. All are public.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct MultiTaskSspParams {
+    /// Bounds, weights and domain.
+    pub setup: TaskSetup,
+    /// Share of the budget (after the counts) spent on the matrices, strictly between 0 and 1;
+    /// the rest goes to the right-hand sides.
+    pub matrix_share: f64,
+    /// What is done with the noisy statistics.
+    pub solve: SspSolve,
+}
+
+/// From noisy statistics to coefficients.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind"
+)]
+pub enum SspSolve {
+    /// `theta_i = P_C[(PSD(A_i) + r I)^-1 b_i]` with
+    /// `r = noise_factor * stddev(A) * sqrt(d) + l2_penalty`, `P_C` the projection on the ball.
+    Ridge {
+        /// Ridge in units of the matrices' noise, 0 to 1e6; above 0 unless `l2_penalty` is.
+        noise_factor: f64,
+        /// Constant ridge, 0 to 1e6, in units of summed squared features.
+        l2_penalty: f64,
+    },
+    /// `theta_i = pinv(PSD(A_i)) b_i`, Algorithm 1 to the letter, neither ridge nor projection on
+    /// the ball. A baseline only: an eigenvalue that is small by chance blows it up.
+    PseudoInverse,
+}
+
+impl MultiTaskSspParams {
+    /// Half the budget on each sum, a ridge of 0.3 standard deviations of the spectral noise, and
+    /// the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
+    /// is below.
+    ///
+    /// Plain SSP never gets back what the joint clip took away. The root is that of the mean plus one
+    /// standard deviation of the square of one label that is uniform on its range: it leaves most
+    /// users whole even when their weight sits on a single task, as it does for large exponents.
+    #[must_use]
+    pub fn new(mut setup: TaskSetup) -> Self {
+        let one_label = (1.0 / 3.0 + (4.0_f64 / 45.0).sqrt()).sqrt();
+        setup.label_norm = setup.label_norm.max(one_label * setup.label_bound);
+        Self {
+            setup,
+            matrix_share: 0.5,
+            solve: SspSolve::Ridge {
+                noise_factor: 0.3,
+                l2_penalty: 0.0,
+            },
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<MultiTaskSsp> {
+        self.setup.check()?;
+        params::open_unit("matrix_share", self.matrix_share)?;
+        if let SspSolve::Ridge {
+            noise_factor,
+            l2_penalty,
+        } = self.solve
+        {
+            for (name, value) in [("noise_factor", noise_factor), ("l2_penalty", l2_penalty)] {
+                params::finite_non_negative(name, value)?;
+                in_public_range(name, value.max(1e-6))?;
+            }
+            in_public_range("ridge", noise_factor + l2_penalty)?;
+        }
+        Ok(MultiTaskSsp {
+            params: self,
+            assumptions: Vec::new(),
+        })
+    }
+}
+
+/// Task-weighted SSP: one release of all `A_i = sum_j w_ij x_j x_j^T` and one of all
+/// `b_i = sum_j w_ij y_ij x_j`, then one small solve per task.
+///
+/// Source: Krichene et al. 2023, Algorithm 1, corrected (`docs/errata.md`): the regulariser is added
+/// after the release, never inside the private sum; noise in the isometric coordinates of symmetric
+/// matrices; projection on the ball.
+///
+/// # Privacy
+/// See [`SspStatistics`] for the sensitivities. The coefficients are post-processing of the
+/// releases.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger};
+/// use dp_core::{Adjacency, ApproxDp};
+/// use dp_data::SkewedTasks;
+/// use dp_mechanism::NoiseSource;
+/// use dp_multitask::{MultiTaskSspParams, TaskSetup};
+/// use rand::SeedableRng;
+///
+/// let set_up = SkewedTasks { n_users: 300, n_tasks: 8, tasks_per_user: 4.0, ..SkewedTasks::appendix_c(1.0) };
+/// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
+/// let (target, adjacency) = (ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser);
+/// let ssp = MultiTaskSspParams::new(TaskSetup::unit_ball(5)).check()?;
+/// let plan = ssp.plan(8, target, adjacency)?;
+/// let mut ledger = Ledger::in_memory("generated", Budget::new(target, adjacency)?)?;
+/// let spends = ledger.reserve(&plan)?;
+/// let fitted = ssp.fit(&data.train, &plan, spends, &mut NoiseSource::operating_system())?;
+/// assert!(fitted.certificate.verify()?.is_private());
+/// assert_eq!(fitted.model.n_tasks(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct MultiTaskSsp {
+    params: MultiTaskSspParams,
+    assumptions: Vec<String>,
+}
+
+impl MultiTaskSsp {
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &MultiTaskSspParams {
+        &self.params
+    }
+
+    /// Names something that the run takes on trust, to be listed in its certificate.
+    #[must_use]
+    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
+        self.assumptions.push(assumption.into());
+        self
+    }
+
+    /// What a fit over `n_tasks` will release, calibrated to `target`: the counts if the
+    /// allocation asks for them, the matrices, the right-hand sides.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `n_tasks` is 0, [`crate::Error::Accounting`] when the target
+    /// cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
+    pub fn plan(&self, n_tasks: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        params::at_least_one("n_tasks", n_tasks)?;
+        TaskSetup::plan(&self.requests(n_tasks), target, adjacency)
+    }
+
+    fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
+        let (setup, share) = (&self.params.setup, self.params.matrix_share);
+        setup.allocation.with_count_request(
+            n_tasks,
+            gram_requests("task", setup.dim, n_tasks, share, 1.0),
+        )
+    }
+
+    /// Estimates all coefficients, consuming exactly the spends of `plan`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when table, plan and spends do not
+    /// belong together, before any data is touched; [`crate::Error::Mechanism`] when a release is
+    /// refused or entropy fails. Spends are consumed either way.
+    pub fn fit(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedRegression> {
+        let setup = &self.params.setup;
+        setup.check_table(data)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let (weights, counts) = setup.weights(data, &mut paid, noise)?;
+        let released = release_statistics(setup, data, &weights, &mut paid, noise)?;
+        let coefficients = self.solve(&released)?;
+        let insecure = noise.is_insecure();
+        let assumptions = setup.assumptions(self.assumptions.clone());
+        Ok(FittedRegression {
+            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
+            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
+            counts,
+        })
+    }
+
+    /// Coefficients from released statistics: post-processing.
+    ///
+    /// # Errors
+    /// [`crate::Error::Linalg`] when the released values are not finite.
+    pub fn solve(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
+        let dim = released.dim();
+        let mut coefficients = vec![0.0; released.n_items() * dim];
+        let mut matrix = vec![0.0; dim * dim];
+        let mut scratch = PsdScratch::new(dim)?;
+        for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
+            released.write_item(task, &mut matrix, theta);
+            match self.params.solve {
+                SspSolve::Ridge {
+                    noise_factor,
+                    l2_penalty,
+                } => {
+                    let noise = released.matrix_noise_stddev() * (dim as f64).sqrt();
+                    let ridge = noise_factor * noise + l2_penalty;
+                    psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
+                    self.params.setup.project(theta);
+                }
+                SspSolve::PseudoInverse => pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?,
+            }
+        }
+        Ok(coefficients)
+    }
+}
+
+pub(super) const OUTPUT: &str = "task coefficients, noisy task counts, settings";
+
+pub(super) const fn provenance(insecure: bool) -> Provenance {
+    if insecure {
+        Provenance::SeededNoise
+    } else {
+        Provenance::Private
+    }
+}
+
+/// The two requests of a Gram release, `share` of the budget between them.
+pub(super) fn gram_requests(
+    name: &str,
+    dim: usize,
+    n_tasks: usize,
+    matrix_share: f64,
+    share: f64,
+) -> Vec<ReleaseRequest> {
+    vec![
+        ReleaseRequest::new(
+            format!("{name} matrices"),
+            share * matrix_share,
+            ReplaceFactor::SqrtTwo,
+            GramSums::matrix_draws(n_tasks, dim),
+        ),
+        ReleaseRequest::new(
+            format!("{name} right-hand sides"),
+            share * (1.0 - matrix_share),
+            ReplaceFactor::Two,
+            GramSums::rhs_draws(n_tasks, dim),
+        ),
+    ]
+}
+
+/// Releases matrices and right-hand sides with the next two spends.
+pub(super) fn release_statistics(
+    setup: &TaskSetup,
+    data: &Private<Interactions>,
+    weights: &TaskWeights,
+    paid: &mut Paid<'_>,
+    noise: &mut NoiseSource,
+) -> Result<ReleasedGrams> {
+    let (matrix, rhs) = (paid.next()?, paid.next()?);
+    let statistics = SspStatistics::new(setup, weights);
+    let grids = statistics.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
+    Ok(GramSums::accumulate(data, grids, &statistics)?.release(matrix, rhs, noise)?)
+}
+
+/// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, `P = PSD(A)` and `t` far below the largest squared
+/// eigenvalue.
+fn pseudo_inverse_solve(
+    matrix: &mut [f64],
+    theta: &mut [f64],
+    scratch: &mut PsdScratch,
+) -> Result<()> {
+    let dim = theta.len();
+    project_psd_in_place(matrix, dim)?;
+    let row = |a: usize| &matrix[a * dim..(a + 1) * dim];
+    let inner = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+    let rhs: Vec<f64> = (0..dim).map(|a| inner(row(a), theta)).collect();
+    let square: Vec<f64> = (0..dim * dim)
+        .map(|at| inner(row(at / dim), row(at % dim)))
+        .collect();
+    let trace: f64 = square.iter().step_by(dim + 1).sum();
+    theta.copy_from_slice(&rhs);
+    let ridge = (1e-13 * trace).max(f64::MIN_POSITIVE);
+    psd_part_plus_ridge_solve(&square, ridge, theta, scratch)?;
+    Ok(())
+}
+
+/// One user's share of the statistics of all tasks.
+///
+/// ```text
+/// x_j  = features, shortened to norm Gamma_x
+/// y_ij = clip(label, Gamma_y), then all of a user's labels scaled so that sum_i w_ij^2 y_ij^2 <= B^2
+/// A_i += w_ij x_j x_j^T,   b_i += w_ij y_ij x_j,   sum_i w_ij^2 <= 1
+/// ```
+///
+/// # Privacy
+/// Adding or removing user `j` changes the stacked matrices by the blocks `w_ij x_j x_j^T`, each
+/// of Frobenius norm `w_ij ||x_j||^2`, and every task has its own block. So
+///
+/// ```text
+/// matrices:          sqrt(sum_i w_ij^2 ||x_j||^4)        <= Gamma_x^2
+/// right-hand sides:  sqrt(sum_i w_ij^2 y_ij^2 ||x_j||^2) <= Gamma_x min(B, Gamma_y)
+/// ```
+///
+/// No regulariser is part of the sums: `lambda I` in each user's share would add the terms
+/// `lambda (2 ||x||^2 + d lambda)` to the first bound and print the weighted count of each task
+/// on its diagonal.
+#[allow(
+    missing_debug_implementations,
+    reason = "settings and weights; print those instead"
+)]
+pub struct SspStatistics<'a> {
+    setup: &'a TaskSetup,
+    weights: &'a TaskWeights,
+}
+
+impl<'a> SspStatistics<'a> {
+    /// The contribution for checked settings, and weights that are public or released.
+    #[must_use]
+    pub const fn new(setup: &'a TaskSetup, weights: &'a TaskWeights) -> Self {
+        Self { setup, weights }
+    }
+
+    /// Grids with the sensitivities above.
+    ///
+    /// # Errors
+    /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
+    pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
+        let norm = self.setup.feature_norm;
+        let rhs_clip = norm * self.setup.label_reach();
+        Ok(GramGrids::new(
+            matrix_noise,
+            norm * norm,
+            rhs_noise,
+            rhs_clip,
+        )?)
+    }
+}
+
+impl FactorContribution for SspStatistics<'_> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn dim(&self) -> usize {
+        self.setup.dim
+    }
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut FactorBuffer) {
+        self.setup.write_features(user, &mut out.factor);
+        self.weights.weigh(user, &mut out.weights);
+        let mut total = 0.0;
+        for ((label, &y), w) in out.labels.iter_mut().zip(user.values()).zip(&out.weights) {
+            *label = self.setup.label(y);
+            total += (w * *label) * (w * *label);
+        }
+        let norm = total.sqrt();
+        if norm > self.setup.label_norm {
+            let scale = self.setup.label_norm / norm;
+            out.labels.iter_mut().for_each(|label| *label *= scale);
+        }
+    }
+}
