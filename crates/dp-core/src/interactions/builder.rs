@@ -1,4 +1,5 @@
 use super::Interactions;
+use super::user_numbers::{Rows, UserNumbers};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.
@@ -26,29 +27,36 @@ pub struct DroppedRecords {
 ///
 /// Without the merge one user could add the same item twice and double what the privacy bound
 /// allows per item.
+///
+/// A row is a user: whoever was named by a record, a feature vector or
+/// [`ensure_users`](Self::ensure_users) gets one, in the order of their numbers, and a number that
+/// nobody has gets none. So one person more adds one row, whatever their number.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
 )]
 pub struct InteractionsBuilder {
     n_items: usize,
-    n_users: usize,
+    users: UserNumbers,
     records: Vec<(u32, u32, f32)>,
     not_finite: usize,
     feature_dim: usize,
+    /// Whose each vector of `features` is.
+    feature_users: Vec<u32>,
     features: Vec<f32>,
 }
 
 impl InteractionsBuilder {
     /// An empty collection over a catalogue of `n_items`.
     #[must_use]
-    pub const fn new(n_items: usize) -> Self {
+    pub fn new(n_items: usize) -> Self {
         Self {
             n_items,
-            n_users: 0,
+            users: UserNumbers::default(),
             records: Vec::new(),
             not_finite: 0,
             feature_dim: 0,
+            feature_users: Vec::new(),
             features: Vec::new(),
         }
     }
@@ -58,6 +66,7 @@ impl InteractionsBuilder {
     #[must_use]
     pub fn with_feature_dim(mut self, feature_dim: usize) -> Self {
         self.feature_dim = feature_dim;
+        self.feature_users.clear();
         self.features.clear();
         self
     }
@@ -80,22 +89,14 @@ impl InteractionsBuilder {
     /// ```
     pub fn set_features(&mut self, user: u32, features: &[f32]) -> Result<()> {
         crate::params::same_size("feature vector", features.len(), self.feature_dim)?;
-        let end = (user as usize + 1) * self.feature_dim;
-        if self.features.len() < end {
-            self.features.resize(end, 0.0);
-        }
-        for (own, &x) in self.features[end - self.feature_dim..]
-            .iter_mut()
-            .zip(features)
-        {
-            *own = if x.is_finite() { x } else { 0.0 };
-        }
-        self.n_users = self.n_users.max(user as usize + 1);
+        let finite = |&x: &f32| if x.is_finite() { x } else { 0.0 };
+        self.features.extend(features.iter().map(finite));
+        self.feature_users.push(user);
+        self.users.insert(user);
         Ok(())
     }
 
-    /// Adds one record. Users are numbered from 0; the highest number seen sets the table's
-    /// height.
+    /// Adds one record. A record that is left out still gives its user a row.
     ///
     /// # Errors
     /// [`ShapeError`] when `item` is not in the catalogue.
@@ -108,7 +109,7 @@ impl InteractionsBuilder {
             }
             .into());
         }
-        self.n_users = self.n_users.max(user as usize + 1);
+        self.users.insert(user);
         if value.is_finite() {
             self.records.push((user, item, value));
         } else {
@@ -117,18 +118,18 @@ impl InteractionsBuilder {
         Ok(())
     }
 
-    /// Makes room for users `0..n_users`, so that those without records have a row too.
+    /// Names users `0..n_users`, so that those without records have a row too.
     pub fn ensure_users(&mut self, n_users: usize) {
-        self.n_users = self.n_users.max(n_users);
+        self.users.insert_below(n_users);
     }
 
     /// Merges the records; cost O(records + users) and a sort within each user.
     #[must_use]
-    pub fn build(self) -> (Interactions, DroppedRecords) {
-        let (starts, mut rows) = self.rows_by_user();
+    pub fn build(mut self) -> (Interactions, DroppedRecords) {
+        let rows_of = std::mem::take(&mut self.users).into_rows();
+        let (starts, mut rows) = self.records_by_row(&rows_of);
         let n_given = rows.len();
-        let mut features = self.features;
-        features.resize(self.n_users * self.feature_dim, 0.0);
+        let features = self.features_by_row(&rows_of);
         let mut table = Interactions {
             n_items: self.n_items,
             offsets: vec![0],
@@ -148,23 +149,39 @@ impl InteractionsBuilder {
         (table, dropped)
     }
 
-    /// Counting sort by user; records of one user keep the order in which they were given.
-    fn rows_by_user(&self) -> (Vec<usize>, Vec<(u32, f32)>) {
-        let mut starts = vec![0; self.n_users + 1];
+    /// Counting sort by row; records of one user keep the order in which they were given.
+    fn records_by_row(&self, rows_of: &Rows) -> (Vec<usize>, Vec<(u32, f32)>) {
+        let mut starts = vec![0; rows_of.n_rows() + 1];
         for &(user, ..) in &self.records {
-            starts[user as usize + 1] += 1;
+            starts[rows_of.of(user) + 1] += 1;
         }
-        for user in 0..self.n_users {
-            starts[user + 1] += starts[user];
+        for row in 0..rows_of.n_rows() {
+            starts[row + 1] += starts[row];
         }
         let mut next = starts.clone();
         let mut rows = vec![(0, 0.0); self.records.len()];
         for &(user, item, value) in &self.records {
-            let slot = &mut next[user as usize];
+            let slot = &mut next[rows_of.of(user)];
             rows[*slot] = (item, value);
             *slot += 1;
         }
         (starts, rows)
+    }
+
+    /// The last vector given of each row.
+    fn features_by_row(&self, rows_of: &Rows) -> Vec<f32> {
+        let dim = self.feature_dim;
+        let mut features = vec![0.0; rows_of.n_rows() * dim];
+        if dim > 0 {
+            for (&user, given) in self
+                .feature_users
+                .iter()
+                .zip(self.features.chunks_exact(dim))
+            {
+                features[rows_of.of(user) * dim..][..dim].copy_from_slice(given);
+            }
+        }
+        features
     }
 }
 
@@ -206,6 +223,7 @@ mod tests {
         let records = [(0, 1, 1.0), (2, 0, 5.0), (0, 1, 3.0), (2, 1, 2.0)];
         let build = |skip: Option<u32>| {
             let mut b = InteractionsBuilder::new(2);
+            b.ensure_users(3);
             for (u, i, v) in records {
                 if Some(u) != skip {
                     b.push(u, i, v).unwrap();
@@ -243,7 +261,28 @@ mod tests {
         let mut b = InteractionsBuilder::new(1);
         b.push(4, 0, f32::NAN).unwrap();
         let (table, _) = b.build();
-        assert_eq!(table.n_users(), 5);
-        assert_eq!(table.n_records(), 0);
+        assert_eq!((table.n_users(), table.n_records()), (1, 0));
+    }
+
+    #[test]
+    fn one_person_more_is_one_row_more_whatever_the_number() {
+        let build = |last: Option<u32>| {
+            let mut b = InteractionsBuilder::new(3).with_feature_dim(1);
+            for user in [5, 2, 9] {
+                b.push(user, user % 3, 1.0).unwrap();
+            }
+            if let Some(user) = last {
+                b.push(user, 1, 7.0).unwrap();
+                b.set_features(user, &[8.0]).unwrap();
+            }
+            b.build().0
+        };
+        assert_eq!(build(None).n_users(), 3);
+        for (user, row) in [(0, 0), (3, 1), (7, 2), (1_000_000, 3)] {
+            let table = build(Some(user));
+            assert_eq!(table.n_users(), 4);
+            assert_eq!(table.user(row).values(), &[7.0]);
+            assert_eq!(table.user(row).features(), &[8.0]);
+        }
     }
 }

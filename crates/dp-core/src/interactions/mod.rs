@@ -2,6 +2,7 @@
 
 mod builder;
 mod item_major;
+mod user_numbers;
 
 use std::sync::OnceLock;
 
@@ -247,12 +248,14 @@ mod tests {
 
     fn table(records: &[(u32, u32, f32)], n_items: usize) -> Interactions {
         let mut builder = InteractionsBuilder::new(n_items);
+        builder.ensure_users(4);
         for &(user, item, value) in records {
             builder.push(user, item, value).unwrap();
         }
         builder.build().0
     }
 
+    /// Users 0 to 3, of whom 1 has no record.
     fn sample() -> Interactions {
         table(
             &[
