@@ -128,6 +128,7 @@ mod tests {
     fn two_by_three() -> Interactions {
         let mut builder = InteractionsBuilder::new(3);
         builder.push(1, 2, 4.0).unwrap();
+        builder.ensure_users(2);
         builder.build().0
     }
 

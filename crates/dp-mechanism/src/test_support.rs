@@ -56,6 +56,7 @@ pub(crate) fn table(n_users: u32, n_items: usize, most: u64, seed: u64) -> Inter
         }
     }
     builder.push(n_users - 1, 0, 1.0).unwrap();
+    builder.ensure_users(n_users as usize);
     builder.build().0
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn rebuilt(
 ) -> Private<Interactions> {
     let mut builder = InteractionsBuilder::new(table.n_items());
     for (new, old) in (0..).zip(order) {
+        builder.ensure_users(new as usize + 1);
         for (item, value) in table.user(old).iter() {
             builder.push(new, item, value).unwrap();
         }

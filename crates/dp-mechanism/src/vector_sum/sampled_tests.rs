@@ -119,6 +119,7 @@ fn noise_of_a_sampled_release_has_the_scale_of_the_spend() {
 /// The table with the records of `user` exchanged for those of `other` or for none.
 fn exchanged(data: &Interactions, user: usize, other: Option<usize>) -> Private<Interactions> {
     let mut builder = dp_core::InteractionsBuilder::new(N_ITEMS);
+    builder.ensure_users(data.n_users()); // their number stays
     for at in 0..data.n_users() {
         let number = u32::try_from(at).unwrap();
         let from = if at == user { other } else { Some(at) };
@@ -126,17 +127,7 @@ fn exchanged(data: &Interactions, user: usize, other: Option<usize>) -> Private<
             builder.push(number, item, value).unwrap();
         }
     }
-    // the number of users stays
-    let last = u32::try_from(data.n_users() - 1).unwrap();
-    if last_is_empty(data, user, other) {
-        builder.push(last, 0, 0.0).unwrap();
-    }
     Private::new(builder.build().0)
-}
-
-/// Whether the last user was left without records.
-fn last_is_empty(data: &Interactions, user: usize, other: Option<usize>) -> bool {
-    user + 1 == data.n_users() && other.is_none_or(|u| data.user(u).is_empty())
 }
 
 #[test]
