@@ -60,10 +60,10 @@ impl ClientSampling {
             Self::Poisson(poisson) => poisson.sample(n_clients, noise),
             Self::FixedSize(fixed) => {
                 let expected = fixed.population_size();
-                match n_clients == expected {
-                    true => fixed.sample(noise),
-                    false => Err(Error::Population { expected }),
+                if n_clients != expected {
+                    return Err(Error::Population { expected });
                 }
+                fixed.sample(noise)
             }
         }
     }

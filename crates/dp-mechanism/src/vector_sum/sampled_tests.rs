@@ -591,13 +591,12 @@ fn sums_over_the_same_users_do_not_merge() {
     let noise = &mut seeded(3);
     let mut sum = |data: &Interactions, sampled: bool| {
         let data = Private::new(data.clone());
-        match sampled {
-            true => {
-                VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, noise)
-            }
-            false => VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes),
-        }
-        .unwrap()
+        let sum = if sampled {
+            VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, noise)
+        } else {
+            VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes)
+        };
+        sum.unwrap()
     };
     let (halves, thirds) = (data.shards(2), data.shards(3));
     for sampled in [false, true] {
