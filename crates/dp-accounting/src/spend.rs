@@ -1,4 +1,4 @@
-use dp_core::DpEvent;
+use dp_core::{Adjacency, DpEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::{PlannedRelease, Result};
@@ -20,14 +20,21 @@ pub struct Spend {
     release: PlannedRelease,
     release_id: String,
     data_set_id: String,
+    adjacency: Adjacency,
 }
 
 impl Spend {
-    pub(crate) fn new(release: PlannedRelease, release_id: String, data_set_id: String) -> Self {
+    pub(crate) fn new(
+        release: PlannedRelease,
+        release_id: String,
+        data_set_id: String,
+        adjacency: Adjacency,
+    ) -> Self {
         Self {
             release,
             release_id,
             data_set_id,
+            adjacency,
         }
     }
 
@@ -64,7 +71,18 @@ impl Spend {
         &self.release_id
     }
 
-    /// The data set whose budget paid.
+    /// The neighbours for which the release was paid: those of the ledger's budget.
+    ///
+    /// A release whose bound is per user must not be made for
+    /// [`Adjacency::AddRemoveRecord`]: one record more or less turns a user's contribution into
+    /// another one, which is a replacement of that contribution and not its removal.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    /// The data set whose budget paid. It is a name: nothing compares it with the data that the
+    /// spend is used for.
     #[must_use]
     pub fn data_set_id(&self) -> &str {
         &self.data_set_id

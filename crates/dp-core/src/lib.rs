@@ -15,6 +15,6 @@ pub use error::{Error, ParamError, Result, ShapeError};
 pub use event::{DpEvent, Relation, ReplaceFactor, Stopping};
 pub use guarantee::{ApproxDp, Gdp, Zcdp};
 pub use interactions::{
-    DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, UserRow,
+    DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, Origin, UserRow,
 };
 pub use private::Private;

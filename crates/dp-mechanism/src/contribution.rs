@@ -8,7 +8,8 @@ use dp_core::UserRow;
 /// be public or already released: the kernel enforces how *much* a user adds, and only this
 /// signature stands for what it may *depend on*.
 pub trait VectorContribution: Sync {
-    /// Working memory, made once per thread.
+    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
+    /// enter what the next user adds. In debug builds every user gets a fresh one.
     type Scratch: Send;
 
     /// Fresh working memory.
@@ -23,7 +24,8 @@ pub trait VectorContribution: Sync {
 /// The same rule as for [`VectorContribution`] holds: only the user's own records, and values
 /// that are public or released.
 pub trait FactorContribution: Sync {
-    /// Working memory, made once per thread.
+    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
+    /// enter what the next user adds. In debug builds every user gets a fresh one.
     type Scratch: Send;
 
     /// Fresh working memory.

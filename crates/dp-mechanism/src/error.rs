@@ -40,6 +40,16 @@ pub enum Error {
     /// Sums over two samples that are not one sample of all their users.
     #[error("sums over these samples do not make a sum over one sample that can be accounted for")]
     Sampling,
+    /// Sums that may hold the same users: each bounded them anew, so together they are not bounded.
+    #[error("these sums are not known to be over different users: nothing was added")]
+    SameUsers,
+    /// Samples of fixed size are from another number of clients than there are. The number that there
+    /// are is left out: who uses such samples by mistake may have to keep it secret.
+    #[error("samples of fixed size are from {expected} clients, and the data hold another number")]
+    Population {
+        /// Clients that the samples are from.
+        expected: usize,
+    },
     /// The spend allows for another number of noise draws than the release makes.
     #[error(
         "the spend `{label}` allows for {paid} noise draws, the release makes {needed}: \

@@ -35,11 +35,14 @@ mod release;
 mod sampler;
 mod scalar;
 mod sum_backend;
+mod summed_users;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
 
-pub use client_sampling::{ClientSample, ClientSampling, FixedSizeSampling, PoissonSampling};
+pub use client_sampling::{
+    ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling,
+};
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
 pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
@@ -53,4 +56,4 @@ pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
 pub use sum_backend::{
     InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
 };
-pub use vector_sum::{VectorSum, vector_contribution};
+pub use vector_sum::{PaidSum, VectorSum, vector_contribution};

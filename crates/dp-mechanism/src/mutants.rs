@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use dp_core::mutants::{active, pick};
-use dp_core::{Interactions, UserRow};
+use dp_core::{DpEvent, Interactions, UserRow};
 
 use crate::gram_sum::GramGrids;
 use crate::random_bits::RandomBits;
@@ -122,6 +122,31 @@ pub(crate) fn gram_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> O
 /// Poisson sampling by another threshold than the one that is accounted for.
 pub(crate) fn threshold(right: u128) -> u128 {
     pick("sampling-more-than-accounted", right, right + right / 100)
+}
+
+/// What is inside any sampled event, whatever its scheme; `None` to compare schemes.
+pub(crate) fn any_scheme(event: &DpEvent) -> Option<&DpEvent> {
+    match event {
+        DpEvent::PoissonSampled { event, .. }
+        | DpEvent::SampledWithoutReplacement { event, .. }
+            if active("sampling-scheme-unchecked") =>
+        {
+            Some(event)
+        }
+        _ => None,
+    }
+}
+
+/// Discrete noise of too small a scale, from one party or from each server.
+pub(crate) fn discrete_scale(sigma: u64) -> u64 {
+    pick("discrete-noise-99-percent", sigma, sigma / 100 * 99).max(32)
+}
+
+/// The scale of one server's noise if two of them are counted together.
+pub(crate) fn server_scale(sigma: u64) -> u64 {
+    let squared = u128::from(sigma).pow(2) / 2;
+    let shared = u64::try_from(squared.isqrt()).unwrap_or(sigma);
+    pick("server-noise-counted-together", sigma, shared).max(32)
 }
 
 /// A choice by the remainder of a byte, which favours small numbers.

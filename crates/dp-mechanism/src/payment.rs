@@ -1,9 +1,29 @@
 //! Whether a spend pays for a release.
 
 use dp_accounting::Spend;
-use dp_core::{DpEvent, ParamError, Relation, ReplaceFactor};
+use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor};
 
 use crate::{ClientSampling, Error, Grid, Result};
+
+/// Refuses a spend for neighbours that the bounds of this crate say nothing about: (K22).
+///
+/// Contributions are bounded per user. One record more or less turns `Z_u` into some `Z_u'`, up to
+/// `2 D` away, and what was added up for add/remove is the cost of `D`. Exchanging a record is
+/// covered: the factors of a replaced user (2, or sqrt 2) are paid for.
+pub(crate) fn check_neighbours(spend: &Spend) -> Result<()> {
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("record-level-spend-accepted") {
+        return Ok(());
+    }
+    match spend.adjacency() {
+        Adjacency::AddRemoveUser | Adjacency::ReplaceUser | Adjacency::ReplaceRecord => Ok(()),
+        Adjacency::AddRemoveRecord => Err(Error::WrongSpend {
+            label: spend.label().to_owned(),
+            release: "contributions bounded per user: adding or removing one record can move them \
+                      twice as far as adding or removing the user",
+        }),
+    }
+}
 
 /// Refuses a spend that does not pay for a Gaussian release on `grid` of `n_draws` coordinates,
 /// over a sample drawn by `sampling` or over all users.
@@ -18,6 +38,7 @@ pub(crate) fn check_spend(
     if dp_core::mutants::active("spend-unchecked") {
         return Ok(());
     }
+    check_neighbours(spend)?;
     #[cfg(privacy_mutants)]
     let psd = dp_core::mutants::pick("replace-factor-unchecked", psd, true);
     #[cfg(privacy_mutants)]
@@ -87,9 +108,12 @@ pub(crate) fn check_discrete_spend(
     n_draws: usize,
 ) -> Result<()> {
     #[cfg(privacy_mutants)]
-    if dp_core::mutants::active("spend-unchecked") {
+    if dp_core::mutants::active("spend-unchecked")
+        || dp_core::mutants::active("discrete-spend-unchecked")
+    {
         return Ok(());
     }
+    check_neighbours(spend)?;
     let pays = match *spend.event() {
         DpEvent::Zcdp {
             rho,
@@ -109,4 +133,110 @@ pub(crate) fn check_discrete_spend(
         });
     }
     check_draws(spend, n_draws)
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_accounting::PlannedRelease;
+    use dp_core::ReplaceFactor;
+
+    use super::*;
+    use crate::test_support::{rebuilt, spends_of, table};
+    use crate::{
+        ExponentialMechanism, GramGrids, GramSums, NoiseSource, PoissonSampling, PrivateQuantile,
+        ScoreChange, VectorSum, release_user_count,
+    };
+
+    const ALL: [Adjacency; 4] = [
+        Adjacency::AddRemoveUser,
+        Adjacency::ReplaceUser,
+        Adjacency::AddRemoveRecord,
+        Adjacency::ReplaceRecord,
+    ];
+
+    fn paid(event: &DpEvent, adjacency: Adjacency) -> Spend {
+        let release = PlannedRelease::new("test", event.clone(), 9);
+        spends_of(vec![release], adjacency).remove(0)
+    }
+
+    fn refuses_records<T>(adjacency: Adjacency, released: &Result<T>) {
+        let refused = matches!(released, Err(Error::WrongSpend { release, .. })
+            if release.contains("record"));
+        assert_eq!(
+            refused,
+            adjacency == Adjacency::AddRemoveRecord,
+            "{adjacency:?}"
+        );
+        assert!(released.is_ok() != refused, "{adjacency:?}");
+    }
+
+    #[test]
+    fn a_spend_for_single_records_pays_for_no_bound_per_user() {
+        let grid = Grid::new(2.0, 1.0).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(1);
+        let users = table(20, 5, 4, 1);
+        let data = rebuilt(&users, 0..users.n_users());
+        let sampling = ClientSampling::from(PoissonSampling::new(0.5).unwrap());
+        let gaussian = DpEvent::gaussian(2.0);
+        for adjacency in ALL {
+            let sum = || VectorSum::empty(3, grid).unwrap();
+            let released = sum().release(paid(&gaussian, adjacency), noise);
+            refuses_records(adjacency, &released);
+            let counted = release_user_count(&data, paid(&gaussian, adjacency), noise);
+            refuses_records(adjacency, &counted);
+            let step = paid(&sampling.event(gaussian.clone()), adjacency);
+            refuses_records(adjacency, &sampling.noise_multiplier(&step));
+            let grids = GramGrids::new(2.0, 1.0, 2.0, 1.0).unwrap();
+            let factors = [ReplaceFactor::SqrtTwo, ReplaceFactor::Two];
+            let [a, b] = factors.map(|replace_factor| {
+                let noise_multiplier = 2.0;
+                let event = DpEvent::Gaussian {
+                    noise_multiplier,
+                    replace_factor,
+                };
+                paid(&event, adjacency)
+            });
+            let grams = GramSums::zero(1, 1, grids).release(a, b, noise);
+            refuses_records(adjacency, &grams);
+        }
+    }
+
+    #[test]
+    fn nor_for_discrete_noise() {
+        let grid = Grid::with_log2_sigma(2.0, 1.0, 6).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(1);
+        let zcdp = DpEvent::Zcdp {
+            rho: grid.zcdp_rho(),
+            relation: Relation::AddRemove,
+        };
+        let exact = DpEvent::DiscreteGaussian {
+            sigma: grid.sigma() as f64,
+            sensitivity: u32::try_from(grid.l2_bound()).unwrap(),
+        };
+        for event in [zcdp, exact] {
+            for adjacency in [Adjacency::AddRemoveUser, Adjacency::AddRemoveRecord] {
+                let spend = paid(&event, adjacency);
+                let sum = VectorSum::empty(1, grid).unwrap();
+                refuses_records(adjacency, &sum.release_discrete(spend, noise));
+            }
+        }
+    }
+
+    #[test]
+    fn nor_for_selections() {
+        let noise = &mut NoiseSource::insecure_seeded(1);
+        let users = table(20, 5, 4, 1);
+        let data = rebuilt(&users, 0..users.n_users());
+        for adjacency in ALL {
+            let relation = adjacency.relation();
+            let general = ScoreChange::General;
+            let chooser = ExponentialMechanism::new(1.0, 1.0, general, relation).unwrap();
+            let spend = paid(&chooser.event(), adjacency);
+            refuses_records(adjacency, &chooser.select(&[1.0, 2.0], spend, noise));
+            let median = PrivateQuantile::new(0.5, (0.0, 9.0), 10, 1.0, relation).unwrap();
+            let spend = paid(&median.event(), adjacency);
+            let released = median.release(&data, |user| user.len() as f64, spend, noise);
+            refuses_records(adjacency, &released);
+        }
+    }
 }

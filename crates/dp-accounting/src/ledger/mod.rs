@@ -234,6 +234,7 @@ impl Ledger {
                 release.clone(),
                 hash.clone(),
                 self.data_set_id.clone(),
+                self.budget.adjacency(),
             ));
             chain.add(cost, release.n_draws(), hash);
         }

@@ -2,9 +2,9 @@
 
 use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest};
 use dp_audit::audit_black_box;
-use dp_audit::testing::spends;
-use dp_core::{Adjacency, ApproxDp, Private, ReplaceFactor};
-use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_audit::testing::{Payer, spends};
+use dp_core::{Adjacency, ApproxDp, DpEvent, Private, Relation, ReplaceFactor};
+use dp_mechanism::{ExponentialMechanism, Grid, NoiseSource, ScoreChange, VectorSum};
 
 use crate::support::{Halves, table};
 
@@ -32,6 +32,30 @@ fn a_spend_pays_for_its_own_release_only() {
         !release(2.0, ReplaceFactor::SqrtTwo, 10),
         "pays for a PSD sum"
     );
+}
+
+/// Every kind of release is bounded per user; one record more or less is a replacement of what the
+/// user adds, at up to twice the distance.
+#[test]
+fn spends_for_adding_and_removing_records_pay_for_nothing_that_is_bounded_per_user() {
+    let grid = Grid::new(2.0, 1.0).unwrap();
+    let noise = &mut NoiseSource::operating_system();
+    let zcdp = DpEvent::Zcdp {
+        rho: grid.zcdp_rho(),
+        relation: Relation::AddRemove,
+    };
+    let chooser = ExponentialMechanism::new(1.0, 1.0, ScoreChange::General, Relation::AddRemove);
+    let chooser = chooser.unwrap();
+    let mut made = |adjacency| {
+        let spend = |event| Payer::new(event, 2, adjacency).unwrap().spend().unwrap();
+        let sum = || VectorSum::empty(2, grid).unwrap();
+        let gaussian = sum().release(spend(DpEvent::gaussian(2.0)), noise).is_ok();
+        let discrete = sum().release_discrete(spend(zcdp.clone()), noise).is_ok();
+        let selected = chooser.select(&[0.0, 1.0], spend(chooser.event()), noise);
+        [gaussian, discrete, selected.is_ok()]
+    };
+    assert_eq!(made(Adjacency::AddRemoveUser), [true; 3]);
+    assert_eq!(made(Adjacency::AddRemoveRecord), [false; 3]);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod accounts;
+mod discrete;
 mod kernel;
 mod quantiles;
 mod resume;
+mod rounds;
 mod runs;
 mod sampling;
 mod scalars;

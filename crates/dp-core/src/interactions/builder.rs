@@ -138,6 +138,7 @@ impl InteractionsBuilder {
             feature_dim: self.feature_dim,
             features,
             by_item: std::sync::OnceLock::new(),
+            origin: super::Origin::of_a_new_table(),
         };
         for range in starts.windows(2) {
             append_merged(&mut table, &mut rows[range[0]..range[1]]);

@@ -2,12 +2,14 @@
 
 mod builder;
 mod item_major;
+mod origin;
 mod user_numbers;
 
 use std::sync::OnceLock;
 
 pub use builder::{DroppedRecords, InteractionsBuilder};
 pub use item_major::{ItemEntry, ItemMajor};
+pub use origin::Origin;
 
 /// One user's records: what a per-user contribution may look at.
 #[derive(Clone, Copy, PartialEq)]
@@ -92,6 +94,8 @@ pub struct Interactions {
     features: Vec<f32>,
     /// Made when first asked for; always the listing of this very table.
     by_item: OnceLock<ItemMajor>,
+    /// Not part of what makes two tables equal.
+    origin: Origin,
 }
 
 impl PartialEq for Interactions {
@@ -162,6 +166,12 @@ impl Interactions {
         (0..self.n_users()).map(|user| self.user(user))
     }
 
+    /// Which users these are, as far as the making of tables in this process tells.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// The same records listed item by item; made once and kept.
     #[must_use]
     pub fn item_major(&self) -> &ItemMajor {
@@ -184,7 +194,8 @@ impl Interactions {
                     .partition_point(|&end| end < goal)
                     .clamp(first, self.n_users())
             };
-            shards.push(self.user_block(first, last));
+            let origin = self.origin.shard(shard - 1, n_shards);
+            shards.push(self.user_block(first, last, origin));
             first = last;
         }
         shards
@@ -209,6 +220,7 @@ impl Interactions {
             feature_dim: self.feature_dim,
             features: self.features.clone(),
             by_item: OnceLock::new(),
+            origin: self.origin.clone(),
         };
         let mut parts = vec![empty; n_parts];
         for (user, row) in self.users().enumerate() {
@@ -225,7 +237,7 @@ impl Interactions {
         parts
     }
 
-    fn user_block(&self, first: usize, last: usize) -> Self {
+    fn user_block(&self, first: usize, last: usize, origin: Origin) -> Self {
         let (low, high) = (self.offsets[first], self.offsets[last]);
         Self {
             n_items: self.n_items,
@@ -238,6 +250,7 @@ impl Interactions {
             feature_dim: self.feature_dim,
             features: self.features[self.feature_range(first, last)].to_vec(),
             by_item: OnceLock::new(),
+            origin,
         }
     }
 }

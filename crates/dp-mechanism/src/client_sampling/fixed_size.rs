@@ -17,8 +17,8 @@ use crate::{NoiseSource, Result};
 ///
 /// # Privacy
 /// Unit: the client. The number of clients is public, so only *replacing* a client is defined.
-/// Nothing is released here; the release on the sample takes a spend for
-/// [`event`](Self::event). Who took part is a secret: see [`ClientSample`]. Time depends on the
+/// The release on the sample takes a spend for [`event`](Self::event), which has to be there when
+/// the clients of a step are drawn: see [`PaidSample`](crate::PaidSample). Who took part is a secret: see [`ClientSample`]. Time depends on the
 /// two sizes and on the random bits, on nothing of the clients.
 ///
 /// # Examples
@@ -81,7 +81,8 @@ impl FixedSizeSampling {
         self.population_size
     }
 
-    /// Draws a sample from a fresh key.
+    /// Draws a sample from a fresh key: to audit the law of the draw. A step that asks clients draws
+    /// by [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
     ///
     /// # Errors
     /// [`crate::Error::EntropyUnavailable`].

@@ -1,10 +1,12 @@
 //! Who takes part in a step: exact random subsets of clients, and the events that account for it.
 
 mod fixed_size;
+mod paid;
 mod poisson;
 mod scheme;
 
 pub use fixed_size::FixedSizeSampling;
+pub use paid::PaidSample;
 pub use poisson::PoissonSampling;
 pub use scheme::ClientSampling;
 
@@ -18,8 +20,9 @@ pub use scheme::ClientSampling;
 /// **One sample serves one release.** Two releases on the same sample are not two independent
 /// sampled mechanisms: a client is in both or in neither, so the second release also tells
 /// about the first one's sample, and their cost is that of *one* sample around the composition of
-/// both. [`VectorSum::from_messages`](crate::VectorSum::from_messages) therefore takes the sample by
-/// value, and [`VectorSum::accumulate_sampled`](crate::VectorSum::accumulate_sampled) draws its own.
+/// both. A sample made by `sample` therefore serves none: it is for looking at the law, as audits do.
+/// Messages of clients are summed over a [`PaidSample`], and
+/// [`VectorSum::accumulate_sampled`](crate::VectorSum::accumulate_sampled) draws its own.
 #[allow(
     missing_debug_implementations,
     reason = "who took part must stay secret; printing it is never wanted"

@@ -19,8 +19,8 @@ const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
 ///
 /// # Privacy
 /// Unit: the client. Neighbours: as the accountant states for `PoissonSampled`, add/remove first
-/// of all. Nothing is released here, so no spend is taken; the release on the sample takes one
-/// for [`event`](Self::event). The sample, and under add/remove its size, is a secret: see
+/// of all. The release on the sample takes a spend for [`event`](Self::event), which has to be there
+/// when the clients of a step are drawn: see [`PaidSample`](crate::PaidSample). The sample, and under add/remove its size, is a secret: see
 /// [`ClientSample`]. Time and random bits used depend on the number of clients alone.
 ///
 /// # Examples
@@ -89,7 +89,8 @@ impl PoissonSampling {
         on_the_sample.poisson_sampled(self.sampling_probability())
     }
 
-    /// Draws who of `n_clients` takes part, from a fresh key.
+    /// Draws who of `n_clients` takes part, from a fresh key: to audit the law of the draw. A step
+    /// that asks clients draws by [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
     ///
     /// # Errors
     /// [`Error::EntropyUnavailable`].

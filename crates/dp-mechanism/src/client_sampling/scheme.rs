@@ -1,7 +1,8 @@
 use dp_accounting::Spend;
-use dp_core::{DpEvent, params};
+use dp_core::DpEvent;
 
 use super::{ClientSample, FixedSizeSampling, PoissonSampling};
+use crate::payment::check_neighbours;
 use crate::{Error, NoiseSource, Result};
 
 /// How the clients of a step are drawn.
@@ -48,16 +49,20 @@ impl ClientSampling {
         }
     }
 
-    /// Draws who of `n_clients` takes part, from a fresh key.
+    /// Draws who of `n_clients` takes part, from a fresh key: to audit the law of the draw. A step
+    /// that asks clients draws by [`pay_and_sample`](Self::pay_and_sample).
     ///
     /// # Errors
-    /// [`Error::EntropyUnavailable`]; [`Error::Shape`] when samples of fixed size are from another
-    /// number of clients, which is public there.
+    /// [`Error::EntropyUnavailable`]; [`Error::Population`] when samples of fixed size are from
+    /// another number of clients.
     pub fn sample(&self, n_clients: usize, noise: &mut NoiseSource) -> Result<ClientSample> {
         match self {
             Self::Poisson(poisson) => poisson.sample(n_clients, noise),
             Self::FixedSize(fixed) => {
-                params::same_size("number of clients", n_clients, fixed.population_size())?;
+                let expected = fixed.population_size();
+                if n_clients != expected {
+                    return Err(Error::Population { expected });
+                }
                 fixed.sample(noise)
             }
         }
@@ -80,6 +85,11 @@ impl ClientSampling {
     /// What the spend pays for on a sample of exactly this kind: the probability equal bit for
     /// bit, or both sizes equal.
     pub(crate) fn paid_inside<'s>(&self, spend: &'s Spend) -> Result<&'s DpEvent> {
+        check_neighbours(spend)?;
+        #[cfg(privacy_mutants)]
+        if let Some(inside) = crate::mutants::any_scheme(spend.event()) {
+            return Ok(inside);
+        }
         match (self, spend.event()) {
             (
                 Self::Poisson(poisson),

@@ -164,6 +164,6 @@ fn fixed_sizes_want_the_number_of_clients_that_they_are_for() {
     assert!(sample.sampling() == fixed && sample.indices().len() == 2);
     for n in [0, 8, 10] {
         let refused = fixed.sample(n, &mut noise).map(|_| ());
-        assert!(matches!(refused, Err(crate::Error::Shape(_))));
+        assert_eq!(refused, Err(crate::Error::Population { expected: 9 }));
     }
 }

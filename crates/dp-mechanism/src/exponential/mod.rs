@@ -10,6 +10,7 @@ use dp_core::{DpEvent, ParamError, Relation, ShapeError, params};
 
 pub use score_sum::ScoreSum;
 
+use crate::payment::check_neighbours;
 use crate::random_bits::RandomBits;
 use crate::{Error, NoiseSource, Result};
 use rate::{floor_log2, range, rate_for};
@@ -46,8 +47,8 @@ pub enum ScoreChange {
 /// # Privacy
 /// What is released: the index of the selected candidate, to everybody. Unit and neighbours:
 /// those for which the caller states the sensitivity ([`Relation`]). The sensitivity is the
-/// caller's promise: the largest change of any single score; what the kernel guarantees is
-/// that clipping, quantisation, the cap and the sampling do not exceed it. Where scores are sums
+/// caller's promise: the largest change of any single score, where NaN stands for -2^40 steps;
+/// what the kernel guarantees is that clipping, quantisation, the cap and the sampling do not exceed it. Where scores are sums
 /// over users, [`ScoreSum`] has the kernel enforce it.
 ///
 /// * Floors move by at most `D` when scores move by at most the sensitivity.
@@ -148,12 +149,16 @@ impl ExponentialMechanism {
 
     /// Selects a candidate by its score; larger is better.
     ///
-    /// A NaN score counts as the lowest there is; scores beyond 2^40 steps are clamped. Equal
+    /// A NaN score counts as -2^40 steps, scores beyond 2^40 steps on either side are clamped, and
+    /// the promised sensitivity is that of the scores **after** this rule: a score that is 5 on one
+    /// data set and NaN on its neighbour moves by 5 and 2^40 steps, however little the numbers
+    /// around it do. So either no score is ever NaN, or the same ones are for all data sets. Equal
     /// scores are equally likely.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are 1 to 2^24 scores; [`Error::WrongSpend`] when the spend
-    /// is not for a bounded range of at least [`epsilon`](Self::epsilon) under this relation;
+    /// is not for a bounded range of at least [`epsilon`](Self::epsilon) under this relation, or is
+    /// for adding and removing single records;
     /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
     pub fn select(
         &self,
@@ -182,6 +187,7 @@ impl ExponentialMechanism {
 
     /// Refuses a spend that does not pay for one selection.
     pub(crate) fn check_spend(&self, spend: &Spend) -> Result<()> {
+        check_neighbours(spend)?;
         if let &DpEvent::BoundedRange {
             epsilon: paid,
             relation,

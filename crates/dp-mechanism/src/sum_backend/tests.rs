@@ -123,7 +123,10 @@ fn sums_wrap_alike_in_every_backend() {
 fn clients_that_share_their_own_contribution_make_the_same_sum() {
     // the protocol as between machines: every user is a client
     let data = table(300, N_ITEMS, 9, 4);
-    let (mut left, mut right) = (ShareServer::new(N_ITEMS), ShareServer::new(N_ITEMS));
+    let (mut left, mut right) = (
+        ShareServer::new(N_ITEMS, grid()),
+        ShareServer::new(N_ITEMS, grid()),
+    );
     for user in data.users() {
         let mut dense = vec![0; N_ITEMS];
         for (item, z) in vector_contribution(&grid(), N_ITEMS, &Votes, user) {

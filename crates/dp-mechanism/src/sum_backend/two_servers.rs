@@ -4,7 +4,7 @@ use dp_core::{Private, params};
 use zeroize::Zeroizing;
 
 use super::{ShardSum, SumBackend, add_sums};
-use crate::{Error, Result};
+use crate::{Error, Grid, Result};
 
 /// Bytes of one coordinate.
 const WIDTH: usize = size_of::<i64>();
@@ -60,14 +60,14 @@ impl SumBackend for TwoServers {
     }
 
     fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
-        let mut left = ShareServer::new(n_coordinates);
-        let mut right = ShareServer::new(n_coordinates);
+        let nothing = || Share::from_coordinates(vec![0; n_coordinates]);
+        let [mut left, mut right] = [nothing(), nothing()];
         for client in 0..self.n_clients {
             let [to_left, to_right] = Share::split(shard(client)?)?;
-            left.receive(&to_left)?;
-            right.receive(&to_right)?;
+            add_sums(&mut left.coordinates, to_left.coordinates())?;
+            add_sums(&mut right.coordinates, to_right.coordinates())?;
         }
-        join([left.total(), right.total()])
+        join([left, right])
     }
 }
 
@@ -145,19 +145,27 @@ fn uniform(n_coordinates: usize) -> Result<Vec<i64>> {
     reason = "holds half of a private sum; printing it is never wanted"
 )]
 pub struct ShareServer {
+    pub(super) grid: Grid,
     sum: Vec<i64>,
 }
 
 impl ShareServer {
-    /// A server that has received nothing.
+    /// A server that has received nothing, for vectors that the clients bound on `grid`.
     #[must_use]
-    pub fn new(n_coordinates: usize) -> Self {
+    pub fn new(n_coordinates: usize, grid: Grid) -> Self {
         Self {
+            grid,
             sum: vec![0; n_coordinates],
         }
     }
 
-    /// Adds one client's share. Each client must send one share, and send it once.
+    /// Adds one client's share.
+    ///
+    /// A share is uniform, so nothing about what it stands for can be checked here: each client must
+    /// have bounded its vector on the grid of this server, with
+    /// [`vector_contribution`](crate::vector_contribution), and send one share, once. A client that does
+    /// not weakens the protection of its own users. A link that delivers a share twice has to be told
+    /// apart from a client that sends two.
     ///
     /// # Errors
     /// [`Error::Shape`] when its length is wrong; it is then left out.
@@ -165,7 +173,9 @@ impl ShareServer {
         add_sums(&mut self.sum, share.coordinates())
     }
 
-    /// The server's half of the sum, for whoever adds the noise and makes the release.
+    /// The server's half of the **exact** sum, for whoever adds the noise and makes the release:
+    /// with the other half it is the sum. [`noisy_total`](Self::noisy_total) is what a server that
+    /// trusts nobody gives away.
     #[must_use]
     pub fn total(self) -> Share {
         Share::from_coordinates(self.sum)

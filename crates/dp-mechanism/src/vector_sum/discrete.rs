@@ -73,7 +73,10 @@ impl VectorSum {
         let n = self.sums.len();
         check_discrete_spend(&spend, self.sampling.as_ref(), &self.grid, n, n)?;
         let stream = noise.release_stream()?;
-        stream.add_discrete_gaussian(self.grid.sigma(), &mut self.sums);
+        let sigma = self.grid.sigma();
+        #[cfg(privacy_mutants)]
+        let sigma = crate::mutants::discrete_scale(sigma);
+        stream.add_discrete_gaussian(sigma, &mut self.sums);
         Ok(ReleasedVector::new(
             self.grid,
             self.sums,

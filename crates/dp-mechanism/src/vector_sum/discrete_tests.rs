@@ -199,10 +199,10 @@ fn only_what_pays_for_discrete_noise_is_taken() {
 }
 
 /// Two servers whose halves hold `exact` together.
-fn servers(exact: &[i64]) -> [ShareServer; 2] {
+fn servers(exact: &[i64], grid: Grid) -> [ShareServer; 2] {
     let shares = Share::split(Private::new(exact.to_vec())).unwrap();
     shares.map(|share| {
-        let mut server = ShareServer::new(exact.len());
+        let mut server = ShareServer::new(exact.len(), grid);
         server.receive(&share).unwrap();
         server
     })
@@ -212,14 +212,16 @@ fn servers(exact: &[i64]) -> [ShareServer; 2] {
 fn each_server_adds_a_whole_noise_of_its_own() {
     let (grid, n) = (small_grid(), 5000);
     let exact = pattern(n);
-    let [left, right] = servers(&exact);
+    let [left, right] = servers(&exact, grid);
     let total = |server: ShareServer, seed| {
         server
-            .noisy_total(&grid, &mut NoiseSource::insecure_seeded(seed))
+            .noisy_total(
+                paid(zcdp(&grid), n),
+                &mut NoiseSource::insecure_seeded(seed),
+            )
             .unwrap()
     };
-    let spend = paid(zcdp(&grid), 2 * n);
-    let released = NoisyShare::release([total(left, 1), total(right, 2)], spend).unwrap();
+    let released = NoisyShare::release([total(left, 1), total(right, 2)]).unwrap();
     assert!(released.is_insecure());
     let own_noise = |seed| {
         let mut noise = vec![0; n];
@@ -246,37 +248,65 @@ fn the_honest_noise_alone_has_the_scale_that_is_paid_for() {
     };
     let variance = (grid.sigma() as f64).powi(2);
     let os = NoiseSource::operating_system;
-    let [left, right] = servers(&exact).map(|s| s.noisy_total(&grid, &mut os()).unwrap());
-    let spend = paid(zcdp(&grid), 2 * n);
-    let released = NoisyShare::release([left, right], spend).unwrap();
+    let noisy = |server: ShareServer| {
+        let spend = paid(zcdp(&grid), n);
+        server.noisy_total(spend, &mut os()).unwrap()
+    };
+    let released = NoisyShare::release(servers(&exact, grid).map(noisy)).unwrap();
     let mut both = released.integers().iter().map(|y| y - 7);
     let found = score(&mut both, 2.0 * variance);
     assert!(found.abs() < LEVEL_1E_9, "{found}");
     assert!((released.noise_stddev() / grid.noise_stddev() - 2.0_f64.sqrt()).abs() < 1e-12);
     assert!(!released.is_insecure());
     // one server's half: its share is known here by making the other half zero
-    let mut honest = ShareServer::new(n);
+    let mut honest = ShareServer::new(n, grid);
     honest.receive(&Share::from_coordinates(exact)).unwrap();
-    let half = honest.noisy_total(&grid, &mut os()).unwrap();
-    let silent = ShareServer::new(n).total();
+    let half = noisy(honest);
+    let silent = ShareServer::new(n, grid).total();
     let joined = crate::sum_backend::join([half.into_share(), silent]).unwrap();
     let found = score(&mut joined.expose().iter().map(|y| y - 7), variance);
     assert!(found.abs() < LEVEL_1E_9, "{found}");
 }
 
 #[test]
-fn halves_that_do_not_belong_together_or_are_not_paid_for_are_refused() {
+fn a_half_leaves_only_when_its_server_has_paid_for_it() {
+    let grid = small_grid();
+    let noise = &mut NoiseSource::operating_system();
+    let mut total = |spend| ShareServer::new(3, grid).noisy_total(spend, noise);
+    assert!(total(paid(zcdp(&grid), 3)).is_ok());
+    let fewer = total(paid(zcdp(&grid), 2)).map(|_| ());
+    assert!(matches!(
+        fewer,
+        Err(Error::DrawCount {
+            paid: 2,
+            needed: 3,
+            ..
+        })
+    ));
+    let less = DpEvent::Zcdp {
+        rho: grid.zcdp_rho().next_down(),
+        relation: Relation::AddRemove,
+    };
+    for event in [less, DpEvent::gaussian(2.0)] {
+        let refused = total(paid(event, 3)).map(|_| ());
+        assert!(matches!(refused, Err(Error::WrongSpend { .. })));
+    }
+    let records = PlannedRelease::new("test", zcdp(&grid), 3);
+    let records = spends_of(vec![records], Adjacency::AddRemoveRecord).remove(0);
+    assert!(total(records).is_err());
+}
+
+#[test]
+fn halves_that_do_not_belong_together_are_refused() {
     let grid = small_grid();
     let other = Grid::with_log2_sigma(2.0, 1.5, 6).unwrap();
-    let total = |n: usize, grid: &Grid| {
-        ShareServer::new(n)
-            .noisy_total(grid, &mut NoiseSource::operating_system())
+    let total = |n: usize, grid: Grid| {
+        ShareServer::new(n, grid)
+            .noisy_total(paid(zcdp(&grid), n), &mut NoiseSource::operating_system())
             .unwrap()
     };
-    let run = |a, b, event, n_draws| NoisyShare::release([a, b], paid(event, n_draws));
-    assert!(run(total(3, &grid), total(3, &grid), zcdp(&grid), 6).is_ok());
-    assert!(run(total(3, &grid), total(3, &grid), zcdp(&grid), 5).is_err());
-    assert!(run(total(3, &grid), total(3, &grid), DpEvent::gaussian(2.0), 6).is_err());
-    assert!(run(total(3, &grid), total(4, &grid), zcdp(&grid), 8).is_err());
-    assert!(run(total(3, &grid), total(3, &other), zcdp(&grid), 6).is_err());
+    let run = |a, b| NoisyShare::release([a, b]);
+    assert!(run(total(3, grid), total(3, grid)).is_ok());
+    assert!(run(total(3, grid), total(4, grid)).is_err());
+    assert!(run(total(3, grid), total(3, other)).is_err());
 }

@@ -50,6 +50,9 @@ impl<S> Partial<S> {
         grid: &Grid,
         contribution: &C,
     ) {
+        if cfg!(debug_assertions) {
+            self.scratch = contribution.scratch(); // what one user left there shows in tests
+        }
         let entries = bounded_entries(
             grid,
             self.sums.len(),

@@ -3,6 +3,7 @@
 mod bounded;
 mod discrete;
 mod local;
+mod paid;
 mod sampled;
 
 use dp_accounting::Spend;
@@ -13,10 +14,12 @@ use crate::contribution::VectorContribution;
 use crate::payment::{check_spend, same_grid};
 use crate::release::{NoiseLaw, ReleasedVector};
 use crate::sum_backend::{InProcess, Share, SumBackend, add_sums, join, sum_over_users};
+use crate::summed_users::SummedUsers;
 use crate::{ClientSampling, Error, Grid, NoiseSource, Result};
 
 pub use bounded::vector_contribution;
 use local::local_sum;
+pub use paid::PaidSum;
 
 /// An exact integer sum of bounded per-user vectors, not yet released.
 ///
@@ -76,6 +79,8 @@ pub struct VectorSum {
     sampling: Option<ClientSampling>,
     /// Whether the sample was repeatable.
     insecure: bool,
+    /// Who is in it, or was when the sample was drawn.
+    users: SummedUsers,
 }
 
 impl VectorSum {
@@ -85,7 +90,11 @@ impl VectorSum {
     /// [`crate::Error::Param`] when `n_coordinates` is 0.
     pub fn empty(n_coordinates: usize, grid: Grid) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
-        Ok(Self::of_all(grid, vec![0; n_coordinates]))
+        Ok(Self::of_all(
+            grid,
+            vec![0; n_coordinates],
+            SummedUsers::nobody(),
+        ))
     }
 
     /// Sums the contributions of all users in this process. Integer sums wrap, so the result
@@ -141,37 +150,43 @@ impl VectorSum {
             let users = (0..shard.n_users()).into_par_iter();
             local_sum(shard, users, n_coordinates, &grid, contribution)
         };
-        let sums = sum_over_users(backend, data.expose(), n_coordinates, local)?;
-        Ok(Self::of_all(grid, sums))
+        let data = data.expose();
+        let sums = sum_over_users(backend, data, n_coordinates, local)?;
+        Ok(Self::of_all(grid, sums, SummedUsers::of(data)))
     }
 
     /// Joins the totals of two servers that each summed one share of every client.
     ///
     /// # Privacy
     /// `grid` must be the one on which every client bounded what it sent, with
-    /// [`vector_contribution`]: shares hide a contribution that is too large. See
-    /// [`TwoServers`](crate::TwoServers) for what each party learns.
+    /// [`vector_contribution`], once: shares hide a contribution that is too large or repeated, and
+    /// nothing here can check it again. See [`TwoServers`](crate::TwoServers) for what each party
+    /// learns. Such a sum does not [`merge`](Self::merge): who is in it is not known.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when they are 0.
     pub fn from_shares(grid: Grid, totals: [Share; 2]) -> Result<Self> {
         let sums = join(totals)?.into_exposed();
         params::at_least_one("n_coordinates", sums.len())?;
-        Ok(Self::of_all(grid, sums))
+        Ok(Self::of_all(grid, sums, SummedUsers::Unknown))
     }
 
     /// A sum over users of which none was left out by a sample.
-    const fn of_all(grid: Grid, sums: Vec<i64>) -> Self {
+    const fn of_all(grid: Grid, sums: Vec<i64>, users: SummedUsers) -> Self {
         Self {
             grid,
             sums,
             sampling: None,
             insecure: false,
+            users,
         }
     }
 
     /// Adds the sum over another shard of users, made on the same grid. The shards must hold
-    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew.
+    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew, and a
+    /// user in both could move the whole by `2 D`. Sums over one table, its copies, its parts or
+    /// shards that may overlap are refused ([`dp_core::Origin`]), and so are sums of shares. That
+    /// tables which were built apart hold different users is the caller's to know.
     ///
     /// Independent Poisson samples of one probability from two shards are a Poisson sample of
     /// both, so such sums merge. Fixed-size samples of two shards are not one of both, and sums of
@@ -179,17 +194,31 @@ impl VectorSum {
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do,
-    /// [`crate::Error::Sampling`] when the samples do not make one. Nothing is then added.
+    /// [`crate::Error::Sampling`] when the samples do not make one, [`crate::Error::SameUsers`] when
+    /// the users are not known to be different. Nothing is then added.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(&self.grid, &other.grid)?;
-        match (self.sampling, other.sampling) {
-            (None, None) => {}
-            (Some(ClientSampling::Poisson(a)), Some(ClientSampling::Poisson(b))) if a == b => {}
-            _ => return Err(Error::Sampling),
-        }
+        params::same_size("shard sum", other.sums.len(), self.sums.len())?;
+        self.same_scheme(&other)?;
+        self.users.join(other.users)?;
         add_sums(&mut self.sums, &other.sums)?;
         self.insecure |= other.insecure;
         Ok(())
+    }
+
+    /// Whether samples of both make one sample of all.
+    fn same_scheme(&self, other: &Self) -> Result<()> {
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("merge-of-any-samples") {
+            return Ok(());
+        }
+        match (self.sampling, other.sampling) {
+            (None, None) => Ok(()),
+            (Some(ClientSampling::Poisson(a)), Some(ClientSampling::Poisson(b))) if a == b => {
+                Ok(())
+            }
+            _ => Err(Error::Sampling),
+        }
     }
 
     #[cfg(test)]

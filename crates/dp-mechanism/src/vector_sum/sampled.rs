@@ -3,11 +3,12 @@
 use dp_core::{Interactions, Private, params};
 use rayon::prelude::*;
 
-use super::VectorSum;
 use super::bounded::square;
 use super::local::local_sum;
+use super::{PaidSum, VectorSum};
 use crate::contribution::VectorContribution;
-use crate::{ClientSample, ClientSampling, Grid, NoiseSource, Result};
+use crate::summed_users::SummedUsers;
+use crate::{ClientSample, ClientSampling, Grid, NoiseSource, PaidSample, Result};
 
 impl VectorSum {
     /// Draws a sample of the users and sums the contributions of those in it.
@@ -17,7 +18,9 @@ impl VectorSum {
     /// ```
     ///
     /// The sample is drawn here and dies here, so it cannot serve a second release:
-    /// [`ClientSample`] says what that would cost.
+    /// [`ClientSample`] says what that would cost. Nor can it be looked at and redrawn: the sum shows
+    /// nothing before its release. What must not be done is to time this call and decide by that
+    /// whether to go on, see [`PaidSample`].
     ///
     /// # Privacy
     /// Given `A`, one user more or less changes `S` by `Z_u`, of norm at most `D`, if the user is in
@@ -27,7 +30,8 @@ impl VectorSum {
     /// sample. Under samples of fixed size the number of users is public.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0; those of [`ClientSampling::sample`].
+    /// [`crate::Error::Param`] when `n_coordinates` is 0; those of [`ClientSampling::sample`], none of
+    /// which carries the number of users.
     ///
     /// # Examples
     /// ```
@@ -78,7 +82,7 @@ impl VectorSum {
         let sample = sampling.into().sample(users.n_users(), noise)?;
         let drawn = sample.indices().par_iter().copied();
         let sums = local_sum(users, drawn, n_coordinates, &grid, contribution)?;
-        Ok(Self::on_sample(&sample, grid, sums))
+        Ok(Self::on_sample(&sample, grid, sums, SummedUsers::of(users)))
     }
 
     /// Sums the integer messages that the clients of one sample sent, as a server receives them.
@@ -91,15 +95,17 @@ impl VectorSum {
     /// A message is the client's number and its integers, such as [`vector_contribution`] makes them
     /// (dense). Everything that clients may get wrong counts for nothing and is not reported:
     /// no message, one of another length or above the bound, a second one, one from a client that was
-    /// not drawn. `messages` is consumed as it comes, so it may receive from the network.
+    /// not drawn. `messages` is consumed as it comes, so it may receive from the network; every
+    /// message is checked and added with weight 1 or 0, so how fast it is consumed does not say whose
+    /// messages count.
     ///
     /// # Privacy
     /// `Z_c` depends on what client `c` itself sent, and on nothing else, as long as messages of one
     /// client are told from another's (authenticated links). So one client more or less changes
     /// `S` by at most `D` if it was drawn and by nothing otherwise, whether clients follow the
-    /// protocol or not, and [`release`](Self::release) takes the spend for
-    /// [`ClientSample::sampling`]. The sample is used up. What a failing client can do is to send
-    /// another vector of norm `D`.
+    /// protocol or not. The sample is used up, and its spend goes on to the release.
+    /// [`PaidSample`] says what a server must not do with the sample. What a failing client can do is
+    /// to send another vector of norm `D`.
     ///
     /// A client knows whether it was asked. Under Poisson sampling that tells nothing about the
     /// others; under fixed sizes, `k` clients that pool what they know turn `m / n` into at most
@@ -110,58 +116,82 @@ impl VectorSum {
     ///
     /// # Examples
     /// ```
-    /// use dp_mechanism::{FixedSizeSampling, Grid, NoiseSource, VectorSum};
+    /// use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
+    /// use dp_core::{Adjacency, DpEvent};
+    /// use dp_mechanism::{ClientSampling, Grid, NoiseSource, PoissonSampling, VectorSum};
+    ///
+    /// let sampling = ClientSampling::from(PoissonSampling::new(0.5)?);
+    /// let (grid, adjacency) = (Grid::new(1.0, 1.0)?, Adjacency::AddRemoveUser);
+    /// let step = PlannedRelease::new("step", sampling.event(DpEvent::gaussian(1.0)), 2);
+    /// let plan = Plan::with_noise_multipliers(1e-6, adjacency, vec![step])?;
+    /// let mut ledger = Ledger::in_memory("example", Budget::schedule(plan.target(), adjacency)?)?;
+    /// let spend = ledger.reserve(&plan)?.remove(0);
+    ///
     /// let noise = &mut NoiseSource::operating_system();
-    /// let sample = FixedSizeSampling::new(2, 2)?.sample(noise)?;
-    /// let grid = Grid::new(1.0, 1.0)?;
+    /// let sample = sampling.pay_and_sample(4, spend, noise)?; // paid from here on
+    /// // of client 0 the first message counts if the client was drawn, of clients 1 and 9 none
     /// let messages = [(0, vec![5, 0]), (1, vec![i64::MIN, 1]), (0, vec![5, 0]), (9, vec![1, 1])];
-    /// let sum = VectorSum::from_messages(sample, messages, 2, grid)?; // S = (5, 0)
-    /// # let _ = sum;
-    /// # Ok::<(), dp_mechanism::Error>(())
+    /// let sum = VectorSum::from_messages(sample, messages, 2, grid)?;
+    /// assert_eq!(sum.release(noise)?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// [`vector_contribution`]: crate::vector_contribution
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "taking the sample is how it is used up"
-    )]
     pub fn from_messages<M: AsRef<[i64]>>(
-        sample: ClientSample,
+        sample: PaidSample,
         messages: impl IntoIterator<Item = (usize, M)>,
         n_coordinates: usize,
         grid: Grid,
-    ) -> Result<Self> {
+    ) -> Result<PaidSum> {
         params::at_least_one("n_coordinates", n_coordinates)?;
+        let (sample, spend) = sample.into_parts();
         let mut counted = vec![false; sample.indices().len()];
         let mut sums = vec![0_i64; n_coordinates];
         for (client, message) in messages {
             let message = message.as_ref();
+            // before anything is known of the client, and for every message
+            let good = admitted(message, n_coordinates, &grid);
             let place = sample.indices().binary_search(&client).ok();
-            let Some(seen) = place.and_then(|at| counted.get_mut(at)) else {
-                continue; // was not drawn
-            };
-            if !*seen && admitted(message, n_coordinates, &grid) {
-                *seen = true;
-                for (sum, &z) in sums.iter_mut().zip(message) {
-                    *sum = sum.wrapping_add(z);
-                }
-            }
+            let seen = place.and_then(|at| counted.get_mut(at));
+            let counts = good && seen.is_some_and(|seen| first_time(seen));
+            add_weighted(&mut sums, message, counts);
         }
-        Ok(Self::on_sample(&sample, grid, sums))
+        let sum = Self::on_sample(&sample, grid, sums, SummedUsers::Unknown);
+        Ok(PaidSum { sum, spend })
     }
 
-    fn on_sample(sample: &ClientSample, grid: Grid, sums: Vec<i64>) -> Self {
+    fn on_sample(sample: &ClientSample, grid: Grid, sums: Vec<i64>, users: SummedUsers) -> Self {
         Self {
             grid,
             sums,
             sampling: Some(sample.sampling()),
             insecure: sample.is_insecure(),
+            users,
         }
+    }
+}
+
+/// Whether this is the first time, which it then was.
+fn first_time(seen: &mut bool) -> bool {
+    let first = !std::mem::replace(seen, true);
+    #[cfg(privacy_mutants)]
+    let first = dp_core::mutants::pick("message-counted-twice", first, true);
+    first
+}
+
+/// Adds the message or zeros in its place, with the same work.
+fn add_weighted(sums: &mut [i64], message: &[i64], counts: bool) {
+    let mask = i64::from(counts).wrapping_neg();
+    for (sum, &z) in sums.iter_mut().zip(message) {
+        *sum = sum.wrapping_add(z & mask);
     }
 }
 
 /// Whether a message has the right length and an exact norm within the bound.
 fn admitted(message: &[i64], n_coordinates: usize, grid: &Grid) -> bool {
     let squares = message.iter().map(|&z| square(z));
-    message.len() == n_coordinates && grid.admits(squares.fold(0, u128::saturating_add))
+    let norm = squares.fold(0, u128::saturating_add);
+    #[cfg(privacy_mutants)]
+    let norm = dp_core::mutants::pick("message-above-the-bound", norm, 0);
+    message.len() == n_coordinates && grid.admits(norm)
 }

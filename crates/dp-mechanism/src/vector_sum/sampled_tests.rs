@@ -11,7 +11,7 @@ use crate::contribution::SparseBuffer;
 use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, spends, spends_of, table, variance_score,
 };
-use crate::{ClientSample, FixedSizeSampling, PoissonSampling};
+use crate::{ClientSample, FixedSizeSampling, PaidSample, PoissonSampling};
 
 const N_ITEMS: usize = 12;
 
@@ -87,7 +87,16 @@ fn a_sampled_sum_is_the_sum_of_exactly_the_sampled_users() {
         assert!(!drawn.is_empty() && expected.iter().any(|&s| s != 0));
         // the same by messages, in another order
         let messages = drawn.iter().rev().map(|&user| (user, &rows[user]));
-        let sent = VectorSum::from_messages(sample, messages, N_ITEMS, grid()).unwrap();
+        let spend = step(sampling.event(DpEvent::gaussian(2.0)), N_ITEMS as u64);
+        let paid = sampling
+            .pay_and_sample(n, spend, &mut seeded(seed))
+            .unwrap();
+        assert_eq!(
+            (paid.indices(), paid.sampling()),
+            (sample.indices(), sampling)
+        );
+        let sent = VectorSum::from_messages(paid, messages, N_ITEMS, grid()).unwrap();
+        let sent = sent.sum;
         assert_eq!(sent.sums, expected);
         assert!(sent.sampling == Some(sampling) && sum.sampling == Some(sampling));
     }
@@ -195,6 +204,12 @@ fn every_user_is_in_the_sum_as_often_as_the_event_says() {
     }
 }
 
+/// A given sample with a spend that is cheap to make, for sums that are not released.
+fn paid_for(sample: ClientSample, n_draws: u64) -> PaidSample {
+    let spend = spends(&[(2.0, ReplaceFactor::Two, n_draws)]).remove(0);
+    PaidSample::for_tests(sample, spend)
+}
+
 /// A spend for one release of an event.
 fn step(event: DpEvent, n_draws: u64) -> Spend {
     steps(event, n_draws, 1).remove(0)
@@ -273,11 +288,13 @@ fn a_scheme_other_than_the_accounted_one_cannot_be_released() {
 
 #[test]
 fn shards_merge_under_one_poisson_scheme_only() {
-    let data = Private::new(table(100, N_ITEMS, 6, 3));
+    let build = || Private::new(table(100, N_ITEMS, 6, 3));
     let noise = &mut NoiseSource::operating_system();
     let mut sum = |scheme: Option<ClientSampling>| match scheme {
-        None => VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes).unwrap(),
-        Some(s) => VectorSum::accumulate_sampled(s, &data, N_ITEMS, grid(), &Votes, noise).unwrap(),
+        None => VectorSum::accumulate(&build(), N_ITEMS, grid(), &Votes).unwrap(),
+        Some(s) => {
+            VectorSum::accumulate_sampled(s, &build(), N_ITEMS, grid(), &Votes, noise).unwrap()
+        }
     };
     let schemes = [
         None,
@@ -300,7 +317,8 @@ fn shards_merge_under_one_poisson_scheme_only() {
     // the seeded shard taints the whole
     let mut whole = sum(Some(poisson(0.5)));
     let shard = &mut seeded(1);
-    let seeded = VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, shard);
+    let seeded =
+        VectorSum::accumulate_sampled(poisson(0.5), &build(), N_ITEMS, grid(), &Votes, shard);
     whole.merge(seeded.unwrap()).unwrap();
     let spend = step(poisson(0.5).event(DpEvent::gaussian(2.0)), 12);
     let released = whole.release(spend, &mut NoiseSource::operating_system());
@@ -410,8 +428,9 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
                 .iter()
                 .filter(|(client, _)| Some(*client) != leave_out);
             let sent = sent.map(|(client, message)| (*client, message));
-            VectorSum::from_messages(sample, sent, 6, grid)
+            VectorSum::from_messages(paid_for(sample, 6), sent, 6, grid)
                 .unwrap()
+                .sum
                 .sums
         };
         // the same sample twice: what one client changes
@@ -464,8 +483,9 @@ fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
     let send = |messages: &[(usize, Vec<i64>)]| {
         let sample = ClientSample::for_tests(poisson(1.0), vec![0, 3]);
         let sent = messages.iter().map(|(client, m)| (*client, m));
-        VectorSum::from_messages(sample, sent, 2, grid)
+        VectorSum::from_messages(paid_for(sample, 2), sent, 2, grid)
             .unwrap()
+            .sum
             .sums
     };
     assert_eq!(send(&[]), [0, 0]);
@@ -483,5 +503,124 @@ fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
     assert_eq!(send(&twice), [8, 2]);
     let sample = ClientSample::for_tests(poisson(1.0), vec![0]);
     let none: [(usize, Vec<i64>); 0] = [];
-    assert!(VectorSum::from_messages(sample, none, 0, grid).is_err());
+    assert!(VectorSum::from_messages(paid_for(sample, 1), none, 0, grid).is_err());
+}
+
+#[test]
+fn a_sample_is_drawn_for_a_spend_of_its_own_scheme_and_releases_with_it() {
+    let (draw, n) = (poisson(0.5), 12);
+    let right = || step(draw.event(DpEvent::gaussian(2.0)), 12);
+    let noise = &mut seeded(3);
+    for wrong in [
+        step(
+            poisson(0.5_f64.next_down()).event(DpEvent::gaussian(2.0)),
+            12,
+        ),
+        step(fixed(6, n).event(DpEvent::gaussian(2.0)), 12),
+        step(draw.event(DpEvent::laplace(2.0)), 12),
+        step(DpEvent::gaussian(2.0), 12),
+    ] {
+        let refused = draw.pay_and_sample(n, wrong, noise).map(|_| ());
+        assert!(matches!(refused, Err(Error::WrongSpend { .. })));
+    }
+    let none: [(usize, Vec<i64>); 0] = [];
+    let sample = draw.pay_and_sample(n, right(), noise).unwrap();
+    assert!(sample.is_insecure());
+    let sum = VectorSum::from_messages(sample, none.clone(), 12, grid()).unwrap();
+    assert!(sum.release(noise).unwrap().is_insecure());
+    // the spend of the sample is the one that is checked again
+    let sample = draw.pay_and_sample(n, right(), noise).unwrap();
+    let sum = VectorSum::from_messages(sample, none.clone(), 13, grid()).unwrap();
+    assert!(matches!(sum.release(noise), Err(Error::DrawCount { .. })));
+    let sample = draw.pay_and_sample(n, right(), noise).unwrap();
+    let louder = Grid::new(1.9, 2.0).unwrap();
+    let sum = VectorSum::from_messages(sample, none, 12, louder).unwrap();
+    assert!(matches!(
+        sum.release(noise),
+        Err(Error::SpendTooSmall { .. })
+    ));
+}
+
+#[test]
+fn a_wrong_number_of_users_is_not_told() {
+    let spend = || step(fixed(3, 9).event(DpEvent::gaussian(2.0)), 12);
+    let noise = &mut seeded(3);
+    for n in [7, 8, 11] {
+        let data = Private::new(table(n, N_ITEMS, 4, 1));
+        let refused =
+            VectorSum::accumulate_sampled(fixed(3, 9), &data, N_ITEMS, grid(), &Votes, noise);
+        let expected = Err(Error::Population { expected: 9 });
+        assert_eq!(refused.map(|_| ()), expected);
+        let drawn = fixed(3, 9).pay_and_sample(data.expose().n_users(), spend(), noise);
+        assert_eq!(drawn.map(|_| ()), expected);
+    }
+}
+
+#[test]
+fn messages_of_clients_that_were_not_drawn_take_as_long() {
+    // the least of 15 times each: one fourth leaves room for whatever else the machine does
+    let (n, grid) = (1 << 20, grid());
+    let message = vec![1_i64; n];
+    let time = |client: usize| {
+        let run = |_| {
+            let sample = paid_for(ClientSample::for_tests(poisson(0.5), vec![0]), 1);
+            let start = std::time::Instant::now();
+            let sum = VectorSum::from_messages(sample, [(client, &message)], n, grid);
+            let spent = start.elapsed();
+            assert_eq!(sum.unwrap().sum.sums[0], i64::from(client == 0));
+            spent
+        };
+        (0..15).map(run).min().unwrap()
+    };
+    let (drawn, other) = (time(0), time(1));
+    assert!(other * 4 > drawn, "{drawn:?} if drawn, {other:?} if not");
+}
+
+#[test]
+fn sums_over_the_same_users_do_not_merge() {
+    let data = table(100, N_ITEMS, 6, 3);
+    let noise = &mut seeded(3);
+    let mut sum = |data: &Interactions, sampled: bool| {
+        let data = Private::new(data.clone());
+        let sum = if sampled {
+            VectorSum::accumulate_sampled(poisson(0.5), &data, N_ITEMS, grid(), &Votes, noise)
+        } else {
+            VectorSum::accumulate(&data, N_ITEMS, grid(), &Votes)
+        };
+        sum.unwrap()
+    };
+    let (halves, thirds) = (data.shards(2), data.shards(3));
+    for sampled in [false, true] {
+        let mut refused = |a: &Interactions, b: &Interactions| {
+            let (mut left, right) = (sum(a, sampled), sum(b, sampled));
+            let before = left.sums.clone();
+            match left.merge(right) {
+                Err(e) => e == Error::SameUsers && left.sums == before,
+                Ok(()) => false,
+            }
+        };
+        assert!(refused(&data, &data));
+        assert!(refused(&data, &halves[1]) && refused(&halves[0], &data));
+        assert!(refused(&halves[0], &halves[0]) && refused(&halves[0], &thirds[2]));
+        assert!(!refused(&halves[0], &halves[1]) && !refused(&thirds[2], &thirds[0]));
+        let built_apart = table(100, N_ITEMS, 6, 3);
+        assert!(!refused(&data, &built_apart));
+    }
+    // what was merged counts as well, and into nothing everything goes once
+    let mut all = VectorSum::empty(N_ITEMS, grid()).unwrap();
+    all.merge(sum(&halves[0], false)).unwrap();
+    all.merge(sum(&halves[1], false)).unwrap();
+    all.merge(VectorSum::empty(N_ITEMS, grid()).unwrap())
+        .unwrap();
+    assert_eq!(all.merge(sum(&halves[1], false)), Err(Error::SameUsers));
+    // nobody knows who is in a sum of shares
+    let shares = || {
+        let halves = Share::split(Private::new(vec![0; N_ITEMS])).unwrap();
+        VectorSum::from_shares(grid(), halves).unwrap()
+    };
+    assert_eq!(all.merge(shares()), Err(Error::SameUsers));
+    assert_eq!(shares().merge(shares()), Err(Error::SameUsers));
+    let mut empty = VectorSum::empty(N_ITEMS, grid()).unwrap();
+    empty.merge(shares()).unwrap();
+    assert_eq!(empty.merge(shares()), Err(Error::SameUsers));
 }

@@ -274,3 +274,28 @@ fn shards_on_another_grid_are_refused() {
             .is_err()
     );
 }
+
+/// Adds what it remembers of the users before this one.
+struct Remembers;
+
+impl VectorContribution for Remembers {
+    type Scratch = f64;
+
+    fn scratch(&self) -> f64 {
+        1.0
+    }
+
+    fn contribute(&self, _: UserRow<'_>, seen: &mut f64, out: &mut SparseBuffer) {
+        out.push(0, *seen / 1024.0);
+        *seen += 1.0;
+    }
+}
+
+#[test]
+fn a_contribution_that_remembers_other_users_shows_where_tests_run() {
+    let (data, grid) = (table(100, 5, 4, 1), Grid::new(2.0, 1.0).unwrap());
+    let one = vector_contribution(&grid, 1, &Remembers, data.user(0))[0].1;
+    let n = i64::try_from(data.n_users()).unwrap();
+    let sum = VectorSum::accumulate(&Private::new(data), 1, grid, &Remembers).unwrap();
+    assert_eq!(sum.sums[0] == n * one, cfg!(debug_assertions));
+}
