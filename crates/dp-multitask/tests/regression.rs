@@ -127,7 +127,10 @@ fn no_user_adds_more_than_the_bound_to_a_vector_and_large_users_reach_it() {
             assert!(found[0] > 0.7 && found[2] > 0.7, "{clip:?} {found:?}");
             assert!(found[3] == 0.0, "no features, no gradient: {found:?}");
         }
-        let totals = WeightTotals { weights: &weights };
+        let totals = WeightTotals {
+            dim: DIM,
+            weights: &weights,
+        };
         let found = shares(Grid::new(2.3, 1.0).unwrap(), TASKS, &totals);
         assert!(found.iter().all(|&f| f > 0.02), "{found:?}");
     }
@@ -285,7 +288,15 @@ fn releases_of_neighbours_differ_by_one_bounded_share() {
         clip: GradientClip::Joint,
     };
     check_vector(&data, TASKS * DIM, 0.2, &gradients);
-    check_vector(&data, TASKS, 1.0, &WeightTotals { weights: &weights });
+    check_vector(
+        &data,
+        TASKS,
+        1.0,
+        &WeightTotals {
+            dim: DIM,
+            weights: &weights,
+        },
+    );
     let pooled = PooledGramian { setup: &setup };
     check_vector(&data, DIM * (DIM + 1) / 2 + 1, pooled.clip_norm(), &pooled);
 }

@@ -7,6 +7,7 @@ use dp_mechanism::{
     FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource, ReleasedGrams,
 };
 
+use super::gramian::noise_ridge;
 use super::model::{FittedRegression, TaskModels};
 use super::setup::TaskSetup;
 use crate::factorization::in_public_range;
@@ -33,8 +34,18 @@ pub struct MultiTaskSspParams {
     tag = "kind"
 )]
 pub enum SspSolve {
-    /// `theta_i = P_C[(PSD(A_i) + r I)^-1 b_i]` with
-    /// `r = noise_factor * stddev(A) * sqrt(d) + l2_penalty`, `P_C` the projection on the ball.
+    /// `theta_i = P_C[(PSD(A_i) + r_i I)^-1 b_i]`, `P_C` the projection on the ball of radius `R`,
+    /// and
+    ///
+    /// ```text
+    /// r_i = d (s_b^2 + s_A^2 R^2) / (R^2 a_i),   a_i = max(tr(A_i) / d, s_A)
+    /// ```
+    ///
+    /// with `s_A`, `s_b` the standard deviations of the noise: the ridge of the best linear
+    /// estimate of a `theta_i` of norm `R` and any direction, where all eigenvalues are `a_i`. It
+    /// costs large tasks next to nothing and pulls to 0 those that the noise outweighs.
+    Shrinkage,
+    /// The same with `r = noise_factor * s_A * sqrt(d) + l2_penalty` for all tasks.
     Ridge {
         /// Ridge in units of the matrices' noise, 0 to 1e6; above 0 unless `l2_penalty` is.
         noise_factor: f64,
@@ -47,8 +58,7 @@ pub enum SspSolve {
 }
 
 impl MultiTaskSspParams {
-    /// Half the budget on each sum, a ridge of 0.3 standard deviations of the spectral noise, and
-    /// the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
+    /// Half the budget on each sum, shrinkage by the noise, and the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
     /// is below.
     ///
     /// Plain SSP never gets back what the joint clip took away. The root is that of the mean plus one
@@ -61,10 +71,7 @@ impl MultiTaskSspParams {
         Self {
             setup,
             matrix_share: 0.5,
-            solve: SspSolve::Ridge {
-                noise_factor: 0.3,
-                l2_penalty: 0.0,
-            },
+            solve: SspSolve::Shrinkage,
         }
     }
 
@@ -203,20 +210,33 @@ impl MultiTaskSsp {
         let mut scratch = PsdScratch::new(dim)?;
         for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
             released.write_item(task, &mut matrix, theta);
-            match self.params.solve {
+            let ridge = match self.params.solve {
+                SspSolve::Shrinkage => self.shrinkage(&matrix, released),
                 SspSolve::Ridge {
                     noise_factor,
                     l2_penalty,
                 } => {
                     let noise = released.matrix_noise_stddev() * (dim as f64).sqrt();
-                    let ridge = noise_factor * noise + l2_penalty;
-                    psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
-                    self.params.setup.project(theta);
+                    noise_factor * noise + l2_penalty
                 }
-                SspSolve::PseudoInverse => pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?,
-            }
+                SspSolve::PseudoInverse => {
+                    pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
+                    continue;
+                }
+            };
+            psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
+            self.params.setup.project(theta);
         }
         Ok(coefficients)
+    }
+
+    /// The ridge of [`SspSolve::Shrinkage`] for one task.
+    fn shrinkage(&self, matrix: &[f64], released: &ReleasedGrams) -> f64 {
+        let (of_matrix, of_rhs) = (released.matrix_noise_stddev(), released.rhs_noise_stddev());
+        let setup = &self.params.setup;
+        let trace: f64 = matrix.iter().step_by(setup.dim + 1).sum();
+        let eigenvalue = (trace / setup.dim as f64).max(of_matrix);
+        noise_ridge(setup, of_rhs.hypot(of_matrix * setup.radius), eigenvalue)
     }
 }
 
