@@ -79,10 +79,12 @@ fn spread(dim: usize, n_users: f64) -> f64 {
 }
 
 /// `d s^2 / (R^2 a)`: the ridge of the best linear estimate of coefficients of norm `R` and any
-/// direction, from sums with noise of standard deviation `s` and matrices with eigenvalues `a`. Large
-/// tasks hardly feel it; steps shrink where noise outweighs the data.
+/// direction, from sums with noise of standard deviation `s` and matrices with eigenvalues `a > 0`.
+/// Large tasks hardly feel it; steps shrink where noise outweighs the data. At least `1e-9 a`, so that
+/// a matrix without full rank can be solved however small the noise.
 pub(super) fn noise_ridge(setup: &TaskSetup, noise_stddev: f64, eigenvalue: f64) -> f64 {
-    setup.dim as f64 * (noise_stddev / setup.radius).powi(2) / eigenvalue.max(f64::MIN_POSITIVE)
+    let ridge = setup.dim as f64 * (noise_stddev / setup.radius).powi(2) / eigenvalue;
+    ridge.max(1e-9 * eigenvalue)
 }
 
 /// One user's share of the pooled Gramian: `x_j x_j^T` once, whatever the number of tasks, and a

@@ -11,7 +11,8 @@ use super::loss::RegressionLoss;
 use super::model::{FittedRegression, TaskModels};
 use super::noisy_gd::{check_coordinates, step_requests};
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, gram_requests, provenance, release_statistics};
+use super::ssp::{OUTPUT, provenance};
+use super::statistics::{gram_requests, release_statistics};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
 use crate::{Result, TaskWeights};
@@ -73,7 +74,7 @@ pub struct ResidualSspParams {
     /// The shrinking bounds.
     pub bounds: ResidualBounds,
     /// Ridge of every solve in units of `d (s_t^2 + s_A^2 R^2) / (R^2 a_i)`, as in
-    /// [`SspSolve::Shrinkage`](super::ssp::SspSolve::Shrinkage): `s_t` the noise of the step, `s_A` that
+    /// [`SspSolve::Shrinkage`](super::SspSolve::Shrinkage): `s_t` the noise of the step, `s_A` that
     /// of the matrices where there is one per task; from 1e-6 to 1e6.
     pub ridge_factor: f64,
 }
