@@ -116,10 +116,6 @@ fn draw(
 
 /// Labels only where a point is.
 fn tick(x: f64) -> String {
-    let measured = EXPONENTS.iter().any(|mu| (mu - x).abs() < 1e-9);
-    if measured {
-        format!("{x}")
-    } else {
-        String::new()
-    }
+    let measured = EXPONENTS.iter().find(|mu| (*mu - x).abs() < 1e-9);
+    measured.map_or_else(String::new, f64::to_string)
 }

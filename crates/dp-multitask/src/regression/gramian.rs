@@ -14,6 +14,8 @@ use crate::{Result, TaskWeights};
 /// User `j` adds the vector `(w_ij)_i`, whose norm is at most 1 by the allocation.
 #[allow(missing_debug_implementations, reason = "weights; print those instead")]
 pub struct WeightTotals<'a> {
+    /// Length of the features.
+    pub dim: usize,
     /// Weights, public or released.
     pub weights: &'a TaskWeights,
 }
@@ -39,18 +41,50 @@ impl WeightTotals<'_> {
         ReleaseRequest::new("task weights", share, ReplaceFactor::Two, n_tasks as u64)
     }
 
-    /// The noisy totals, and the standard deviation of their noise.
+    /// The noisy totals; `counts` are what is known of the task sizes.
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
+        counts: Option<&[f64]>,
         spend: Spend,
         noise: &mut NoiseSource,
-    ) -> Result<(Vec<f64>, f64)> {
+    ) -> Result<TaskScales> {
+        let n_tasks = self.weights.omega().len();
         let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
-        let sum = VectorSum::accumulate(data, self.weights.omega().len(), grid, self)?;
-        let released = sum.release(spend, noise)?;
-        Ok((released.values(), released.noise_stddev()))
+        let released = VectorSum::accumulate(data, n_tasks, grid, self)?.release(spend, noise)?;
+        let sd = released.noise_stddev();
+        let totals: Vec<f64> = released.values().iter().map(|w| w.max(sd)).collect();
+        let users = |task: usize| counts.map_or(0.0, |counts| counts[task]);
+        let curvature = (0..n_tasks)
+            .map(|task| (totals[task] + sd) * spread(self.dim, users(task).max(totals[task])))
+            .collect();
+        Ok(TaskScales { totals, curvature })
     }
+}
+
+/// What the released totals say about the curvature of each task.
+pub(super) struct TaskScales {
+    /// `W_i`, at least the standard deviation of its noise.
+    pub(super) totals: Vec<f64>,
+    /// On the scale of `W_i`, what a step is measured by so as not to overshoot.
+    pub(super) curvature: Vec<f64>,
+}
+
+/// `1 + d/n`: the mean of the largest and the smallest eigenvalue of an average of `n` independent
+/// `x x^T`, over the average one, by the edges `(1 +- sqrt(d/n))^2` of Marchenko and Pastur (1967). A
+/// step in units of it contracts fastest over all directions and overshoots in none by more than
+/// twice, as a full step by the pooled Gramian would in a task with few users.
+fn spread(dim: usize, n_users: f64) -> f64 {
+    1.0 + dim as f64 / n_users.max(1.0)
+}
+
+/// `d s^2 / (R^2 a)`: the ridge of the best linear estimate of coefficients of norm `R` and any
+/// direction, from sums with noise of standard deviation `s` and matrices with eigenvalues `a > 0`.
+/// Large tasks hardly feel it; steps shrink where noise outweighs the data. At least `1e-9 a`, so that
+/// a matrix without full rank can be solved however small the noise.
+pub(super) fn noise_ridge(setup: &TaskSetup, noise_stddev: f64, eigenvalue: f64) -> f64 {
+    let ridge = setup.dim as f64 * (noise_stddev / setup.radius).powi(2) / eigenvalue;
+    ridge.max(1e-9 * eigenvalue)
 }
 
 /// One user's share of the pooled Gramian: `x_j x_j^T` once, whatever the number of tasks, and a

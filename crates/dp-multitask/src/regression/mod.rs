@@ -8,6 +8,7 @@ mod noisy_gd;
 mod residual;
 mod setup;
 mod ssp;
+mod statistics;
 
 pub use gradients::{GradientClip, GradientScratch, WeightedGradients};
 pub use gramian::{PooledGramian, WeightTotals};
@@ -16,4 +17,5 @@ pub use model::{FittedRegression, TaskModels};
 pub use noisy_gd::{Iterate, MultiTaskNoisyGd, MultiTaskNoisyGdParams, StepSize};
 pub use residual::{Gramian, ResidualBounds, ResidualSsp, ResidualSspParams};
 pub use setup::TaskSetup;
-pub use ssp::{MultiTaskSsp, MultiTaskSspParams, SspSolve, SspStatistics};
+pub use ssp::{MultiTaskSsp, MultiTaskSspParams, SspSolve};
+pub use statistics::SspStatistics;

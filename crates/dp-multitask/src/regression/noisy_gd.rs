@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params}
 use dp_mechanism::NoiseSource;
 
 use super::gradients::{GradientClip, WeightedGradients};
-use super::gramian::WeightTotals;
+use super::gramian::{TaskScales, WeightTotals, noise_ridge};
 use super::loss::{Loss, RegressionLoss};
 use super::model::{FittedRegression, TaskModels};
 use super::setup::TaskSetup;
@@ -31,8 +31,9 @@ pub enum StepSize {
         /// Strong convexity `lambda` of one record's loss.
         convexity: f64,
     },
-    /// `rate / (W_i h + damping z sqrt(d) h)`: a constant step in units of the curvature `h` of
-    /// one record, damped where a task has little weight against the noise multiplier `z`.
+    /// `rate / (f_i W_i h + damping r_i)`: a constant step in units of the curvature `h` of one
+    /// record. `f_i = 1 + d/n_i` keeps small tasks from overshooting, for the `n_i` that are known,
+    /// else `W_i`; `r_i = d s^2 / (radius^2 f_i W_i h)` shortens steps where noise outweighs the data.
     Curvature {
         /// The step in units of a Newton step, above 0.
         rate: f64,
@@ -96,7 +97,7 @@ impl MultiTaskNoisyGdParams {
             step_size: StepSize::Curvature {
                 rate: 1.0,
                 curvature,
-                damping: 0.5,
+                damping: 1.0,
             },
             iterate: Iterate::Last,
             weight_share: 0.02,
@@ -239,9 +240,13 @@ impl MultiTaskNoisyGd {
         let n_tasks = data.expose().n_items();
         let mut paid = Paid::new(plan, &self.requests(n_tasks), spends)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
-        let totals = WeightTotals { weights: &weights };
-        let totals = totals.release(data, paid.next()?, noise)?;
-        let coefficients = self.descend(loss, data, &weights, &totals, &mut paid, noise)?;
+        let totals = WeightTotals {
+            dim: setup.dim,
+            weights: &weights,
+        };
+        let known = setup.task_counts(counts.as_ref());
+        let scales = totals.release(data, known, paid.next()?, noise)?;
+        let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
         let insecure = noise.is_insecure();
         let assumptions = setup.assumptions(self.assumptions.clone());
         Ok(FittedRegression {
@@ -256,13 +261,13 @@ impl MultiTaskNoisyGd {
         loss: &dyn Loss,
         data: &Private<Interactions>,
         weights: &TaskWeights,
-        totals: &(Vec<f64>, f64),
+        scales: &TaskScales,
         paid: &mut Paid<'_>,
         noise: &mut NoiseSource,
     ) -> Result<Vec<f64>> {
         let params = &self.params;
         let (setup, dim) = (&params.setup, params.setup.dim);
-        let mut coefficients = vec![0.0; totals.0.len() * dim];
+        let mut coefficients = vec![0.0; scales.totals.len() * dim];
         let mut average = coefficients.clone();
         for step in 1..=params.n_steps {
             let spend = paid.next()?;
@@ -278,11 +283,9 @@ impl MultiTaskNoisyGd {
             .release(data, spend, noise)?;
             let tasks = coefficients
                 .chunks_exact_mut(dim)
-                .zip(gradients.chunks_exact(dim))
-                .zip(&totals.0);
-            for ((theta, gradient), &total) in tasks {
-                let total = total.max(totals.1);
-                let size = self.step_size(step, total, noise_multiplier);
+                .zip(gradients.chunks_exact(dim));
+            for (task, (theta, gradient)) in tasks.enumerate() {
+                let size = self.step_size(step, scales, task, noise_multiplier);
                 for (t, g) in theta.iter_mut().zip(gradient) {
                     *t -= size * g;
                 }
@@ -298,8 +301,15 @@ impl MultiTaskNoisyGd {
         })
     }
 
-    /// `eta_i^(t)` for a task of this total weight.
-    fn step_size(&self, step: usize, total: f64, noise_multiplier: f64) -> f64 {
+    /// `eta_i^(t)`.
+    fn step_size(
+        &self,
+        step: usize,
+        scales: &TaskScales,
+        task: usize,
+        noise_multiplier: f64,
+    ) -> f64 {
+        let total = scales.totals[task];
         let (params, t, dim) = (&self.params, step as f64, self.params.setup.dim as f64);
         match params.step_size {
             StepSize::Lipschitz => {
@@ -313,7 +323,12 @@ impl MultiTaskNoisyGd {
                 rate,
                 curvature,
                 damping,
-            } => rate / (curvature * total + damping * curvature * noise_multiplier * dim.sqrt()),
+            } => {
+                let eigenvalue = curvature * scales.curvature[task];
+                let noise = noise_multiplier * params.gradient_norm;
+                let ridge = noise_ridge(&params.setup, noise, eigenvalue);
+                rate / (eigenvalue + damping * ridge)
+            }
         }
     }
 }

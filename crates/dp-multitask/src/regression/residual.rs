@@ -6,12 +6,13 @@ use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gradients::{GradientClip, WeightedGradients};
-use super::gramian::{PooledGramian, WeightTotals};
+use super::gramian::{PooledGramian, TaskScales, WeightTotals, noise_ridge};
 use super::loss::RegressionLoss;
 use super::model::{FittedRegression, TaskModels};
 use super::noisy_gd::{check_coordinates, step_requests};
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, gram_requests, provenance, release_statistics};
+use super::ssp::{OUTPUT, provenance};
+use super::statistics::{gram_requests, release_statistics};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
 use crate::{Result, TaskWeights};
@@ -24,10 +25,11 @@ use crate::{Result, TaskWeights};
     tag = "kind"
 )]
 pub enum Gramian {
-    /// `A_i = W_i G`: one released average `G` of `x_j x_j^T` for all tasks, and each task's released
-    /// total weight `W_i`. Noise on d(d+1)/2 numbers instead of that many per task. Exact when
-    /// users' features do not depend on their tasks; else the steps converge as long as `W_i G`
-    /// is more than half of `A_i`.
+    /// `A_i = f_i W_i G`: one released average `G` of `x_j x_j^T` for all tasks, and each task's
+    /// released total weight `W_i`. Noise on d(d+1)/2 numbers instead of that many per task. Right
+    /// when users' features do not depend on their tasks; else the steps still converge as long as
+    /// `A_i` is more than half of the true one. `f_i = 1 + d/n_i` sees to that in tasks with
+    /// few users, for the `n_i` that are known, else `W_i`.
     Pooled {
         /// Share of the budget spent on `G`, and again on the `W_i`; above 0 and below 1/2.
         share: f64,
@@ -71,8 +73,9 @@ pub struct ResidualSspParams {
     pub n_steps: usize,
     /// The shrinking bounds.
     pub bounds: ResidualBounds,
-    /// Ridge of every solve in units of `Gamma_x^2 z sqrt(d)`, `z` the noise multiplier of the step
-    /// (of the matrices, where there is one per task); from 1e-6 to 1e6.
+    /// Ridge of every solve in units of `d (s_t^2 + s_A^2 R^2) / (R^2 a_i)`, as in
+    /// [`SspSolve::Shrinkage`](super::SspSolve::Shrinkage): `s_t` the noise of the step, `s_A` that
+    /// of the matrices where there is one per task; from 1e-6 to 1e6.
     pub ridge_factor: f64,
 }
 
@@ -86,7 +89,7 @@ impl ResidualSspParams {
             gramian: Gramian::Pooled { share: 0.02 },
             n_steps: 5,
             bounds: ResidualBounds::Geometric { ratio: 0.5 },
-            ridge_factor: 0.5,
+            ridge_factor: 1.0,
         }
     }
 
@@ -176,7 +179,10 @@ pub struct ResidualSsp {
 
 /// Released matrices.
 enum Matrices {
-    Pooled { average: Vec<f64>, totals: Vec<f64> },
+    Pooled {
+        average: Vec<f64>,
+        scales: TaskScales,
+    },
     PerTask(Box<ReleasedGrams>),
 }
 
@@ -244,7 +250,8 @@ impl ResidualSsp {
         setup.check_table(data)?;
         let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
-        let matrices = self.matrices(data, &weights, &mut paid, noise)?;
+        let known = setup.task_counts(counts.as_ref());
+        let matrices = self.matrices(data, known, &weights, &mut paid, noise)?;
         let coefficients = self.refine(data, &weights, &matrices, &mut paid, noise)?;
         let insecure = noise.is_insecure();
         let assumptions = setup.assumptions(self.assumptions.clone());
@@ -258,6 +265,7 @@ impl ResidualSsp {
     fn matrices(
         &self,
         data: &Private<Interactions>,
+        counts: Option<&[f64]>,
         weights: &TaskWeights,
         paid: &mut Paid<'_>,
         noise: &mut NoiseSource,
@@ -266,9 +274,10 @@ impl ResidualSsp {
         match self.params.gramian {
             Gramian::Pooled { .. } => {
                 let average = PooledGramian { setup }.release(data, paid.next()?, noise)?;
-                let totals = WeightTotals { weights };
-                let (totals, _) = totals.release(data, paid.next()?, noise)?;
-                Ok(Matrices::Pooled { average, totals })
+                let dim = setup.dim;
+                let totals = WeightTotals { dim, weights };
+                let scales = totals.release(data, counts, paid.next()?, noise)?;
+                Ok(Matrices::Pooled { average, scales })
             }
             Gramian::PerTask { .. } => {
                 let released = release_statistics(setup, data, weights, paid, noise)?;
@@ -290,7 +299,8 @@ impl ResidualSsp {
         for step in 0..params.n_steps {
             if let (0, Matrices::PerTask(released)) = (step, matrices) {
                 let first = right_hand_sides(released);
-                self.advance(&mut coefficients, matrices, first, 0.0)?;
+                let noise = released.rhs_noise_stddev();
+                self.advance(&mut coefficients, matrices, first, noise)?;
                 continue;
             }
             let spend = paid.next()?;
@@ -305,7 +315,8 @@ impl ResidualSsp {
             }
             .release(data, spend, noise)?;
             residuals.iter_mut().for_each(|r| *r = -*r);
-            self.advance(&mut coefficients, matrices, residuals, noise_multiplier)?;
+            let noise = noise_multiplier * params.bound(step);
+            self.advance(&mut coefficients, matrices, residuals, noise)?;
         }
         Ok(coefficients)
     }
@@ -316,28 +327,32 @@ impl ResidualSsp {
         coefficients: &mut [f64],
         matrices: &Matrices,
         mut residuals: Vec<f64>,
-        noise_multiplier: f64,
+        noise_stddev: f64,
     ) -> Result<()> {
         let (params, setup, dim) = (&self.params, &self.params.setup, self.params.setup.dim);
-        let mut matrix = vec![0.0; dim * dim];
+        let (mut matrix, mut unused) = (vec![0.0; dim * dim], vec![0.0; dim]);
         let mut scratch = PsdScratch::new(dim)?;
         let tasks = coefficients
             .chunks_exact_mut(dim)
             .zip(residuals.chunks_exact_mut(dim));
         for (task, (theta, change)) in tasks.enumerate() {
-            let noise = match matrices {
-                Matrices::Pooled { average, totals } => {
+            let mut of_matrix = 0.0;
+            match matrices {
+                Matrices::Pooled { average, scales } => {
                     for (a, g) in matrix.iter_mut().zip(average) {
-                        *a = totals[task].max(0.0) * g;
+                        *a = scales.curvature[task] * g;
                     }
-                    setup.feature_norm.powi(2) * noise_multiplier
                 }
                 Matrices::PerTask(released) => {
-                    released.write_item(task, &mut matrix, &mut vec![0.0; dim]);
-                    released.matrix_noise_stddev()
+                    released.write_item(task, &mut matrix, &mut unused);
+                    of_matrix = released.matrix_noise_stddev();
                 }
-            };
-            let ridge = params.ridge_factor * noise * (dim as f64).sqrt();
+            }
+            let trace: f64 = matrix.iter().step_by(dim + 1).sum();
+            let noise = noise_stddev.hypot(of_matrix * setup.radius);
+            let least = of_matrix.max(1e-9 * setup.feature_norm.powi(2));
+            let eigenvalue = (trace / dim as f64).max(least);
+            let ridge = params.ridge_factor * noise_ridge(setup, noise, eigenvalue);
             psd_part_plus_ridge_solve(&matrix, ridge, change, &mut scratch)?;
             theta.iter_mut().zip(&*change).for_each(|(t, c)| *t += c);
             setup.project(theta);

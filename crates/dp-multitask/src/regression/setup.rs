@@ -120,6 +120,17 @@ impl TaskSetup {
         Ok((weights, counts))
     }
 
+    /// What is known of the task sizes.
+    pub(super) fn task_counts<'a>(
+        &'a self,
+        released: Option<&'a NoisyCounts>,
+    ) -> Option<&'a [f64]> {
+        match self.allocation.counts() {
+            Some(TaskCounts::Public { values }) => Some(values),
+            _ => released.map(NoisyCounts::values),
+        }
+    }
+
     /// What the settings take on trust, for the certificate.
     pub(super) fn assumptions(&self, mut given: Vec<String>) -> Vec<String> {
         if matches!(self.allocation.counts(), Some(TaskCounts::Public { .. })) {

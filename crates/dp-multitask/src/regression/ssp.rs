@@ -1,17 +1,17 @@
 //! Task-weighted sufficient statistics perturbation.
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_linalg::{PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
-use dp_mechanism::{
-    FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource, ReleasedGrams,
-};
+use dp_mechanism::{NoiseSource, ReleasedGrams};
 
+use super::gramian::noise_ridge;
 use super::model::{FittedRegression, TaskModels};
 use super::setup::TaskSetup;
+use super::statistics::{gram_requests, release_statistics};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::{Provenance, Result, TaskWeights};
+use crate::{Provenance, Result};
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -33,8 +33,18 @@ pub struct MultiTaskSspParams {
     tag = "kind"
 )]
 pub enum SspSolve {
-    /// `theta_i = P_C[(PSD(A_i) + r I)^-1 b_i]` with
-    /// `r = noise_factor * stddev(A) * sqrt(d) + l2_penalty`, `P_C` the projection on the ball.
+    /// `theta_i = P_C[(PSD(A_i) + r_i I)^-1 b_i]`, `P_C` the projection on the ball of radius `R`,
+    /// and
+    ///
+    /// ```text
+    /// r_i = d (s_b^2 + s_A^2 R^2) / (R^2 a_i),   a_i = max(tr(A_i) / d, s_A)
+    /// ```
+    ///
+    /// with `s_A`, `s_b` the standard deviations of the noise: the ridge of the best linear
+    /// estimate of a `theta_i` of norm `R` and any direction, where all eigenvalues are `a_i`. It
+    /// costs large tasks next to nothing and pulls to 0 those that the noise outweighs.
+    Shrinkage,
+    /// The same with `r = noise_factor * s_A * sqrt(d) + l2_penalty` for all tasks.
     Ridge {
         /// Ridge in units of the matrices' noise, 0 to 1e6; above 0 unless `l2_penalty` is.
         noise_factor: f64,
@@ -47,8 +57,7 @@ pub enum SspSolve {
 }
 
 impl MultiTaskSspParams {
-    /// Half the budget on each sum, a ridge of 0.3 standard deviations of the spectral noise, and
-    /// the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
+    /// Half the budget on each sum, shrinkage by the noise, and the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
     /// is below.
     ///
     /// Plain SSP never gets back what the joint clip took away. The root is that of the mean plus one
@@ -61,10 +70,7 @@ impl MultiTaskSspParams {
         Self {
             setup,
             matrix_share: 0.5,
-            solve: SspSolve::Ridge {
-                noise_factor: 0.3,
-                l2_penalty: 0.0,
-            },
+            solve: SspSolve::Shrinkage,
         }
     }
 
@@ -101,7 +107,7 @@ impl MultiTaskSspParams {
 /// matrices; projection on the ball.
 ///
 /// # Privacy
-/// See [`SspStatistics`] for the sensitivities. The coefficients are post-processing of the
+/// See [`SspStatistics`](super::SspStatistics) for the sensitivities. The coefficients are post-processing of the
 /// releases.
 ///
 /// # Examples
@@ -203,20 +209,33 @@ impl MultiTaskSsp {
         let mut scratch = PsdScratch::new(dim)?;
         for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
             released.write_item(task, &mut matrix, theta);
-            match self.params.solve {
+            let ridge = match self.params.solve {
+                SspSolve::Shrinkage => self.shrinkage(&matrix, released),
                 SspSolve::Ridge {
                     noise_factor,
                     l2_penalty,
                 } => {
                     let noise = released.matrix_noise_stddev() * (dim as f64).sqrt();
-                    let ridge = noise_factor * noise + l2_penalty;
-                    psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
-                    self.params.setup.project(theta);
+                    noise_factor * noise + l2_penalty
                 }
-                SspSolve::PseudoInverse => pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?,
-            }
+                SspSolve::PseudoInverse => {
+                    pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
+                    continue;
+                }
+            };
+            psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
+            self.params.setup.project(theta);
         }
         Ok(coefficients)
+    }
+
+    /// The ridge of [`SspSolve::Shrinkage`] for one task.
+    fn shrinkage(&self, matrix: &[f64], released: &ReleasedGrams) -> f64 {
+        let (of_matrix, of_rhs) = (released.matrix_noise_stddev(), released.rhs_noise_stddev());
+        let setup = &self.params.setup;
+        let trace: f64 = matrix.iter().step_by(setup.dim + 1).sum();
+        let eigenvalue = (trace / setup.dim as f64).max(of_matrix);
+        noise_ridge(setup, of_rhs.hypot(of_matrix * setup.radius), eigenvalue)
     }
 }
 
@@ -228,44 +247,6 @@ pub(super) const fn provenance(insecure: bool) -> Provenance {
     } else {
         Provenance::Private
     }
-}
-
-/// The two requests of a Gram release, `share` of the budget between them.
-pub(super) fn gram_requests(
-    name: &str,
-    dim: usize,
-    n_tasks: usize,
-    matrix_share: f64,
-    share: f64,
-) -> Vec<ReleaseRequest> {
-    vec![
-        ReleaseRequest::new(
-            format!("{name} matrices"),
-            share * matrix_share,
-            ReplaceFactor::SqrtTwo,
-            GramSums::matrix_draws(n_tasks, dim),
-        ),
-        ReleaseRequest::new(
-            format!("{name} right-hand sides"),
-            share * (1.0 - matrix_share),
-            ReplaceFactor::Two,
-            GramSums::rhs_draws(n_tasks, dim),
-        ),
-    ]
-}
-
-/// Releases matrices and right-hand sides with the next two spends.
-pub(super) fn release_statistics(
-    setup: &TaskSetup,
-    data: &Private<Interactions>,
-    weights: &TaskWeights,
-    paid: &mut Paid<'_>,
-    noise: &mut NoiseSource,
-) -> Result<ReleasedGrams> {
-    let (matrix, rhs) = (paid.next()?, paid.next()?);
-    let statistics = SspStatistics::new(setup, weights);
-    let grids = statistics.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-    Ok(GramSums::accumulate(data, grids, &statistics)?.release(matrix, rhs, noise)?)
 }
 
 /// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, `P = PSD(A)` and `t` far below the largest squared
@@ -288,81 +269,4 @@ fn pseudo_inverse_solve(
     let ridge = (1e-13 * trace).max(f64::MIN_POSITIVE);
     psd_part_plus_ridge_solve(&square, ridge, theta, scratch)?;
     Ok(())
-}
-
-/// One user's share of the statistics of all tasks.
-///
-/// ```text
-/// x_j  = features, shortened to norm Gamma_x
-/// y_ij = clip(label, Gamma_y), then all of a user's labels scaled so that sum_i w_ij^2 y_ij^2 <= B^2
-/// A_i += w_ij x_j x_j^T,   b_i += w_ij y_ij x_j,   sum_i w_ij^2 <= 1
-/// ```
-///
-/// # Privacy
-/// Adding or removing user `j` changes the stacked matrices by the blocks `w_ij x_j x_j^T`, each
-/// of Frobenius norm `w_ij ||x_j||^2`, and every task has its own block. So
-///
-/// ```text
-/// matrices:          sqrt(sum_i w_ij^2 ||x_j||^4)        <= Gamma_x^2
-/// right-hand sides:  sqrt(sum_i w_ij^2 y_ij^2 ||x_j||^2) <= Gamma_x min(B, Gamma_y)
-/// ```
-///
-/// No regulariser is part of the sums: `lambda I` in each user's share would add the terms
-/// `lambda (2 ||x||^2 + d lambda)` to the first bound and print the weighted count of each task
-/// on its diagonal.
-#[allow(
-    missing_debug_implementations,
-    reason = "settings and weights; print those instead"
-)]
-pub struct SspStatistics<'a> {
-    setup: &'a TaskSetup,
-    weights: &'a TaskWeights,
-}
-
-impl<'a> SspStatistics<'a> {
-    /// The contribution for checked settings, and weights that are public or released.
-    #[must_use]
-    pub const fn new(setup: &'a TaskSetup, weights: &'a TaskWeights) -> Self {
-        Self { setup, weights }
-    }
-
-    /// Grids with the sensitivities above.
-    ///
-    /// # Errors
-    /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
-    pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
-        let norm = self.setup.feature_norm;
-        let rhs_clip = norm * self.setup.label_reach();
-        Ok(GramGrids::new(
-            matrix_noise,
-            norm * norm,
-            rhs_noise,
-            rhs_clip,
-        )?)
-    }
-}
-
-impl FactorContribution for SspStatistics<'_> {
-    type Scratch = ();
-
-    fn scratch(&self) {}
-
-    fn dim(&self) -> usize {
-        self.setup.dim
-    }
-
-    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut FactorBuffer) {
-        self.setup.write_features(user, &mut out.factor);
-        self.weights.weigh(user, &mut out.weights);
-        let mut total = 0.0;
-        for ((label, &y), w) in out.labels.iter_mut().zip(user.values()).zip(&out.weights) {
-            *label = self.setup.label(y);
-            total += (w * *label) * (w * *label);
-        }
-        let norm = total.sqrt();
-        if norm > self.setup.label_norm {
-            let scale = self.setup.label_norm / norm;
-            out.labels.iter_mut().for_each(|label| *label *= scale);
-        }
-    }
 }

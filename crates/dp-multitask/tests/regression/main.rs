@@ -1,0 +1,12 @@
+//! Private regression of many tasks.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on should stop it"
+)]
+
+mod bounds;
+mod convergence;
+mod neighbours;
+mod settings;
+mod support;
