@@ -152,9 +152,7 @@ impl VectorContribution for Values {
     fn scratch(&self) {}
 
     fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
-        for (item, value) in user.iter() {
-            out.push(item, value.into());
-        }
+        out.extend(user.iter().map(|(item, value)| (item, value.into())));
     }
 }
 

@@ -58,6 +58,13 @@ impl SparseBuffer {
     }
 }
 
+/// Adds coordinates with their values, as [`push`](SparseBuffer::push) does one by one.
+impl Extend<(u32, f64)> for SparseBuffer {
+    fn extend<I: IntoIterator<Item = (u32, f64)>>(&mut self, entries: I) {
+        self.entries.extend(entries);
+    }
+}
+
 /// One user's factor with the weights and labels of the user's records, in record order.
 #[derive(Default)]
 #[allow(

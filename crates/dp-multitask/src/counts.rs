@@ -37,9 +37,7 @@ impl VectorContribution for CountContribution {
 
     fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
         let vote = (self.clip_norm / (user.len() as f64).sqrt()).min(1.0);
-        for &item in user.items() {
-            out.push(item, vote);
-        }
+        out.extend(user.items().iter().map(|&item| (item, vote)));
     }
 }
 
