@@ -153,7 +153,7 @@ impl VectorSum {
             let good = admitted(message, n_coordinates, &grid);
             let place = sample.indices().binary_search(&client).ok();
             let seen = place.and_then(|at| counted.get_mut(at));
-            let counts = good && seen.is_some_and(|seen| first_time(seen));
+            let counts = good && seen.is_some_and(first_time);
             add_weighted(&mut sums, message, counts);
         }
         let sum = Self::on_sample(&sample, grid, sums, SummedUsers::Unknown);
