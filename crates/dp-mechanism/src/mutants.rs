@@ -124,6 +124,12 @@ pub(crate) fn threshold(right: u128) -> u128 {
     pick("sampling-more-than-accounted", right, right + right / 100)
 }
 
+/// A probability below that of the sampling; `None` to account for the right one.
+pub(crate) fn accounted_probability(threshold: u128) -> Option<f64> {
+    let less = threshold.saturating_sub(1) as f64 / 2.0_f64.powi(64);
+    active("sampling-probability-accounted-down").then_some(less)
+}
+
 /// What is inside any sampled event, whatever its scheme; `None` to compare schemes.
 pub(crate) fn any_scheme(event: &DpEvent) -> Option<&DpEvent> {
     match event {

@@ -7,12 +7,16 @@ use dp_mechanism::{
     ClientSampling, FixedSizeSampling, Grid, NoiseSource, PoissonSampling, VectorSum,
 };
 
-use crate::support::{Halves, table, users_around_the_clip};
+use crate::support::{Halves, table};
 
 const N_CLIENTS: usize = 6;
 
 fn grid() -> Grid {
     Grid::new(1.0, 1.0).unwrap()
+}
+
+fn users() -> Vec<Vec<(u32, f32)>> {
+    (0..6).map(|user| vec![(user % 2, 1.0)]).collect()
 }
 
 fn poisson(q: f64) -> ClientSampling {
@@ -32,7 +36,7 @@ fn paid(sampling: ClientSampling) -> Spend {
 #[test]
 fn a_sample_is_drawn_and_released_for_its_own_event_only() {
     let noise = &mut NoiseSource::operating_system();
-    let data = Private::new(table(2, &users_around_the_clip()));
+    let data = Private::new(table(2, &users()));
     let fixed = |m, n| ClientSampling::from(FixedSizeSampling::new(m, n).unwrap());
     let schemes = [poisson(0.5), poisson(0.25), fixed(3, 6), fixed(2, 6)];
     for drawn in schemes {
@@ -75,8 +79,7 @@ fn what_clients_send_moves_a_round_by_one_bounded_message_each() {
 #[test]
 fn sums_that_share_users_or_make_no_sample_do_not_add_up() {
     let noise = &mut NoiseSource::operating_system();
-    let users = users_around_the_clip();
-    let data = table(2, &users);
+    let data = table(2, &users());
     let n = data.n_users();
     let mut sum = |data: &dp_core::Interactions, scheme| {
         let data = Private::new(data.clone());
@@ -94,7 +97,7 @@ fn sums_that_share_users_or_make_no_sample_do_not_add_up() {
             assert!(whole.merge(sum(again, scheme)).is_err(), "{scheme:?}");
         }
     }
-    let other = table(2, &users);
+    let other = table(2, &users());
     let fixed = ClientSampling::from(FixedSizeSampling::new(1, n).unwrap());
     for (a, b) in [
         (Some(fixed), Some(fixed)),

@@ -90,7 +90,7 @@ impl FixedSizeSampling {
         let mut bits = noise.release_stream()?.into_bits();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("fixed-size-with-replacement") {
-            let draw = |_| bits.at_most(self.population_size - 1);
+            let draw = |_| bits.at_most(self.population_size.saturating_sub(1));
             let mut indices: Vec<usize> = (0..self.sample_size).map(draw).collect();
             indices.sort_unstable();
             return Ok(ClientSample {

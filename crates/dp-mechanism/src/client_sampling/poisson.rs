@@ -82,8 +82,7 @@ impl PoissonSampling {
     #[must_use]
     pub fn event(&self, on_the_sample: DpEvent) -> DpEvent {
         #[cfg(privacy_mutants)]
-        if dp_core::mutants::active("sampling-probability-accounted-down") {
-            let less = self.threshold.saturating_sub(1) as f64 / WORD_VALUES;
+        if let Some(less) = crate::mutants::accounted_probability(self.threshold) {
             return on_the_sample.poisson_sampled(less);
         }
         on_the_sample.poisson_sampled(self.sampling_probability())

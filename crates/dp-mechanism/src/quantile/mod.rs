@@ -115,7 +115,7 @@ impl PrivateQuantile {
         let sensitivity = dp_core::mutants::pick(
             "quantile-sensitivity-of-the-other-side",
             sensitivity,
-            level.min(LEVEL_ONE - level),
+            level.min(LEVEL_ONE.saturating_sub(level)),
         );
         let mechanism = ExponentialMechanism::new(
             epsilon,
