@@ -7,6 +7,8 @@ mod kernels;
 mod packed;
 #[cfg(feature = "dense")]
 mod psd;
+#[cfg(feature = "dense")]
+mod psd_batch;
 mod real;
 mod score;
 #[cfg(test)]
@@ -18,5 +20,7 @@ pub use gram::{GramAccumulator, INTEGER_LIMIT, integer_row, integer_squared_norm
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
+#[cfg(feature = "dense")]
+pub use psd_batch::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
 pub use real::Real;
 pub use score::{ScoredItem, dot, score_rows, top_k};

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// 2^-100, the square of the unit round-off and a margin for the dimension.
-const NEGLIGIBLE: f64 = f64::from_bits((1023 - 100) << 52);
+pub(crate) const NEGLIGIBLE: f64 = f64::from_bits((1023 - 100) << 52);
 
 /// Which computation gave the answer. It follows from the matrix alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +237,7 @@ pub fn psd_part_plus_ridge_solve(
 }
 
 /// Length, and finite entries on and above the diagonal.
-fn check_symmetric(a: &[f64], dim: usize) -> Result<()> {
+pub(crate) fn check_symmetric(a: &[f64], dim: usize) -> Result<()> {
     check_len("a", a.len(), dim * dim)?;
     for (row, entries) in a.chunks_exact(dim).enumerate() {
         check_finite("a", &entries[row..])?;
@@ -245,7 +245,7 @@ fn check_symmetric(a: &[f64], dim: usize) -> Result<()> {
     Ok(())
 }
 
-fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
+pub(crate) fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     if values.iter().all(|value| value.is_finite()) {
         Ok(())
     } else {
@@ -254,13 +254,13 @@ fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
 }
 
 /// Largest magnitude on and above the diagonal.
-fn largest_magnitude(a: &[f64], dim: usize) -> f64 {
+pub(crate) fn largest_magnitude(a: &[f64], dim: usize) -> f64 {
     let rows = a.chunks_exact(dim).enumerate();
     let upper = rows.flat_map(|(row, entries)| &entries[row..]);
     upper.fold(0.0, |largest, value| value.abs().max(largest))
 }
 
 /// The power of two at or below a finite `value >= 0`, at least the smallest normal number.
-fn power_of_two_below(value: f64) -> f64 {
+pub(crate) fn power_of_two_below(value: f64) -> f64 {
     f64::from_bits(value.to_bits() & f64::INFINITY.to_bits()).max(f64::MIN_POSITIVE)
 }

@@ -1,6 +1,6 @@
 //! Choice of the instruction set at run time.
 
-use std::ops::{Add, Mul, Sub};
+use std::ops::{Add, Div, Mul, Sub};
 
 use super::lanes::{Lanes, Plain};
 
@@ -77,6 +77,7 @@ pub(crate) trait Kernel:
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
+    + Div<Output = Self>
     + Send
     + Sync
     + 'static

@@ -38,6 +38,12 @@ pub(crate) trait Lanes: Copy {
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
     /// `self - a * b`, in one rounding where the processor can.
     unsafe fn minus_product(self, a: Self, b: Self) -> Self;
+    /// `self / other`.
+    unsafe fn over(self, other: Self) -> Self;
+    /// Square root of each lane.
+    unsafe fn root(self) -> Self;
+    /// The lanes of `then` where `self` is above zero, those of `otherwise` elsewhere (NaN too).
+    unsafe fn where_positive(self, then: Self, otherwise: Self) -> Self;
     /// Sum of the lanes.
     unsafe fn sum(self) -> Self::Scalar;
     /// Reads the first `n <= WIDTH` numbers of single precision and touches no others; widens
@@ -160,6 +166,27 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
     }
 
     #[inline(always)]
+    unsafe fn over(self, other: Self) -> Self {
+        self.zip(other, |x, y| x / y)
+    }
+
+    #[inline(always)]
+    unsafe fn root(self) -> Self {
+        Self(self.0.map(T::root))
+    }
+
+    #[inline(always)]
+    unsafe fn where_positive(self, then: Self, otherwise: Self) -> Self {
+        let mut out = otherwise;
+        for lane in 0..N {
+            if self.0[lane] > T::default() {
+                out.0[lane] = then.0[lane];
+            }
+        }
+        out
+    }
+
+    #[inline(always)]
     unsafe fn sum(self) -> T {
         self.0.into_iter().fold(T::default(), |x, y| x + y)
     }
@@ -186,7 +213,9 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
 macro_rules! register {
     (
         $vector:ty, $scalar:ty, $width:literal,
-        $zero:ident $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident,
+        $zero:ident $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
+        $div:ident $sqrt:ident,
+        |$condition:ident, $then:ident, $otherwise:ident| $select:expr,
         |$n:ident| $mask:expr,
         |$from:ident, $load_mask:ident| $load_first:expr,
         |$to:ident, $store_mask:ident, $value:ident| $store_first:expr,
@@ -264,6 +293,22 @@ macro_rules! register {
             }
 
             #[inline(always)]
+            unsafe fn over(self, other: Self) -> Self {
+                unsafe { $div(self, other) }
+            }
+
+            #[inline(always)]
+            unsafe fn root(self) -> Self {
+                unsafe { $sqrt(self) }
+            }
+
+            #[inline(always)]
+            unsafe fn where_positive(self, $then: Self, $otherwise: Self) -> Self {
+                let $condition = self;
+                unsafe { $select }
+            }
+
+            #[inline(always)]
             unsafe fn sum(self) -> $scalar {
                 let $whole = self;
                 unsafe { $sum }
@@ -292,7 +337,12 @@ mod x86 {
     register!(
         __m512d, f64, 8,
         _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd
-        _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_fmadd_pd _mm512_fnmadd_pd,
+        _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_fmadd_pd _mm512_fnmadd_pd
+        _mm512_div_pd _mm512_sqrt_pd,
+        |condition, then, otherwise| {
+            let above = _mm512_cmp_pd_mask::<_CMP_GT_OQ>(condition, Self::zero());
+            _mm512_mask_blend_pd(above, otherwise, then)
+        },
         |n| low_bits(n)[0],
         |from, mask| _mm512_maskz_loadu_pd(mask, from),
         |to, mask, value| _mm512_mask_storeu_pd(to, mask, value),
@@ -311,7 +361,12 @@ mod x86 {
     register!(
         __m512, f32, 16,
         _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
-        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps,
+        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps
+        _mm512_div_ps _mm512_sqrt_ps,
+        |condition, then, otherwise| {
+            let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(condition, Self::zero());
+            _mm512_mask_blend_ps(above, otherwise, then)
+        },
         |n| {
             let [low, high, ..] = low_bits(n);
             __mmask16::from_le_bytes([low, high])
@@ -330,7 +385,12 @@ mod x86 {
     register!(
         __m256d, f64, 4,
         _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd
-        _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_fmadd_pd _mm256_fnmadd_pd,
+        _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_fmadd_pd _mm256_fnmadd_pd
+        _mm256_div_pd _mm256_sqrt_pd,
+        |condition, then, otherwise| {
+            let above = _mm256_cmp_pd::<_CMP_GT_OQ>(condition, Self::zero());
+            _mm256_blendv_pd(otherwise, then, above)
+        },
         |n| _mm256_loadu_si256(LOW_QUADS.as_ptr().add(4 - n).cast()),
         |from, mask| _mm256_maskload_pd(from, mask),
         |to, mask, value| _mm256_maskstore_pd(to, mask, value),
@@ -354,7 +414,12 @@ mod x86 {
     register!(
         __m256, f32, 8,
         _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
-        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps,
+        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps
+        _mm256_div_ps _mm256_sqrt_ps,
+        |condition, then, otherwise| {
+            let above = _mm256_cmp_ps::<_CMP_GT_OQ>(condition, Self::zero());
+            _mm256_blendv_ps(otherwise, then, above)
+        },
         |n| _mm256_loadu_si256(LOW_WORDS.as_ptr().add(8 - n).cast()),
         |from, mask| _mm256_maskload_ps(from, mask),
         |to, mask, value| _mm256_maskstore_ps(to, mask, value),

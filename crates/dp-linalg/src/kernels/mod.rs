@@ -20,9 +20,15 @@ mod factor;
 mod gram;
 mod integers;
 mod lanes;
+#[cfg(feature = "dense")]
+mod ql;
 mod rows;
 mod score;
 mod solve;
+#[cfg(feature = "dense")]
+mod spectral;
+#[cfg(feature = "dense")]
+mod tridiagonal;
 
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
@@ -31,3 +37,5 @@ pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use rows::{Ahead, Gather, Rows};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
+#[cfg(feature = "dense")]
+pub(crate) use spectral::{LaneSystems, PsdSolve};
