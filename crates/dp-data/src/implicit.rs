@@ -18,7 +18,7 @@ impl Ratings {
     /// # Examples
     /// ```
     /// let file = "user,item,rating\na,1,5\na,2,3\nb,2,4\n";
-    /// let ratings = dp_data::read_ratings_from(file.as_bytes(), "ratings", &Default::default())?;
+    /// let ratings = dp_data::read_ratings_from(file.as_bytes(), "ratings", &Default::default(), None)?;
     /// let liked = ratings.to_implicit(4.0)?;
     /// assert_eq!(liked.interactions().expose().n_records(), 2);
     /// assert_eq!(liked.interactions().expose().user(0).values(), [1.0]);

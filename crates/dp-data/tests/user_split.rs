@@ -1,7 +1,9 @@
 //! Splits by users.
 
 use dp_core::{Interactions, Private};
-use dp_data::{Ratings, SplitFractions, UserSplit, read_ratings_from};
+use dp_data::{
+    ItemCatalogue, Ratings, RatingsFormat, SplitFractions, UserSplit, read_ratings_from,
+};
 
 fn file(users: impl Iterator<Item = usize>) -> String {
     let mut text = String::from("user,item,rating\n");
@@ -15,7 +17,9 @@ fn file(users: impl Iterator<Item = usize>) -> String {
 }
 
 fn read(text: &str) -> Ratings {
-    read_ratings_from(text.as_bytes(), "ratings", &Default::default()).unwrap()
+    let catalogue = ItemCatalogue::from_ids((0..97).map(|i| format!("i{i}")));
+    let format = RatingsFormat::default();
+    read_ratings_from(text.as_bytes(), "ratings", &format, Some(catalogue)).unwrap()
 }
 
 fn fractions() -> SplitFractions {

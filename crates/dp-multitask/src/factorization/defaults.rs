@@ -89,7 +89,7 @@ impl FactorizationParams {
     /// ```
     ///
     /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
-    /// sixteen there are sixteen. With implicit feedback `tastes = mu * mean released count / 7`
+    /// sixteen there are sixteen. With implicit feedback `tastes = mu * mean released count / 4`
     /// (`4 epsilon` without counts), at most 32. Found on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
@@ -110,10 +110,10 @@ impl FactorizationParams {
             .map_or(1, |n| n + 1)
     }
 
-    /// The rule for implicit feedback: `tastes = mu * mean released count / 7`, or `4 epsilon` without counts, at
+    /// The rule for implicit feedback: `tastes = mu * mean released count / 4`, or `4 epsilon` without counts, at
     /// most 32; below two there are none. Found on MovieLens-1M as the other.
     fn rule_tastes_implicit(&self, mu: f64, mean_count: Option<f64>) -> usize {
-        let tastes = mean_count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 7.0);
+        let tastes = mean_count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 4.0);
         (LEAST_TASTES..=IMPLICIT_TASTES)
             .rev()
             .find(|&n| tastes.round() >= n as f64)
