@@ -2,10 +2,14 @@
 
 use dp_core::{Interactions, Private};
 use dp_data::RatingSplit;
-use dp_multitask::{FactorModel, LocalBias, constant_predictions, user_mean_predictions};
+use dp_multitask::{
+    FactorModel, FittedModel, LocalBias, constant_predictions, user_mean_predictions,
+};
 use serde::Serialize;
 
+use crate::commands::input::HeldOut;
 use crate::error::Result;
+use crate::ranking::RankingFigures;
 
 /// Shrinkage of the user-mean baseline, in ratings.
 const USER_MEAN_SHRINKAGE: f64 = 5.0;
@@ -21,7 +25,50 @@ pub(crate) struct Metrics {
     pub(crate) user_mean_rmse: Option<f64>,
 }
 
+/// The accuracy of a run, by what its records mean.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Evaluation {
+    Ratings(Metrics),
+    Ranking(Box<RankingFigures>),
+}
+
+impl Evaluation {
+    pub(crate) fn measure(fitted: &FittedModel, held_out: &HeldOut) -> Result<Self> {
+        Ok(match held_out {
+            HeldOut::Ratings(split) => Self::Ratings(Metrics::measure(&fitted.model, split)?),
+            HeldOut::Users(split) => {
+                Self::Ranking(Box::new(RankingFigures::measure(fitted, split)?))
+            }
+        })
+    }
+
+    /// Names and values, for a report.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Ratings(metrics) => metrics.rows(),
+            Self::Ranking(figures) => figures.rows(),
+        }
+    }
+}
+
+/// A figure with four places.
+pub(crate) fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "- (nothing held out)".to_owned(), |v| format!("{v:.4}"))
+}
+
 impl Metrics {
+    fn rows(&self) -> Vec<(String, String)> {
+        [
+            ("RMSE test", self.test_rmse),
+            ("RMSE validation", self.valid_rmse),
+            ("RMSE test, user mean (free, local)", self.user_mean_rmse),
+            ("RMSE test, constant", self.constant_rmse),
+        ]
+        .map(|(name, value)| (name.to_owned(), shown(value)))
+        .into()
+    }
+
     pub(crate) fn measure(model: &FactorModel, split: &RatingSplit) -> Result<Self> {
         let train = split.train.expose();
         let bias = LocalBias {

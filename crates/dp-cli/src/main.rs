@@ -6,6 +6,7 @@ mod error;
 mod evaluate;
 mod output;
 mod progress;
+mod ranking;
 
 use std::process::ExitCode;
 

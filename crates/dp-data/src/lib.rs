@@ -3,18 +3,23 @@
 mod catalogue;
 mod error;
 mod generate;
+mod implicit;
 mod metrics;
+mod ranking;
 mod ratings;
 mod readers;
 mod split;
+mod user_split;
 
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
 pub use generate::{LongTailRatings, SkewedTasks, TaskData, write_csv};
 pub use metrics::rmse;
+pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{
     Layout, RatingsColumns, RatingsFormat, UserHistory, read_catalogue, read_history,
     read_history_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
 };
 pub use split::{RatingSplit, SplitFractions};
+pub use user_split::{HeldOutUsers, UserSplit};

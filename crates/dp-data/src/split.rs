@@ -61,7 +61,7 @@ impl SplitFractions {
     }
 
     /// The part of a record whose hash, read as a number, is `unit` in `[0, 1)`.
-    fn part(self, unit: f64) -> usize {
+    pub(crate) fn part(self, unit: f64) -> usize {
         if unit < self.test {
             TEST
         } else if unit < self.test + self.valid {
@@ -146,7 +146,7 @@ impl RatingSplit {
             .expose()
             .partition(3, |user, item, _| {
                 if user != keyed_user {
-                    key = user_key(seed, &user_ids[user]);
+                    key = key_of(b"dp-data split user 1", seed, &user_ids[user]);
                     keyed_user = user;
                 }
                 fractions.part(unit_hash(&key, &item_keys[item as usize]))
@@ -159,9 +159,10 @@ impl RatingSplit {
     }
 }
 
-fn user_key(seed: u64, id: &str) -> [u8; 32] {
+/// The key of one user for one purpose.
+pub(crate) fn key_of(domain: &[u8], seed: u64, id: &str) -> [u8; 32] {
     Sha256::new()
-        .chain_update(b"dp-data split user 1")
+        .chain_update(domain)
         .chain_update(seed.to_le_bytes())
         .chain_update(id)
         .finalize()
@@ -169,7 +170,7 @@ fn user_key(seed: u64, id: &str) -> [u8; 32] {
 }
 
 /// The first half of each item's hash, so that key and item fill one block of SHA-256.
-fn item_keys(catalogue: &ItemCatalogue) -> Vec<[u8; 16]> {
+pub(crate) fn item_keys(catalogue: &ItemCatalogue) -> Vec<[u8; 16]> {
     catalogue.ids().iter().map(|id| item_key(id)).collect()
 }
 
@@ -185,13 +186,19 @@ fn item_key(id: &str) -> [u8; 16] {
 }
 
 /// A number in `[0, 1)` with 53 bits.
-fn unit_hash(user_key: &[u8; 32], item_key: &[u8; 16]) -> f64 {
+pub(crate) fn unit_hash(user_key: &[u8; 32], item_key: &[u8; 16]) -> f64 {
     let hash = Sha256::new()
         .chain_update(user_key)
         .chain_update(item_key)
         .finalize();
-    let word = hash[..8]
+    word_as_unit(&hash)
+}
+
+/// The first eight bytes of a hash as a number in `[0, 1)` with 53 bits.
+pub(crate) fn word_as_unit(hash: &[u8]) -> f64 {
+    let word = hash
         .iter()
+        .take(8)
         .fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
     (word >> 11) as f64 * 2.0_f64.powi(-53)
 }

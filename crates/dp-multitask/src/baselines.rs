@@ -76,6 +76,7 @@ impl NonPrivateAls {
                 factor: self.l2_penalty,
                 factor_per_record: 0.0,
             },
+            unobserved_weight: None,
         }
     }
 }

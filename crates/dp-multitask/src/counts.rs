@@ -1,7 +1,9 @@
 //! Private item counts: how many users hold each item.
 
 use dp_accounting::Spend;
+use dp_core::params::same_size;
 use dp_core::{Interactions, Private, UserRow};
+use dp_linalg::top_k;
 use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
 
 use crate::Result;
@@ -87,6 +89,28 @@ impl NoisyCounts {
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
+    /// The `k` items with the largest noisy counts for every user, best first, without those of the user's
+    /// `own` records: the popularity baseline. Private, like the records it leaves out.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the table has another number of items.
+    pub fn most_popular_for_all(
+        &self,
+        own: &Private<Interactions>,
+        k: usize,
+    ) -> Result<Private<Vec<Vec<u32>>>> {
+        let table = own.expose();
+        same_size("items of the table", table.n_items(), self.values.len())?;
+        let lists: Result<Vec<Vec<u32>>> = table
+            .users()
+            .map(|row| {
+                let best = top_k(&self.values, &[1.0], k, row.items())?;
+                Ok(best.into_iter().map(|scored| scored.item).collect())
+            })
+            .collect();
+        Ok(Private::new(lists?))
     }
 
     /// Standard deviation of the noise on each count.

@@ -18,9 +18,10 @@ pub use baselines::{NonPrivateAls, constant_predictions, user_mean_predictions};
 pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
-    Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, FittedModel, ItemStatistics,
-    MatrixFactorization, Pay, PersonalModel, Progress, Provenance, Released, Scoring,
-    UserPenalties, UserScratch,
+    Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
+    ImplicitFeedback, ImplicitSums, ItemGramian, ItemStatistics, MatrixFactorization, Pay,
+    PersonalModel, Progress, Provenance, Released, Scoring, UserGramian, UserPenalties,
+    UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{

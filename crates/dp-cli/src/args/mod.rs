@@ -12,7 +12,7 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use audit::{AuditArgs, TrialArgs};
 pub(crate) use model::{DemoArgs, RecommendArgs, VerifyArgs};
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
-pub(crate) use train::{LedgerArgs, TrainArgs};
+pub(crate) use train::{FeedbackArgs, FeedbackKind, LedgerArgs, SplitKind, TrainArgs};
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
 /// for any other private mechanism.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{InputArgs, SettingArgs, SplitArgs, TargetArgs};
 
@@ -15,6 +15,8 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
     #[command(flatten)]
+    pub(crate) feedback: FeedbackArgs,
+    #[command(flatten)]
     pub(crate) settings: SettingArgs,
     #[command(flatten)]
     pub(crate) ledger: LedgerArgs,
@@ -22,6 +24,33 @@ pub(crate) struct TrainArgs {
     pub(crate) split: SplitArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What the records mean.
+#[derive(Args)]
+#[command(next_help_heading = "Feedback")]
+pub(crate) struct FeedbackArgs {
+    /// Whether values are to be predicted, or records are a yes
+    #[arg(long, value_enum, default_value_t = FeedbackKind::Explicit)]
+    pub(crate) feedback: FeedbackKind,
+    /// With implicit feedback: the least rating that is a yes; others are left out [default: all are]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) min_rating: Option<f64>,
+    /// What is held out: ratings (explicit feedback) or users (implicit) [default: as the feedback]
+    #[arg(long, value_enum, conflicts_with = "no_split")]
+    pub(crate) split: Option<SplitKind>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FeedbackKind {
+    Explicit,
+    Implicit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SplitKind {
+    Ratings,
+    Users,
 }
 
 /// Where the privacy loss is recorded.

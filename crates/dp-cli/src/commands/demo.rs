@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::args::DemoArgs;
 use crate::error::Result;
-use crate::evaluate::{Metrics, model_rmse};
+use crate::evaluate::{Evaluation, Metrics, model_rmse};
 use crate::output::{self, CERTIFICATE, OutputFolder, Seconds, TrainReport};
 use crate::progress::ReleaseBar;
 
@@ -97,7 +97,7 @@ fn train(
             params: fit.params(),
             plan: &plan,
             ratings,
-            metrics,
+            metrics: Evaluation::Ratings(metrics),
             seconds: Seconds {
                 load,
                 train: trained,

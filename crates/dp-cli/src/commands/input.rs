@@ -2,16 +2,54 @@
 
 use std::path::Path;
 
-use dp_core::ApproxDp;
-use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions};
+use dp_core::{ApproxDp, Interactions, Private};
+use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit};
 use dp_multitask::FactorizationParams;
 
-use crate::args::{InputArgs, SettingArgs, SplitArgs};
-use crate::error::Result;
+use crate::args::{FeedbackArgs, FeedbackKind, InputArgs, SettingArgs, SplitArgs, SplitKind};
+use crate::error::{Error, Result};
 
 /// Defaults from the target, overridden by flags.
 pub(crate) fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
-    let mut params = FactorizationParams::for_target(target);
+    with_flags(FactorizationParams::for_target(target), args)
+}
+
+/// The same for what the records of `dp train` mean.
+pub(crate) fn settings_for(
+    feedback: &FeedbackArgs,
+    args: &SettingArgs,
+    target: ApproxDp,
+) -> Result<FactorizationParams> {
+    let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+    match (feedback.feedback, feedback.split) {
+        (FeedbackKind::Explicit, _) if feedback.min_rating.is_some() => {
+            usage("--min-rating needs --feedback implicit")
+        }
+        (FeedbackKind::Explicit, Some(SplitKind::Users)) => {
+            usage("--split users needs --feedback implicit: ratings are held out, not users")
+        }
+        (FeedbackKind::Implicit, Some(SplitKind::Ratings)) => {
+            usage("--feedback implicit holds out users: use --split users")
+        }
+        (FeedbackKind::Implicit, _)
+            if args.label_center.is_some() || args.label_bound.is_some() =>
+        {
+            usage("--label-center and --label-bound have no meaning with --feedback implicit")
+        }
+        (FeedbackKind::Explicit, _) => Ok(settings(args, target)),
+        (FeedbackKind::Implicit, _) => {
+            if let Some(least) = feedback.min_rating {
+                dp_core::params::finite("--min-rating", least)?;
+            }
+            Ok(with_flags(
+                FactorizationParams::implicit_for_target(target),
+                args,
+            ))
+        }
+    }
+}
+
+fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> FactorizationParams {
     params.dim = args.dim.or(params.dim);
     params.n_rounds = args.steps.unwrap_or(params.n_rounds);
     for (setting, flag) in [
@@ -51,4 +89,43 @@ pub(crate) fn hold_out(args: &SplitArgs, ratings: &Ratings) -> Result<RatingSpli
         SplitFractions::default()
     };
     Ok(ratings.split(fractions, args.split_seed))
+}
+
+/// Expected shares of the users for training, validation and test.
+const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
+/// Expected share of a held-out user's records that the user is folded in from.
+const HISTORY_SHARE: f64 = 0.8;
+
+/// What is trained on, and what is held out.
+pub(crate) enum HeldOut {
+    Ratings(RatingSplit),
+    Users(UserSplit),
+}
+
+impl HeldOut {
+    /// Splits as the feedback asks; with implicit feedback, ratings below the threshold are gone already.
+    pub(crate) fn new(
+        feedback: &FeedbackArgs,
+        args: &SplitArgs,
+        ratings: &Ratings,
+    ) -> Result<Self> {
+        if feedback.feedback == FeedbackKind::Explicit {
+            return Ok(Self::Ratings(hold_out(args, ratings)?));
+        }
+        let [train, valid, test] = if args.no_split {
+            [1.0, 0.0, 0.0]
+        } else {
+            USER_SHARES
+        };
+        let shares = SplitFractions::new(train, valid, test)?;
+        let split = UserSplit::new(ratings, shares, HISTORY_SHARE, args.split_seed)?;
+        Ok(Self::Users(split))
+    }
+
+    pub(crate) const fn train(&self) -> &Private<Interactions> {
+        match self {
+            Self::Ratings(split) => &split.train,
+            Self::Users(split) => &split.train,
+        }
+    }
 }

@@ -4,7 +4,7 @@ pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod calibrate;
 pub(crate) mod demo;
-mod input;
+pub(crate) mod input;
 mod ledger;
 pub(crate) mod recommend;
 pub(crate) mod reproduce;

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use dp_core::{Interactions, InteractionsBuilder};
+use dp_core::{Interactions, InteractionsBuilder, UserRow};
 use dp_data::ItemCatalogue;
 use dp_multitask::Provenance;
 use serde_json::{Value, json};
 
 use crate::args::RecommendArgs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output;
 
 pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
@@ -16,7 +16,9 @@ pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     let (model, catalogue) = output::read_model(&args.model)?;
     let history = read_history(&args.history, &catalogue)?;
     let row = history.table.user(0);
-    let personal = model.fold_in(row)?;
+    let implicit = model.scoring().unobserved_weight.is_some();
+    let liked = liked(row, args.min_rating, implicit, catalogue.len())?;
+    let personal = model.fold_in(liked.user(0))?;
     let best = model.recommend(&personal, args.count, row.items())?;
     if args.json {
         return output::print_json(&json!({
@@ -34,9 +36,30 @@ pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     output::print(&as_table(
         &best,
         &catalogue,
+        if implicit { "score" } else { "rating" },
         row.len(),
         history.n_unknown_items,
     ))
+}
+
+/// The records that the user is folded in from: with implicit feedback, those that are a yes.
+fn liked(
+    row: UserRow<'_>,
+    min_rating: Option<f64>,
+    implicit: bool,
+    n_items: usize,
+) -> Result<Interactions> {
+    if min_rating.is_some() && !implicit {
+        let text = "--min-rating needs a model trained with --feedback implicit";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let least = dp_core::params::finite("--min-rating", min_rating.unwrap_or(f64::MIN))?;
+    let mut builder = InteractionsBuilder::new(n_items);
+    for (item, value) in row.iter().filter(|&(_, value)| f64::from(value) >= least) {
+        builder.push(0, item, value).map_err(dp_data::Error::from)?;
+    }
+    builder.ensure_users(1);
+    Ok(builder.build().0)
 }
 
 /// One user's own ratings on the catalogue.
@@ -84,6 +107,7 @@ fn as_json(best: &[(u32, f64)], catalogue: &ItemCatalogue) -> Vec<Value> {
 fn as_table(
     best: &[(u32, f64)],
     catalogue: &ItemCatalogue,
+    value: &str,
     n_history: usize,
     n_unknown: usize,
 ) -> String {
@@ -100,7 +124,7 @@ fn as_table(
     let id = |item: u32| catalogue.ids()[item as usize].as_str();
     let widest = best.iter().map(|&(item, _)| id(item).chars().count()).max();
     let width = widest.unwrap_or(0).max("item".len());
-    text.push_str(&format!("\nrank  rating  {:<width$}  title\n", "item"));
+    text.push_str(&format!("\nrank  {value:>6}  {:<width$}  title\n", "item"));
     for (rank, &(item, rating)) in (1..).zip(best) {
         let title = catalogue.title(item as usize).unwrap_or("");
         let line = format!("{rank:>4}  {rating:>6.2}  {:<width$}  {title}", id(item));

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dp_accounting::{Plan, Spend};
-use dp_core::{Adjacency, ApproxDp};
-use dp_data::{CatalogueSource, RatingSplit, Ratings};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization};
 
-use crate::args::{Method, TrainArgs};
-use crate::commands::input::{hold_out, read, settings};
+use crate::args::{FeedbackKind, Method, TrainArgs};
+use crate::commands::input::{HeldOut, read, settings_for};
 use crate::commands::ledger::Account;
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
-use crate::evaluate::Metrics;
+use crate::evaluate::Evaluation;
 use crate::output::{self, OutputFolder, Seconds, TrainReport};
 use crate::progress::ReleaseBar;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let Method::Adadpals = args.target.method;
-    let fit = settings(&args.settings, target).check()?;
+    let fit = settings_for(&args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
     protect_inputs(args)?;
@@ -38,23 +38,36 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
 
     let start = Instant::now();
     let ratings = read(&args.ratings, &args.input)?;
-    let split = hold_out(&args.split, &ratings)?;
+    let ratings = match args.feedback.feedback {
+        FeedbackKind::Explicit => ratings,
+        // values are finite, so the least finite number keeps every record
+        FeedbackKind::Implicit => {
+            ratings.to_implicit(args.feedback.min_rating.unwrap_or(f64::MIN))?
+        }
+    };
+    let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     let load = start.elapsed();
 
     let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
     let fitted = match resume {
-        Some(resume) => resume.fit(&fit, &plan, &mut account, &split.train)?,
+        Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
         None => {
             let spends = account.reserve(&plan)?;
-            fit_model(&fit, &plan, spends, &split, args.output.insecure_seed)?
+            fit_model(
+                &fit,
+                &plan,
+                spends,
+                split.train(),
+                args.output.insecure_seed,
+            )?
         }
     };
     let train = start.elapsed();
 
     let start = Instant::now();
-    let metrics = Metrics::measure(&fitted.model, &split)?;
+    let metrics = Evaluation::measure(&fitted, &split)?;
     let report = TrainReport {
         fitted: &fitted,
         params: fit.params(),
@@ -138,12 +151,12 @@ fn fit_model(
     fit: &MatrixFactorization,
     plan: &Plan,
     spends: Vec<Spend>,
-    split: &RatingSplit,
+    train: &Private<Interactions>,
     insecure_seed: Option<u64>,
 ) -> Result<FittedModel> {
     let mut noise =
         insecure_seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded);
     let bar = ReleaseBar::new(plan.releases().len());
     let mut progress = |done| bar.show(done);
-    Ok(fit.fit(&split.train, plan, spends, &mut noise, &mut progress)?)
+    Ok(fit.fit(train, plan, spends, &mut noise, &mut progress)?)
 }

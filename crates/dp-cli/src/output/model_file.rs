@@ -22,7 +22,8 @@ pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 const TENSOR: &str = "item_factors";
 /// Key of the header entry that holds [`Header`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
-const SCHEMA_VERSION: u32 = 1;
+/// Schema 2 says more about scoring: implicit feedback. Models of ratings stay at 1.
+const SCHEMA_VERSION: u32 = 2;
 
 /// What a reader needs besides the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -44,7 +45,10 @@ pub(crate) fn model_files(
     catalogue: &ItemCatalogue,
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = Header {
-        schema_version: SCHEMA_VERSION,
+        schema_version: match model.scoring().unobserved_weight {
+            Some(_) => SCHEMA_VERSION,
+            None => 1,
+        },
         provenance: model.provenance(),
         scoring: *model.scoring(),
     };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::statement::put;
 use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
 use crate::error::Result;
-use crate::evaluate::Metrics;
+use crate::evaluate::Evaluation;
 
 /// Wall-clock time of the parts of a run.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -27,7 +27,7 @@ pub(crate) struct TrainReport<'a> {
     pub(crate) params: &'a FactorizationParams,
     pub(crate) plan: &'a Plan,
     pub(crate) ratings: &'a Ratings,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Evaluation,
     pub(crate) seconds: Seconds,
 }
 
@@ -142,19 +142,8 @@ impl TrainReport<'_> {
         )
     }
 
-    fn metric_rows(&self) -> [(&'static str, String); 4] {
-        let show = |value: Option<f64>| {
-            value.map_or_else(|| "- (nothing held out)".to_owned(), |v| format!("{v:.4}"))
-        };
-        [
-            ("RMSE test", show(self.metrics.test_rmse)),
-            ("RMSE validation", show(self.metrics.valid_rmse)),
-            (
-                "RMSE test, user mean (free, local)",
-                show(self.metrics.user_mean_rmse),
-            ),
-            ("RMSE test, constant", show(self.metrics.constant_rmse)),
-        ]
+    fn metric_rows(&self) -> Vec<(String, String)> {
+        self.metrics.rows()
     }
 
     fn released_report(&self) -> Result<String> {

@@ -11,6 +11,7 @@ mod audit;
 mod calibrate;
 mod demo;
 mod hostile_ratings;
+mod implicit;
 mod input_files;
 mod insecure_seed;
 mod ledger;

@@ -86,7 +86,6 @@ impl Checkpoint {
             epsilon: self.epsilon,
             delta: self.delta,
         };
-        let counted = fit.params().releases_counts();
         for (what, holds) in [
             (
                 "the file's version",
@@ -102,7 +101,7 @@ impl Checkpoint {
             (
                 "the number of releases",
                 self.state
-                    .is_consistent(counted, n_items, self.releases.len()),
+                    .is_consistent(fit.params(), n_items, self.releases.len()),
             ),
         ] {
             if !holds {

@@ -2,11 +2,14 @@
 
 use dp_core::ApproxDp;
 
+use super::feedback::{Feedback, ImplicitFeedback, ItemGramian};
 use super::model::UserPenalties;
 use super::params::FactorizationParams;
 
 /// Longest factor that the rule chooses: an item bias and 16 tastes.
 const LARGEST_RULE_DIM: usize = 17;
+/// Most tastes that the rule for implicit feedback chooses.
+const IMPLICIT_TASTES: usize = 32;
 /// Fewer tastes than this cost more in noise than they tell.
 const LEAST_TASTES: usize = 2;
 
@@ -39,6 +42,40 @@ pub(super) fn for_target(target: ApproxDp) -> FactorizationParams {
         item_l2_penalty: 2.0,
         init_stddev: 0.3,
         init_seed: 0,
+        feedback: Feedback::Explicit,
+    }
+}
+
+pub(super) fn implicit_for_target(target: ApproxDp) -> FactorizationParams {
+    // from little noise to much: what the noise does not drown, the user step may use
+    let noisy = target.epsilon < 3.0;
+    FactorizationParams {
+        n_rounds: 3,
+        round_growth: 2.0,
+        weight_exponent: if noisy { 0.0 } else { 0.1 },
+        count_share: 0.03,
+        clip_norm: if noisy { 0.95 } else { 0.98 },
+        training_penalties: UserPenalties {
+            offset: if noisy { 10.0 } else { 1.0 },
+            factor: 0.1,
+            factor_per_record: 0.0,
+        },
+        fold_in_penalties: UserPenalties {
+            offset: 1.0,
+            factor: if noisy { 1.0 } else { 0.3 },
+            factor_per_record: 0.0,
+        },
+        item_ridge_factor: if noisy { 0.1 } else { 3.0 },
+        item_l2_penalty: 1.0,
+        init_stddev: 0.1,
+        feedback: Feedback::Implicit(ImplicitFeedback {
+            training_unobserved_weight: if noisy { 0.01 } else { 0.3 },
+            fold_in_unobserved_weight: 0.3,
+            item_unobserved_weight: if noisy { 0.3 } else { 0.01 },
+            item_gramian: ItemGramian::Pooled,
+            gramian_share: 0.05,
+        }),
+        ..for_target(target)
     }
 }
 
@@ -52,12 +89,16 @@ impl FactorizationParams {
     /// ```
     ///
     /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
-    /// sixteen there are sixteen. Found on MovieLens-1M, see `docs/results.md`.
+    /// sixteen there are sixteen. With implicit feedback `tastes = mu * mean released count / 4`
+    /// (`4 epsilon` without counts), at most 32. Found on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
     /// Post-processing: looks at released counts and public settings only.
     #[must_use]
     pub fn rule_dim(&self, mu: f64, mean_count: Option<f64>) -> usize {
+        if self.feedback.implicit().is_some() {
+            return 1 + self.rule_tastes_implicit(mu, mean_count);
+        }
         let tastes = match mean_count {
             Some(count) => (mu * count.max(1.0)).log2() - 4.2,
             None => self.rule_epsilon.log2() + 0.68,
@@ -69,9 +110,22 @@ impl FactorizationParams {
             .map_or(1, |n| n + 1)
     }
 
+    /// The rule for implicit feedback: `tastes = mu * mean released count / 4`, or `4 epsilon` without counts, at
+    /// most 32; below two there are none. Found on MovieLens-1M as the other.
+    fn rule_tastes_implicit(&self, mu: f64, mean_count: Option<f64>) -> usize {
+        let tastes = mean_count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 4.0);
+        (LEAST_TASTES..=IMPLICIT_TASTES)
+            .rev()
+            .find(|&n| tastes.round() >= n as f64)
+            .unwrap_or(0)
+    }
+
     /// The longest factor that a fit with these settings can release.
     pub(super) fn largest_dim(&self) -> usize {
-        self.dim.unwrap_or(LARGEST_RULE_DIM)
+        self.dim.unwrap_or_else(|| match self.feedback {
+            Feedback::Explicit => LARGEST_RULE_DIM,
+            Feedback::Implicit(_) => IMPLICIT_TASTES + 1,
+        })
     }
 }
 

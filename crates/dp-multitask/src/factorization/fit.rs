@@ -1,6 +1,6 @@
 use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Interactions, Private, ShapeError};
-use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams};
+use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, ReleasedVector};
 
 use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
@@ -21,6 +21,13 @@ pub enum Released<'a> {
         factors: &'a [f64],
         /// The statistics.
         released: &'a ReleasedGrams,
+    },
+    /// With implicit feedback: the Gramian of all users, or the right-hand sides, of one round.
+    Sum {
+        /// As for the statistics.
+        factors: &'a [f64],
+        /// The sum.
+        released: &'a ReleasedVector,
     },
 }
 
@@ -196,6 +203,9 @@ impl MatrixFactorization {
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
     ) -> Result<RoundState> {
+        if let Some(implicit) = self.params().feedback.implicit() {
+            return self.implicit_round(implicit, data, weights, rounds, run, noise);
+        }
         let [matrix, rhs] = run.next()?;
         let grids = self.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
         let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;

@@ -25,7 +25,7 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// ```
 ///
 /// The constant coordinate makes the first coordinate of the item's solution an item bias; `G`
-/// is how much of the norm the tastes get. Source: Krichene et al. 2023, Algorithms 1 and 3, with
+/// is how much of the norm the tastes get. With implicit feedback every label is 1 and `B = 1`. Source: Krichene et al. 2023, Algorithms 1 and 3, with
 /// the regulariser outside the private sum (`docs/errata.md`).
 ///
 /// # Privacy
@@ -84,12 +84,12 @@ impl MatrixFactorization {
         }
         let params = self.params();
         Ok(ItemStatistics {
-            design: Design::new(item_factors, dim),
+            design: self.design(item_factors, dim),
             weights,
             bias: params.bias(),
             penalties: params.training_penalties,
             clip_norm: params.clip_norm,
-            label_bound: params.label_bound,
+            label_bound: params.rhs_bound(),
         })
     }
 
@@ -98,8 +98,16 @@ impl MatrixFactorization {
     /// # Errors
     /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
     pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
-        let label_bound = self.params().label_bound;
+        let label_bound = self.params().rhs_bound();
         Ok(GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)?)
+    }
+
+    fn design(&self, item_factors: &[f64], dim: usize) -> Design {
+        let design = Design::new(item_factors, dim);
+        match self.params().feedback.implicit() {
+            Some(implicit) => design.with_unobserved(implicit.training_unobserved_weight),
+            None => design,
+        }
     }
 
     /// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
@@ -110,7 +118,7 @@ impl MatrixFactorization {
     /// [`crate::Error::Linalg`] when the released values are not finite.
     pub fn solve_items(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
         let dim = released.dim();
-        let ridge = ridge(self.params(), released);
+        let ridge = ridge(self.params(), released.matrix_noise_stddev(), dim);
         let bias = bias_coordinate(self.params().clip_norm, dim);
         let mut factors = vec![0.0; released.n_items() * dim];
         factors.par_chunks_mut(dim).enumerate().try_for_each_init(
@@ -147,7 +155,11 @@ impl ItemStatistics<'_> {
         let single = SINGLE_LABEL_BOUNDS * self.label_bound;
         let mut total = 0.0;
         for ((label, &y), w) in out.labels.iter_mut().zip(user.values()).zip(&out.weights) {
-            *label = (f64::from(y) - center).clamp(-single, single);
+            *label = if self.design.is_implicit() {
+                1.0
+            } else {
+                (f64::from(y) - center).clamp(-single, single)
+            };
             total += (w * *label) * (w * *label);
         }
         let norm = total.sqrt();
@@ -191,7 +203,7 @@ impl FactorContribution for ItemStatistics<'_> {
 }
 
 /// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
-fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
+pub(super) fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     if dim == 1 {
         1.0
     } else {
@@ -199,9 +211,9 @@ fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     }
 }
 
-/// Ridge of the item step: it follows the noise of the matrices, so that directions that are all
+/// Ridge of the item step: it follows the released noise, so that directions that are all
 /// noise stay small, plus a public constant.
-fn ridge(params: &FactorizationParams, released: &ReleasedGrams) -> f64 {
-    let noise = released.matrix_noise_stddev() * (released.dim() as f64).sqrt();
+pub(super) fn ridge(params: &FactorizationParams, noise_stddev: f64, dim: usize) -> f64 {
+    let noise = noise_stddev * (dim as f64).sqrt();
     params.item_ridge_factor * noise + params.item_l2_penalty
 }

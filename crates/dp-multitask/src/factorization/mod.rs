@@ -2,7 +2,9 @@
 
 mod checkpoint;
 mod defaults;
+mod feedback;
 mod fit;
+mod implicit_step;
 mod item_step;
 mod model;
 mod params;
@@ -12,7 +14,9 @@ mod state;
 mod user_step;
 
 pub use checkpoint::{Checkpoint, CheckpointFolder};
+pub use feedback::{Feedback, ImplicitFeedback, ItemGramian};
 pub use fit::{FittedModel, Released};
+pub use implicit_step::{ImplicitSums, UserGramian};
 pub use item_step::ItemStatistics;
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};

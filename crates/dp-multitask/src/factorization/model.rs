@@ -40,6 +40,9 @@ pub struct Scoring {
     pub bias: LocalBias,
     /// Ridge of the user step.
     pub penalties: UserPenalties,
+    /// With implicit feedback, the weight `a0` of every item as a weak no; `None` for ratings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unobserved_weight: Option<f64>,
 }
 
 /// How factors came about, and so who may see them.
@@ -80,6 +83,10 @@ impl FactorModel {
         params::finite("label_center", scoring.bias.center)?;
         params::finite_non_negative("bias_shrinkage", scoring.bias.shrinkage)?;
         scoring.penalties.check()?;
+        if let Some(weight) = scoring.unobserved_weight {
+            params::finite_non_negative("unobserved_weight", weight)?;
+            in_public_range("unobserved_weight", weight.max(1e-6))?;
+        }
         if !item_factors.len().is_multiple_of(scoring.dim) {
             return Err(ShapeError {
                 name: "item_factors",
@@ -135,7 +142,7 @@ impl FactorModel {
     /// [`crate::Error::Shape`] when an item is outside the model's catalogue.
     pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalModel> {
         self.check_items(user)?;
-        let design = Design::new(&self.item_factors, self.dim());
+        let design = self.design();
         let step = self.user_step(&design);
         Ok(step.personal_model(user, &mut UserScratch::new(self.dim())?))
     }
@@ -154,7 +161,7 @@ impl FactorModel {
             }
             .into());
         }
-        let design = Design::new(&self.item_factors, self.dim());
+        let design = self.design();
         let step = self.user_step(&design);
         let models: Result<Vec<_>> = (0..data.n_users())
             .into_par_iter()
@@ -200,6 +207,14 @@ impl FactorModel {
         Ok(Private::new(pairs.collect()))
     }
 
+    fn design(&self) -> Design {
+        let design = Design::new(&self.item_factors, self.dim());
+        match self.scoring.unobserved_weight {
+            Some(weight) => design.with_unobserved(weight),
+            None => design,
+        }
+    }
+
     fn user_step<'a>(&self, design: &'a Design) -> UserStep<'a> {
         UserStep {
             design,
@@ -220,7 +235,35 @@ impl FactorModel {
         }
     }
 
-    /// Predicted rating of one item, data units.
+    /// The `k` best items of every user, best first, without those in the user's `own` records; nothing for
+    /// a user without records. Private, like the data they come from.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the table has more items than the model.
+    pub fn recommend_all(
+        &self,
+        own: &Private<Interactions>,
+        k: usize,
+    ) -> Result<Private<Vec<Vec<u32>>>> {
+        let personal = self.fold_in_all(own)?;
+        let table = own.expose();
+        let lists: Result<Vec<Vec<u32>>> = personal
+            .expose()
+            .par_iter()
+            .enumerate()
+            .map(|(user, personal)| {
+                let row = table.user(user);
+                if row.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let best = self.recommend(personal, k, row.items())?;
+                Ok(best.into_iter().map(|(item, _)| item).collect())
+            })
+            .collect();
+        Ok(Private::new(lists?))
+    }
+
+    /// Predicted rating of one item, data units; with implicit feedback a score that ranks items.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).

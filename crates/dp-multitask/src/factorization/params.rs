@@ -1,6 +1,7 @@
 use dp_core::{ApproxDp, ParamError, params};
 
 use super::defaults;
+use super::feedback::Feedback;
 use super::model::{Scoring, UserPenalties};
 use crate::{LocalBias, Result};
 
@@ -57,6 +58,9 @@ pub struct FactorizationParams {
     pub init_stddev: f64,
     /// Seed of the initial item factors. Public; it has no part in the noise.
     pub init_seed: u64,
+    /// What records mean. With implicit feedback the settings of labels and of the local bias have no effect.
+    #[serde(default)]
+    pub feedback: Feedback,
 }
 
 impl FactorizationParams {
@@ -120,6 +124,9 @@ impl FactorizationParams {
         }
         self.training_penalties.check()?;
         self.fold_in_penalties.check()?;
+        if let Some(implicit) = self.feedback.implicit() {
+            implicit.check()?;
+        }
         Ok(MatrixFactorization {
             params: self,
             assumptions: Vec::new(),
@@ -140,13 +147,49 @@ impl FactorizationParams {
             dim,
             bias: self.bias(),
             penalties: self.fold_in_penalties,
+            unobserved_weight: match &self.feedback {
+                Feedback::Explicit => None,
+                Feedback::Implicit(implicit) => Some(implicit.fold_in_unobserved_weight),
+            },
         }
     }
 
-    /// Whether the run releases counts: weights with exponent 0 need none.
+    /// Defaults for implicit feedback, which follow from the privacy target alone: pooled Gramian,
+    /// and settings found on the validation users of MovieLens-1M (`docs/results.md`).
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_multitask::FactorizationParams;
+    /// let params = FactorizationParams::implicit_for_target(ApproxDp::target(1.0, 1e-5)?);
+    /// assert!(params.feedback.implicit().is_some() && params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn implicit_for_target(target: ApproxDp) -> Self {
+        defaults::implicit_for_target(target)
+    }
+
+    /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
+    pub(super) const fn rhs_bound(&self) -> f64 {
+        match self.feedback {
+            Feedback::Explicit => self.label_bound,
+            Feedback::Implicit(_) => 1.0,
+        }
+    }
+
+    /// Releases of one round.
+    pub(super) fn releases_per_round(&self) -> usize {
+        self.feedback.implicit().map_or(2, |implicit| {
+            1 + usize::from(implicit.releases_gramian()) + usize::from(implicit.releases_matrices())
+        })
+    }
+
+    /// Whether the run releases counts: with ratings, weights with exponent 0 need none. With implicit feedback
+    /// they are always released; they choose the length of the factors and are the popularity baseline.
     #[must_use]
     pub fn releases_counts(&self) -> bool {
-        self.weight_exponent > 0.0
+        self.weight_exponent > 0.0 || self.feedback.implicit().is_some()
     }
 }
 

@@ -1,7 +1,9 @@
 use dp_accounting::{Plan, PlannedRelease, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, params};
+use dp_linalg::packed_len;
 use dp_mechanism::{GramSums, Grid};
 
+use super::feedback::ImplicitFeedback;
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::Result;
 
@@ -28,6 +30,11 @@ impl MatrixFactorization {
     /// ```
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         params::at_least_one("n_items", n_items)?;
+        if self.params().feedback.implicit().is_some() {
+            let most = u32::MAX as usize / self.params().largest_dim();
+            let expected = "so few that items times the length of factors is below 2^32";
+            params::in_range("n_items", n_items, 1, most, expected)?;
+        }
         let requests = requests(self.params(), n_items);
         let plan = Plan::calibrate(target, adjacency, &requests)?;
         self.check_grids(&plan)?;
@@ -45,8 +52,15 @@ impl MatrixFactorization {
         let noise = releases
             .map(PlannedRelease::noise_multiplier)
             .collect::<dp_accounting::Result<Vec<f64>>>()?;
-        for round in noise.chunks_exact(2) {
-            self.grids(round[0], round[1])?;
+        if self.params().feedback.implicit().is_none() {
+            for round in noise.chunks_exact(2) {
+                self.grids(round[0], round[1])?;
+            }
+            return Ok(());
+        }
+        for &noise in &noise {
+            Grid::new(noise, 1.0)?; // every sum of a round has sensitivity 1
+            self.grids(noise, noise)?;
         }
         Ok(())
     }
@@ -67,6 +81,18 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
     let dim = settings.largest_dim();
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
+        if let Some(implicit) = settings.feedback.implicit() {
+            let matrix_share = settings.matrix_share;
+            requests.extend(implicit_requests(
+                implicit,
+                matrix_share,
+                n_items,
+                dim,
+                round,
+                share,
+            ));
+            continue;
+        }
         requests.push(ReleaseRequest::new(
             format!("round {round}: item matrices"),
             share * settings.matrix_share,
@@ -80,6 +106,56 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             GramSums::rhs_draws(n_items, dim),
         ));
     }
+    requests
+}
+
+/// One round of implicit feedback: the matrices of the items, the Gramian of all users, and the right-hand sides, as
+/// far as they are released.
+fn implicit_requests(
+    implicit: &ImplicitFeedback,
+    matrix_share: f64,
+    n_items: usize,
+    dim: usize,
+    round: usize,
+    share: f64,
+) -> Vec<ReleaseRequest> {
+    let mut requests = Vec::with_capacity(3);
+    let mut left = 1.0;
+    let mut push = |what: &str, part: f64, factor, draws| {
+        requests.push(ReleaseRequest::new(
+            format!("round {round}: {what}"),
+            share * part,
+            factor,
+            draws,
+        ));
+    };
+    let gramian_share = if implicit.releases_gramian() {
+        implicit.gramian_share
+    } else {
+        0.0
+    };
+    left -= gramian_share;
+    let matrix_share = if implicit.releases_matrices() {
+        left * matrix_share
+    } else {
+        0.0
+    };
+    left -= matrix_share;
+    if implicit.releases_matrices() {
+        let draws = GramSums::matrix_draws(n_items, dim);
+        push("item matrices", matrix_share, ReplaceFactor::SqrtTwo, draws);
+    }
+    if implicit.releases_gramian() {
+        let draws = packed_len(dim) as u64;
+        push(
+            "Gramian of all users",
+            gramian_share,
+            ReplaceFactor::Two,
+            draws,
+        );
+    }
+    let draws = GramSums::rhs_draws(n_items, dim);
+    push("item right-hand sides", left, ReplaceFactor::Two, draws);
     requests
 }
 

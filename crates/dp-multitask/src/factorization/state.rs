@@ -30,11 +30,17 @@ impl TrainingState {
     }
 
     /// Whether this is a state that a run over `n_items` can be in after `n_releases`.
-    pub(super) fn is_consistent(&self, counted: bool, n_items: usize, n_releases: usize) -> bool {
+    pub(super) fn is_consistent(
+        &self,
+        params: &FactorizationParams,
+        n_items: usize,
+        n_releases: usize,
+    ) -> bool {
+        let counted = params.releases_counts();
         let counts = self.counts.iter().len();
         let releases = self
             .n_rounds()
-            .checked_mul(2)
+            .checked_mul(params.releases_per_round())
             .and_then(|n| n.checked_add(counts));
         let factors_fit = self.rounds.as_ref().is_none_or(|rounds| {
             let expected = n_items.checked_mul(rounds.dim);

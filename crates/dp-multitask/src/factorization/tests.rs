@@ -1,8 +1,13 @@
 //! The privacy argument of the item step, on the statistics that training really sums.
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor};
-use dp_mechanism::{GramContribution, GramGrids, GramSums, Grid, NoiseSource, gram_contribution};
+use dp_core::{
+    Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor, UserRow,
+};
+use dp_mechanism::{
+    GramContribution, GramGrids, GramSums, Grid, NoiseSource, VectorContribution, VectorSum,
+    gram_contribution, vector_contribution,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -216,6 +221,103 @@ fn a_users_contribution_ignores_all_other_users() {
         let by_itself = gram_contribution(grids, statistics, alone.user(3)).unwrap();
         assert!(among_others == by_itself);
     });
+}
+
+/// Exact squared norm of one user's share of a vector sum.
+fn squared_norm<C: VectorContribution>(grid: &Grid, n: usize, sum: &C, user: UserRow<'_>) -> u128 {
+    let entries = vector_contribution(grid, n, sum, user);
+    let squares = entries
+        .iter()
+        .map(|&(_, z)| u128::from(z.unsigned_abs()).pow(2));
+    squares.sum()
+}
+
+fn implicit_params() -> FactorizationParams {
+    FactorizationParams::implicit_for_target(ApproxDp::target(1.0, 1e-5).unwrap())
+}
+
+#[test]
+fn no_user_moves_the_implicit_sums_by_more_than_one_and_none_is_rejected() {
+    let table = users_of_all_kinds(9);
+    let counts = noisy_counts(&Private::new(table.clone()));
+    let grid = Grid::new(7.0, 1.0).unwrap();
+    let bound = u128::from(grid.l2_bound()).pow(2);
+    for (dim, exponent, scale) in [(1, 0.0, 0.3), (4, 0.25, 0.3), (7, 1.0, 1e6)] {
+        let weights = TaskWeights::from_counts(&counts, exponent, 5.0).unwrap();
+        let factors = initial_factors(N_ITEMS, dim, scale, 3).unwrap();
+        let fit = implicit_params().check().unwrap();
+        let statistics = fit.statistics(dim, &factors, &weights).unwrap();
+        let (packed, all) = (dim * (dim + 1) / 2, dim * N_ITEMS);
+        for row in table.users() {
+            let gramian = squared_norm(&grid, packed, &UserGramian(&statistics), row);
+            let sums = squared_norm(&grid, all, &ImplicitSums(&statistics), row);
+            assert!(gramian <= bound && sums <= bound);
+            for squared in [gramian, sums] {
+                // all of the bound, or that of the constant coordinate alone where tastes came out as zero
+                let share = share_of(squared, &grid);
+                let least = 0.0975 - 0.001;
+                assert!(row.is_empty() == (squared == 0) && (row.is_empty() || share > least));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gramian_of_neighbours_differs_by_one_user_who_has_factor_norm_one() {
+    let table = users_of_all_kinds(10);
+    let (dim, packed) = (3, 6);
+    let weights = TaskWeights::uniform(N_ITEMS);
+    let factors = initial_factors(N_ITEMS, dim, 0.3, 3).unwrap();
+    let fit = implicit_params().check().unwrap();
+    let statistics = fit.statistics(dim, &factors, &weights).unwrap();
+    let contribution = UserGramian(&statistics);
+    let grid = Grid::new(7.0, 1.0).unwrap();
+    let release = |table: &Interactions| {
+        let planned = PlannedRelease::gaussian("G", 7.0, ReplaceFactor::Two, packed as u64);
+        let spend = spends(Adjacency::AddRemoveUser, vec![planned.unwrap()]).remove(0);
+        let data = Private::new(table.clone());
+        let sum = VectorSum::accumulate(&data, packed, grid, &contribution).unwrap();
+        sum.release(spend, &mut NoiseSource::insecure_seeded(9))
+            .unwrap()
+    };
+    let with = release(&table);
+    for gone in [0, 17, 200, 204, 240] {
+        let without = table
+            .partition(1, |user, _, _| usize::from(user == gone))
+            .remove(0);
+        let without = release(&without);
+        let one = vector_contribution(&grid, packed, &contribution, table.user(gone));
+        let moved = with.integers().iter().zip(without.integers());
+        let moved: Vec<i64> = moved.map(|(a, b)| a.wrapping_sub(*b)).collect();
+        let mut expected = vec![0; packed];
+        one.iter().for_each(|&(at, z)| expected[at] = z);
+        assert_eq!(moved, expected);
+        let squared: u128 = moved
+            .iter()
+            .map(|z| u128::from(z.unsigned_abs()).pow(2))
+            .sum();
+        assert!(squared > 0 && squared <= u128::from(grid.l2_bound()).pow(2));
+        // the trace of f f^T is the squared norm of the factor
+        let trace = (moved[0] + moved[3] + moved[5]) as f64 * grid.step();
+        assert!((trace - 1.0).abs() < 1e-3, "user {gone}: {trace}");
+    }
+}
+
+#[test]
+fn the_gramian_spend_must_not_be_one_for_psd_sums() {
+    let data = Private::new(users_of_all_kinds(11));
+    let weights = TaskWeights::uniform(N_ITEMS);
+    let factors = initial_factors(N_ITEMS, 2, 0.3, 3).unwrap();
+    let fit = implicit_params().check().unwrap();
+    let statistics = fit.statistics(2, &factors, &weights).unwrap();
+    let grid = Grid::new(7.0, 1.0).unwrap();
+    let sum = VectorSum::accumulate(&data, 3, grid, &UserGramian(&statistics)).unwrap();
+    let planned = PlannedRelease::gaussian("G", 7.0, ReplaceFactor::SqrtTwo, 3).unwrap();
+    let spend = spends(Adjacency::AddRemoveUser, vec![planned]).remove(0);
+    assert!(
+        sum.release(spend, &mut NoiseSource::insecure_seeded(1))
+            .is_err()
+    );
 }
 
 #[test]

@@ -11,6 +11,15 @@ pub(crate) struct Design {
     dim: usize,
     rows: Vec<f64>,
     item_bias: Vec<f64>,
+    unobserved: Option<Unobserved>,
+}
+
+/// What all items together add to a user's equations when an item without a record is a weak no.
+struct Unobserved {
+    /// `a0 sum_i x_i x_i^T` over the rows `x_i`, row-major.
+    gramian: Vec<f64>,
+    /// `-a0 sum_i x_i h_i`.
+    rhs: Vec<f64>,
 }
 
 impl Design {
@@ -26,7 +35,29 @@ impl Design {
             dim,
             rows,
             item_bias,
+            unobserved: None,
         }
+    }
+
+    /// For implicit feedback, with the weight `a0` of every item. Public: made from released factors.
+    pub(crate) fn with_unobserved(mut self, weight: f64) -> Self {
+        let dim = self.dim;
+        let mut gramian = vec![0.0; dim * dim];
+        let mut rhs = vec![0.0; dim];
+        for (row, h) in self.rows.chunks_exact(dim).zip(&self.item_bias) {
+            for (a, x) in row.iter().enumerate() {
+                rhs[a] -= weight * x * h;
+                for (entry, y) in gramian[a * dim..][..dim].iter_mut().zip(row) {
+                    *entry += weight * x * y;
+                }
+            }
+        }
+        self.unobserved = Some(Unobserved { gramian, rhs });
+        self
+    }
+
+    pub(crate) const fn is_implicit(&self) -> bool {
+        self.unobserved.is_some()
     }
 
     pub(crate) const fn dim(&self) -> usize {
@@ -42,6 +73,9 @@ impl Design {
 /// ```
 ///
 /// All `n` items of the user count alike; nothing of other users enters. Cost O(n d^2 + d^3).
+///
+/// With implicit feedback every label `y_i` is 1 and all items of the catalogue, with weight `a0`, pull the
+/// score `h_i + o + <q_i, v>` to 0. A user without records then has the zero factor.
 #[derive(Clone, Copy)]
 pub(crate) struct UserStep<'a> {
     pub(crate) design: &'a Design,
@@ -88,14 +122,21 @@ impl UserStep<'_> {
         user: UserRow<'_>,
         scratch: &'s mut UserScratch,
     ) -> UserSolution<'s> {
-        let bias = self.bias.of(user.values());
-        let start = self.bias.center + bias;
+        let implicit = self.design.is_implicit();
+        let (bias, start) = if implicit {
+            (0.0, 0.0)
+        } else {
+            let bias = self.bias.of(user.values());
+            (bias, self.bias.center + bias)
+        };
+        let value = |y: f32| if implicit { 1.0 } else { f64::from(y) };
         scratch.labels.clear();
         scratch.labels.extend(
             user.iter()
-                .map(|(item, y)| f64::from(y) - start - self.design.item_bias[item as usize]),
+                .map(|(item, y)| value(y) - start - self.design.item_bias[item as usize]),
         );
-        if self.solve_normal_equations(user, scratch).is_err() {
+        let nothing_known = implicit && user.is_empty();
+        if nothing_known || self.solve_normal_equations(user, scratch).is_err() {
             scratch.solution.fill(0.0);
         }
         UserSolution {
@@ -120,6 +161,10 @@ impl UserStep<'_> {
         for k in 1..dim {
             scratch.matrix[k * dim + k] += taste;
         }
+        if let Some(unobserved) = &self.design.unobserved {
+            add_to(&mut scratch.matrix, &unobserved.gramian);
+            add_to(&mut scratch.solution, &unobserved.rhs);
+        }
         cholesky_in_place(&mut scratch.matrix, dim)?;
         cholesky_solve_in_place(&scratch.matrix, dim, &mut scratch.solution)
     }
@@ -132,8 +177,19 @@ impl UserStep<'_> {
     ) -> PersonalModel {
         let solution = self.solve(user, scratch);
         PersonalModel {
-            offset: self.bias.center + solution.offset,
+            offset: solution.offset
+                + if self.design.is_implicit() {
+                    0.0
+                } else {
+                    self.bias.center
+                },
             factor: solution.factor.to_vec(),
         }
+    }
+}
+
+fn add_to(sum: &mut [f64], terms: &[f64]) {
+    for (entry, term) in sum.iter_mut().zip(terms) {
+        *entry += term;
     }
 }

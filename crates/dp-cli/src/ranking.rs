@@ -1,0 +1,100 @@
+//! How well held-out users are served by lists of recommendations. Computed from private data: internal.
+
+use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, UserSplit};
+use dp_multitask::FittedModel;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::evaluate::shown;
+
+/// Length of the lists.
+const K: usize = 20;
+/// Popularity buckets of the sliced recall.
+const N_BUCKETS: usize = 5;
+
+/// Recall and NDCG of held-out users, history masked; `None` where nobody is held out, or for what takes
+/// counts where the run released none.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct RankingFigures {
+    pub(crate) test_recall_at_20: Option<f64>,
+    /// Over test users.
+    pub(crate) test_recall_standard_error: Option<f64>,
+    pub(crate) test_ndcg_at_20: Option<f64>,
+    pub(crate) valid_recall_at_20: Option<f64>,
+    pub(crate) valid_ndcg_at_20: Option<f64>,
+    /// Recommending the items with the largest released counts.
+    pub(crate) popularity_recall_at_20: Option<f64>,
+    pub(crate) popularity_ndcg_at_20: Option<f64>,
+    /// Test recall within buckets of items by released counts, rarest first, at 100, 80, 60, 40 and 20.
+    pub(crate) test_recall_by_bucket: Vec<Option<f64>>,
+    /// The same for the items with the largest released counts.
+    pub(crate) popularity_recall_by_bucket: Vec<Option<f64>>,
+}
+
+impl RankingFigures {
+    pub(crate) fn measure(fitted: &FittedModel, split: &UserSplit) -> Result<Self> {
+        let counts = fitted.counts.as_ref();
+        let buckets = match counts {
+            Some(counts) => Some(PopularityBuckets::new(counts.values(), N_BUCKETS)?),
+            None => None,
+        };
+        let model = |users: &HeldOutUsers| -> Result<Option<RankingMetrics>> {
+            let mut sums = RankingSums::new(K, buckets.as_ref())?;
+            let lists = fitted.model.recommend_all(&users.history, sums.depth())?;
+            sums.add_all(&lists, &users.targets)?;
+            Ok(sums.finish().ok()) // nobody held out is no failure
+        };
+        let (test, valid) = (model(&split.test)?, model(&split.valid)?);
+        let mut popular = None;
+        if let Some(counts) = counts {
+            let mut sums = RankingSums::new(K, buckets.as_ref())?;
+            let lists = counts.most_popular_for_all(&split.test.history, sums.depth())?;
+            sums.add_all(&lists, &split.test.targets)?;
+            popular = sums.finish().ok();
+        }
+        let (test, valid, popular) = (test.as_ref(), valid.as_ref(), popular.as_ref());
+        Ok(Self {
+            test_recall_at_20: test.map(|m| m.recall),
+            test_recall_standard_error: test.map(|m| m.recall_standard_error),
+            test_ndcg_at_20: test.map(|m| m.ndcg),
+            valid_recall_at_20: valid.map(|m| m.recall),
+            valid_ndcg_at_20: valid.map(|m| m.ndcg),
+            popularity_recall_at_20: popular.map(|m| m.recall),
+            popularity_ndcg_at_20: popular.map(|m| m.ndcg),
+            test_recall_by_bucket: by_bucket(test),
+            popularity_recall_by_bucket: by_bucket(popular),
+        })
+    }
+
+    /// Names and values, for a report.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        let row = |name: &str, value| (name.to_owned(), shown(value));
+        let mut rows = vec![
+            row("Recall@20 test users", self.test_recall_at_20),
+            row(
+                "  standard error over users",
+                self.test_recall_standard_error,
+            ),
+            row("NDCG@20 test users", self.test_ndcg_at_20),
+            row("Recall@20 validation users", self.valid_recall_at_20),
+            row("NDCG@20 validation users", self.valid_ndcg_at_20),
+            row("Recall@20 test, popularity", self.popularity_recall_at_20),
+            row("NDCG@20 test, popularity", self.popularity_ndcg_at_20),
+        ];
+        let both = self
+            .test_recall_by_bucket
+            .iter()
+            .zip(&self.popularity_recall_by_bucket);
+        for (bucket, (model, popular)) in both.enumerate() {
+            let k = K * (N_BUCKETS - bucket);
+            let name = format!("Recall@{k} fifth {} of items, popularity", bucket + 1);
+            rows.push((name, format!("{}, {}", shown(*model), shown(*popular))));
+        }
+        rows
+    }
+}
+
+fn by_bucket(metrics: Option<&RankingMetrics>) -> Vec<Option<f64>> {
+    let buckets = metrics.map(|metrics| metrics.by_bucket.iter().map(|bucket| bucket.recall));
+    buckets.into_iter().flatten().collect()
+}

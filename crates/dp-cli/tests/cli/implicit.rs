@@ -1,0 +1,119 @@
+//! `dp train --feedback implicit` and `dp recommend` on its model.
+
+use crate::support::Sandbox;
+
+fn trained(more: &[&str]) -> (Sandbox, serde_json::Value) {
+    let sandbox = Sandbox::with_ratings();
+    let mut args = vec![
+        "--feedback",
+        "implicit",
+        "--min-rating",
+        "3",
+        "--split",
+        "users",
+        "--json",
+    ];
+    args.extend(more);
+    let json = sandbox.train(&args).exits(0).json();
+    (sandbox, json)
+}
+
+#[test]
+fn held_out_users_are_measured_by_recall_beside_popularity() {
+    let (_, json) = trained(&["--dim", "3"]);
+    let metrics = &json["internal"]["metrics"];
+    for name in [
+        "test_recall_at_20",
+        "test_ndcg_at_20",
+        "popularity_recall_at_20",
+        "popularity_ndcg_at_20",
+    ] {
+        let value = metrics[name].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&value), "{name}: {value}");
+    }
+    assert_eq!(
+        metrics["test_recall_by_bucket"].as_array().unwrap().len(),
+        5
+    );
+    assert_eq!(json["released"]["private"], true);
+    // 400 ratings, those of 3 and above stay
+    let n = json["internal"]["n_ratings"].as_u64().unwrap();
+    assert!(n > 100 && n < 400, "{n}");
+}
+
+#[test]
+fn the_certificate_lists_counts_gramian_and_sums() {
+    let (sandbox, _) = trained(&["--steps", "2"]);
+    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    for label in [
+        "item counts",
+        "round 1: Gramian of all users",
+        "round 2: item right-hand sides",
+    ] {
+        assert!(certificate.contains(label), "{label}");
+    }
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
+fn recommendations_leave_out_the_whole_history_and_fold_in_what_was_liked() {
+    let (sandbox, _) = trained(&["--dim", "3"]);
+    sandbox.write("me.csv", "item,rating\nitem-3,5\nitem-4,1\n");
+    let base = [
+        "recommend",
+        "--model",
+        "dp-model",
+        "--history",
+        "me.csv",
+        "-k",
+        "30",
+        "--json",
+    ];
+    let liked = [&base[..], &["--min-rating", "3"]].concat();
+    for args in [&base[..], &liked] {
+        let json = sandbox.dp(args).exits(0).json();
+        let items: Vec<_> = json["recommendations"].as_array().unwrap().iter().collect();
+        assert_eq!(items.len(), 23);
+        assert!(
+            items
+                .iter()
+                .all(|r| r["item"] != "item-3" && r["item"] != "item-4")
+        );
+    }
+}
+
+#[test]
+fn flags_that_do_not_go_together_are_refused_before_anything_is_read() {
+    let sandbox = Sandbox::with_ratings();
+    for (args, says) in [
+        (&["--min-rating", "4"][..], "--feedback implicit"),
+        (&["--split", "users"], "--feedback implicit"),
+        (
+            &["--feedback", "implicit", "--split", "ratings"],
+            "--split users",
+        ),
+        (
+            &["--feedback", "implicit", "--label-bound", "1"],
+            "--label-bound",
+        ),
+        (
+            &["--feedback", "implicit", "--min-rating", "nan"],
+            "--min-rating",
+        ),
+    ] {
+        sandbox.train(args).exits(2).says(&[says]);
+        assert!(!sandbox.exists("dp-model"));
+    }
+    let sandbox = Sandbox::with_model();
+    sandbox.write("me.csv", "item,rating\nitem-3,5\n");
+    let args = [
+        "recommend",
+        "--model",
+        "dp-model",
+        "--history",
+        "me.csv",
+        "--min-rating",
+        "3",
+    ];
+    sandbox.dp(&args).exits(2).says(&["--feedback implicit"]);
+}

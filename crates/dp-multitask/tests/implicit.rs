@@ -1,0 +1,287 @@
+//! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use dp_accounting::{Budget, Ledger};
+use dp_core::{Adjacency, ApproxDp, InteractionsBuilder};
+use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{
+    CheckpointFolder, FactorizationParams, Feedback, FittedModel, ImplicitFeedback, ItemGramian,
+    Released,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+const N_ITEMS: usize = 60;
+
+fn target(epsilon: f64) -> ApproxDp {
+    ApproxDp::target(epsilon, 1e-5).unwrap()
+}
+
+/// Users of three tastes: mostly items of one's own third, the first items of it more often.
+fn split() -> UserSplit {
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    let n_users = 1500;
+    for user in 0..n_users {
+        for _ in 0..12 {
+            let third = if rng.random_range(0..10) < 8 {
+                user % 3
+            } else {
+                rng.random_range(0..3)
+            };
+            let place = rng.random_range(0..20_u32).min(rng.random_range(0..20));
+            builder.push(user, third * 20 + place, 1.0).unwrap();
+        }
+    }
+    builder.ensure_users(n_users as usize);
+    let ids = (0..n_users).map(|user| format!("u{user}")).collect();
+    let catalogue = ItemCatalogue::from_ids((0..N_ITEMS).map(|item| item.to_string()));
+    let source = CatalogueSource::Declared;
+    let ratings = Ratings::new(builder.build().0, ids, catalogue, source).unwrap();
+    UserSplit::new(
+        &ratings,
+        SplitFractions::new(0.7, 0.1, 0.2).unwrap(),
+        0.8,
+        1,
+    )
+    .unwrap()
+}
+
+fn params(epsilon: f64) -> FactorizationParams {
+    let mut params = FactorizationParams::implicit_for_target(target(epsilon));
+    params.dim = Some(5);
+    params
+}
+
+fn settings(params: &mut FactorizationParams) -> &mut ImplicitFeedback {
+    match &mut params.feedback {
+        Feedback::Implicit(settings) => settings,
+        Feedback::Explicit => unreachable!("made with implicit feedback"),
+    }
+}
+
+fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> FittedModel {
+    let fit = params.check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+    let budget = Budget::new(target(epsilon), ADJACENCY).unwrap();
+    let spends = Ledger::in_memory("test", budget)
+        .unwrap()
+        .reserve(&plan)
+        .unwrap();
+    let mut noise = NoiseSource::insecure_seeded(3);
+    fit.fit(&split.train, &plan, spends, &mut noise, &mut |_| {})
+        .unwrap()
+}
+
+fn recalls(fitted: &FittedModel, split: &UserSplit) -> (f64, f64) {
+    let test = &split.test;
+    let recall = |lists| {
+        let mut sums = RankingSums::new(10, None).unwrap();
+        sums.add_all(&lists, &test.targets).unwrap();
+        sums.finish().unwrap().recall
+    };
+    let counts = fitted.counts.as_ref().unwrap();
+    let popular = counts.most_popular_for_all(&test.history, 10).unwrap();
+    let model = fitted.model.recommend_all(&test.history, 10).unwrap();
+    (recall(model), recall(popular))
+}
+
+#[test]
+fn with_little_noise_lists_beat_popularity_by_far_in_every_mode() {
+    let split = split();
+    for (gramian, a0) in [
+        (ItemGramian::Pooled, 0.01),
+        (ItemGramian::PerItem, 0.01),
+        (ItemGramian::PerItem, 0.0),
+    ] {
+        let mut params = params(60.0);
+        settings(&mut params).item_gramian = gramian;
+        settings(&mut params).item_unobserved_weight = a0;
+        let (model, popular) = recalls(&fit(&split, params, 60.0), &split);
+        assert!(
+            model > popular + 0.15,
+            "{gramian:?}: {model} against {popular}"
+        );
+    }
+}
+
+#[test]
+fn the_certificate_lists_every_release_and_no_gramian_where_it_has_no_weight() {
+    let split = split();
+    let labels = |gramian, a0| {
+        let mut params = params(5.0);
+        params.n_rounds = 1;
+        settings(&mut params).item_gramian = gramian;
+        settings(&mut params).item_unobserved_weight = a0;
+        let fitted = fit(&split, params, 5.0);
+        let releases = &fitted.certificate.releases;
+        releases
+            .iter()
+            .map(|release| release.label.clone())
+            .collect::<Vec<_>>()
+    };
+    let (counts, matrices) = ("item counts", "round 1: item matrices");
+    let (gramian, rhs) = (
+        "round 1: Gramian of all users",
+        "round 1: item right-hand sides",
+    );
+    assert_eq!(labels(ItemGramian::Pooled, 0.0), [counts, gramian, rhs]);
+    assert_eq!(
+        labels(ItemGramian::PerItem, 0.1),
+        [counts, matrices, gramian, rhs]
+    );
+    assert_eq!(labels(ItemGramian::PerItem, 0.0), [counts, matrices, rhs]);
+}
+
+#[test]
+fn the_shares_of_a_plan_spend_the_whole_target() {
+    for gramian in [ItemGramian::Pooled, ItemGramian::PerItem] {
+        let mut params = params(1.0);
+        settings(&mut params).item_gramian = gramian;
+        let plan = params
+            .check()
+            .unwrap()
+            .plan(N_ITEMS, target(1.0), ADJACENCY)
+            .unwrap();
+        let spent = plan.guarantee().epsilon;
+        assert!(spent <= 1.0 && spent > 0.9999, "{spent}");
+    }
+}
+
+#[test]
+fn the_gramian_is_released_once_a_round_for_all_items() {
+    let split = split();
+    let fit = params(5.0).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
+    let spends = Ledger::in_memory("test", budget)
+        .unwrap()
+        .reserve(&plan)
+        .unwrap();
+    let mut lengths = Vec::new();
+    let mut noise = NoiseSource::insecure_seeded(3);
+    let mut watch = |seen: Released<'_>| {
+        if let Released::Sum { released, .. } = seen {
+            lengths.push(released.len());
+        }
+    };
+    fit.fit_watched(
+        &split.train,
+        &plan,
+        spends,
+        &mut noise,
+        &mut |_| {},
+        &mut watch,
+    )
+    .unwrap();
+    assert_eq!(lengths, [15, 5 * N_ITEMS].repeat(fit.params().n_rounds));
+}
+
+#[test]
+fn an_interrupted_run_pays_for_what_is_left_and_nothing_twice() {
+    let split = split();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = CheckpointFolder::open(folder.path()).unwrap();
+    let fit = params(5.0).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("test", budget).unwrap();
+    let mut n_paid = 0;
+    for stop_after in [1, 2, 10] {
+        let mut steps = 0;
+        let mut pay = |step: &dp_accounting::Plan| {
+            steps += 1;
+            if steps > stop_after {
+                return Err(dp_core::ParamError {
+                    name: "crash",
+                    value: 0.0,
+                    expected: "",
+                }
+                .into());
+            }
+            n_paid += step.releases().len();
+            ledger.reserve(step)
+        };
+        let mut noise = NoiseSource::operating_system();
+        let done = fit.fit_with_checkpoints(
+            &split.train,
+            &plan,
+            &mut pay,
+            &mut noise,
+            &checkpoints,
+            &mut |_| {},
+        );
+        assert_eq!(done.is_ok(), stop_after == 10);
+        if let Ok(fitted) = done {
+            assert_eq!(fitted.certificate.releases.len(), plan.releases().len());
+            assert!(fitted.certificate.verify().unwrap().is_private());
+        }
+    }
+    assert_eq!(n_paid, plan.releases().len());
+}
+
+#[test]
+fn settings_and_models_survive_serde() {
+    let params = params(5.0);
+    let text = serde_json::to_string(&params).unwrap();
+    assert_eq!(
+        serde_json::from_str::<FactorizationParams>(&text).unwrap(),
+        params
+    );
+    // settings written before there was a choice mean ratings
+    let explicit = FactorizationParams::for_target(target(5.0));
+    let mut value = serde_json::to_value(&explicit).unwrap();
+    value.as_object_mut().unwrap().remove("feedback").unwrap();
+    assert_eq!(
+        serde_json::from_value::<FactorizationParams>(value).unwrap(),
+        explicit
+    );
+}
+
+#[test]
+fn bad_settings_are_named() {
+    for (name, set) in [
+        (
+            "gramian_share",
+            (|s| s.gramian_share = 1.0) as fn(&mut ImplicitFeedback),
+        ),
+        ("item_unobserved_weight", |s| {
+            s.item_unobserved_weight = -1.0
+        }),
+        ("training_unobserved_weight", |s| {
+            s.training_unobserved_weight = f64::NAN
+        }),
+        ("fold_in_unobserved_weight", |s| {
+            s.fold_in_unobserved_weight = 1e9
+        }),
+    ] {
+        let mut params = params(1.0);
+        set(settings(&mut params));
+        match params.check() {
+            Err(dp_multitask::Error::Param(error)) => assert_eq!(error.name, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let huge = params(1.0)
+        .check()
+        .unwrap()
+        .plan(usize::MAX / 8, target(1.0), ADJACENCY);
+    assert!(matches!(huge, Err(dp_multitask::Error::Param(_))));
+}
+
+#[test]
+fn a_user_without_history_gets_the_items_that_people_like_in_general() {
+    let split = split();
+    let fitted = fit(&split, params(20.0), 20.0);
+    let mut nobody = InteractionsBuilder::new(N_ITEMS);
+    nobody.ensure_users(1);
+    let personal = fitted.model.fold_in(nobody.build().0.user(0)).unwrap();
+    assert!(
+        personal
+            .factor()
+            .iter()
+            .all(|v| v.to_bits() == 0.0_f64.to_bits())
+    );
+}
