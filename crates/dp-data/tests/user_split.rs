@@ -1,5 +1,7 @@
 //! Splits by users.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where a step fails")]
+
 use dp_core::{Interactions, Private};
 use dp_data::{
     ItemCatalogue, Ratings, RatingsFormat, SplitFractions, UserSplit, read_ratings_from,
