@@ -96,10 +96,10 @@ fn with_little_noise_lists_beat_popularity_by_far_in_every_mode() {
         (ItemGramian::PerItem, 0.01),
         (ItemGramian::PerItem, 0.0),
     ] {
-        let mut params = params(60.0);
+        let mut params = params(20.0);
         settings(&mut params).item_gramian = gramian;
         settings(&mut params).item_unobserved_weight = a0;
-        let (model, popular) = recalls(&fit(&split, params, 60.0), &split);
+        let (model, popular) = recalls(&fit(&split, params, 20.0), &split);
         assert!(
             model > popular + 0.15,
             "{gramian:?}: {model} against {popular}"
