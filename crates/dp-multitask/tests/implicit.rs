@@ -248,13 +248,13 @@ fn bad_settings_are_named() {
             (|s| s.gramian_share = 1.0) as fn(&mut ImplicitFeedback),
         ),
         ("item_unobserved_weight", |s| {
-            s.item_unobserved_weight = -1.0
+            s.item_unobserved_weight = -1.0;
         }),
         ("training_unobserved_weight", |s| {
-            s.training_unobserved_weight = f64::NAN
+            s.training_unobserved_weight = f64::NAN;
         }),
         ("fold_in_unobserved_weight", |s| {
-            s.fold_in_unobserved_weight = 1e9
+            s.fold_in_unobserved_weight = 1e9;
         }),
     ] {
         let mut params = params(1.0);

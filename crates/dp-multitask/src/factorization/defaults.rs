@@ -122,7 +122,7 @@ impl FactorizationParams {
 
     /// The longest factor that a fit with these settings can release.
     pub(super) fn largest_dim(&self) -> usize {
-        self.dim.unwrap_or_else(|| match self.feedback {
+        self.dim.unwrap_or(match self.feedback {
             Feedback::Explicit => LARGEST_RULE_DIM,
             Feedback::Implicit(_) => IMPLICIT_TASTES + 1,
         })

@@ -46,7 +46,7 @@ pub struct UserGramian<'a>(pub &'a ItemStatistics<'a>);
 pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
 
 /// Working memory of a contribution; `None` never happens with a checked length.
-pub type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
+pub(super) type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
 
 fn describe(statistics: &ItemStatistics<'_>, user: UserRow<'_>, scratch: &mut ImplicitScratch) {
     let (step, own) = scratch;
@@ -90,7 +90,7 @@ impl VectorContribution for ImplicitSums<'_> {
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
         describe(self.0, user, own);
         let own = &own.1;
-        let dim = own.factor.len() as u32; // at most 256
+        let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
         let records = user.items().iter().zip(&own.weights).zip(&own.labels);
         for ((&item, w), y) in records {
             for (k, f) in (0..).zip(&own.factor) {
