@@ -156,11 +156,11 @@ fn projections() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Non-private rounds at dim 64 over catalogues of MovieLens-10M shape.
+/// Non-private rounds at dim 64: the items of MovieLens-10M, users in proportion to ratings.
 fn rounds(most: usize) -> Result<(), Box<dyn std::error::Error>> {
     println!("\nmillion ratings   s a round, 1 thread   2 threads  ratio   peak MB so far");
     for millions in [1, 3, 10, 30, 100].into_iter().filter(|&m| m <= most) {
-        let shape = LongTailRatings::new(69_878, 10_677, millions * 1_000_000);
+        let shape = LongTailRatings::new(6_988 * millions, 10_677, millions * 1_000_000);
         let ratings = shape.generate(&mut ChaCha20Rng::seed_from_u64(1))?;
         let data = ratings.interactions();
         let _made_once = data.expose().item_major();
