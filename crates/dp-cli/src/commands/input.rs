@@ -98,8 +98,8 @@ const HISTORY_SHARE: f64 = 0.8;
 
 /// What is trained on, and what is held out.
 pub(crate) enum HeldOut {
-    Ratings(RatingSplit),
-    Users(UserSplit),
+    Ratings(Box<RatingSplit>),
+    Users(Box<UserSplit>),
 }
 
 impl HeldOut {
@@ -110,7 +110,7 @@ impl HeldOut {
         ratings: &Ratings,
     ) -> Result<Self> {
         if feedback.feedback == FeedbackKind::Explicit {
-            return Ok(Self::Ratings(hold_out(args, ratings)?));
+            return Ok(Self::Ratings(Box::new(hold_out(args, ratings)?)));
         }
         let [train, valid, test] = if args.no_split {
             [1.0, 0.0, 0.0]
@@ -119,10 +119,10 @@ impl HeldOut {
         };
         let shares = SplitFractions::new(train, valid, test)?;
         let split = UserSplit::new(ratings, shares, HISTORY_SHARE, args.split_seed)?;
-        Ok(Self::Users(split))
+        Ok(Self::Users(Box::new(split)))
     }
 
-    pub(crate) const fn train(&self) -> &Private<Interactions> {
+    pub(crate) fn train(&self) -> &Private<Interactions> {
         match self {
             Self::Ratings(split) => &split.train,
             Self::Users(split) => &split.train,
