@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use dp_accounting::{Certificate, Plan, PlannedRelease, ReleaseRecord, ReleaseRequest, Spend};
+use dp_accounting::{
+    Certificate, CertificateBuilder, Plan, PlannedRelease, ReleaseRecord, ReleaseRequest, Spend,
+};
 use dp_core::ShapeError;
 
 use crate::{Error, Result};
@@ -46,22 +48,34 @@ impl<'a> Paid<'a> {
         assumptions: &[String],
         insecure: bool,
     ) -> Result<Certificate> {
-        let mut builder = Certificate::builder(self.plan, self.data_set_id)
+        let builder = Certificate::builder(self.plan, self.data_set_id)
             .releases(self.records)
             .released_output(output, "anyone")
-            .assumption("one person has one user id")
-            .assumption("settings were not chosen by looking at this data set")
-            .not_covered("internal report: accuracy and data-handling counts")
-            .not_covered("total running time")
-            .tuning_included(false);
-        for assumption in assumptions {
-            builder = builder.assumption(assumption.as_str());
-        }
-        if insecure {
-            builder = builder.not_private("seeded noise");
-        }
-        Ok(builder.build()?)
+            .assumption("settings were not chosen by looking at this data set");
+        complete(builder, assumptions, insecure)
     }
+}
+
+/// Adds what holds for every trainer here and what the caller takes on trust.
+pub(crate) fn complete(
+    mut builder: CertificateBuilder,
+    assumptions: &[String],
+    insecure: bool,
+) -> Result<Certificate> {
+    #[cfg(privacy_mutants)]
+    let insecure = dp_core::mutants::pick("seeded-noise-unmarked", insecure, false);
+    builder = builder
+        .assumption("one person has one user id")
+        .not_covered("internal report: accuracy and data-handling counts")
+        .not_covered("total running time")
+        .tuning_included(false);
+    for assumption in assumptions {
+        builder = builder.assumption(assumption.as_str());
+    }
+    if insecure {
+        builder = builder.not_private("seeded noise");
+    }
+    Ok(builder.build()?)
 }
 
 /// The plan must list the releases that a fit makes.

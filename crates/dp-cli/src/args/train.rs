@@ -30,14 +30,26 @@ pub(crate) struct TrainArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Feedback")]
 pub(crate) struct FeedbackArgs {
-    /// Whether values are to be predicted, or records are a yes
-    #[arg(long, value_enum, default_value_t = FeedbackKind::Explicit)]
+    /// explicit (values to predict) or implicit (records are a yes)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        hide_possible_values = true,
+        default_value_t = FeedbackKind::Explicit
+    )]
     pub(crate) feedback: FeedbackKind,
-    /// With implicit feedback: the least rating that is a yes; others are left out [default: all are]
+    /// With implicit feedback: the least rating that is a yes [default: all are]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,
-    /// What is held out: ratings (explicit feedback) or users (implicit) [default: as the feedback]
-    #[arg(long, value_enum, conflicts_with = "no_split")]
+    /// What is held out: ratings (default when explicit) or users (implicit)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        hide_possible_values = true,
+        conflicts_with = "no_split"
+    )]
     pub(crate) split: Option<SplitKind>,
 }
 

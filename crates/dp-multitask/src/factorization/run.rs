@@ -6,7 +6,7 @@ use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
 
 use super::fit::Released;
 use crate::Result;
-use crate::paid::{check_spends, data_set_of, mismatch};
+use crate::paid::{check_spends, complete, data_set_of, mismatch};
 
 /// How far a fit has come. Depends on public settings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,22 +150,10 @@ pub(super) fn certificate(
     assumptions: &[String],
     insecure: bool,
 ) -> Result<Certificate> {
-    #[cfg(privacy_mutants)]
-    let insecure = dp_core::mutants::pick("seeded-noise-unmarked", insecure, false);
-    let mut builder = Certificate::builder(plan, data_set_id)
+    let builder = Certificate::builder(plan, data_set_id)
         .releases(records)
         .released_output("item factors, noisy item counts, settings", "anyone")
-        .assumption("one person has one user id")
         .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
-        .not_covered("personal models: each is seen by its own user only (joint DP)")
-        .not_covered("internal report: accuracy and data-handling counts")
-        .not_covered("total running time")
-        .tuning_included(false);
-    for assumption in assumptions {
-        builder = builder.assumption(assumption.as_str());
-    }
-    if insecure {
-        builder = builder.not_private("seeded noise");
-    }
-    Ok(builder.build()?)
+        .not_covered("personal models: each is seen by its own user only (joint DP)");
+    complete(builder, assumptions, insecure)
 }
