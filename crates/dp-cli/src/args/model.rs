@@ -26,8 +26,7 @@ pub(crate) struct RecommendArgs {
     /// The user's own ratings: csv or tsv with columns item and rating
     #[arg(long, value_name = "FILE")]
     pub(crate) history: PathBuf,
-    /// With a model of implicit feedback: the least rating that is a yes, as in training; records
-    /// below it are only left out of the list [default: all are a yes]
+    /// With a model of implicit feedback: the least rating that is a yes
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,
     /// How many items to recommend
