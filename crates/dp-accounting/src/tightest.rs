@@ -72,6 +72,19 @@ impl TightestAccountant {
         self.answer(Question::EpsilonAt(delta), enough)
     }
 
+    /// About epsilon at `delta`, quickly and without any guarantee; `None` where there is no quick way.
+    pub(crate) fn estimate(&self, delta: f64) -> Option<f64> {
+        let composition = self.composition.nonempty().ok()?;
+        let question = Question::EpsilonAt(delta);
+        if composition.parts().is_empty() {
+            return Some(gaussian(composition, question).value);
+        }
+        match single(composition, question) {
+            Some(bound) => Some(bound.value),
+            None => saddle_point::estimate(composition, delta),
+        }
+    }
+
     /// The best bound, or the first whose upper end is at most `enough`.
     fn answer(&self, question: Question, enough: f64) -> Result<PrivacyBound> {
         let composition = self.composition.nonempty()?;

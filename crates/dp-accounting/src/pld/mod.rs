@@ -22,7 +22,8 @@ mod tilt;
 
 use crate::accountant::{Method, PrivacyBound};
 use crate::composition::Composition;
-use crate::loss::{Direction, Loss};
+use crate::loss::Loss;
+use crate::saddle_point::{Ask, stays_below};
 use crate::{Error, Result};
 
 pub use accountant::PldAccountant;
@@ -54,7 +55,7 @@ pub(crate) fn epsilon(
     delta: f64,
     rounds: Rounds,
 ) -> Result<PrivacyBound> {
-    worst(composition, |losses, known| {
+    worst(composition, Ask::EpsilonAt(delta), |losses, known| {
         bracket::epsilon(losses, delta, known, rounds.efforts())
     })
 }
@@ -65,21 +66,25 @@ pub(crate) fn delta(
     epsilon: f64,
     rounds: Rounds,
 ) -> Result<PrivacyBound> {
-    worst(composition, |losses, known| {
+    worst(composition, Ask::DeltaAt(epsilon), |losses, known| {
         bracket::delta(losses, epsilon, known, rounds.efforts())
     })
 }
 
 /// The worst direction. `bracket` is told what the others are known to reach: a direction that
-/// stays below that needs no close look.
+/// stays below that needs no close look, or none at all.
 fn worst(
     composition: &Composition,
+    ask: Ask,
     bracket: impl Fn(&[(Loss, f64)], f64) -> Result<Bracket>,
 ) -> Result<PrivacyBound> {
     composition.nonempty()?;
     let (mut lower, mut upper) = (0.0_f64, 0.0_f64);
     for losses in distinct(composition)? {
-        let found = bracket(&losses, lower)?;
+        if stays_below(&losses, ask, lower) {
+            continue;
+        }
+        let found = bracket(&counted(&losses)?, lower)?;
         lower = lower.max(found.lower);
         upper = upper.max(found.upper);
     }
@@ -97,10 +102,10 @@ fn worst(
 }
 
 /// The losses of every direction, once when they are the same.
-fn distinct(composition: &Composition) -> Result<Vec<Vec<(Loss, f64)>>> {
-    let mut all: Vec<Vec<(Loss, f64)>> = Vec::new();
+fn distinct(composition: &Composition) -> Result<Vec<Vec<(Loss, u64)>>> {
+    let mut all: Vec<Vec<(Loss, u64)>> = Vec::new();
     for &direction in composition.directions() {
-        let losses = counted(composition, direction)?;
+        let losses = composition.losses(direction)?;
         if !all.contains(&losses) {
             all.push(losses);
         }
@@ -108,17 +113,15 @@ fn distinct(composition: &Composition) -> Result<Vec<Vec<(Loss, f64)>>> {
     Ok(all)
 }
 
-fn counted(composition: &Composition, direction: Direction) -> Result<Vec<(Loss, f64)>> {
+fn counted(losses: &[(Loss, u64)]) -> Result<Vec<(Loss, f64)>> {
     const EXACT: u64 = 1 << 53;
-    let losses = composition.losses(direction)?.into_iter();
-    losses
-        .map(|(loss, count)| {
-            if count > EXACT {
-                return Err(refused("a count is above 2^53"));
-            }
-            Ok((loss, count as f64))
-        })
-        .collect()
+    let counted = |(loss, count): &(Loss, u64)| {
+        if *count > EXACT {
+            return Err(refused("a count is above 2^53"));
+        }
+        Ok((loss.clone(), *count as f64))
+    };
+    losses.iter().map(counted).collect()
 }
 
 const fn refused(reason: &'static str) -> Error {

@@ -133,6 +133,19 @@ impl TiltedComposition {
         self.total.mean - 1.0 / self.c - 1.0 / (self.c + 1.0)
     }
 
+    /// An upper bound on ln delta at `epsilon`, from (1 - e^-y)_+ <= e^(cy) c^c / (c+1)^(c+1): the
+    /// conversion of Renyi divergences at order c + 1.
+    pub(super) fn log_delta_bound(&self, epsilon: f64) -> f64 {
+        let c = self.c;
+        let peak = -libm::log1p(c) - c * libm::log1p(1.0 / c);
+        self.total.log_mgf + peak - c * epsilon
+    }
+
+    /// An upper bound on the epsilon at which ln delta is `log_delta`.
+    pub(super) fn epsilon_bound(&self, log_delta: f64) -> f64 {
+        (self.log_delta_bound(0.0) - log_delta) / self.c
+    }
+
     /// First-order saddle-point approximation of ln delta at `epsilon` from this c.
     pub(super) fn log_delta(&self, epsilon: f64) -> f64 {
         let c = self.c;

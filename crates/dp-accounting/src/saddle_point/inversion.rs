@@ -55,6 +55,13 @@ const MAX_STEPS: f64 = 20_000.0;
 /// Largest number of nodes times steps, plus so many a loss: a few hundredths of a second.
 const MAX_WORK: (f64, f64) = (3e7, 1e5);
 
+/// The same for an estimate: a few thousandths of a second.
+const FEW_STEPS: f64 = 2_000.0;
+const LITTLE_WORK: f64 = 2e6;
+
+/// An estimate leaves out what is below this, as a logarithm.
+const GONE: f64 = -36.0;
+
 /// Standard deviations of the Gaussian part after which it alone is below e^-38.
 const GAUSSIAN_END: f64 = 8.9;
 
@@ -134,6 +141,45 @@ impl Inversion {
             }
             before = reached;
             reach *= 1.6;
+        }
+    }
+
+    /// As [`Inversion::through`] but quick and without any bound on its error: [`Figure::value`] alone
+    /// means something. Where the characteristic function falls slowly it is faded out, which
+    /// changes delta little wherever the loss has a smooth density.
+    pub(super) fn estimate(
+        losses: &mut Losses<'_>,
+        rough: &TiltedComposition,
+        epsilon: f64,
+    ) -> Option<Self> {
+        let (width, above) = period(losses, rough, epsilon)?;
+        let (h, c) = (2.0 * std::f64::consts::PI / width, rough.c);
+        let mut steps = (10.0 / rough.total.variance.sqrt() / h).ceil() + 1.0;
+        loop {
+            steps = steps.min(FEW_STEPS);
+            let composition = losses.tilted(c, steps * h)?;
+            let mut excess = table(&composition, h, whole(steps));
+            let gone = excess.iter().position(|e| e.re < GONE);
+            let work = composition.n_nodes() as f64 * steps;
+            if gone.is_none() && steps < FEW_STEPS && work < LITTLE_WORK {
+                steps *= 3.0;
+                continue;
+            }
+            excess.truncate(gone.map_or(excess.len(), |end| end + 1));
+            if gone.is_none() {
+                fade_out(&mut excess);
+            }
+            return Some(Self {
+                c,
+                h,
+                log_mgf: composition.total.log_mgf,
+                mean: composition.total.mean,
+                excess,
+                tail: 0.0,
+                quadrature: 0.0,
+                above,
+                rounding: (0.0, 0.0),
+            });
         }
     }
 
@@ -265,6 +311,16 @@ fn quadrature(losses: &[(Loss, u64, Tilted)]) -> f64 {
         .filter(|(_, _, one)| !one.is_gaussian())
         .map(|(_, count, _)| *count as f64 * libm::exp(-exponent(*count)))
         .sum()
+}
+
+/// Multiplies the second half of a characteristic function by cos² from 1 down to 0.
+fn fade_out(excess: &mut [Complex64]) {
+    let half = excess.len() / 2;
+    let rest = (excess.len() - half) as f64;
+    for (k, e) in excess[half..].iter_mut().enumerate() {
+        let angle = std::f64::consts::FRAC_PI_2 * (k as f64 / rest);
+        e.re += 2.0 * libm::log(libm::cos(angle));
+    }
 }
 
 /// K(c + it) - K(c) - i t K'(c) on the grid.

@@ -18,7 +18,7 @@ use crate::Result;
 use crate::accountant::{Accountant, PrivacyBound};
 use crate::composition::Composition;
 
-pub(crate) use solve::{delta, epsilon};
+pub(crate) use solve::{Ask, delta, epsilon, estimate, stays_below};
 
 /// Accountant that inverts the moment generating function of the privacy loss.
 ///

@@ -20,8 +20,11 @@ const TIGHT: f64 = 1e-10;
 /// delta(epsilon) of a composition.
 pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
-    worst(composition, Method::SaddlePoint, |direction| {
+    worst(composition, Method::SaddlePoint, |direction, known| {
         let losses = composition.losses(direction)?;
+        if stays_below(&losses, Ask::DeltaAt(epsilon), known) {
+            return Ok(Figure::default());
+        }
         let infinite = infinite_mass(&losses);
         let mut prepared = Losses::new(&losses);
         let inversion = Inversion::new(&mut prepared, epsilon, start.get());
@@ -39,8 +42,11 @@ pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBo
 /// epsilon(delta) of a composition.
 pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
-    worst(composition, Method::SaddlePoint, |direction| {
+    worst(composition, Method::SaddlePoint, |direction, known| {
         let losses = composition.losses(direction)?;
+        if stays_below(&losses, Ask::EpsilonAt(delta), known) {
+            return Ok(Figure::default());
+        }
         let infinite = infinite_mass(&losses);
         let left = delta - infinite * (1.0 + 1e-14);
         if infinite > delta * (1.0 + 1e-14) {
@@ -56,6 +62,27 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
         let found = one_direction(&mut prepared, left, infinite * 2e-14, &start);
         found.ok_or(NOT_CERTIFIED)
     })
+}
+
+/// About epsilon(delta) of a composition, in milliseconds and without any guarantee: for searches
+/// that a certified answer ends. `None` where the inversion has nothing to go by.
+pub(crate) fn estimate(composition: &Composition, delta: f64) -> Option<f64> {
+    let mut worst = 0.0_f64;
+    for &direction in composition.directions() {
+        let losses = composition.losses(direction).ok()?;
+        let left = delta - infinite_mass(&losses);
+        let mut prepared = Losses::new(&losses);
+        if left <= 0.0 || !prepared.any_decays() {
+            return None;
+        }
+        let rough = saddle_point(&mut prepared, Aim::LogDelta(libm::log(left)), 1.0)?;
+        let epsilon = rough.epsilon();
+        if epsilon > 0.0 && rough.epsilon_bound(libm::log(left)) > worst {
+            let inversion = Inversion::estimate(&mut prepared, &rough, epsilon)?;
+            worst = worst.max(root(&inversion, left)?);
+        }
+    }
+    Some(worst)
 }
 
 /// epsilon of one direction's losses with `left` of delta for the finite ones.
@@ -96,15 +123,52 @@ fn infinite_mass(losses: &[(Loss, u64)]) -> f64 {
     -libm::expm1(log_kept)
 }
 
-/// The largest of the directions, taken after composition.
+/// What is asked of a direction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ask {
+    /// Epsilon at this delta.
+    EpsilonAt(f64),
+    /// Delta at this epsilon.
+    DeltaAt(f64),
+}
+
+/// What a bound must fall short of a known figure by, relative to it: its rounding and the error of
+/// its quadrature are far smaller.
+const MARGIN: f64 = 1e-9;
+
+/// Whether one direction provably stays below the figure that another is `known` to reach: one
+/// Renyi divergence says so where they are far apart, as with sampling at a small rate.
+pub(crate) fn stays_below(losses: &[(Loss, u64)], ask: Ask, known: f64) -> bool {
+    let infinite = infinite_mass(losses) * (1.0 + 1e-14);
+    let aim = match ask {
+        Ask::EpsilonAt(delta) if delta > infinite => Aim::LogDelta(libm::log(delta - infinite)),
+        Ask::DeltaAt(epsilon) if known > infinite => Aim::Epsilon(epsilon),
+        _ => return false,
+    };
+    if known <= 0.0 {
+        return false;
+    }
+    let Some(at) = saddle_point(&mut Losses::new(losses), aim, 1.0) else {
+        return false;
+    };
+    match aim {
+        Aim::LogDelta(log_delta) => at.epsilon_bound(log_delta) <= known * (1.0 - MARGIN),
+        Aim::Epsilon(epsilon) => {
+            infinite + libm::exp(at.log_delta_bound(epsilon)) <= known * (1.0 - MARGIN)
+        }
+    }
+}
+
+/// The largest of the directions, taken after composition; each is told what those before it
+/// reach at least.
 fn worst(
     composition: &Composition,
     method: Method,
-    figure: impl Fn(Direction) -> Result<Figure>,
+    figure: impl Fn(Direction, f64) -> Result<Figure>,
 ) -> Result<PrivacyBound> {
     let mut worst = Figure::default();
     for direction in composition.directions() {
-        let found = figure(*direction)?;
+        let found = figure(*direction, worst.lower)?;
         worst = Figure {
             lower: worst.lower.max(found.lower),
             value: worst.value.max(found.value),
