@@ -6,10 +6,8 @@ use rayon::prelude::*;
 
 use super::factors::BoundedFactors;
 use super::grids::GramGrids;
+use super::quantise::{EXACT_LIMIT, whole};
 use crate::Result;
-
-/// Integers up to here, and all their sums and differences on the way, are exact in f64.
-const EXACT_LIMIT: u64 = 1 << 53;
 
 /// Adds `x x^T` and `l x` of every record to the sums of its item.
 pub(super) fn gather_items(
@@ -95,13 +93,9 @@ fn at(values: &[f32], position: usize) -> f32 {
     values.get(position).copied().unwrap_or_default()
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the floats are integers of at most 53 bits"
-)]
 fn add_exact(sums: &mut [i64], exact: &[f64]) {
     for (sum, &value) in sums.iter_mut().zip(exact) {
         debug_assert!(value.abs() <= EXACT_LIMIT as f64 && value.fract() == 0.0);
-        *sum = sum.wrapping_add(value as i64);
+        *sum = sum.wrapping_add(whole(value));
     }
 }

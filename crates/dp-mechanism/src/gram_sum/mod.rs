@@ -38,8 +38,8 @@ pub use grids::GramGrids;
 /// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
 /// most `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
 ///
-/// The sums are formed by a floating-point Gram kernel over integers whose partial sums all stay
-/// below 2^53, where every operation is exact: the result depends neither on order nor on threads.
+/// The sums are formed by a floating-point Gram kernel over integers whose partial sums are all
+/// at most 2^51, where every operation is exact: the result depends neither on order nor on threads.
 #[allow(
     missing_debug_implementations,
     reason = "holds private sums; printing them is never wanted"
