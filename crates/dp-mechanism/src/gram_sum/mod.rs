@@ -83,10 +83,12 @@ impl GramSums {
         let (n_matrix, n_rhs) = lengths(data.n_items(), dim);
         let n_coordinates = n_matrix.saturating_add(n_rhs);
         let mut matrices = sum_over_users(backend, data, n_coordinates, |shard| {
-            let bounded = factors::bounded_factors(shard, &grids, contribution)?;
             let mut sums = vec![0; n_coordinates];
             let (matrices, rhs) = sums.split_at_mut(n_matrix);
-            accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+            for users in factors::blocks(shard) {
+                let bounded = factors::bounded_factors(shard, users, &grids, contribution)?;
+                accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+            }
             Ok(sums)
         })?;
         let rhs = matrices.split_off(n_matrix);
