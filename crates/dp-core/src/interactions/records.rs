@@ -2,23 +2,46 @@
 
 use super::user_numbers::{NUMBERS_OF_A_BLOCK, Rows};
 
-/// One record: user number, item, value.
-type Record = (u32, u32, f32);
-
-/// Records in the order given, by blocks of user numbers: 12 bytes each. A block is sorted by itself
-/// and given back before the next, so the sorted copy of the whole never stands beside the
-/// whole.
+/// Records in the order given, by blocks of user numbers: 8 bytes each, and 4 for every run of
+/// records of one user. A block is sorted by itself and given back before the next, so the sorted
+/// copy of the whole never stands beside the whole.
 #[derive(Default)]
 pub(super) struct Records {
-    blocks: Vec<Chunks>,
+    blocks: Vec<Vec<Chunk>>,
     len: usize,
 }
 
-/// Chunks of at most [`LARGEST_CHUNK`] records; nothing is moved when there are more.
-type Chunks = Vec<Vec<Record>>;
+/// At most [`LARGEST_CHUNK`] records; nothing is moved when there are more.
+#[derive(Default)]
+struct Chunk {
+    /// Item and value.
+    records: Vec<(u32, f32)>,
+    /// Number within the block and how many records of that user follow.
+    runs: Vec<(u16, u16)>,
+}
 
 const SMALLEST_CHUNK: usize = 16;
 const LARGEST_CHUNK: usize = 1 << 12;
+
+impl Chunk {
+    fn push(&mut self, number: u16, item: u32, value: f32) {
+        match self.runs.last_mut() {
+            Some((last, n)) if *last == number => *n += 1, // a chunk has far fewer than 2^16
+            _ => self.runs.push((number, 1)),
+        }
+        self.records.push((item, value));
+    }
+
+    /// Number within the block and the records of each run.
+    fn runs(&self) -> impl Iterator<Item = (usize, &[(u32, f32)])> {
+        let mut start = 0;
+        self.runs.iter().map(move |&(number, n)| {
+            let own = start..start + usize::from(n);
+            start = own.end;
+            (usize::from(number), &self.records[own])
+        })
+    }
+}
 
 impl Records {
     pub(super) const fn len(&self) -> usize {
@@ -31,17 +54,19 @@ impl Records {
             self.blocks.resize_with(block + 1, Vec::new);
         }
         self.len += 1;
+        #[allow(clippy::cast_possible_truncation, reason = "a block has 2^12 numbers")]
+        let number = (user as usize % NUMBERS_OF_A_BLOCK) as u16;
         let chunks = &mut self.blocks[block];
         if let Some(chunk) = chunks.last_mut()
-            && chunk.len() < chunk.capacity()
+            && chunk.records.len() < chunk.records.capacity().min(LARGEST_CHUNK)
         {
-            chunk.push((user, item, value));
-            return;
+            return chunk.push(number, item, value);
         }
-        let before = chunks.last().map_or(0, Vec::capacity);
+        let before = chunks.last().map_or(0, |chunk| chunk.records.len());
+        let mut chunk = Chunk::default();
         let capacity = (2 * before).clamp(SMALLEST_CHUNK, LARGEST_CHUNK);
-        let mut chunk = Vec::with_capacity(capacity);
-        chunk.push((user, item, value));
+        chunk.records.reserve_exact(capacity);
+        chunk.push(number, item, value);
         chunks.push(chunk);
     }
 
@@ -51,8 +76,7 @@ impl Records {
         let mut blocks = self.blocks.into_iter();
         for block in 0..rows.n_blocks() {
             let chunks = blocks.next().unwrap_or_default();
-            let own = rows.of_block(block);
-            let (starts, mut sorted) = by_row(&chunks, rows, own);
+            let (starts, mut sorted) = by_row(&chunks, rows, block);
             drop(chunks);
             for range in starts.windows(2) {
                 each(&mut sorted[range[0]..range[1]]);
@@ -61,25 +85,23 @@ impl Records {
     }
 }
 
-/// Counting sort by row.
-fn by_row(
-    chunks: &Chunks,
-    rows: &Rows,
-    own: std::ops::Range<usize>,
-) -> (Vec<usize>, Vec<(u32, f32)>) {
+/// Counting sort of a block by row.
+fn by_row(chunks: &[Chunk], rows: &Rows, block: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
+    let own = rows.of_block(block);
+    let row_of = |number: usize| rows.of(block * NUMBERS_OF_A_BLOCK + number) - own.start;
     let mut starts = vec![0; own.len() + 1];
-    for &(user, ..) in chunks.iter().flatten() {
-        starts[rows.of(user) - own.start + 1] += 1;
+    for (number, run) in chunks.iter().flat_map(Chunk::runs) {
+        starts[row_of(number) + 1] += run.len();
     }
     for row in 0..own.len() {
         starts[row + 1] += starts[row];
     }
     let mut next = starts.clone();
     let mut sorted = vec![(0, 0.0); starts[own.len()]];
-    for &(user, item, value) in chunks.iter().flatten() {
-        let slot = &mut next[rows.of(user) - own.start];
-        sorted[*slot] = (item, value);
-        *slot += 1;
+    for (number, run) in chunks.iter().flat_map(Chunk::runs) {
+        let slot = &mut next[row_of(number)];
+        sorted[*slot..*slot + run.len()].copy_from_slice(run);
+        *slot += run.len();
     }
     (starts, sorted)
 }

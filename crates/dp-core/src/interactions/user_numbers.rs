@@ -75,8 +75,8 @@ impl Rows {
     }
 
     /// The row of a number that was inserted.
-    pub(super) fn of(&self, user: u32) -> usize {
-        let word = user as usize / 64;
+    pub(super) fn of(&self, user: usize) -> usize {
+        let word = user / 64;
         let below = self.words[word] & ((1 << (user % 64)) - 1);
         self.before[word] + below.count_ones() as usize
     }
@@ -97,7 +97,7 @@ mod tests {
         let sorted = std::collections::BTreeSet::from(given);
         assert_eq!(rows.n_rows(), sorted.len());
         for (row, user) in sorted.into_iter().enumerate() {
-            assert_eq!(rows.of(user), row);
+            assert_eq!(rows.of(user as usize), row);
         }
     }
 

@@ -13,9 +13,9 @@ use crate::contribution::{FactorBuffer, FactorContribution};
 /// Users handled by one task.
 const USERS_PER_TASK: usize = 256;
 
-/// Records whose integers are held at a time, about: 64 MiB of them. A table's own 16 bytes a record
+/// Records whose integers are held at a time, about: 32 MiB of them. A table's own 16 bytes a record
 /// are nearly all the memory that a sum takes. This crate's tests go through many blocks.
-const RECORDS_AT_A_TIME: usize = if cfg!(test) { 1 << 10 } else { 1 << 23 };
+const RECORDS_AT_A_TIME: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
 
 /// Runs of consecutive users with about so many records each, or one user with more.
 pub(super) fn blocks(data: &Interactions) -> impl Iterator<Item = Range<usize>> + '_ {
