@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Alternating least squares without privacy against `implicit` (PyPI) with exact solves, one round of each
+# on the same generated matrix in this one run.
+#
+#   benches/peers/als.sh [--millions N] [--threads N]
+#
+# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
+# target folder unless $PEER_PYTHON names a Python that has it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target="${CARGO_TARGET_DIR:-target}"
+python="${PEER_PYTHON:-$target/peers-als/bin/python}"
+if [ ! -x "$(command -v "$python")" ]; then
+  python3 -m venv "$target/peers-als"
+  "$python" -m pip install --quiet "implicit==0.7.*"
+fi
+cargo build --quiet --release -p dp-benches --example als_peer
+exec "$python" benches/peers/als.py --ours "$target/release/examples/als_peer" "$@"
