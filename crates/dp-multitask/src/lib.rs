@@ -2,6 +2,7 @@
 
 mod allocation;
 mod baselines;
+mod batch_solve;
 pub mod bounds;
 mod counts;
 mod error;
@@ -19,8 +20,9 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
-    ImplicitFeedback, ImplicitSums, ItemGramian, ItemStatistics, MatrixFactorization, Pay,
-    PersonalModel, Progress, Provenance, Released, Scoring, UserGramian, UserPenalties,
+    GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
+    ItemUpdate, MatrixFactorization, Pay, PersonalModel, Progress, Provenance, RecordSampling,
+    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties,
     UserScratch,
 };
 pub use local_bias::LocalBias;

@@ -5,7 +5,7 @@ use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    FactorBuffer, FactorContribution, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
+    FactorBuffer, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
     SparseBuffer, VectorContribution, VectorSum,
 };
 use rayon::prelude::*;
@@ -48,29 +48,18 @@ pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
 /// Working memory of a contribution; `None` never happens with a checked length.
 pub(super) type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
 
-fn describe(statistics: &ItemStatistics<'_>, user: UserRow<'_>, scratch: &mut ImplicitScratch) {
-    let (step, own) = scratch;
-    own.factor.clear();
-    own.factor.resize(statistics.dim(), 0.0);
-    own.weights.clear();
-    own.weights.resize(user.len(), 0.0);
-    own.labels.clear();
-    own.labels.resize(user.len(), 0.0);
-    statistics.contribute(user, step, own);
-}
-
 impl VectorContribution for UserGramian<'_> {
     type Scratch = ImplicitScratch;
 
     fn scratch(&self) -> ImplicitScratch {
-        (self.0.scratch(), FactorBuffer::default())
+        self.0.describing_scratch()
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
         if user.is_empty() {
             return;
         }
-        describe(self.0, user, own);
+        self.0.describe(user, own);
         let f = &own.1.factor;
         let pairs = (0..f.len()).flat_map(|a| (a..f.len()).map(move |b| (a, b)));
         for (at, (a, b)) in (0..).zip(pairs) {
@@ -84,11 +73,11 @@ impl VectorContribution for ImplicitSums<'_> {
     type Scratch = ImplicitScratch;
 
     fn scratch(&self) -> ImplicitScratch {
-        (self.0.scratch(), FactorBuffer::default())
+        self.0.describing_scratch()
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
-        describe(self.0, user, own);
+        self.0.describe(user, own);
         let own = &own.1;
         let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
         let records = user.items().iter().zip(&own.weights).zip(&own.labels);

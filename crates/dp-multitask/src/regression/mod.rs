@@ -17,5 +17,8 @@ pub use model::{FittedRegression, TaskModels};
 pub use noisy_gd::{Iterate, MultiTaskNoisyGd, MultiTaskNoisyGdParams, StepSize};
 pub use residual::{Gramian, ResidualBounds, ResidualSsp, ResidualSspParams};
 pub use setup::TaskSetup;
+pub(crate) use gramian::TaskScales;
+pub(crate) use noisy_gd::Descent;
+pub(crate) use setup::shorten;
 pub use ssp::{MultiTaskSsp, MultiTaskSspParams, SspSolve};
 pub use statistics::SspStatistics;

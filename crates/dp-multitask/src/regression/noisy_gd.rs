@@ -44,6 +44,60 @@ pub enum StepSize {
     },
 }
 
+/// Where a descent stands.
+pub(crate) struct Descent {
+    /// From 1.
+    pub(crate) step: usize,
+    pub(crate) dim: usize,
+    /// Of the ball that coefficients are kept in.
+    pub(crate) radius: f64,
+    /// Bound `Gamma` on a user's share of the gradients.
+    pub(crate) gradient_norm: f64,
+    /// Noise `s` of the step.
+    pub(crate) noise_stddev: f64,
+}
+
+impl StepSize {
+    pub(crate) fn check(self) -> Result<()> {
+        match self {
+            Self::Lipschitz => Ok(()),
+            Self::StronglyConvex { convexity } => in_public_range("convexity", convexity),
+            Self::Curvature {
+                rate,
+                curvature,
+                damping,
+            } => {
+                in_public_range("rate", rate)?;
+                in_public_range("curvature", curvature)?;
+                params::finite_non_negative("damping", damping)?;
+                in_public_range("damping", damping.max(1e-6))
+            }
+        }
+    }
+
+    /// `eta_i^(t)`.
+    pub(crate) fn at(self, now: &Descent, scales: &TaskScales, task: usize) -> f64 {
+        let (total, t) = (scales.totals[task], now.step as f64);
+        match self {
+            Self::Lipschitz => {
+                let signal = now.gradient_norm * total;
+                let squared = signal * signal + now.dim as f64 * now.noise_stddev.powi(2);
+                2.0 * now.radius / (squared * t).sqrt()
+            }
+            Self::StronglyConvex { convexity } => 1.0 / (total * convexity * t),
+            Self::Curvature {
+                rate,
+                curvature,
+                damping,
+            } => {
+                let eigenvalue = curvature * scales.curvature[task];
+                let ridge = noise_ridge(now.dim, now.radius, now.noise_stddev, eigenvalue);
+                rate / (eigenvalue + damping * ridge)
+            }
+        }
+    }
+}
+
 /// Which coefficients are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,20 +176,7 @@ impl MultiTaskNoisyGdParams {
         if let RegressionLoss::Huber { threshold } = self.loss {
             in_public_range("threshold", threshold)?;
         }
-        match self.step_size {
-            StepSize::Lipschitz => {}
-            StepSize::StronglyConvex { convexity } => in_public_range("convexity", convexity)?,
-            StepSize::Curvature {
-                rate,
-                curvature,
-                damping,
-            } => {
-                in_public_range("rate", rate)?;
-                in_public_range("curvature", curvature)?;
-                params::finite_non_negative("damping", damping)?;
-                in_public_range("damping", damping.max(1e-6))?;
-            }
-        }
+        self.step_size.check()?;
         Ok(MultiTaskNoisyGd {
             params: self,
             assumptions: Vec::new(),
@@ -197,7 +238,11 @@ impl MultiTaskNoisyGd {
 
     fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
         let params = &self.params;
-        let mut rest = vec![WeightTotals::request(n_tasks, params.weight_share)];
+        let mut rest = vec![WeightTotals::request(
+            "task weights",
+            n_tasks,
+            params.weight_share,
+        )];
         rest.extend(step_requests(
             "gradients",
             params.n_steps,
@@ -245,7 +290,7 @@ impl MultiTaskNoisyGd {
             weights: &weights,
         };
         let known = setup.task_counts(counts.as_ref());
-        let scales = totals.release(data, known, paid.next()?, noise)?;
+        let scales = totals.scales(&totals.release(data, paid.next()?, noise)?, known);
         let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
         let insecure = noise.is_insecure();
         let assumptions = setup.assumptions(self.assumptions.clone());
@@ -271,7 +316,13 @@ impl MultiTaskNoisyGd {
         let mut average = coefficients.clone();
         for step in 1..=params.n_steps {
             let spend = paid.next()?;
-            let noise_multiplier = spend.noise_multiplier()?;
+            let descent = Descent {
+                step,
+                dim,
+                radius: setup.radius,
+                gradient_norm: params.gradient_norm,
+                noise_stddev: params.gradient_norm * spend.noise_multiplier()?,
+            };
             let gradients = WeightedGradients {
                 setup,
                 weights,
@@ -285,7 +336,7 @@ impl MultiTaskNoisyGd {
                 .chunks_exact_mut(dim)
                 .zip(gradients.chunks_exact(dim));
             for (task, (theta, gradient)) in tasks.enumerate() {
-                let size = self.step_size(step, scales, task, noise_multiplier);
+                let size = params.step_size.at(&descent, scales, task);
                 for (t, g) in theta.iter_mut().zip(gradient) {
                     *t -= size * g;
                 }
@@ -299,37 +350,6 @@ impl MultiTaskNoisyGd {
             Iterate::Last => coefficients,
             Iterate::Average => average,
         })
-    }
-
-    /// `eta_i^(t)`.
-    fn step_size(
-        &self,
-        step: usize,
-        scales: &TaskScales,
-        task: usize,
-        noise_multiplier: f64,
-    ) -> f64 {
-        let total = scales.totals[task];
-        let (params, t, dim) = (&self.params, step as f64, self.params.setup.dim as f64);
-        match params.step_size {
-            StepSize::Lipschitz => {
-                let noise = noise_multiplier * params.gradient_norm;
-                let signal = params.gradient_norm * total;
-                let squared = signal * signal + dim * noise * noise;
-                2.0 * params.setup.radius / (squared * t).sqrt()
-            }
-            StepSize::StronglyConvex { convexity } => 1.0 / (total * convexity * t),
-            StepSize::Curvature {
-                rate,
-                curvature,
-                damping,
-            } => {
-                let eigenvalue = curvature * scales.curvature[task];
-                let noise = noise_multiplier * params.gradient_norm;
-                let ridge = noise_ridge(&params.setup, noise, eigenvalue);
-                rate / (eigenvalue + damping * ridge)
-            }
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private, params};
-use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gradients::{GradientClip, WeightedGradients};
@@ -13,6 +12,7 @@ use super::noisy_gd::{check_coordinates, step_requests};
 use super::setup::TaskSetup;
 use super::ssp::{OUTPUT, provenance};
 use super::statistics::{gram_requests, release_statistics};
+use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
 use crate::{Result, TaskWeights};
@@ -60,6 +60,35 @@ pub enum ResidualBounds {
         /// The bounds.
         values: Vec<f64>,
     },
+}
+
+impl ResidualBounds {
+    pub(crate) fn check(&self, n_steps: usize) -> Result<()> {
+        match self {
+            Self::Geometric { ratio } if (0.01..=1.0).contains(ratio) => Ok(()),
+            Self::Geometric { ratio } => Err(ParamError {
+                name: "ratio",
+                value: *ratio,
+                expected: "a number from 0.01 to 1",
+            }
+            .into()),
+            Self::Listed { values } => {
+                params::same_size("residual bounds", values.len(), n_steps)?;
+                for &value in values {
+                    in_public_range("residual bound", value)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The bound of step `step` where that of step 0 is `first`; geometric ones are never below 1e-9 of it.
+    pub(crate) fn at(&self, first: f64, step: usize) -> f64 {
+        match self {
+            Self::Geometric { ratio } => first * ratio.powf(step as f64).max(1e-9),
+            Self::Listed { values } => values[step],
+        }
+    }
 }
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.
@@ -111,23 +140,7 @@ impl ResidualSspParams {
             Gramian::Pooled { share } => params::open_unit("twice the Gramian share", 2.0 * share)?,
             Gramian::PerTask { share } => params::open_unit("Gramian share", share)?,
         };
-        match &self.bounds {
-            ResidualBounds::Geometric { ratio } if (0.01..=1.0).contains(ratio) => {}
-            ResidualBounds::Geometric { ratio } => {
-                return Err(ParamError {
-                    name: "ratio",
-                    value: *ratio,
-                    expected: "a number from 0.01 to 1",
-                }
-                .into());
-            }
-            ResidualBounds::Listed { values } => {
-                params::same_size("residual bounds", values.len(), self.n_steps)?;
-                for &value in values {
-                    in_public_range("residual bound", value)?;
-                }
-            }
-        }
+        self.bounds.check(self.n_steps)?;
         Ok(ResidualSsp {
             params: self,
             assumptions: Vec::new(),
@@ -136,13 +149,8 @@ impl ResidualSspParams {
 
     /// `c_t`, `t` from 0; never below 1e-9 of the first.
     fn bound(&self, step: usize) -> f64 {
-        match &self.bounds {
-            ResidualBounds::Geometric { ratio } => {
-                let first = self.setup.feature_norm * self.setup.label_reach();
-                first * ratio.powf(step as f64).max(1e-9)
-            }
-            ResidualBounds::Listed { values } => values[step],
-        }
+        let first = self.setup.feature_norm * self.setup.label_reach();
+        self.bounds.at(first, step)
     }
 }
 
@@ -186,6 +194,24 @@ enum Matrices {
     PerTask(Box<ReleasedGrams>),
 }
 
+impl Matrices {
+    /// Writes `A_i` of one task; returns the standard deviation of its noise, 0 for the pooled one.
+    fn write(&self, task: usize, matrix: &mut [f64]) -> f64 {
+        match self {
+            Self::Pooled { average, scales } => {
+                for (a, g) in matrix.iter_mut().zip(average) {
+                    *a = scales.curvature[task] * g;
+                }
+                0.0
+            }
+            Self::PerTask(released) => {
+                released.write_item(task, matrix, &mut vec![0.0; released.dim()]);
+                released.matrix_noise_stddev()
+            }
+        }
+    }
+}
+
 impl ResidualSsp {
     /// The settings.
     #[must_use]
@@ -219,7 +245,7 @@ impl ResidualSsp {
             Gramian::Pooled { share } => {
                 rest = vec![
                     PooledGramian::request(dim, share),
-                    WeightTotals::request(n_tasks, share),
+                    WeightTotals::request("task weights", n_tasks, share),
                 ];
                 rest.extend(steps(n_steps, 1.0 - 2.0 * share));
             }
@@ -276,7 +302,8 @@ impl ResidualSsp {
                 let average = PooledGramian { setup }.release(data, paid.next()?, noise)?;
                 let dim = setup.dim;
                 let totals = WeightTotals { dim, weights };
-                let scales = totals.release(data, counts, paid.next()?, noise)?;
+                let released = totals.release(data, paid.next()?, noise)?;
+                let scales = totals.scales(&released, counts);
                 Ok(Matrices::Pooled { average, scales })
             }
             Gramian::PerTask { .. } => {
@@ -330,31 +357,19 @@ impl ResidualSsp {
         noise_stddev: f64,
     ) -> Result<()> {
         let (params, setup, dim) = (&self.params, &self.params.setup, self.params.setup.dim);
-        let (mut matrix, mut unused) = (vec![0.0; dim * dim], vec![0.0; dim]);
-        let mut scratch = PsdScratch::new(dim)?;
-        let tasks = coefficients
-            .chunks_exact_mut(dim)
-            .zip(residuals.chunks_exact_mut(dim));
-        for (task, (theta, change)) in tasks.enumerate() {
-            let mut of_matrix = 0.0;
-            match matrices {
-                Matrices::Pooled { average, scales } => {
-                    for (a, g) in matrix.iter_mut().zip(average) {
-                        *a = scales.curvature[task] * g;
-                    }
-                }
-                Matrices::PerTask(released) => {
-                    released.write_item(task, &mut matrix, &mut unused);
-                    of_matrix = released.matrix_noise_stddev();
-                }
-            }
+        solve_systems(dim, &mut residuals, |task, matrix, _| {
+            let of_matrix = matrices.write(task, matrix);
             let trace: f64 = matrix.iter().step_by(dim + 1).sum();
             let noise = noise_stddev.hypot(of_matrix * setup.radius);
             let least = of_matrix.max(1e-9 * setup.feature_norm.powi(2));
             let eigenvalue = (trace / dim as f64).max(least);
-            let ridge = params.ridge_factor * noise_ridge(setup, noise, eigenvalue);
-            psd_part_plus_ridge_solve(&matrix, ridge, change, &mut scratch)?;
-            theta.iter_mut().zip(&*change).for_each(|(t, c)| *t += c);
+            params.ridge_factor * noise_ridge(dim, setup.radius, noise, eigenvalue)
+        })?;
+        let tasks = coefficients
+            .chunks_exact_mut(dim)
+            .zip(residuals.chunks_exact(dim));
+        for (theta, change) in tasks {
+            theta.iter_mut().zip(change).for_each(|(t, c)| *t += c);
             setup.project(theta);
         }
         Ok(())

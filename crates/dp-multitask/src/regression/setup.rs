@@ -146,7 +146,7 @@ impl TaskSetup {
 }
 
 /// Scales a vector down to norm `bound`; one that is not finite, to zero.
-pub(super) fn shorten(vector: &mut [f64], bound: f64) {
+pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
     let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if !norm.is_finite() {
         vector.fill(0.0);

@@ -9,6 +9,7 @@ use super::gramian::noise_ridge;
 use super::model::{FittedRegression, TaskModels};
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
+use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
 use crate::{Provenance, Result};
@@ -205,28 +206,32 @@ impl MultiTaskSsp {
     pub fn solve(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
         let dim = released.dim();
         let mut coefficients = vec![0.0; released.n_items() * dim];
-        let mut matrix = vec![0.0; dim * dim];
-        let mut scratch = PsdScratch::new(dim)?;
-        for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
-            released.write_item(task, &mut matrix, theta);
-            let ridge = match self.params.solve {
-                SspSolve::Shrinkage => self.shrinkage(&matrix, released),
-                SspSolve::Ridge {
-                    noise_factor,
-                    l2_penalty,
-                } => {
-                    let noise = released.matrix_noise_stddev() * (dim as f64).sqrt();
-                    noise_factor * noise + l2_penalty
-                }
-                SspSolve::PseudoInverse => {
-                    pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
-                    continue;
-                }
-            };
-            psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
+        if self.params.solve == SspSolve::PseudoInverse {
+            return pseudo_inverses(released, coefficients);
+        }
+        solve_systems(dim, &mut coefficients, |task, matrix, rhs| {
+            released.write_item(task, matrix, rhs);
+            self.ridge(matrix, released)
+        })?;
+        for theta in coefficients.chunks_exact_mut(dim) {
             self.params.setup.project(theta);
         }
         Ok(coefficients)
+    }
+
+    /// The ridge of one task; the pseudo-inverse has none.
+    fn ridge(&self, matrix: &[f64], released: &ReleasedGrams) -> f64 {
+        match self.params.solve {
+            SspSolve::Shrinkage => self.shrinkage(matrix, released),
+            SspSolve::Ridge {
+                noise_factor,
+                l2_penalty,
+            } => {
+                let noise = released.matrix_noise_stddev() * (released.dim() as f64).sqrt();
+                noise_factor * noise + l2_penalty
+            }
+            SspSolve::PseudoInverse => 0.0,
+        }
     }
 
     /// The ridge of [`SspSolve::Shrinkage`] for one task.
@@ -235,7 +240,8 @@ impl MultiTaskSsp {
         let setup = &self.params.setup;
         let trace: f64 = matrix.iter().step_by(setup.dim + 1).sum();
         let eigenvalue = (trace / setup.dim as f64).max(of_matrix);
-        noise_ridge(setup, of_rhs.hypot(of_matrix * setup.radius), eigenvalue)
+        let noise = of_rhs.hypot(of_matrix * setup.radius);
+        noise_ridge(setup.dim, setup.radius, noise, eigenvalue)
     }
 }
 
@@ -247,6 +253,18 @@ pub(super) const fn provenance(insecure: bool) -> Provenance {
     } else {
         Provenance::Private
     }
+}
+
+/// All tasks of [`SspSolve::PseudoInverse`].
+fn pseudo_inverses(released: &ReleasedGrams, mut coefficients: Vec<f64>) -> Result<Vec<f64>> {
+    let dim = released.dim();
+    let mut matrix = vec![0.0; dim * dim];
+    let mut scratch = PsdScratch::new(dim)?;
+    for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
+        released.write_item(task, &mut matrix, theta);
+        pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
+    }
+    Ok(coefficients)
 }
 
 /// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, `P = PSD(A)` and `t` far below the largest squared
