@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+#[macro_use]
+mod checked;
+
 mod allocation;
 mod baselines;
 mod batch_solve;

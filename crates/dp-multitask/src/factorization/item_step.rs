@@ -273,7 +273,7 @@ impl FactorContribution for ItemStatistics<'_> {
     type Scratch = Option<UserScratch>;
 
     fn scratch(&self) -> Option<UserScratch> {
-        UserScratch::new(self.dim()).ok()
+        UserScratch::new(self.design.dim()).ok()
     }
 
     fn dim(&self) -> usize {

@@ -225,14 +225,14 @@ impl GradientRounds {
 }
 
 impl ResidualRounds {
-    /// One round of statistics, then bounds that shrink to 0.8 of the one before, fixed point of the ridge.
+    /// Three rounds of statistics, then bounds that shrink to 0.9 of the one before, without pull.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            n_statistics_rounds: 1,
-            bounds: ResidualBounds::Geometric { ratio: 0.8 },
+            n_statistics_rounds: 3,
+            bounds: ResidualBounds::Geometric { ratio: 0.9 },
             clip: GradientClip::Joint,
-            pull: 1.0,
+            pull: 0.0,
         }
     }
 

@@ -32,4 +32,6 @@ pub use user_step::UserScratch;
 pub(crate) use user_step::{Design, UserStep};
 
 #[cfg(test)]
+mod residual_tests;
+#[cfg(test)]
 mod tests;

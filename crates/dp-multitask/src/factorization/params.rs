@@ -274,20 +274,9 @@ pub struct MatrixFactorization {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MatrixFactorization, FactorizationParams);
+
 impl MatrixFactorization {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &FactorizationParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What the caller takes on trust.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {

@@ -7,9 +7,8 @@ use dp_mechanism::NoiseSource;
 use super::gradients::{GradientClip, WeightedGradients};
 use super::gramian::{TaskScales, WeightTotals, noise_ridge};
 use super::loss::{Loss, RegressionLoss};
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, provenance};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
 use crate::{Result, TaskWeights};
@@ -212,20 +211,9 @@ pub struct MultiTaskNoisyGd {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MultiTaskNoisyGd, MultiTaskNoisyGdParams);
+
 impl MultiTaskNoisyGd {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &MultiTaskNoisyGdParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`.
     ///
     /// # Errors
@@ -293,12 +281,7 @@ impl MultiTaskNoisyGd {
         let scales = totals.scales(&totals.release(data, paid.next()?, noise)?, known);
         let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     fn descend(

@@ -7,10 +7,9 @@ use dp_mechanism::{NoiseSource, ReleasedGrams};
 use super::gradients::{GradientClip, WeightedGradients};
 use super::gramian::{PooledGramian, TaskScales, WeightTotals, noise_ridge};
 use super::loss::RegressionLoss;
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::noisy_gd::{check_coordinates, step_requests};
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, provenance};
 use super::statistics::{gram_requests, release_statistics};
 use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
@@ -212,20 +211,9 @@ impl Matrices {
     }
 }
 
+settings_and_assumptions!(ResidualSsp, ResidualSspParams);
+
 impl ResidualSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &ResidualSspParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`.
     ///
     /// # Errors
@@ -280,12 +268,7 @@ impl ResidualSsp {
         let matrices = self.matrices(data, known, &weights, &mut paid, noise)?;
         let coefficients = self.refine(data, &weights, &matrices, &mut paid, noise)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     fn matrices(

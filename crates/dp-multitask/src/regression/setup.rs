@@ -6,7 +6,10 @@ use dp_mechanism::{Grid, NoiseSource};
 
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::{BudgetAllocation, NoisyCounts, Result, TaskCounts, TaskWeights};
+use super::model::{FittedRegression, TaskModels};
+use crate::{BudgetAllocation, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights};
+
+const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 
 /// Public settings of a multi-task regression: per-task coefficients `theta_i` that predict user
 /// `j`'s label for task `i` from the user's own features, `y_ij ~ <theta_i, x_j>`.
@@ -131,12 +134,29 @@ impl TaskSetup {
         }
     }
 
-    /// What the settings take on trust, for the certificate.
-    pub(super) fn assumptions(&self, mut given: Vec<String>) -> Vec<String> {
+    /// What a run leaves behind: its coefficients, the counts it released, its certificate.
+    pub(super) fn fitted(
+        &self,
+        coefficients: Vec<f64>,
+        counts: Option<NoisyCounts>,
+        paid: Paid<'_>,
+        assumptions: &[String],
+        insecure: bool,
+    ) -> Result<FittedRegression> {
+        let provenance = if insecure {
+            Provenance::SeededNoise
+        } else {
+            Provenance::Private
+        };
+        let mut assumptions = assumptions.to_vec();
         if matches!(self.allocation.counts(), Some(TaskCounts::Public { .. })) {
-            given.push("the task counts in the settings are public knowledge".to_owned());
+            assumptions.push("the task counts in the settings are public knowledge".to_owned());
         }
-        given
+        Ok(FittedRegression {
+            model: TaskModels::new(self.dim, coefficients, provenance)?,
+            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
+            counts,
+        })
     }
 
     /// The Euclidean projection on the ball.

@@ -6,13 +6,13 @@ use dp_linalg::{PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gramian::noise_ridge;
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
 use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::{Provenance, Result};
+use crate::Result;
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -138,20 +138,9 @@ pub struct MultiTaskSsp {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MultiTaskSsp, MultiTaskSspParams);
+
 impl MultiTaskSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &MultiTaskSspParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`: the counts if the
     /// allocation asks for them, the matrices, the right-hand sides.
     ///
@@ -191,12 +180,7 @@ impl MultiTaskSsp {
         let released = release_statistics(setup, data, &weights, &mut paid, noise)?;
         let coefficients = self.solve(&released)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     /// Coefficients from released statistics: post-processing.
@@ -242,16 +226,6 @@ impl MultiTaskSsp {
         let eigenvalue = (trace / setup.dim as f64).max(of_matrix);
         let noise = of_rhs.hypot(of_matrix * setup.radius);
         noise_ridge(setup.dim, setup.radius, noise, eigenvalue)
-    }
-}
-
-pub(super) const OUTPUT: &str = "task coefficients, noisy task counts, settings";
-
-pub(super) const fn provenance(insecure: bool) -> Provenance {
-    if insecure {
-        Provenance::SeededNoise
-    } else {
-        Provenance::Private
     }
 }
 
