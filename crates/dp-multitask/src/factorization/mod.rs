@@ -8,6 +8,7 @@ mod implicit_step;
 mod item_step;
 mod item_update;
 mod model;
+mod nearest;
 mod params;
 mod plan;
 mod residual_step;
