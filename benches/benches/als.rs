@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dp_benches::{Contestant, take_turns};
+use dp_benches::{Contestant, peak_megabytes, take_turns};
 use dp_data::LongTailRatings;
 use dp_linalg::{
     GramAccumulator, PsdBatchScratch, PsdScratch, Real, psd_part_plus_ridge_solve,
@@ -186,14 +186,4 @@ fn rounds(most: usize) -> Result<(), Box<dyn std::error::Error>> {
         println!("{millions:>15} {one:21.3} {two:11.3} {ratio:6.2} {peak:16.0}");
     }
     Ok(())
-}
-
-/// Largest resident set of this process so far; NaN where the system does not say.
-fn peak_megabytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
-    kilobytes
-        .and_then(|n| n.trim().parse::<f64>().ok())
-        .map_or(f64::NAN, |n| n / 1024.0)
 }

@@ -287,11 +287,15 @@ fn gram_case(dim: usize, n: usize) -> Vec<Timing> {
     take_turns(&mut contestants, ROUNDS, TURN)
 }
 
-/// As the kernel empties its float sums, which hold integers.
+/// 1.5 * 2^52, next to which floats are the integers.
+const WHOLE_UNITS: f64 = 6_755_399_441_055_744.0;
+
+/// As the kernel empties its float sums, which hold integers of at most 2^51.
 fn spill(gram: &GramAccumulator<f64>, packed: &mut [f64], sums: &mut [i64]) {
     gram.write_packed(packed).unwrap();
     for (sum, &value) in sums.iter_mut().zip(&*packed) {
-        *sum = sum.wrapping_add(value as i64);
+        let bits = (value + WHOLE_UNITS).to_bits();
+        *sum = sum.wrapping_add(bits.wrapping_sub(WHOLE_UNITS.to_bits()).cast_signed());
     }
 }
 

@@ -1,5 +1,7 @@
 //! Shared yardsticks of the benchmarks.
 
+mod memory;
 mod timing;
 
+pub use memory::peak_megabytes;
 pub use timing::{Contestant, Timing, median_seconds, take_turns};

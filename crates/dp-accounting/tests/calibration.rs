@@ -1,5 +1,7 @@
 //! The open parameter: safe at the answer, and hardly further than need be.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at a broken invariant")]
+
 use dp_accounting::{Accountant, Error, TightestAccountant, calibrate};
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 

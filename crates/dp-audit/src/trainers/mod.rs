@@ -1,5 +1,5 @@
 //! Trainers of this workspace as something to audit.
 
-mod adadpals;
+mod factorization;
 
-pub use adadpals::AuditedFactorization;
+pub use factorization::AuditedFactorization;

@@ -3,7 +3,7 @@
 use dp_audit::{AuditedFactorization, Canaries, RunSettings, audit_run, audit_sensitivity};
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, MatrixFactorization};
+use dp_multitask::{FactorizationParams, Feedback, ItemGramian, MatrixFactorization};
 
 use crate::support::table;
 
@@ -126,6 +126,32 @@ fn a_run_with_tastes_holds_as_well() {
         (audit.white_box_mu / audit.claimed_mu - 1.0).abs() < 0.03,
         "{audit}"
     );
+}
+
+/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all.
+#[test]
+fn runs_of_implicit_feedback_hold_as_well() {
+    for item_gramian in [ItemGramian::Pooled, ItemGramian::PerItem] {
+        let mut params = FactorizationParams::implicit_for_target(target(4.0));
+        (params.dim, params.n_rounds) = (Some(3), 2);
+        (params.count_clip_norm, params.weight_exponent) = (3.0, 0.25);
+        if let Feedback::Implicit(implicit) = &mut params.feedback {
+            implicit.item_gramian = item_gramian;
+        }
+        let canaries = canaries(150);
+        let fit = params.check().unwrap();
+        let trainer = AuditedFactorization::new(fit, canaries.n_items(), target(4.0)).unwrap();
+        let runs = RunSettings {
+            n_runs: 4,
+            ..RunSettings::default()
+        };
+        let audit = audit_run(&trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
+        assert!(audit.verdict.holds(), "{audit}");
+        assert_eq!(audit.releases.len(), trainer.plan().releases().len());
+        // canaries use all they may but the matrices' margin
+        let share = audit.white_box_mu / audit.claimed_mu;
+        assert!((share - 1.0).abs() < 0.03, "{share}: {audit}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{GeneratedArgs, InputArgs, SettingArgs, SplitArgs, TargetArgs};
+use super::{FeedbackArgs, GeneratedArgs, InputArgs, SettingArgs, SplitArgs, TargetArgs};
 
 #[derive(Args)]
 pub(crate) struct AuditArgs {
@@ -17,6 +17,8 @@ pub(crate) struct AuditArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) input: InputArgs,
+    #[command(flatten)]
+    pub(crate) feedback: FeedbackArgs,
     #[command(flatten)]
     pub(crate) settings: SettingArgs,
     #[command(flatten)]

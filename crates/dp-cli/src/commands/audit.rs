@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
 use crate::args::{AuditArgs, Method, TrialArgs};
-use crate::commands::input::{hold_out, read, settings};
+use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::error::{Error, Result};
 use crate::output::{self, AuditReport};
 use crate::progress::RunBar;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<()> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let Method::Adadpals = args.target.method;
-    let params = settings(&args.settings, target);
+    let params = settings_for(&args.feedback, &args.settings, target)?;
     params.clone().check()?.plan(1, target, ADJACENCY)?;
     let trials = trials(&args.trials)?;
 
@@ -103,10 +103,11 @@ fn data(args: &AuditArgs) -> Result<Private<Interactions>> {
         let (n_users, n_items, n_ratings) = SHAPE;
         let mut rng = ChaCha20Rng::seed_from_u64(args.trials.generated.data_seed);
         let ratings = LongTailRatings::new(n_users, n_items, n_ratings).generate(&mut rng)?;
+        let ratings = as_feedback(&args.feedback, ratings)?;
         return Ok(Private::new(ratings.interactions().expose().clone()));
     };
-    let ratings = read(path, &args.input)?;
-    Ok(hold_out(&args.split, &ratings)?.train)
+    let ratings = as_feedback(&args.feedback, read(path, &args.input)?)?;
+    Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
 }
 
 /// The settings with the length of the factors that a run without planted users has. The rule
@@ -128,7 +129,7 @@ fn with_length(
 }
 
 /// Users planted in the data, each with as many items as the bound on counts lets one user have in
-/// full, rated far beyond every bound, so that each is reached.
+/// full, rated far beyond every bound, so that each is reached. Implicit feedback takes any rating for a yes.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

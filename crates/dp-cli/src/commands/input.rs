@@ -9,12 +9,7 @@ use dp_multitask::FactorizationParams;
 use crate::args::{FeedbackArgs, FeedbackKind, InputArgs, SettingArgs, SplitArgs, SplitKind};
 use crate::error::{Error, Result};
 
-/// Defaults from the target, overridden by flags.
-pub(crate) fn settings(args: &SettingArgs, target: ApproxDp) -> FactorizationParams {
-    with_flags(FactorizationParams::for_target(target), args)
-}
-
-/// The same for what the records of `dp train` mean.
+/// Defaults from the target and from what the records mean, overridden by flags.
 pub(crate) fn settings_for(
     feedback: &FeedbackArgs,
     args: &SettingArgs,
@@ -36,7 +31,9 @@ pub(crate) fn settings_for(
         {
             usage("--label-center and --label-bound have no meaning with --feedback implicit")
         }
-        (FeedbackKind::Explicit, _) => Ok(settings(args, target)),
+        (FeedbackKind::Explicit, _) => {
+            Ok(with_flags(FactorizationParams::for_target(target), args))
+        }
         (FeedbackKind::Implicit, _) => {
             if let Some(least) = feedback.min_rating {
                 dp_core::params::finite("--min-rating", least)?;
@@ -81,8 +78,17 @@ pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
     })
 }
 
+/// The records as they are meant: all of them, or those that are a yes.
+pub(crate) fn as_feedback(feedback: &FeedbackArgs, ratings: Ratings) -> Result<Ratings> {
+    match feedback.feedback {
+        FeedbackKind::Explicit => Ok(ratings),
+        // values are finite, so the least finite number keeps every record
+        FeedbackKind::Implicit => Ok(ratings.to_implicit(feedback.min_rating.unwrap_or(f64::MIN))?),
+    }
+}
+
 /// The parts to train on and to test on, by the seed of the flags.
-pub(crate) fn hold_out(args: &SplitArgs, ratings: &Ratings) -> Result<RatingSplit> {
+fn hold_out(args: &SplitArgs, ratings: &Ratings) -> Result<RatingSplit> {
     let fractions = if args.no_split {
         SplitFractions::new(1.0, 0.0, 0.0)?
     } else {
@@ -126,6 +132,14 @@ impl HeldOut {
             hold_out_users(ratings, args.split_seed)?
         };
         Ok(Self::Users(Box::new(split)))
+    }
+
+    /// The part to train on alone.
+    pub(crate) fn into_train(self) -> Private<Interactions> {
+        match self {
+            Self::Ratings(split) => split.train,
+            Self::Users(split) => split.train,
+        }
     }
 
     pub(crate) fn train(&self) -> &Private<Interactions> {

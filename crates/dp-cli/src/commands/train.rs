@@ -9,8 +9,8 @@ use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization};
 
-use crate::args::{FeedbackKind, Method, TrainArgs};
-use crate::commands::input::{HeldOut, read, settings_for};
+use crate::args::{Method, TrainArgs};
+use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::commands::ledger::Account;
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
@@ -37,14 +37,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();
-    let ratings = read(&args.ratings, &args.input)?;
-    let ratings = match args.feedback.feedback {
-        FeedbackKind::Explicit => ratings,
-        // values are finite, so the least finite number keeps every record
-        FeedbackKind::Implicit => {
-            ratings.to_implicit(args.feedback.min_rating.unwrap_or(f64::MIN))?
-        }
-    };
+    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     let load = start.elapsed();
 

@@ -95,3 +95,20 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
     assert!(!text.contains(USER), "{text}");
     assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
 }
+
+#[test]
+fn implicit_feedback_is_audited_as_it_is_trained() {
+    let sandbox = Sandbox::new();
+    let found = close_to_the_claim(audit(
+        &sandbox,
+        &["--feedback", "implicit", "--dim", "2", "--json"],
+    ));
+    let labels: Vec<&str> = (found["releases"].as_array().unwrap().iter())
+        .map(|release| release["label"].as_str().unwrap())
+        .collect();
+    assert!(
+        labels.contains(&"round 1: Gramian of all users"),
+        "{labels:?}"
+    );
+    audit(&sandbox, &["--min-rating", "4"]).exits(2);
+}

@@ -3,6 +3,7 @@
 mod builder;
 mod item_major;
 mod origin;
+mod records;
 mod user_numbers;
 
 use std::sync::OnceLock;

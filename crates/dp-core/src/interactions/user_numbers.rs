@@ -1,5 +1,9 @@
 //! Which user numbers a table was given, and the row of each.
 
+/// Numbers of a block: whole words.
+pub(super) const NUMBERS_OF_A_BLOCK: usize = 64 * WORDS_OF_A_BLOCK;
+const WORDS_OF_A_BLOCK: usize = 64;
+
 /// A set of user numbers.
 #[derive(Default)]
 pub(super) struct UserNumbers {
@@ -56,9 +60,23 @@ impl Rows {
         self.n_rows
     }
 
+    /// Blocks of numbers up to the largest one.
+    pub(super) const fn n_blocks(&self) -> usize {
+        self.words.len().div_ceil(WORDS_OF_A_BLOCK)
+    }
+
+    /// The rows of the numbers of a block.
+    pub(super) fn of_block(&self, block: usize) -> std::ops::Range<usize> {
+        let first = |block: usize| {
+            let word = block * WORDS_OF_A_BLOCK;
+            self.before.get(word).copied().unwrap_or(self.n_rows)
+        };
+        first(block)..first(block + 1)
+    }
+
     /// The row of a number that was inserted.
-    pub(super) fn of(&self, user: u32) -> usize {
-        let word = user as usize / 64;
+    pub(super) fn of(&self, user: usize) -> usize {
+        let word = user / 64;
         let below = self.words[word] & ((1 << (user % 64)) - 1);
         self.before[word] + below.count_ones() as usize
     }
@@ -79,7 +97,7 @@ mod tests {
         let sorted = std::collections::BTreeSet::from(given);
         assert_eq!(rows.n_rows(), sorted.len());
         for (row, user) in sorted.into_iter().enumerate() {
-            assert_eq!(rows.of(user), row);
+            assert_eq!(rows.of(user as usize), row);
         }
     }
 

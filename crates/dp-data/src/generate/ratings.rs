@@ -145,8 +145,9 @@ impl LongTailRatings {
         let taste = TasteModel::draw(self, &activity, &popularity, &lists, rng);
         let mut builder = InteractionsBuilder::new(self.n_items);
         let noise_stddev = noise_share.sqrt();
-        for (user, list) in (0_u32..).zip(&lists) {
-            for &item in list {
+        // each list is given back as soon as its ratings are drawn
+        for (user, list) in (0_u32..).zip(lists) {
+            for item in list {
                 let noise: f64 = StandardNormal.sample(rng);
                 let latent = taste.mean(user as usize, item as usize) + noise_stddev * noise;
                 builder.push(user, item, stars(latent))?;

@@ -8,6 +8,10 @@ use super::Kernel;
 /// # Safety
 /// Every method requires that the processor has the instructions of the implementing type, and
 /// that pointers are valid for the number of elements stated. No alignment is required.
+#[cfg_attr(
+    not(feature = "dense"),
+    allow(dead_code, reason = "some serve the dense algorithms only")
+)]
 pub(crate) trait Lanes: Copy {
     /// The element type.
     type Scalar: Kernel;

@@ -238,6 +238,36 @@ mod tests {
     }
 
     #[test]
+    fn a_hundred_thousand_hostile_users_keep_their_shares_within_the_bound() {
+        let table = table(100_000, 9, 4, 8);
+        for (change, relation) in [
+            (ScoreChange::General, Relation::AddRemove),
+            (ScoreChange::Monotone, Relation::AddRemove),
+            (ScoreChange::General, Relation::Replace),
+        ] {
+            let mechanism = mechanism(change, relation);
+            let allowed = mechanism.allowed_shares().unwrap();
+            let spread = allowed.end() - allowed.start();
+            let bound = mechanism.sensitivity.cast_signed();
+            assert!(spread == bound || (relation == Relation::AddRemove && spread == 2 * bound));
+            let mut buffer = SparseBuffer::default();
+            let mut at_an_end = 0;
+            for user in table.users() {
+                let mut before = None;
+                for (candidate, share) in
+                    mechanism.shares(&allowed, &Hostile, user, &mut (), &mut buffer)
+                {
+                    assert!(allowed.contains(&share), "{share}");
+                    assert!(before.is_none_or(|b| b < candidate), "{candidate} twice");
+                    before = Some(candidate);
+                    at_an_end += u32::from(share == bound);
+                }
+            }
+            assert!(at_an_end > 1_000, "{at_an_end}");
+        }
+    }
+
+    #[test]
     fn repeats_add_up_before_the_bound_and_strangers_are_ignored() {
         struct Repeats;
         impl VectorContribution for Repeats {

@@ -1,17 +1,17 @@
 //! Second pass: gathered Gram sums item by item, exact in f64, spilled into i64.
 
+use std::ops::Range;
+
 use dp_core::{ItemEntry, ItemMajor};
 use dp_linalg::{GramAccumulator, packed_len};
 use rayon::prelude::*;
 
 use super::factors::BoundedFactors;
 use super::grids::GramGrids;
+use super::quantise::{EXACT_LIMIT, whole};
 use crate::Result;
 
-/// Integers up to here, and all their sums and differences on the way, are exact in f64.
-const EXACT_LIMIT: u64 = 1 << 53;
-
-/// Adds `x x^T` and `l x` of every record to the sums of its item.
+/// Adds `x x^T` and `l x` of every record of the block to the sums of its item.
 pub(super) fn gather_items(
     item_major: &ItemMajor,
     bounded: &BoundedFactors,
@@ -32,7 +32,7 @@ pub(super) fn gather_items(
             || ItemScratch::new(dim),
             |scratch, (item, (matrix, rhs))| {
                 let scratch = scratch.as_mut().map_err(|e| e.clone())?;
-                for run in item_major.item(item).chunks(rows_between_spills) {
+                for run in own(item_major.item(item), &bounded.users).chunks(rows_between_spills) {
                     scratch.add_run(run, bounded)?;
                     scratch.spill(matrix, rhs)?;
                 }
@@ -65,9 +65,10 @@ impl ItemScratch {
         self.users.clear();
         self.scales.clear();
         self.labels.clear();
+        let first_user = u32::try_from(bounded.users.start).unwrap_or(u32::MAX); // users are u32
         for entry in run {
-            let position = entry.position as usize;
-            self.users.push(entry.user);
+            let position = (entry.position as usize).saturating_sub(bounded.first_record);
+            self.users.push(entry.user.saturating_sub(first_user));
             self.scales.push(at(&bounded.scales, position));
             self.labels.push(at(&bounded.labels, position).into());
         }
@@ -90,18 +91,21 @@ impl ItemScratch {
     }
 }
 
+/// The records of these users among those of an item, users increasing.
+fn own<'a>(entries: &'a [ItemEntry], users: &Range<usize>) -> &'a [ItemEntry] {
+    let first = entries.partition_point(|entry| (entry.user as usize) < users.start);
+    let last = entries.partition_point(|entry| (entry.user as usize) < users.end);
+    entries.get(first..last).unwrap_or_default()
+}
+
 /// A record that is not there adds nothing.
 fn at(values: &[f32], position: usize) -> f32 {
     values.get(position).copied().unwrap_or_default()
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the floats are integers of at most 53 bits"
-)]
 fn add_exact(sums: &mut [i64], exact: &[f64]) {
     for (sum, &value) in sums.iter_mut().zip(exact) {
         debug_assert!(value.abs() <= EXACT_LIMIT as f64 && value.fract() == 0.0);
-        *sum = sum.wrapping_add(value as i64);
+        *sum = sum.wrapping_add(whole(value));
     }
 }

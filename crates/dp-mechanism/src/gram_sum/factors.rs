@@ -1,5 +1,7 @@
 //! First pass: each user's contribution, quantised and bounded.
 
+use std::ops::Range;
+
 use dp_core::{Interactions, UserRow};
 use rayon::prelude::*;
 
@@ -11,10 +13,37 @@ use crate::contribution::{FactorBuffer, FactorContribution};
 /// Users handled by one task.
 const USERS_PER_TASK: usize = 256;
 
-/// Per-user factors (data units), and per record, in user order, the integers per data unit of the
+/// Records whose integers are held at a time, about: 32 MiB of them. A table's own 16 bytes a record
+/// are nearly all the memory that a sum takes. This crate's tests go through many blocks.
+const RECORDS_AT_A_TIME: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
+
+/// Runs of consecutive users with about so many records each, or one user with more.
+pub(super) fn blocks(data: &Interactions) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut next = 0_usize;
+    std::iter::from_fn(move || {
+        let first = next;
+        if first >= data.n_users() {
+            return None;
+        }
+        let end = data
+            .user_range(first)
+            .start
+            .saturating_add(RECORDS_AT_A_TIME);
+        next = first.saturating_add(1);
+        while next < data.n_users() && data.user_range(next).end <= end {
+            next = next.saturating_add(1);
+        }
+        Some(first..next)
+    })
+}
+
+/// Of a block of users: factors (data units), and per record, in user order, the integers per data unit of the
 /// factor and the integer label. Both are zero for the records of a rejected user.
 pub(super) struct BoundedFactors {
     pub(super) dim: usize,
+    pub(super) users: Range<usize>,
+    /// Position of the first record in the whole table.
+    pub(super) first_record: usize,
     /// Factors `v`, `(n_users, dim)` row-major.
     pub(super) factors: Vec<f32>,
     /// `sqrt(w / g_A)`: a record's integer factor is [`dp_linalg::integer_row`] of `v` and this.
@@ -23,23 +52,35 @@ pub(super) struct BoundedFactors {
     pub(super) labels: Vec<f32>,
 }
 
-/// Runs every user's contribution and keeps what stays within the bounds.
+/// Runs the contribution of each of `users` and keeps what stays within the bounds.
 pub(super) fn bounded_factors<C: FactorContribution>(
     data: &Interactions,
+    users: Range<usize>,
     grids: &GramGrids,
     contribution: &C,
 ) -> Result<BoundedFactors> {
     let dim = contribution.dim();
-    let mut factors = vec![0.0_f32; data.n_users().saturating_mul(dim)];
-    let mut scales = vec![0.0_f32; data.n_records()];
-    let mut labels = vec![0.0_f32; data.n_records()];
-    let tasks = user_tasks(data, dim, &mut factors, &mut scales, &mut labels);
+    let first_record = data.user_range(users.start).start;
+    let last_record = data.user_range(users.end.saturating_sub(1)).end;
+    let n_records = last_record.saturating_sub(first_record);
+    let mut factors = vec![0.0_f32; users.len().saturating_mul(dim)];
+    let mut scales = vec![0.0_f32; n_records];
+    let mut labels = vec![0.0_f32; n_records];
+    let tasks = user_tasks(
+        data,
+        (users.start, dim),
+        &mut factors,
+        &mut scales,
+        &mut labels,
+    );
     tasks.into_par_iter().try_for_each_init(
         || UserScratch::new(contribution),
         |scratch, task| task.run(data, grids, contribution, scratch),
     )?;
     Ok(BoundedFactors {
         dim,
+        users,
+        first_record,
         factors,
         scales,
         labels,
@@ -99,13 +140,12 @@ impl UserTask<'_> {
 
 fn user_tasks<'a>(
     data: &Interactions,
-    dim: usize,
+    (mut first_user, dim): (usize, usize),
     factors: &'a mut [f32],
     mut scales: &'a mut [f32],
     mut labels: &'a mut [f32],
 ) -> Vec<UserTask<'a>> {
     let mut tasks = Vec::new();
-    let mut first_user = 0_usize;
     for factors in factors.chunks_mut(USERS_PER_TASK.saturating_mul(dim)) {
         let next_user = first_user.saturating_add(factors.len().checked_div(dim).unwrap_or(0));
         let start = data.user_range(first_user).start;

@@ -38,8 +38,8 @@ pub use grids::GramGrids;
 /// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
 /// most `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
 ///
-/// The sums are formed by a floating-point Gram kernel over integers whose partial sums all stay
-/// below 2^53, where every operation is exact: the result depends neither on order nor on threads.
+/// The sums are formed by a floating-point Gram kernel over integers whose partial sums are all
+/// at most 2^51, where every operation is exact: the result depends neither on order nor on threads.
 #[allow(
     missing_debug_implementations,
     reason = "holds private sums; printing them is never wanted"
@@ -83,10 +83,12 @@ impl GramSums {
         let (n_matrix, n_rhs) = lengths(data.n_items(), dim);
         let n_coordinates = n_matrix.saturating_add(n_rhs);
         let mut matrices = sum_over_users(backend, data, n_coordinates, |shard| {
-            let bounded = factors::bounded_factors(shard, &grids, contribution)?;
             let mut sums = vec![0; n_coordinates];
             let (matrices, rhs) = sums.split_at_mut(n_matrix);
-            accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+            for users in factors::blocks(shard) {
+                let bounded = factors::bounded_factors(shard, users, &grids, contribution)?;
+                accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+            }
             Ok(sums)
         })?;
         let rhs = matrices.split_off(n_matrix);

@@ -59,3 +59,33 @@ pub(super) const fn integer_label(label: f32) -> i64 {
 pub(super) const fn integer(x: f64) -> i64 {
     x as i64
 }
+
+/// Integers up to here, and all their sums and differences on the way, are exact in f64 and come
+/// out of it by [`whole`].
+pub(super) const EXACT_LIMIT: u64 = 1 << 51;
+
+/// 1.5 * 2^52: next to it the floats are the integers, and so are their bit patterns in order.
+const WHOLE_UNITS: f64 = 6_755_399_441_055_744.0;
+
+/// An integer of at most [`EXACT_LIMIT`] in size that is held by a float. As the cast, but the same
+/// two cheap instructions for many at a time.
+#[inline(always)]
+pub(super) const fn whole(x: f64) -> i64 {
+    let bits = (x + WHOLE_UNITS).to_bits();
+    bits.wrapping_sub(WHOLE_UNITS.to_bits()).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_come_out_of_floats_unchanged() {
+        let limit = EXACT_LIMIT.cast_signed();
+        for z in [0, 1, 2, 3, 1 << 20, (1 << 50) + 1, limit - 1, limit] {
+            assert_eq!(whole(z as f64), z);
+            assert_eq!(whole(-z as f64), -z);
+        }
+        assert_eq!(whole(-0.0), 0);
+    }
+}

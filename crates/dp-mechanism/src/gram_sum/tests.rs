@@ -107,6 +107,31 @@ fn sums_equal_plain_integer_sums_of_the_contributions() {
 }
 
 #[test]
+fn every_user_is_in_one_block_and_blocks_are_small() {
+    // user 3 alone has more records than a block
+    let mut builder = InteractionsBuilder::new(5_000);
+    for user in 0..300 {
+        for item in 0..if user == 3 { 5_000 } else { user % 40 } {
+            builder.push(user, item, 1.0).unwrap();
+        }
+    }
+    builder.ensure_users(310);
+    let data = builder.build().0;
+    let blocks: Vec<_> = factors::blocks(&data).collect();
+    let mut next = 0;
+    for users in &blocks {
+        assert!(users.start == next && users.end > next);
+        let n: usize = users.clone().map(|user| data.user(user).len()).sum();
+        assert!(n <= 1 << 10 || users.len() == 1, "{n} records of {users:?}");
+        next = users.end;
+    }
+    assert_eq!(next, 310);
+    assert!((8..16).contains(&blocks.len()), "{}", blocks.len());
+    let nobody = InteractionsBuilder::new(1).build().0;
+    assert_eq!(factors::blocks(&nobody).count(), 0);
+}
+
+#[test]
 fn runs_longer_than_the_exact_range_are_spilled() {
     // one item with 20,000 users at their bound: sums of squares pass 2^53
     let mut builder = InteractionsBuilder::new(1);

@@ -42,21 +42,25 @@ fn scores_are_those_of_the_definition() {
     }
 }
 
+/// s / step, s = max(q, 1 - q) or 1, in steps of the mechanism.
+fn largest_move(quantile: &PrivateQuantile, relation: Relation) -> f64 {
+    let q = quantile.level();
+    let bound = if relation == Relation::Replace {
+        1.0
+    } else {
+        q.max(1.0 - q)
+    };
+    let step = ((bound * f64::from(LEVEL_ONE)).log2().floor() - 10.0).exp2();
+    (bound * f64::from(LEVEL_ONE) / step).ceil()
+}
+
 #[test]
 fn no_score_moves_further_than_the_sensitivity_between_neighbours() {
     let mut rng = Lcg(1);
     for level in [0.01, 0.3, 0.5, 0.9] {
         for relation in [Relation::AddRemove, Relation::Replace] {
             let quantile = quantile(level, relation);
-            // widest = s / step, s = max(q, 1 - q) or 1, in steps of the mechanism
-            let q = quantile.level();
-            let bound = if relation == Relation::Replace {
-                1.0
-            } else {
-                q.max(1.0 - q)
-            };
-            let step = ((bound * f64::from(LEVEL_ONE)).log2().floor() - 10.0).exp2();
-            let bound = (bound * f64::from(LEVEL_ONE) / step).ceil();
+            let bound = largest_move(&quantile, relation);
             let mut widest = 0.0_f64;
             for _ in 0..2000 {
                 let n = 1 + rng.below(12);
@@ -99,6 +103,33 @@ fn values_go_to_their_nearest_point_and_bad_ones_to_an_end() {
     }
     for point in 0..=10 {
         assert_eq!(quantile.point_of(quantile.value_of(point)), point);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_hostile_values_move_no_score_beyond_the_sensitivity() {
+    for (level, relation) in [(0.1, Relation::AddRemove), (0.5, Relation::Replace)] {
+        let quantile = quantile(level, relation);
+        let bound = largest_move(&quantile, relation);
+        let mut rng = Lcg(9);
+        let mut counts: Vec<u64> = (0..11).map(|_| rng.below(1_000)).collect();
+        let (mut before, mut reached) = (quantile.scores(&counts), false);
+        for _ in 0..100_000 {
+            let point = quantile.point_of(rng.hostile() * 20.0);
+            counts[point] += 1; // out of the grid would be a panic here
+            if relation == Relation::Replace {
+                let gone = (0..11).find(|&p| counts[p] > 0).unwrap();
+                counts[gone] -= 1;
+            }
+            let after = quantile.scores(&counts);
+            for (a, b) in after.iter().zip(&before) {
+                let moved = a.abs_diff(*b) as f64;
+                assert!(moved <= bound, "{a} {b}");
+                reached |= moved + 1.0 >= bound;
+            }
+            before = after;
+        }
+        assert!(reached, "the bound is never reached: the test is too tame");
     }
 }
 

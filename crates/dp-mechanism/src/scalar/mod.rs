@@ -154,7 +154,8 @@ mod tests {
     use dp_core::ReplaceFactor;
 
     use super::*;
-    use crate::test_support::{rebuilt, spends, table};
+    use crate::test_support::{Lcg, rebuilt, spends, table};
+    use crate::vector_contribution;
 
     /// One release at noise multiplier 1/2 on 300 users: the noise is half a clip.
     fn release(clip: f64, value: impl Fn(UserRow<'_>) -> f64 + Sync) -> f64 {
@@ -176,6 +177,34 @@ mod tests {
         assert!((release(2.0, |_| 1e300) - 2.0 * n).abs() < 8.0);
         assert!((release(2.0, |_| f64::NEG_INFINITY) + 2.0 * n).abs() < 8.0);
         assert!(release(2.0, |_| f64::NAN).abs() < 8.0);
+    }
+
+    #[test]
+    fn a_hundred_thousand_hostile_numbers_stay_within_the_bound() {
+        let table = table(100_000, 3, 2, 6);
+        let grid = Grid::new(0.5, 2.0).unwrap();
+        let bound = grid.l2_bound().cast_signed();
+        let mut numbers = Lcg(7);
+        let (mut n_at_the_bound, mut n_dropped) = (0, 0);
+        for user in table.users() {
+            let number = numbers.hostile() * 3.0;
+            // as given, and clamped as the release does
+            for value in [number, number.clamp(-2.0, 2.0)] {
+                let sent =
+                    vector_contribution(&grid, 1, &Scalar(move |_: UserRow<'_>| value), user);
+                assert!(
+                    sent.iter().all(|&(at, z)| at == 0 && z.abs() <= bound),
+                    "{value}"
+                );
+                n_at_the_bound +=
+                    u32::from(sent.iter().any(|&(_, z)| z.abs() > bound - bound / 100_000));
+                n_dropped += u32::from(sent.is_empty());
+            }
+        }
+        assert!(
+            n_at_the_bound > 10_000 && n_dropped > 10_000,
+            "{n_at_the_bound} {n_dropped}"
+        );
     }
 
     #[test]

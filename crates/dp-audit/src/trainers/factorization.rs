@@ -1,11 +1,14 @@
-use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
-use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, vector_contribution};
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError};
+use dp_mechanism::{
+    Grid, NoiseSource, ReleasedGrams, ReleasedVector, VectorContribution, vector_contribution,
+};
 use dp_multitask::{
-    CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
+    CountContribution, FittedModel, ImplicitSums, MatrixFactorization, NoisyCounts, Released,
+    TaskWeights, UserGramian,
 };
 
-use crate::kernel::{add_users, fill_grams, gram_views};
+use crate::kernel::{add_users, fill_grams, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
 
@@ -14,7 +17,10 @@ use crate::{Error, Result, Trainer};
 /// Everything that the statistics of a round depend on is computed here once more, from what was
 /// released and public settings: weights from the released counts, factors from the statistics
 /// of the round before. A trainer that used anything private in their place would give sums that
-/// differ from these, and the audit of the release would fail.
+/// differ from these, and the audit of the release would fail. With implicit feedback the factors of a
+/// round are taken as shown instead of being solved for once more; and the Gramian of all users,
+/// a small part of the budget, is shared by the canaries of a run. Noise in it shifts all of their
+/// scores together, present or not, which a lower bound from both error rates does not notice to first order.
 #[derive(Debug, Clone)]
 pub struct AuditedFactorization {
     fit: MatrixFactorization,
@@ -25,6 +31,9 @@ pub struct AuditedFactorization {
 enum Kept {
     Counts(NoisyCounts),
     Statistics(Vec<f64>, ReleasedGrams),
+    Sum(Vec<f64>, ReleasedVector),
+    /// A release that this audit does not know: it must not be passed over.
+    Unknown,
 }
 
 impl AuditedFactorization {
@@ -72,7 +81,10 @@ impl AuditedFactorization {
                     Released::Statistics { factors, released } => {
                         kept.push(Kept::Statistics(factors.to_vec(), released.clone()));
                     }
-                    _ => {}
+                    Released::Sum { factors, released } => {
+                        kept.push(Kept::Sum(factors.to_vec(), released.clone()));
+                    }
+                    _ => kept.push(Kept::Unknown),
                 },
             )
             .map_err(trainer)?;
@@ -86,13 +98,15 @@ impl AuditedFactorization {
         data: &Interactions,
         canaries: Option<&Interactions>,
     ) -> Result<Vec<View>> {
-        let mut views = Vec::new();
+        let mut views: Vec<(usize, View)> = Vec::new();
+        let mut left: Vec<usize> = (0..self.plan.releases().len()).collect();
         let mut weights = TaskWeights::uniform(data.n_items());
         let mut before: Option<&ReleasedGrams> = None;
         for release in kept {
             match release {
                 Kept::Counts(counts) => {
-                    views.push(self.counts_view(counts, data, canaries)?);
+                    let (at, planned) = self.next(&mut left, "")?;
+                    views.push((at, self.counts_view(planned, counts, data, canaries)?));
                     let params = self.fit.params();
                     weights = TaskWeights::from_counts(
                         counts,
@@ -103,15 +117,37 @@ impl AuditedFactorization {
                 }
                 Kept::Statistics(factors, released) => {
                     let factors = self.factors(factors, before, released.dim())?;
-                    let at = views.len();
-                    views.extend(
-                        self.round_views(at, &factors, &weights, released, data, canaries)?,
-                    );
+                    let (matrix, of_matrix) = self.next(&mut left, "matrices")?;
+                    let (rhs, of_rhs) = self.next(&mut left, "right-hand sides")?;
+                    let planned = [of_matrix, of_rhs];
+                    let made =
+                        self.round_views(planned, &factors, &weights, released, data, canaries)?;
+                    views.extend([matrix, rhs].into_iter().zip(made));
                     before = Some(released);
                 }
+                Kept::Sum(factors, released) => {
+                    let (at, planned) = self.next(&mut left, "")?;
+                    let view =
+                        self.sum_view(planned, factors, &weights, released, data, canaries)?;
+                    views.push((at, view));
+                }
+                Kept::Unknown => return Err(unseen(1, 0)),
             }
         }
-        Ok(views)
+        if !left.is_empty() {
+            return Err(unseen(left.len(), 0));
+        }
+        views.sort_by_key(|(at, _)| *at);
+        Ok(views.into_iter().map(|(_, view)| view).collect())
+    }
+
+    /// The first release of the plan that is not accounted for and whose label ends so.
+    fn next(&self, left: &mut Vec<usize>, ending: &str) -> Result<(usize, &PlannedRelease)> {
+        let releases = self.plan.releases();
+        let found = (left.iter()).position(|&at| releases[at].label().ends_with(ending));
+        let at = found.map(|place| left.remove(place));
+        let at = at.ok_or_else(|| unseen(releases.len() + 1, releases.len()))?;
+        Ok((at, &releases[at]))
     }
 
     /// Factors of a round from the release before it. Those of the first round are public
@@ -123,18 +159,20 @@ impl AuditedFactorization {
         dim: usize,
     ) -> Result<Vec<f64>> {
         match before {
-            Some(before) if dim > 1 => self.fit.solve_items(before).map_err(trainer),
+            Some(before) if dim > 1 && self.fit.params().feedback.implicit().is_none() => {
+                self.fit.solve_items(before).map_err(trainer)
+            }
             _ => Ok(shown.to_vec()),
         }
     }
 
     fn counts_view(
         &self,
+        planned: &PlannedRelease,
         counts: &NoisyCounts,
         data: &Interactions,
         canaries: Option<&Interactions>,
     ) -> Result<View> {
-        let planned = &self.plan.releases()[0];
         let clip_norm = self.fit.params().count_clip_norm;
         let multiplier = planned.noise_multiplier()?;
         let grid = Grid::new(multiplier, clip_norm)?;
@@ -150,26 +188,45 @@ impl AuditedFactorization {
             exact: vec![0; n_items],
             canaries: Vec::new(),
         };
-        add_users(&mut view.exact, data, |row| {
-            Ok(vector_contribution(&grid, n_items, &contribution, row))
-        })?;
-        for row in canaries.into_iter().flat_map(Interactions::users) {
-            view.canaries
-                .push(vector_contribution(&grid, n_items, &contribution, row));
+        fill_vector(&mut view, &grid, &contribution, data, canaries)?;
+        Ok(view)
+    }
+
+    /// The Gramian of all users, or the right-hand sides, of a round of implicit feedback.
+    fn sum_view(
+        &self,
+        planned: &PlannedRelease,
+        factors: &[f64],
+        weights: &TaskWeights,
+        released: &ReleasedVector,
+        data: &Interactions,
+        canaries: Option<&Interactions>,
+    ) -> Result<View> {
+        let dim = factors.len() / data.n_items().max(1);
+        let statistics = self
+            .fit
+            .statistics(dim, factors, weights)
+            .map_err(trainer)?;
+        let multiplier = planned.noise_multiplier()?;
+        let grid = Grid::new(multiplier, 1.0)?;
+        let mut view = vector_view(planned.label(), multiplier, &grid, released);
+        if planned.label().ends_with("Gramian of all users") {
+            fill_vector(&mut view, &grid, &UserGramian(&statistics), data, canaries)?;
+        } else {
+            fill_vector(&mut view, &grid, &ImplicitSums(&statistics), data, canaries)?;
         }
         Ok(view)
     }
 
     fn round_views(
         &self,
-        at: usize,
+        planned: [&PlannedRelease; 2],
         factors: &[f64],
         weights: &TaskWeights,
         released: &ReleasedGrams,
         data: &Interactions,
         canaries: Option<&Interactions>,
     ) -> Result<[View; 2]> {
-        let planned = &self.plan.releases()[at..at + 2];
         let multipliers = (
             planned[0].noise_multiplier()?,
             planned[1].noise_multiplier()?,
@@ -204,6 +261,34 @@ impl Trainer for AuditedFactorization {
     ) -> Result<Vec<View>> {
         Ok(self.run(data, Some(canaries), noise)?.1)
     }
+}
+
+/// Fills in the exact sum over users and what each canary adds if present.
+fn fill_vector<C: VectorContribution>(
+    view: &mut View,
+    grid: &Grid,
+    contribution: &C,
+    data: &Interactions,
+    canaries: Option<&Interactions>,
+) -> Result<()> {
+    let n = view.exact.len();
+    let entries = |row| vector_contribution(grid, n, contribution, row);
+    add_users(&mut view.exact, data, |row| Ok(entries(row)))?;
+    let canaries = canaries.into_iter().flat_map(Interactions::users);
+    view.canaries.extend(canaries.map(entries));
+    Ok(())
+}
+
+/// Releases and plan do not match: something was released that the audit would not look at, or the
+/// other way round.
+fn unseen(found: usize, expected: usize) -> Error {
+    let name = "releases beside those that the audit looks at";
+    ShapeError {
+        name,
+        found,
+        expected,
+    }
+    .into()
 }
 
 /// The integer behind a dequantised value `(Y + 1/2) g`: exact while `|Y|` is below 2^50.
