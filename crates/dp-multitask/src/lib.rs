@@ -13,6 +13,7 @@ mod factorization;
 mod local_bias;
 mod paid;
 mod regression;
+mod watch;
 
 pub use allocation::{
     BudgetAllocation, TaskCounts, TaskWeights, UserRule, improvement_ratio_convex,
@@ -25,8 +26,7 @@ pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
     GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
     ItemUpdate, MatrixFactorization, Pay, PersonalModel, Progress, Provenance, RecordSampling,
-    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties,
-    UserScratch,
+    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{
@@ -35,3 +35,4 @@ pub use regression::{
     ResidualBounds, ResidualSsp, ResidualSspParams, SspSolve, SspStatistics, StepSize, TaskModels,
     TaskSetup, WeightTotals, WeightedGradients,
 };
+pub use watch::{Observed, ObservedSums, Watch};

@@ -1,14 +1,12 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
-use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError};
-use dp_mechanism::{
-    Grid, NoiseSource, ReleasedGrams, ReleasedVector, VectorContribution, vector_contribution,
-};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError, UserRow};
+use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, ReleasedVector, vector_contribution};
 use dp_multitask::{
     CountContribution, FittedModel, ImplicitSums, MatrixFactorization, NoisyCounts, Released,
     TaskWeights, UserGramian,
 };
 
-use crate::kernel::{add_users, fill_grams, gram_views, vector_view};
+use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
 
@@ -188,7 +186,8 @@ impl AuditedFactorization {
             exact: vec![0; n_items],
             canaries: Vec::new(),
         };
-        fill_vector(&mut view, &grid, &contribution, data, canaries)?;
+        let one_user = |row: UserRow<'_>| vector_contribution(&grid, n_items, &contribution, row);
+        fill_vector(&mut view, data, canaries, &one_user);
         Ok(view)
     }
 
@@ -210,10 +209,15 @@ impl AuditedFactorization {
         let multiplier = planned.noise_multiplier()?;
         let grid = Grid::new(multiplier, 1.0)?;
         let mut view = vector_view(planned.label(), multiplier, &grid, released);
+        let n = released.len();
         if planned.label().ends_with("Gramian of all users") {
-            fill_vector(&mut view, &grid, &UserGramian(&statistics), data, canaries)?;
+            let gramian = UserGramian(&statistics);
+            let one_user = |row: UserRow<'_>| vector_contribution(&grid, n, &gramian, row);
+            fill_vector(&mut view, data, canaries, &one_user);
         } else {
-            fill_vector(&mut view, &grid, &ImplicitSums(&statistics), data, canaries)?;
+            let sums = ImplicitSums(&statistics);
+            let one_user = |row: UserRow<'_>| vector_contribution(&grid, n, &sums, row);
+            fill_vector(&mut view, data, canaries, &one_user);
         }
         Ok(view)
     }
@@ -261,22 +265,6 @@ impl Trainer for AuditedFactorization {
     ) -> Result<Vec<View>> {
         Ok(self.run(data, Some(canaries), noise)?.1)
     }
-}
-
-/// Fills in the exact sum over users and what each canary adds if present.
-fn fill_vector<C: VectorContribution>(
-    view: &mut View,
-    grid: &Grid,
-    contribution: &C,
-    data: &Interactions,
-    canaries: Option<&Interactions>,
-) -> Result<()> {
-    let n = view.exact.len();
-    let entries = |row| vector_contribution(grid, n, contribution, row);
-    add_users(&mut view.exact, data, |row| Ok(entries(row)))?;
-    let canaries = canaries.into_iter().flat_map(Interactions::users);
-    view.canaries.extend(canaries.map(entries));
-    Ok(())
 }
 
 /// Releases and plan do not match: something was released that the audit would not look at, or the

@@ -2,8 +2,8 @@ use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Interactions, Private, ShapeError};
 use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, ReleasedVector};
 
-use super::model::{FactorModel, Provenance};
 use super::item_update::ItemUpdate;
+use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
 use super::residual_step::KeptMatrices;
 use super::run::{Progress, Run};

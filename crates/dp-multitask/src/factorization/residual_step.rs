@@ -238,7 +238,10 @@ impl MatrixFactorization {
         };
         let n_coordinates = self.params().score_model.coordinates(rounds.dim);
         let ridge = ridge(self.params(), kept.noise_stddev, n_coordinates);
-        let triangles: Vec<&[f64]> = kept.packed.chunks_exact(packed_len(n_coordinates)).collect();
+        let triangles: Vec<&[f64]> = kept
+            .packed
+            .chunks_exact(packed_len(n_coordinates))
+            .collect();
         let mut change = released.values();
         solve_systems(n_coordinates, &mut change, |item, matrix, rhs| {
             // lengths fit by construction; a matrix of zeros otherwise

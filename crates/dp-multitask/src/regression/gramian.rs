@@ -8,6 +8,7 @@ use dp_mechanism::{
 };
 
 use super::setup::TaskSetup;
+use crate::paid::Paid;
 use crate::{Result, TaskWeights};
 
 /// One user's share of the total weight of every task, `W_i = sum_j w_ij`.
@@ -79,9 +80,9 @@ pub(crate) struct TaskScales {
 impl TaskScales {
     /// Whether these can be the scales of `n_tasks` tasks.
     pub(crate) fn is_consistent(&self, n_tasks: usize) -> bool {
-        [&self.totals, &self.curvature].into_iter().all(|list| {
-            list.len() == n_tasks && list.iter().all(|w| w.is_finite() && *w > 0.0)
-        })
+        [&self.totals, &self.curvature]
+            .into_iter()
+            .all(|list| list.len() == n_tasks && list.iter().all(|w| w.is_finite() && *w > 0.0))
     }
 }
 
@@ -167,13 +168,12 @@ impl PooledGramian<'_> {
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
-        spend: Spend,
+        paid: &mut Paid<'_>,
         noise: &mut NoiseSource,
     ) -> Result<Vec<f64>> {
         let dim = self.setup.dim;
-        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm())?;
-        let sum = VectorSum::accumulate(data, Self::n_coordinates(dim), grid, self)?;
-        let mut packed = sum.release(spend, noise)?.values();
+        let shape = (Self::n_coordinates(dim), self.clip_norm());
+        let mut packed = paid.vector(data, shape, self, noise)?.values();
         let n_users = packed.pop().unwrap_or(1.0) / self.setup.feature_norm.powi(2);
         let mut at = 0;
         for a in 0..dim {

@@ -11,6 +11,7 @@ use super::model::FittedRegression;
 use super::setup::TaskSetup;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
+use crate::watch::Watch;
 use crate::{Result, TaskWeights};
 
 /// Step size of task `i` at step `t = 1, 2, ...`, for released total weights `W_i = sum_j w_ij`
@@ -256,6 +257,21 @@ impl MultiTaskNoisyGd {
         self.fit_with_loss(&self.params.loss, data, plan, spends, noise)
     }
 
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
+        self.run(&self.params.loss, data, plan, spends, noise, watch)
+    }
+
     /// [`fit`](Self::fit) on a loss of the caller's; that of the settings is not used.
     ///
     /// # Errors
@@ -268,17 +284,29 @@ impl MultiTaskNoisyGd {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.run(loss, data, plan, spends, noise, &mut |_| {})
+    }
+
+    fn run(
+        &self,
+        loss: &dyn Loss,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
         let n_tasks = data.expose().n_items();
-        let mut paid = Paid::new(plan, &self.requests(n_tasks), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(n_tasks), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let totals = WeightTotals {
             dim: setup.dim,
             weights: &weights,
         };
         let known = setup.task_counts(counts.as_ref());
-        let scales = totals.scales(&totals.release(data, paid.next()?, noise)?, known);
+        let scales = totals.scales(&paid.vector(data, (n_tasks, 1.0), &totals, noise)?, known);
         let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
         let insecure = noise.is_insecure();
         setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
@@ -298,15 +326,7 @@ impl MultiTaskNoisyGd {
         let mut coefficients = vec![0.0; scales.totals.len() * dim];
         let mut average = coefficients.clone();
         for step in 1..=params.n_steps {
-            let spend = paid.next()?;
-            let descent = Descent {
-                step,
-                dim,
-                radius: setup.radius,
-                gradient_norm: params.gradient_norm,
-                noise_stddev: params.gradient_norm * spend.noise_multiplier()?,
-            };
-            let gradients = WeightedGradients {
+            let released = WeightedGradients {
                 setup,
                 weights,
                 loss,
@@ -314,7 +334,15 @@ impl MultiTaskNoisyGd {
                 gradient_norm: params.gradient_norm,
                 clip: params.clip,
             }
-            .release(data, spend, noise)?;
+            .release(data, paid, noise)?;
+            let descent = Descent {
+                step,
+                dim,
+                radius: setup.radius,
+                gradient_norm: params.gradient_norm,
+                noise_stddev: released.noise_stddev(),
+            };
+            let gradients = released.values();
             let tasks = coefficients
                 .chunks_exact_mut(dim)
                 .zip(gradients.chunks_exact(dim));

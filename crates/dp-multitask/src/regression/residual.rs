@@ -14,6 +14,7 @@ use super::statistics::{gram_requests, release_statistics};
 use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
+use crate::watch::Watch;
 use crate::{Result, TaskWeights};
 
 /// Where the matrices `A_i` of the solves come from.
@@ -260,9 +261,24 @@ impl ResidualSsp {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let known = setup.task_counts(counts.as_ref());
         let matrices = self.matrices(data, known, &weights, &mut paid, noise)?;
@@ -282,10 +298,11 @@ impl ResidualSsp {
         let setup = &self.params.setup;
         match self.params.gramian {
             Gramian::Pooled { .. } => {
-                let average = PooledGramian { setup }.release(data, paid.next()?, noise)?;
+                let average = PooledGramian { setup }.release(data, paid, noise)?;
                 let dim = setup.dim;
                 let totals = WeightTotals { dim, weights };
-                let released = totals.release(data, paid.next()?, noise)?;
+                let shape = (weights.omega().len(), 1.0);
+                let released = paid.vector(data, shape, &totals, noise)?;
                 let scales = totals.scales(&released, counts);
                 Ok(Matrices::Pooled { average, scales })
             }
@@ -313,9 +330,7 @@ impl ResidualSsp {
                 self.advance(&mut coefficients, matrices, first, noise)?;
                 continue;
             }
-            let spend = paid.next()?;
-            let noise_multiplier = spend.noise_multiplier()?;
-            let mut residuals = WeightedGradients {
+            let released = WeightedGradients {
                 setup,
                 weights,
                 loss: &RegressionLoss::Squared,
@@ -323,10 +338,14 @@ impl ResidualSsp {
                 gradient_norm: params.bound(step),
                 clip: GradientClip::Joint,
             }
-            .release(data, spend, noise)?;
-            residuals.iter_mut().for_each(|r| *r = -*r);
-            let noise = noise_multiplier * params.bound(step);
-            self.advance(&mut coefficients, matrices, residuals, noise)?;
+            .release(data, paid, noise)?;
+            let residuals = released.values().into_iter().map(|r| -r).collect();
+            self.advance(
+                &mut coefficients,
+                matrices,
+                residuals,
+                released.noise_stddev(),
+            )?;
         }
         Ok(coefficients)
     }

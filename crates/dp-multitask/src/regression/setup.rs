@@ -4,10 +4,12 @@ use dp_accounting::{Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_mechanism::{Grid, NoiseSource};
 
+use super::model::{FittedRegression, TaskModels};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use super::model::{FittedRegression, TaskModels};
-use crate::{BudgetAllocation, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights};
+use crate::{
+    BudgetAllocation, CountContribution, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights,
+};
 
 const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 
@@ -113,9 +115,10 @@ impl TaskSetup {
         let n_tasks = data.expose().n_items();
         let counts = match self.allocation.released_counts() {
             Some((_, clip_norm)) => {
-                let spend = paid.next()?;
-                let counts = NoisyCounts::release(data, n_tasks, clip_norm, spend, noise)?;
-                Some(counts)
+                let contribution = CountContribution::new(clip_norm)?;
+                let shape = (n_tasks, clip_norm);
+                let released = paid.vector(data, shape, &contribution, noise)?;
+                Some(NoisyCounts::of(&released))
             }
             None => None,
         };

@@ -9,10 +9,11 @@ use super::gramian::noise_ridge;
 use super::model::FittedRegression;
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
+use crate::Result;
 use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::Result;
+use crate::watch::Watch;
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -173,9 +174,24 @@ impl MultiTaskSsp {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let released = release_statistics(setup, data, &weights, &mut paid, noise)?;
         let coefficients = self.solve(&released)?;
