@@ -5,7 +5,8 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use rayon::prelude::*;
 
 use crate::factorization::{
-    Design, FactorModel, Provenance, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
+    Design, FactorModel, Provenance, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep,
+    initial_factors,
 };
 use crate::{LocalBias, Result};
 

@@ -25,8 +25,7 @@ pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
     GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
     ItemUpdate, MatrixFactorization, Pay, PersonalModel, Progress, Provenance, RecordSampling,
-    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties,
-    UserScratch,
+    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{

@@ -271,12 +271,17 @@ fn settings_out_of_range_or_against_each_other_are_refused() {
         }
     }
     let listed = |n| {
-        residuals(|_| {}).item_update.clone_with(ResidualBounds::Listed {
-            values: vec![0.5; n],
-        })
+        residuals(|_| {})
+            .item_update
+            .clone_with(ResidualBounds::Listed {
+                values: vec![0.5; n],
+            })
     };
     assert!(params(5.0, listed(2)).check().is_ok());
-    assert!(matches!(params(5.0, listed(3)).check(), Err(Error::Shape(_))));
+    assert!(matches!(
+        params(5.0, listed(3)).check(),
+        Err(Error::Shape(_))
+    ));
 
     let implicit = FactorizationParams::implicit_for_target(target(5.0));
     let plain = ScoreModel::Plain;

@@ -2,10 +2,10 @@ use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Interactions, Private, ShapeError};
 use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, ReleasedVector};
 
-use super::model::{FactorModel, Provenance};
 use super::item_update::ItemUpdate;
+use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
-use super::residual_step::KeptMatrices;
+use super::residual_step::{KeptMatrices, RoundOn};
 use super::run::{Progress, Run};
 use super::state::{RoundState, TrainingState};
 use crate::regression::TaskScales;
@@ -241,14 +241,20 @@ impl MatrixFactorization {
         if let Some(implicit) = self.params().feedback.implicit() {
             return self.implicit_round(implicit, data, weights, rounds, run, noise);
         }
+        let on = RoundOn {
+            data,
+            weights,
+            run: &mut *run,
+            noise: &mut *noise,
+        };
         match (&self.params().item_update, scales) {
             (ItemUpdate::NoisyGd(settings), Some(scales)) => {
-                return self.gradient_round(settings, scales, data, weights, rounds, run, noise);
+                return self.gradient_round(settings, scales, rounds, on);
             }
             (ItemUpdate::Residual(settings), _)
                 if rounds.n_rounds >= settings.n_statistics_rounds =>
             {
-                return self.residual_round(settings, data, weights, rounds, run, noise);
+                return self.residual_round(settings, rounds, on);
             }
             _ => {}
         }

@@ -5,8 +5,8 @@ use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    FactorBuffer, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
-    SparseBuffer, VectorContribution, VectorSum,
+    FactorBuffer, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
+    VectorContribution, VectorSum,
 };
 use rayon::prelude::*;
 

@@ -224,7 +224,12 @@ fn a_users_contribution_ignores_all_other_users() {
 }
 
 /// Exact squared norm of one user's share of a vector sum.
-pub(super) fn squared_norm<C: VectorContribution>(grid: &Grid, n: usize, sum: &C, user: UserRow<'_>) -> u128 {
+pub(super) fn squared_norm<C: VectorContribution>(
+    grid: &Grid,
+    n: usize,
+    sum: &C,
+    user: UserRow<'_>,
+) -> u128 {
     let entries = vector_contribution(grid, n, sum, user);
     let squares = entries
         .iter()

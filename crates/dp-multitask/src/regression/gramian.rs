@@ -79,9 +79,9 @@ pub(crate) struct TaskScales {
 impl TaskScales {
     /// Whether these can be the scales of `n_tasks` tasks.
     pub(crate) fn is_consistent(&self, n_tasks: usize) -> bool {
-        [&self.totals, &self.curvature].into_iter().all(|list| {
-            list.len() == n_tasks && list.iter().all(|w| w.is_finite() && *w > 0.0)
-        })
+        [&self.totals, &self.curvature]
+            .into_iter()
+            .all(|list| list.len() == n_tasks && list.iter().all(|w| w.is_finite() && *w > 0.0))
     }
 }
 

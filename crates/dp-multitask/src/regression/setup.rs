@@ -4,9 +4,9 @@ use dp_accounting::{Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_mechanism::{Grid, NoiseSource};
 
+use super::model::{FittedRegression, TaskModels};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use super::model::{FittedRegression, TaskModels};
 use crate::{BudgetAllocation, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights};
 
 const OUTPUT: &str = "task coefficients, noisy task counts, settings";

@@ -9,10 +9,10 @@ use super::gramian::noise_ridge;
 use super::model::FittedRegression;
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
+use crate::Result;
 use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::Result;
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -3,8 +3,7 @@
 use dp_core::{Interactions, Private};
 use dp_data::{PopularityBuckets, RatingSplit, Ratings, SplitFractions, rmse};
 use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NonPrivateAls, constant_predictions,
-    user_mean_predictions,
+    FactorModel, FittedModel, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
 };
 
 use super::data::buckets;
