@@ -107,7 +107,7 @@ fn against_epsilon(rows: &[Value]) -> Vec<Line> {
 }
 
 fn against_popularity(rows: &[Value], epsilon: f64) -> Vec<Line> {
-    let in_bucket = |row: &&Value| row["params"]["bucket"].is_number();
+    let in_bucket = |row: &&Value| row["metric"] == "test RMSE by popularity";
     let point = |row: &Value| Some((row["params"]["bucket"].as_f64()?, row["mean"].as_f64()?));
     let at = |row: &Value| {
         row["epsilon"]
