@@ -16,11 +16,29 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Method, member of its parameters that picks the row, value of it, name in the figure, color.
 const LINES: [(&str, &str, &str, &str, RGBColor); 7] = [
-    ("ssp", "sampling", "\"uniform\"", "uniform", RGBColor(150, 150, 60)),
-    ("ssp", "sampling", "\"tail\"", "tail", RGBColor(200, 120, 40)),
+    (
+        "ssp",
+        "sampling",
+        "\"uniform\"",
+        "uniform",
+        RGBColor(150, 150, 60),
+    ),
+    (
+        "ssp",
+        "sampling",
+        "\"tail\"",
+        "tail",
+        RGBColor(200, 120, 40),
+    ),
     ("ssp", "mu", "0.0", "ssp, mu 0", RGBColor(150, 80, 40)),
     ("ssp", "mu", "0.25", "ssp, mu 1/4", RGBColor(170, 40, 60)),
-    ("noisy-gd", "mu", "0.25", "noisy-gd, mu 1/4", RGBColor(31, 97, 166)),
+    (
+        "noisy-gd",
+        "mu",
+        "0.25",
+        "noisy-gd, mu 1/4",
+        RGBColor(31, 97, 166),
+    ),
     ("residual", "", "", "residual", RGBColor(30, 120, 60)),
     ("best", "", "", "best mode", RGBColor(20, 20, 20)),
 ];
@@ -89,9 +107,13 @@ fn against_epsilon(rows: &[Value]) -> Vec<Line> {
 }
 
 fn against_popularity(rows: &[Value], epsilon: f64) -> Vec<Line> {
-    let in_bucket = |row: &&Value| row["params"]["bucket"].is_number();
+    let in_bucket = |row: &&Value| row["metric"] == "test RMSE by popularity";
     let point = |row: &Value| Some((row["params"]["bucket"].as_f64()?, row["mean"].as_f64()?));
-    let at = |row: &Value| row["epsilon"].as_f64().is_none_or(|e| (e - epsilon).abs() < 1e-9);
+    let at = |row: &Value| {
+        row["epsilon"]
+            .as_f64()
+            .is_none_or(|e| (e - epsilon).abs() < 1e-9)
+    };
     let points = |keep: &dyn Fn(&Value) -> bool| {
         let mine = rows.iter().filter(in_bucket).filter(|row| keep(row));
         mine.filter_map(point).collect::<Vec<_>>()
@@ -150,7 +172,9 @@ fn draw(
             chart.draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?;
         } else {
             chart.draw_series(LineSeries::new(points.clone(), style))?;
-            let dots = points.iter().map(|&at| Circle::new(at, 3, line.color.filled()));
+            let dots = points
+                .iter()
+                .map(|&at| Circle::new(at, 3, line.color.filled()));
             chart.draw_series(dots)?;
         }
         ends.extend(points.last().map(|&end| (end, line)));
@@ -158,10 +182,17 @@ fn draw(
     let step = (high - low + 0.02) / 24.0;
     for ((at, y), line) in apart(ends, step) {
         let style = ("sans-serif", 13).into_font().color(&line.color);
-        let place = (at + (x(x_range.end) - x(x_range.start)) * 0.012, y + step / 2.0);
+        let place = (
+            at + (x(x_range.end) - x(x_range.start)) * 0.012,
+            y + step / 2.0,
+        );
         chart.draw_series([Text::new(line.name.clone(), place, style)])?;
     }
-    let ticks: Vec<f64> = if logarithmic { vec![1.0, 5.0, 20.0] } else { (1..=5).map(f64::from).collect() };
+    let ticks: Vec<f64> = if logarithmic {
+        vec![1.0, 5.0, 20.0]
+    } else {
+        (1..=5).map(f64::from).collect()
+    };
     for tick in ticks {
         let style = ("sans-serif", 14).into_font().color(&BLACK);
         chart.draw_series([Text::new(tick.to_string(), (x(tick), low - 0.004), style)])?;

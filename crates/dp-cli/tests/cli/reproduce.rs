@@ -114,7 +114,11 @@ fn ratings_give_every_method_by_the_schema() {
         if published {
             let (label, exact) = (&row["epsilon"], &row["params"]["true_epsilon"]);
             assert!(label.as_f64().unwrap() > exact.as_f64().unwrap());
-            assert!(row["params"]["accounting"].to_string().contains("not private"));
+            assert!(
+                row["params"]["accounting"]
+                    .to_string()
+                    .contains("not private")
+            );
         }
     }
     let of = |metric: &str| rows.iter().filter(|r| r["metric"] == metric).count();

@@ -1,18 +1,28 @@
 use dp_accounting::{Certificate, Plan, Spend};
-use dp_core::{Interactions, Private, ShapeError};
-use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, ReleasedVector};
+use dp_core::{Interactions, Private, ShapeError, UserRow};
+use dp_mechanism::{
+    GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, vector_contribution,
+};
 
 use super::item_update::ItemUpdate;
 use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
-use super::residual_step::KeptMatrices;
+use super::residual_step::{KeptMatrices, RoundOn};
 use super::run::{Progress, Run};
 use super::state::{RoundState, TrainingState};
 use crate::regression::TaskScales;
 use crate::{NoisyCounts, Result, TaskWeights, WeightTotals};
 
 /// One release of a fit, as it becomes public.
-#[derive(Debug, Clone, Copy)]
+///
+/// # Privacy
+/// `one_user` computes what a user adds from that user's own records: whoever calls it must hold the
+/// data anyway, as an audit does. Everything else is public.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds functions of private records"
+)]
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Released<'a> {
     /// The item counts.
@@ -28,10 +38,14 @@ pub enum Released<'a> {
     /// The residual sums of one round, or the total weights of the items; with implicit feedback, the Gramian
     /// of all users or the right-hand sides of one round.
     Sum {
-        /// As for the statistics; none for total weights.
-        factors: &'a [f64],
+        /// Its label in the plan.
+        label: &'a str,
         /// The sum.
         released: &'a ReleasedVector,
+        /// Its grid.
+        grid: &'a Grid,
+        /// Coordinates and integers of one user.
+        one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
     },
 }
 
@@ -205,10 +219,14 @@ impl MatrixFactorization {
             dim: params.score_model.coordinates(params.largest_dim()),
             weights,
         };
+        let (label, grid) = (spend.label().to_owned(), WeightTotals::grid(&spend)?);
         let released = totals.release(data, spend, noise)?;
+        let n_items = weights.omega().len();
         run.show(Released::Sum {
-            factors: &[],
+            label: &label,
             released: &released,
+            grid: &grid,
+            one_user: &|row| vector_contribution(&grid, n_items, &totals, row),
         });
         Ok(totals.scales(&released, state.counts.as_ref().map(NoisyCounts::values)))
     }
@@ -241,14 +259,20 @@ impl MatrixFactorization {
         if let Some(implicit) = self.params().feedback.implicit() {
             return self.implicit_round(implicit, data, weights, rounds, run, noise);
         }
+        let on = RoundOn {
+            data,
+            weights,
+            run: &mut *run,
+            noise: &mut *noise,
+        };
         match (&self.params().item_update, scales) {
             (ItemUpdate::NoisyGd(settings), Some(scales)) => {
-                return self.gradient_round(settings, scales, data, weights, rounds, run, noise);
+                return self.gradient_round(settings, scales, rounds, on);
             }
             (ItemUpdate::Residual(settings), _)
                 if rounds.n_rounds >= settings.n_statistics_rounds =>
             {
-                return self.residual_round(settings, data, weights, rounds, run, noise);
+                return self.residual_round(settings, rounds, on);
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{packed_len, unpack_symmetric};
 use dp_mechanism::{
     FactorBuffer, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
-    VectorContribution, VectorSum,
+    VectorContribution, VectorSum, vector_contribution,
 };
 
 use super::fit::Released;
@@ -130,6 +130,14 @@ impl KeptMatrices {
     }
 }
 
+/// What a round needs to make its release.
+pub(super) struct RoundOn<'a, 'r> {
+    pub(super) data: &'a Private<Interactions>,
+    pub(super) weights: &'a TaskWeights,
+    pub(super) run: &'a mut Run<'r>,
+    pub(super) noise: &'a mut NoiseSource,
+}
+
 impl MatrixFactorization {
     /// What users will contribute to a round on residuals: a [`VectorContribution`] with one block of coordinates
     /// per item.
@@ -160,24 +168,25 @@ impl MatrixFactorization {
     /// Releases the residual sums around the factors of `rounds`, paid by the next spend.
     fn release_residuals(
         &self,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
+        on: RoundOn<'_, '_>,
         rounds: &RoundState,
-        (bound, clip): (f64, GradientClip),
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
+        bound: f64,
+        clip: GradientClip,
     ) -> Result<(Vec<f64>, ReleasedVector)> {
-        let [spend] = run.next()?;
+        let [spend] = on.run.next()?;
         let coefficients = self.coefficients(&rounds.factors, rounds.dim);
-        let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
-        let sum = self.residuals(&statistics, &coefficients, bound, clip)?;
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
         let clip_norm = self.params().factor_bound() * bound;
         let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
-        let sum = VectorSum::accumulate(data, coefficients.len(), grid, &sum)?;
-        let released = sum.release(spend, noise)?;
-        run.show(Released::Sum {
-            factors: &rounds.factors,
+        let (label, n) = (spend.label().to_owned(), coefficients.len());
+        let sum = VectorSum::accumulate(on.data, n, grid, &residuals)?;
+        let released = sum.release(spend, on.noise)?;
+        on.run.show(Released::Sum {
+            label: &label,
             released: &released,
+            grid: &grid,
+            one_user: &|row| vector_contribution(&grid, n, &residuals, row),
         });
         Ok((coefficients, released))
     }
@@ -187,21 +196,17 @@ impl MatrixFactorization {
         &self,
         settings: &GradientRounds,
         scales: &TaskScales,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
         mut rounds: RoundState,
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
+        on: RoundOn<'_, '_>,
     ) -> Result<RoundState> {
-        let bound = (settings.residual_bound, settings.clip);
-        let (mut x, released) =
-            self.release_residuals(data, weights, &rounds, bound, run, noise)?;
+        let bound = settings.residual_bound;
+        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
         let n_coordinates = self.params().score_model.coordinates(rounds.dim);
         let descent = Descent {
             step: rounds.n_rounds + 1,
             dim: n_coordinates,
             radius: settings.radius,
-            gradient_norm: self.params().factor_bound() * settings.residual_bound,
+            gradient_norm: self.params().factor_bound() * bound,
             noise_stddev: released.noise_stddev(),
         };
         let sums = released.values();
@@ -213,7 +218,7 @@ impl MatrixFactorization {
             x.iter_mut().zip(sum).for_each(|(x, r)| *x += size * r);
             crate::regression::shorten(x, settings.radius);
         }
-        rounds.refine(self.rows(x, rounds.dim), relative_noise(&released, bound.0));
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
         Ok(rounds)
     }
 
@@ -221,16 +226,11 @@ impl MatrixFactorization {
     pub(super) fn residual_round(
         &self,
         settings: &ResidualRounds,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
         mut rounds: RoundState,
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
+        on: RoundOn<'_, '_>,
     ) -> Result<RoundState> {
         let bound = settings.bound(self.params().label_bound, rounds.n_rounds);
-        let bound = (bound, settings.clip);
-        let (mut x, released) =
-            self.release_residuals(data, weights, &rounds, bound, run, noise)?;
+        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
         let Some(kept) = &rounds.matrices else {
             return Err(crate::Error::Unsupported {
                 what: "residual rounds before any round of statistics",
@@ -255,12 +255,7 @@ impl MatrixFactorization {
             ridge
         })?;
         x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
-        rounds.refine(self.rows(x, rounds.dim), relative_noise(&released, bound.0));
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
         Ok(rounds)
     }
-}
-
-/// Noise of a release in units of a user's bound.
-fn relative_noise(released: &ReleasedVector, bound: f64) -> f64 {
-    released.noise_stddev() / bound
 }

@@ -1,10 +1,11 @@
 //! The privacy argument of rounds on residuals, on the sums that training really makes.
 
 use dp_core::Private;
-use dp_mechanism::{Grid, VectorSum};
+use dp_mechanism::{Grid, VectorSum, gram_contribution};
 
 use super::tests::{
-    N_ITEMS, noisy_counts, params, release_vector, share_of, squared_norm, users_of_all_kinds,
+    N_ITEMS, noisy_counts, params, release_vector, share_of, squared_norm, squared_norms,
+    users_of_all_kinds,
 };
 use super::*;
 use crate::TaskWeights;
@@ -64,6 +65,11 @@ fn no_user_moves_the_residual_sums_by_more_than_the_bound_and_none_is_rejected()
         for row in data.expose().users() {
             let squared = squared_norm(&grid, n, residuals, row);
             assert!(squared <= bound);
+            // with biases every user has a constant coordinate, and the kernel would drop whoever is above the
+            // bound; ratings at the centre leave no residual around the first factors
+            let has_share =
+                sensitivity > 0.29 && row.values().iter().any(|y| (y - 3.0).abs() > 0.0);
+            assert!(squared > 0 || !has_share);
             largest = largest.max(share_of(squared, &grid));
         }
         assert!(largest > 0.99, "the bound is never reached: {largest}");
@@ -92,6 +98,33 @@ fn the_residual_sums_of_neighbours_differ_by_one_users_share() {
             assert!(moved <= u128::from(grid.l2_bound()).pow(2));
         }
     });
+}
+
+#[test]
+fn without_biases_statistics_stay_within_their_smaller_bounds() {
+    let table = users_of_all_kinds(14);
+    let fit = settings(ScoreModel::Plain).check().unwrap();
+    let weights = TaskWeights::uniform(N_ITEMS);
+    let grids = fit.grids(11.0, 5.5).unwrap();
+    // short item factors make long user vectors, which are clipped; long ones make short vectors
+    for (size, clipped) in [(0.05, true), (1e6, false)] {
+        let factors = initial_factors(N_ITEMS, 4, size, 3).unwrap();
+        let statistics = fit.statistics(4, &factors, &weights).unwrap();
+        let mut n_full = 0;
+        for row in table.users() {
+            let one = gram_contribution(&grids, &statistics, row).unwrap();
+            let (matrix, rhs) = squared_norms(&one, 3);
+            assert!(rhs <= u128::from(grids.rhs().l2_bound()).pow(2));
+            let share = share_of(matrix, grids.matrix());
+            assert!(share <= 1.0);
+            n_full += u32::from(share > 0.99);
+        }
+        assert_eq!(clipped, n_full > 100, "{n_full} users at the bound");
+    }
+    // sensitivities F^2 and F B for F = 0.6, B = 0.7
+    let step = |grid: &Grid| grid.l2_bound() as f64 * grid.step();
+    assert!((step(grids.matrix()) / 0.36 - 1.0).abs() < 1e-5);
+    assert!((step(grids.rhs()) / 0.42 - 1.0).abs() < 1e-5);
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(super) fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
 }
 
 /// Exact squared norms of what one user adds to matrices and right-hand sides.
-fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
+pub(super) fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
     let mut norms = (0, 0);
     for (x, l) in one.factors.chunks_exact(dim).zip(&one.labels) {
         let square: u128 = x.iter().map(|a| u128::from(a.unsigned_abs()).pow(2)).sum();

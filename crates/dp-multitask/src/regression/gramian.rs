@@ -52,8 +52,12 @@ impl WeightTotals<'_> {
         noise: &mut NoiseSource,
     ) -> Result<ReleasedVector> {
         let n_tasks = self.weights.omega().len();
-        let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
+        let grid = Self::grid(&spend)?;
         Ok(VectorSum::accumulate(data, n_tasks, grid, self)?.release(spend, noise)?)
+    }
+
+    pub(crate) fn grid(spend: &Spend) -> Result<Grid> {
+        Ok(Grid::new(spend.noise_multiplier()?, 1.0)?)
     }
 
     /// What the noisy totals say; `counts` are what is known of the task sizes. Post-processing.

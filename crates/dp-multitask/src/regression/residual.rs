@@ -1,7 +1,7 @@
 //! Sufficient statistics refined by releases of clipped residuals.
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private, params};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gradients::{GradientClip, WeightedGradients};
@@ -9,6 +9,7 @@ use super::gramian::{PooledGramian, TaskScales, WeightTotals, noise_ridge};
 use super::loss::RegressionLoss;
 use super::model::FittedRegression;
 use super::noisy_gd::{check_coordinates, step_requests};
+use super::residual_bounds::ResidualBounds;
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
 use crate::batch_solve::solve_systems;
@@ -40,55 +41,6 @@ pub enum Gramian {
         /// Share of the budget spent on the matrices, strictly between 0 and 1.
         share: f64,
     },
-}
-
-/// Bounds `c_t` on a user's share of the residuals, step by step.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(
-    rename_all = "kebab-case",
-    rename_all_fields = "snake_case",
-    tag = "kind"
-)]
-pub enum ResidualBounds {
-    /// `c_t = Gamma_x min(B, Gamma_y) ratio^(t-1)`.
-    Geometric {
-        /// From 0.01 to 1.
-        ratio: f64,
-    },
-    /// One bound per step, in units of label times feature.
-    Listed {
-        /// The bounds.
-        values: Vec<f64>,
-    },
-}
-
-impl ResidualBounds {
-    pub(crate) fn check(&self, n_steps: usize) -> Result<()> {
-        match self {
-            Self::Geometric { ratio } if (0.01..=1.0).contains(ratio) => Ok(()),
-            Self::Geometric { ratio } => Err(ParamError {
-                name: "ratio",
-                value: *ratio,
-                expected: "a number from 0.01 to 1",
-            }
-            .into()),
-            Self::Listed { values } => {
-                params::same_size("residual bounds", values.len(), n_steps)?;
-                for &value in values {
-                    in_public_range("residual bound", value)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The bound of step `step` where that of step 0 is `first`; geometric ones are never below 1e-9 of it.
-    pub(crate) fn at(&self, first: f64, step: usize) -> f64 {
-        match self {
-            Self::Geometric { ratio } => first * ratio.powf(step as f64).max(1e-9),
-            Self::Listed { values } => values[step],
-        }
-    }
 }
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.

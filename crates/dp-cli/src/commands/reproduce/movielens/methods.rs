@@ -4,9 +4,7 @@ use dp_core::ApproxDp;
 use dp_multitask::{FactorizationParams, RecordSampling};
 use serde_json::{Map, Value, json};
 
-use super::settings::{
-    Published, best_residual, published_lists, published_ssp, published_steps,
-};
+use super::settings::{Published, best_residual, published_lists, published_ssp, published_steps};
 
 /// A row of the table: one method, and settings among which the validation part decides.
 pub(super) struct Method {
@@ -63,10 +61,7 @@ fn published(
     }
 }
 
-fn ours(
-    name: &'static str,
-    candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 'static,
-) -> Method {
+fn ours(name: &'static str, candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 'static) -> Method {
     Method {
         published: false,
         ..published(name, &[], candidates)

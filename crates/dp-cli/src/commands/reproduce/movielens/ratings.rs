@@ -3,8 +3,7 @@
 use dp_core::{Interactions, Private};
 use dp_data::{PopularityBuckets, RatingSplit, Ratings, SplitFractions, rmse};
 use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NonPrivateAls, constant_predictions,
-    user_mean_predictions,
+    FactorModel, FittedModel, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
 };
 
 use super::data::buckets;
@@ -21,17 +20,24 @@ pub(super) struct HeldOutRatings {
     split: RatingSplit,
     buckets: PopularityBuckets,
     als: FactorModel,
+    /// The same from other first factors: how far neighbours can agree.
+    als_again: FactorModel,
     neighbours: Neighbours,
 }
 
 impl HeldOutRatings {
     pub(super) fn new(ratings: &Ratings) -> Result<Self> {
         let split = ratings.split(SplitFractions::default(), 0);
-        let als = NonPrivateAls::default().fit(&split.train)?;
+        let from = |init_seed| NonPrivateAls {
+            init_seed,
+            ..NonPrivateAls::default()
+        };
+        let als = from(0).fit(&split.train)?;
         Ok(Self {
             buckets: buckets(split.train.expose())?,
             neighbours: Neighbours::of(&als)?,
             als,
+            als_again: from(1).fit(&split.train)?,
             split,
         })
     }
@@ -76,7 +82,7 @@ impl Task for HeldOutRatings {
         Ok(figures)
     }
 
-    /// Constant, user mean, and the same kind of model without privacy.
+    /// Constant, user mean, and the same kind of model without privacy; for neighbours, two such models.
     fn baselines(&self) -> Result<Vec<(&'static str, Figures)>> {
         let (train, test) = (self.split.train.expose(), self.split.test.expose());
         let bias = LocalBias {
@@ -85,11 +91,14 @@ impl Task for HeldOutRatings {
         };
         let constant: Vec<_> = constant_predictions(test, bias.center).collect();
         let user_mean: Vec<_> = user_mean_predictions(train, test, bias).collect();
-        Ok(vec![
+        let agreement = self.neighbours.overlap(&self.als_again, &self.buckets)?;
+        let mut rows = vec![
             ("constant", self.errors(&constant)?),
             ("user-mean", self.errors(&user_mean)?),
             ("non-private", self.model_errors(&self.als)?),
-        ])
+        ];
+        rows.extend(agreement.map(|figures| ("non-private", figures)));
+        Ok(rows)
     }
 }
 

@@ -99,12 +99,7 @@ impl Table {
 }
 
 /// Trains with seeded noise and another start for every seed.
-fn fit(
-    task: &dyn Task,
-    candidate: &Candidate,
-    target: ApproxDp,
-    seed: u64,
-) -> Result<FittedModel> {
+fn fit(task: &dyn Task, candidate: &Candidate, target: ApproxDp, seed: u64) -> Result<FittedModel> {
     let mut settings = candidate.settings.clone();
     settings.init_seed = seed;
     let fit = settings.check()?;
@@ -146,9 +141,8 @@ fn rows_of(
         return Vec::new();
     };
     let all: Vec<f64> = by_seed.iter().map(|figures| figures.all).collect();
-    let over_seeds = |params, metric, values: &[f64]| {
-        Row::over_seeds(method, epsilon, params, metric, values)
-    };
+    let over_seeds =
+        |params, metric, values: &[f64]| Row::over_seeds(method, epsilon, params, metric, values);
     let mut rows = vec![over_seeds(params.clone(), metric.0, &all)];
     for bucket in 0..super::task::N_BUCKETS {
         let values = by_seed.iter().filter_map(|f| f.by_bucket[bucket]);
