@@ -14,33 +14,35 @@ use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Method, member of its parameters that picks the row, value of it, name in the figure, color.
-const LINES: [(&str, &str, &str, &str, RGBColor); 7] = [
+/// Which of a method's rows.
+#[derive(Clone, Copy)]
+enum Pick {
+    All,
+    Sampling(&'static str),
+    Exponent(f64),
+}
+use Pick::{All, Exponent, Sampling};
+
+/// Method, which of its rows, name in the figure, color.
+type Shown = (&'static str, Pick, &'static str, RGBColor);
+const LINES: [Shown; 7] = [
     (
         "ssp",
-        "sampling",
-        "\"uniform\"",
+        Sampling("uniform"),
         "uniform",
         RGBColor(150, 150, 60),
     ),
-    (
-        "ssp",
-        "sampling",
-        "\"tail\"",
-        "tail",
-        RGBColor(200, 120, 40),
-    ),
-    ("ssp", "mu", "0.0", "ssp, mu 0", RGBColor(150, 80, 40)),
-    ("ssp", "mu", "0.25", "ssp, mu 1/4", RGBColor(170, 40, 60)),
+    ("ssp", Sampling("tail"), "tail", RGBColor(200, 120, 40)),
+    ("ssp", Exponent(0.0), "ssp, mu 0", RGBColor(150, 80, 40)),
+    ("ssp", Exponent(0.25), "ssp, mu 1/4", RGBColor(170, 40, 60)),
     (
         "noisy-gd",
-        "mu",
-        "0.25",
+        Exponent(0.25),
         "noisy-gd, mu 1/4",
         RGBColor(31, 97, 166),
     ),
-    ("residual", "", "", "residual", RGBColor(30, 120, 60)),
-    ("best", "", "", "best mode", RGBColor(20, 20, 20)),
+    ("residual", All, "residual", RGBColor(30, 120, 60)),
+    ("best", All, "best mode", RGBColor(20, 20, 20)),
 ];
 const BASELINES: [&str; 3] = ["constant", "user-mean", "non-private"];
 const SIZE: (u32, u32) = (760, 460);
@@ -70,10 +72,14 @@ fn main() -> Result<()> {
 }
 
 /// Whether a row is of this line, by exact accounting.
-fn is_of(row: &Value, (method, member, value, ..): &(&str, &str, &str, &str, RGBColor)) -> bool {
-    row["method"] == *method
-        && row["params"]["accounting"] == "gdp"
-        && (member.is_empty() || row["params"][member].to_string() == *value)
+fn is_of(row: &Value, (method, pick, ..): &Shown) -> bool {
+    let params = &row["params"];
+    let picked = match *pick {
+        All => true,
+        Sampling(name) => params["sampling"] == name,
+        Exponent(mu) => params["mu"].as_f64().is_some_and(|m| (m - mu).abs() < 1e-9),
+    };
+    row["method"] == *method && params["accounting"] == "gdp" && picked
 }
 
 fn against_epsilon(rows: &[Value]) -> Vec<Line> {
@@ -82,8 +88,8 @@ fn against_epsilon(rows: &[Value]) -> Vec<Line> {
     let mut lines: Vec<Line> = LINES
         .iter()
         .map(|line| Line {
-            name: line.3.to_owned(),
-            color: line.4,
+            name: line.2.to_owned(),
+            color: line.3,
             dashed: false,
             points: rows
                 .iter()
@@ -121,8 +127,8 @@ fn against_popularity(rows: &[Value], epsilon: f64) -> Vec<Line> {
     let mut lines: Vec<Line> = LINES
         .iter()
         .map(|line| Line {
-            name: line.3.to_owned(),
-            color: line.4,
+            name: line.2.to_owned(),
+            color: line.3,
             dashed: false,
             points: points(&|row| at(row) && is_of(row, line)),
         })

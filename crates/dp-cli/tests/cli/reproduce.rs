@@ -72,25 +72,24 @@ fn names_sizes_and_seeds_are_checked() {
     }
 }
 
-/// Ratings of three tastes in `ratings.csv`.
-fn ratings() -> Sandbox {
-    let sandbox = Sandbox::new();
-    let mut text = "user,item,rating\n".to_owned();
+/// Ratings of three tastes, with this between user, item and stars and at the end of lines.
+fn ratings(header: &str, between: &str, end: &str) -> String {
+    let mut text = header.to_owned();
     for user in 0..300_u32 {
         for n in 0..30_u32 {
             let item = (user * 7 + n * n + n) % 60;
             let likes = (item + user) % 3 == 0;
             let stars = 1 + 3 * u32::from(likes) + (user + n) % 2;
-            text.push_str(&format!("{user},{item},{stars}\n"));
+            text.push_str(&format!("{user}{between}{item}{between}{stars}{end}\n"));
         }
     }
-    sandbox.write("ratings.csv", text);
-    sandbox
+    text
 }
 
 #[test]
 fn ratings_give_every_method_by_the_schema() {
-    let sandbox = ratings();
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings("user,item,rating\n", ",", ""));
     let args = [
         "reproduce",
         "krichene2023-ml1m",
@@ -131,6 +130,29 @@ fn ratings_give_every_method_by_the_schema() {
         row["mean"].as_f64().unwrap()
     };
     assert!(constant("non-private") < constant("constant"));
+}
+
+#[test]
+fn files_of_every_movielens_release_are_found_and_read() {
+    let layouts = [
+        ("ratings.dat", "", "::", "::978300760"), // 1M and 10M
+        ("u.data", "", "\t", "\t978300760"),      // 100K
+        (
+            "ratings.csv",
+            "userId,movieId,rating,timestamp\n",
+            ",",
+            ",978300760",
+        ), // 20M
+    ];
+    let mut found = Vec::new();
+    for (name, header, between, end) in layouts {
+        let sandbox = Sandbox::new();
+        sandbox.write(name, ratings(header, between, end));
+        let args = "reproduce krichene2023-ml100k --data . --seeds 1 --quick --json";
+        let args: Vec<&str> = args.split(' ').collect();
+        found.push(sandbox.dp(&args).exits(0).json()["rows"].clone());
+    }
+    assert!(found[0] == found[1] && found[1] == found[2]);
 }
 
 #[test]
