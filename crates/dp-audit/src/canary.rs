@@ -1,6 +1,6 @@
 //! Canary users: users whose contribution to every release is known and as large as allowed.
 
-use dp_core::{Interactions, InteractionsBuilder, Private, params};
+use dp_core::{Interactions, InteractionsBuilder, Private, UserRow, params};
 
 use crate::Result;
 
@@ -18,6 +18,8 @@ pub struct Canaries {
     n_canaries: usize,
     items_each: usize,
     value: f32,
+    /// Feature vector of every canary.
+    features: Vec<f32>,
     all: Interactions,
 }
 
@@ -39,10 +41,24 @@ impl Canaries {
             n_canaries,
             items_each,
             value,
+            features: Vec::new(),
             all: InteractionsBuilder::new(1).build().0,
         };
-        made.all = made.only(&vec![true; n_canaries])?;
+        made.features = vec![0.0; made.base.expose().feature_dim()];
+        made.all = made.table(std::iter::empty(), &vec![true; n_canaries])?;
         Ok(made)
+    }
+
+    /// The same canaries, each with this feature vector instead of the zero vector.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the table's users have features of another length.
+    pub fn with_features(mut self, features: &[f32]) -> Result<Self> {
+        let expected = self.base.expose().feature_dim();
+        params::same_size("canaries' features", features.len(), expected)?;
+        self.features = features.to_vec();
+        self.all = self.table(std::iter::empty(), &vec![true; self.n_canaries])?;
+        Ok(self)
     }
 
     /// Number of canaries.
@@ -74,27 +90,27 @@ impl Canaries {
     /// # Errors
     /// [`crate::Error::Data`] when ids run out.
     pub fn with(&self, present: &[bool]) -> Result<Private<Interactions>> {
-        let base = self.base.expose();
-        let mut builder = InteractionsBuilder::new(self.n_items());
+        Ok(Private::new(
+            self.table(self.base.expose().users(), present)?,
+        ))
+    }
+
+    /// A table of `users` and the canaries that are present.
+    fn table<'a>(
+        &self,
+        users: impl Iterator<Item = UserRow<'a>>,
+        present: &[bool],
+    ) -> Result<Interactions> {
+        let mut builder =
+            InteractionsBuilder::new(self.n_items()).with_feature_dim(self.features.len());
         let mut next = 0;
-        for row in base.users() {
-            for (item, value) in row.iter() {
-                builder.push(next, item, value)?;
-            }
+        for row in users {
+            push_user(&mut builder, next, row)?;
             next += 1;
         }
         for (canary, _) in present.iter().enumerate().filter(|&(_, &here)| here) {
             self.push(&mut builder, next, canary)?;
             next += 1;
-        }
-        builder.ensure_users(next as usize);
-        Ok(Private::new(builder.build().0))
-    }
-
-    fn only(&self, present: &[bool]) -> Result<Interactions> {
-        let mut builder = InteractionsBuilder::new(self.n_items());
-        for (user, canary) in (0..).zip(present.iter().enumerate().filter(|c| *c.1)) {
-            self.push(&mut builder, user, canary.0)?;
         }
         Ok(builder.build().0)
     }
@@ -104,6 +120,18 @@ impl Canaries {
         for item in first..first + self.items_each {
             builder.push(user, u32::try_from(item).unwrap_or(u32::MAX), self.value)?;
         }
-        Ok(())
+        Ok(builder.set_features(user, &self.features)?)
     }
+}
+
+/// A user of another table with records and features.
+pub(crate) fn push_user(
+    builder: &mut InteractionsBuilder,
+    user: u32,
+    row: UserRow<'_>,
+) -> Result<()> {
+    for (item, value) in row.iter() {
+        builder.push(user, item, value)?;
+    }
+    Ok(builder.set_features(user, row.features())?) // users without records have a row too
 }

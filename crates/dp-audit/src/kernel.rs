@@ -1,7 +1,7 @@
 //! Views of the kernel's own releases, for audits at the kernel.
 
 use dp_accounting::Spend;
-use dp_core::{Interactions, Private};
+use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{packed_index, packed_len};
 use dp_mechanism::{
     FactorContribution, GramContribution, GramGrids, GramSums, Grid, NoiseSource, ReleasedGrams,
@@ -116,16 +116,27 @@ pub fn fill_grams<C: FactorContribution>(
     grids: &GramGrids,
     contribution: &C,
 ) -> Result<()> {
-    let dim = contribution.dim();
+    let one_user = |row: UserRow<'_>| gram_contribution(grids, contribution, row);
+    fill_grams_from(views, data, canaries, contribution.dim(), &one_user)
+}
+
+/// The same from a function that gives one user's integers.
+pub(crate) fn fill_grams_from(
+    views: &mut [View; 2],
+    data: &Interactions,
+    canaries: Option<&Interactions>,
+    dim: usize,
+    one_user: &dyn Fn(UserRow<'_>) -> dp_mechanism::Result<GramContribution>,
+) -> Result<()> {
     let [matrix, rhs] = views;
     for row in data.users() {
-        let one = gram_contribution(grids, contribution, row)?;
+        let one = one_user(row)?;
         let (a, b) = gram_entries(&one, dim);
         add(&mut matrix.exact, &a);
         add(&mut rhs.exact, &b);
     }
     for row in canaries.into_iter().flat_map(Interactions::users) {
-        let one = gram_contribution(grids, contribution, row)?;
+        let one = one_user(row)?;
         let (a, b) = gram_entries(&one, dim);
         matrix.canaries.push(a);
         rhs.canaries.push(b);
@@ -150,6 +161,20 @@ pub fn gram_entries(one: &GramContribution, dim: usize) -> (Entries, Entries) {
         }
     }
     (matrix, rhs)
+}
+
+/// Fills in the exact sum over users and what each canary adds if present.
+pub(crate) fn fill_vector(
+    view: &mut View,
+    data: &Interactions,
+    canaries: Option<&Interactions>,
+    one_user: &dyn Fn(UserRow<'_>) -> Entries,
+) {
+    for row in data.users() {
+        add(&mut view.exact, &one_user(row));
+    }
+    let canaries = canaries.into_iter().flat_map(Interactions::users);
+    view.canaries.extend(canaries.map(one_user));
 }
 
 pub(crate) fn add_users<'a>(

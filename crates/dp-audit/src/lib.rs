@@ -40,6 +40,6 @@ pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
 #[cfg(feature = "multitask")]
-pub use trainers::AuditedFactorization;
+pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
 pub use uniform::audit_uniform_words;
 pub use view::{Entries, Layout, View};

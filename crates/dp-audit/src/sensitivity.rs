@@ -7,6 +7,7 @@ use dp_mechanism::NoiseSource;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::canary::push_user;
 use crate::report::Verdict;
 use crate::view::View;
 
@@ -89,14 +90,12 @@ pub fn audit_sensitivity(
 /// # Errors
 /// [`crate::Error::Data`] when the table cannot be rebuilt, which no valid table gives.
 pub fn without_user(data: &Interactions, gone: usize) -> Result<Private<Interactions>> {
-    let mut builder = InteractionsBuilder::new(data.n_items());
+    let dim = data.feature_dim();
+    let mut builder = InteractionsBuilder::new(data.n_items()).with_feature_dim(dim);
     let kept = data.users().enumerate().filter(|&(user, _)| user != gone);
     for (new, (_, row)) in (0..).zip(kept) {
-        for (item, value) in row.iter() {
-            builder.push(new, item, value)?;
-        }
+        push_user(&mut builder, new, row)?;
     }
-    builder.ensure_users(data.n_users().saturating_sub(1));
     Ok(Private::new(builder.build().0))
 }
 

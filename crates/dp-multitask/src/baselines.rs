@@ -5,7 +5,8 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use rayon::prelude::*;
 
 use crate::factorization::{
-    Design, FactorModel, Provenance, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
+    Design, FactorModel, Provenance, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep,
+    initial_factors,
 };
 use crate::{LocalBias, Result};
 
@@ -71,6 +72,7 @@ impl NonPrivateAls {
                 center: self.label_center,
                 shrinkage: self.l2_penalty,
             },
+            score_model: ScoreModel::Biased,
             penalties: UserPenalties {
                 offset: self.l2_penalty,
                 factor: self.l2_penalty,
@@ -91,7 +93,7 @@ struct UserSide {
 impl UserSide {
     fn solve(table: &Interactions, item_factors: &[f64], scoring: &Scoring) -> Result<Self> {
         let dim = scoring.dim;
-        let design = Design::new(item_factors, dim);
+        let design = Design::new(item_factors, dim, scoring.score_model);
         let step = UserStep {
             design: &design,
             bias: scoring.bias,

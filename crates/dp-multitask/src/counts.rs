@@ -4,7 +4,9 @@ use dp_accounting::Spend;
 use dp_core::params::same_size;
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::top_k;
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{
+    Grid, NoiseSource, ReleasedVector, SparseBuffer, VectorContribution, VectorSum,
+};
 
 use crate::Result;
 
@@ -72,11 +74,15 @@ impl NoisyCounts {
         let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
         let released =
             VectorSum::accumulate(data, n_items, grid, &contribution)?.release(spend, noise)?;
-        Ok(Self {
+        Ok(Self::of(&released))
+    }
+
+    pub(crate) fn of(released: &ReleasedVector) -> Self {
+        Self {
             values: released.values(),
             noise_stddev: released.noise_stddev(),
             insecure: released.is_insecure(),
-        })
+        }
     }
 
     /// Noisy count of each item; may be negative.

@@ -15,6 +15,12 @@ pub enum Error {
     /// Planning, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
+    /// Settings that do not go together.
+    #[error("not supported: {what}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// Noise or release.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanism::Error),

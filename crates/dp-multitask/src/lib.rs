@@ -1,7 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+#[macro_use]
+mod checked;
+
 mod allocation;
 mod baselines;
+mod batch_solve;
 pub mod bounds;
 mod counts;
 mod error;
@@ -9,6 +13,7 @@ mod factorization;
 mod local_bias;
 mod paid;
 mod regression;
+mod watch;
 
 pub use allocation::{
     BudgetAllocation, TaskCounts, TaskWeights, UserRule, improvement_ratio_convex,
@@ -19,9 +24,9 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
-    ImplicitFeedback, ImplicitSums, ItemGramian, ItemStatistics, MatrixFactorization, Pay,
-    PersonalModel, Progress, Provenance, Released, Scoring, UserGramian, UserPenalties,
-    UserScratch,
+    GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
+    ItemUpdate, MatrixFactorization, Pay, PersonalModel, Progress, Provenance, RecordSampling,
+    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{
@@ -30,3 +35,4 @@ pub use regression::{
     ResidualBounds, ResidualSsp, ResidualSspParams, SspSolve, SspStatistics, StepSize, TaskModels,
     TaskSetup, WeightTotals, WeightedGradients,
 };
+pub use watch::{Observed, ObservedSums, Watch};

@@ -5,8 +5,13 @@ use std::collections::VecDeque;
 use dp_accounting::{
     Certificate, CertificateBuilder, Plan, PlannedRelease, ReleaseRecord, ReleaseRequest, Spend,
 };
-use dp_core::ShapeError;
+use dp_core::{Interactions, Private, ShapeError};
+use dp_mechanism::{
+    FactorContribution, GramGrids, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
+    VectorContribution, VectorSum, gram_contribution, vector_contribution,
+};
 
+use crate::watch::{Observed, ObservedSums, Watch};
 use crate::{Error, Result};
 
 /// The spends of one run, all paid before it.
@@ -15,6 +20,7 @@ pub(crate) struct Paid<'a> {
     spends: VecDeque<Spend>,
     records: Vec<ReleaseRecord>,
     data_set_id: String,
+    watch: &'a mut Watch<'a>,
 }
 
 impl<'a> Paid<'a> {
@@ -23,6 +29,7 @@ impl<'a> Paid<'a> {
         plan: &'a Plan,
         wanted: &[ReleaseRequest],
         spends: Vec<Spend>,
+        watch: &'a mut Watch<'a>,
     ) -> Result<Self> {
         check_plan(plan, wanted)?;
         check_spends(plan.releases(), &spends)?;
@@ -31,11 +38,63 @@ impl<'a> Paid<'a> {
             records: spends.iter().map(Spend::record).collect(),
             data_set_id: data_set_of(&spends),
             spends: spends.into(),
+            watch,
         })
     }
 
+    /// Releases a vector sum of sensitivity `clip_norm` with the next spend.
+    pub(crate) fn vector<C: VectorContribution>(
+        &mut self,
+        data: &Private<Interactions>,
+        (n_coordinates, clip_norm): (usize, f64),
+        contribution: &C,
+        noise: &mut NoiseSource,
+    ) -> Result<ReleasedVector> {
+        let spend = self.next()?;
+        let (label, multiplier) = (spend.label().to_owned(), spend.noise_multiplier()?);
+        let grid = Grid::new(multiplier, clip_norm)?;
+        let sum = VectorSum::accumulate(data, n_coordinates, grid, contribution)?;
+        let released = sum.release(spend, noise)?;
+        (self.watch)(Observed {
+            labels: [&label; 2],
+            noise_multipliers: [multiplier; 2],
+            sums: ObservedSums::Vector {
+                grid: &grid,
+                released: &released,
+                one_user: &|row| vector_contribution(&grid, n_coordinates, contribution, row),
+            },
+        });
+        Ok(released)
+    }
+
+    /// Releases Gram sums on the grids for their two noise multipliers, with the next two spends.
+    pub(crate) fn grams<C: FactorContribution>(
+        &mut self,
+        data: &Private<Interactions>,
+        grids: impl FnOnce(f64, f64) -> Result<GramGrids>,
+        contribution: &C,
+        noise: &mut NoiseSource,
+    ) -> Result<ReleasedGrams> {
+        let (matrix, rhs) = (self.next()?, self.next()?);
+        let labels = [matrix.label().to_owned(), rhs.label().to_owned()];
+        let multipliers = [matrix.noise_multiplier()?, rhs.noise_multiplier()?];
+        let grids = grids(multipliers[0], multipliers[1])?;
+        let sums = GramSums::accumulate(data, grids, contribution)?;
+        let released = sums.release(matrix, rhs, noise)?;
+        (self.watch)(Observed {
+            labels: [&labels[0], &labels[1]],
+            noise_multipliers: multipliers,
+            sums: ObservedSums::Grams {
+                grids: &grids,
+                released: &released,
+                one_user: &|row| gram_contribution(&grids, contribution, row),
+            },
+        });
+        Ok(released)
+    }
+
     /// The spend of the next release of the plan.
-    pub(crate) fn next(&mut self) -> Result<Spend> {
+    fn next(&mut self) -> Result<Spend> {
         self.spends
             .pop_front()
             .ok_or_else(|| mismatch(self.plan.releases(), &[], "past the end of the plan"))

@@ -237,7 +237,8 @@ fn the_file_holds_released_values_and_no_trace_of_a_generator() {
         matrix_share clip_norm label_center label_bound bias_shrinkage training_penalties \
         fold_in_penalties item_ridge_factor item_l2_penalty init_stddev init_seed offset factor \
         factor_per_record label event n_draws release_id mechanism noise_multiplier replace_factor \
-        counts rounds values noise_stddev insecure factors precision";
+        counts rounds values noise_stddev insecure factors precision feedback score_model record_sampling \
+        item_update kind";
     let allowed: HashSet<&str> = allowed.split_whitespace().collect();
     for key in &keys {
         assert!(allowed.contains(key.as_str()), "`{key}` in a checkpoint");

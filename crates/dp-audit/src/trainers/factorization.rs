@@ -1,14 +1,11 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
-use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError};
-use dp_mechanism::{
-    Grid, NoiseSource, ReleasedGrams, ReleasedVector, VectorContribution, vector_contribution,
-};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError, UserRow};
+use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, vector_contribution};
 use dp_multitask::{
-    CountContribution, FittedModel, ImplicitSums, MatrixFactorization, NoisyCounts, Released,
-    TaskWeights, UserGramian,
+    CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
 };
 
-use crate::kernel::{add_users, fill_grams, gram_views, vector_view};
+use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
 
@@ -17,10 +14,11 @@ use crate::{Error, Result, Trainer};
 /// Everything that the statistics of a round depend on is computed here once more, from what was
 /// released and public settings: weights from the released counts, factors from the statistics
 /// of the round before. A trainer that used anything private in their place would give sums that
-/// differ from these, and the audit of the release would fail. With implicit feedback the factors of a
-/// round are taken as shown instead of being solved for once more; and the Gramian of all users,
-/// a small part of the budget, is shared by the canaries of a run. Noise in it shifts all of their
-/// scores together, present or not, which a lower bound from both error rates does not notice to first order.
+/// differ from these, and the audit of the release would fail. Sums other than the statistics (of
+/// implicit feedback, total weights, residuals) are taken from the trainer's own account of what each
+/// user adds. The Gramian of all users, a small part of the budget, is shared by the canaries of a
+/// run: noise in it shifts all of their scores together, present or not, which a lower bound from both
+/// error rates does not notice to first order.
 #[derive(Debug, Clone)]
 pub struct AuditedFactorization {
     fit: MatrixFactorization,
@@ -31,7 +29,7 @@ pub struct AuditedFactorization {
 enum Kept {
     Counts(NoisyCounts),
     Statistics(Vec<f64>, ReleasedGrams),
-    Sum(Vec<f64>, ReleasedVector),
+    Sum(View),
     /// A release that this audit does not know: it must not be passed over.
     Unknown,
 }
@@ -81,8 +79,15 @@ impl AuditedFactorization {
                     Released::Statistics { factors, released } => {
                         kept.push(Kept::Statistics(factors.to_vec(), released.clone()));
                     }
-                    Released::Sum { factors, released } => {
-                        kept.push(Kept::Sum(factors.to_vec(), released.clone()));
+                    Released::Sum {
+                        label,
+                        released,
+                        grid,
+                        one_user,
+                    } => {
+                        let mut view = vector_view(label, f64::NAN, grid, released);
+                        fill_vector(&mut view, data.expose(), canaries, one_user);
+                        kept.push(Kept::Sum(view));
                     }
                     _ => kept.push(Kept::Unknown),
                 },
@@ -125,10 +130,10 @@ impl AuditedFactorization {
                     views.extend([matrix, rhs].into_iter().zip(made));
                     before = Some(released);
                 }
-                Kept::Sum(factors, released) => {
-                    let (at, planned) = self.next(&mut left, "")?;
-                    let view =
-                        self.sum_view(planned, factors, &weights, released, data, canaries)?;
+                Kept::Sum(view) => {
+                    let (at, planned) = self.next(&mut left, &view.label)?;
+                    let mut view = view.clone();
+                    view.noise_multiplier = planned.noise_multiplier()?;
                     views.push((at, view));
                 }
                 Kept::Unknown => return Err(unseen(1, 0)),
@@ -188,33 +193,8 @@ impl AuditedFactorization {
             exact: vec![0; n_items],
             canaries: Vec::new(),
         };
-        fill_vector(&mut view, &grid, &contribution, data, canaries)?;
-        Ok(view)
-    }
-
-    /// The Gramian of all users, or the right-hand sides, of a round of implicit feedback.
-    fn sum_view(
-        &self,
-        planned: &PlannedRelease,
-        factors: &[f64],
-        weights: &TaskWeights,
-        released: &ReleasedVector,
-        data: &Interactions,
-        canaries: Option<&Interactions>,
-    ) -> Result<View> {
-        let dim = factors.len() / data.n_items().max(1);
-        let statistics = self
-            .fit
-            .statistics(dim, factors, weights)
-            .map_err(trainer)?;
-        let multiplier = planned.noise_multiplier()?;
-        let grid = Grid::new(multiplier, 1.0)?;
-        let mut view = vector_view(planned.label(), multiplier, &grid, released);
-        if planned.label().ends_with("Gramian of all users") {
-            fill_vector(&mut view, &grid, &UserGramian(&statistics), data, canaries)?;
-        } else {
-            fill_vector(&mut view, &grid, &ImplicitSums(&statistics), data, canaries)?;
-        }
+        let one_user = |row: UserRow<'_>| vector_contribution(&grid, n_items, &contribution, row);
+        fill_vector(&mut view, data, canaries, &one_user);
         Ok(view)
     }
 
@@ -261,22 +241,6 @@ impl Trainer for AuditedFactorization {
     ) -> Result<Vec<View>> {
         Ok(self.run(data, Some(canaries), noise)?.1)
     }
-}
-
-/// Fills in the exact sum over users and what each canary adds if present.
-fn fill_vector<C: VectorContribution>(
-    view: &mut View,
-    grid: &Grid,
-    contribution: &C,
-    data: &Interactions,
-    canaries: Option<&Interactions>,
-) -> Result<()> {
-    let n = view.exact.len();
-    let entries = |row| vector_contribution(grid, n, contribution, row);
-    add_users(&mut view.exact, data, |row| Ok(entries(row)))?;
-    let canaries = canaries.into_iter().flat_map(Interactions::users);
-    view.canaries.extend(canaries.map(entries));
-    Ok(())
 }
 
 /// Releases and plan do not match: something was released that the audit would not look at, or the

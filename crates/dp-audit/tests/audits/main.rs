@@ -6,6 +6,7 @@ mod accounts;
 mod discrete;
 mod kernel;
 mod quantiles;
+mod regressions;
 mod resume;
 mod rounds;
 mod runs;

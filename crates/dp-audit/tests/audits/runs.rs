@@ -3,7 +3,10 @@
 use dp_audit::{AuditedFactorization, Canaries, RunSettings, audit_run, audit_sensitivity};
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, Feedback, ItemGramian, MatrixFactorization};
+use dp_multitask::{
+    FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
+    ResidualRounds,
+};
 
 use crate::support::table;
 
@@ -151,6 +154,35 @@ fn runs_of_implicit_feedback_hold_as_well() {
         // canaries use all they may but the matrices' margin
         let share = audit.white_box_mu / audit.claimed_mu;
         assert!((share - 1.0).abs() < 0.03, "{share}: {audit}");
+    }
+}
+
+/// Algorithm 2 and residual rounds: sums of residuals in place of statistics.
+#[test]
+fn runs_of_the_other_item_updates_hold_as_well() {
+    for item_update in [
+        ItemUpdate::NoisyGd(GradientRounds::new(1.0, 3)),
+        ItemUpdate::Residual(ResidualRounds::default()),
+    ] {
+        let mut params = FactorizationParams::for_target(target(4.0));
+        (params.dim, params.n_rounds) = (Some(3), 3);
+        params.count_clip_norm = 3.0;
+        params.item_update = item_update.clone();
+        let canaries = canaries(150);
+        let fit = params.check().unwrap();
+        let trainer = AuditedFactorization::new(fit, canaries.n_items(), target(4.0)).unwrap();
+        let runs = RunSettings {
+            n_runs: 4,
+            ..RunSettings::default()
+        };
+        let audit = audit_run(&trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
+        assert!(audit.verdict.holds(), "{audit}");
+        assert_eq!(audit.releases.len(), trainer.plan().releases().len());
+        let share = audit.white_box_mu / audit.claimed_mu;
+        assert!(
+            (share - 1.0).abs() < 0.03,
+            "{item_update:?}: {share}: {audit}"
+        );
     }
 }
 

@@ -102,6 +102,13 @@ const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
 /// Expected share of a held-out user's records that the user is folded in from.
 const HISTORY_SHARE: f64 = 0.8;
 
+/// Users to train on, to choose by and to test on.
+pub(crate) fn hold_out_users(ratings: &Ratings, seed: u64) -> Result<UserSplit> {
+    let [train, valid, test] = USER_SHARES;
+    let shares = SplitFractions::new(train, valid, test)?;
+    Ok(UserSplit::new(ratings, shares, HISTORY_SHARE, seed)?)
+}
+
 /// What is trained on, and what is held out.
 pub(crate) enum HeldOut {
     Ratings(Box<RatingSplit>),
@@ -118,13 +125,12 @@ impl HeldOut {
         if feedback.feedback == FeedbackKind::Explicit {
             return Ok(Self::Ratings(Box::new(hold_out(args, ratings)?)));
         }
-        let [train, valid, test] = if args.no_split {
-            [1.0, 0.0, 0.0]
+        let split = if args.no_split {
+            let all = SplitFractions::new(1.0, 0.0, 0.0)?;
+            UserSplit::new(ratings, all, HISTORY_SHARE, args.split_seed)?
         } else {
-            USER_SHARES
+            hold_out_users(ratings, args.split_seed)?
         };
-        let shares = SplitFractions::new(train, valid, test)?;
-        let split = UserSplit::new(ratings, shares, HISTORY_SHARE, args.split_seed)?;
         Ok(Self::Users(Box::new(split)))
     }
 

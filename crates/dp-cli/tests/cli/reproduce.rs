@@ -71,3 +71,96 @@ fn names_sizes_and_seeds_are_checked() {
         reproduce(&[name, "--size", size]).exits(2);
     }
 }
+
+/// Ratings of three tastes, with this between user, item and stars and at the end of lines.
+fn ratings(header: &str, between: &str, end: &str) -> String {
+    let mut text = header.to_owned();
+    for user in 0..300_u32 {
+        for n in 0..30_u32 {
+            let item = (user * 7 + n * n + n) % 60;
+            let likes = (item + user) % 3 == 0;
+            let stars = 1 + 3 * u32::from(likes) + (user + n) % 2;
+            text.push_str(&format!("{user}{between}{item}{between}{stars}{end}\n"));
+        }
+    }
+    text
+}
+
+#[test]
+fn ratings_give_every_method_by_the_schema() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings("user,item,rating\n", ",", ""));
+    let args = [
+        "reproduce",
+        "krichene2023-ml1m",
+        "--data",
+        ".",
+        "--seeds",
+        "2",
+        "--quick",
+        "--json",
+    ];
+    let found = sandbox.dp(&args).exits(0).json();
+    let rows: Vec<&Value> = found["rows"].as_array().unwrap().iter().collect();
+    let all: Vec<&&Value> = rows.iter().filter(|r| r["metric"] == "test RMSE").collect();
+    // three baselines; at three epsilons: 2 samplings, 4 exponents, 2 of gradients by two accountings, 2 of ours
+    assert_eq!(all.len(), 3 + 3 * (8 * 2 + 2));
+    for row in &all {
+        assert!(row["mean"].as_f64().unwrap() > 0.0, "{row}");
+        let published = row["params"]["accounting"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("as published"));
+        if published {
+            let (label, exact) = (&row["epsilon"], &row["params"]["true_epsilon"]);
+            assert!(label.as_f64().unwrap() > exact.as_f64().unwrap());
+            assert!(
+                row["params"]["accounting"]
+                    .to_string()
+                    .contains("not private")
+            );
+        }
+    }
+    let of = |metric: &str| rows.iter().filter(|r| r["metric"] == metric).count();
+    assert_eq!(of("test RMSE by popularity"), 5 * all.len());
+    // two samplings or exponents by each item's own matrix, and ours by the pooled one
+    assert_eq!(of("Recall@20"), 3 * 3);
+    assert!(of("top-20 neighbour overlap") > 3 * 8 * 2);
+    let constant = |method: &str| {
+        let row = all.iter().find(|r| r["method"] == method).unwrap();
+        row["mean"].as_f64().unwrap()
+    };
+    assert!(constant("non-private") < constant("constant"));
+}
+
+#[test]
+fn files_of_every_movielens_release_are_found_and_read() {
+    let layouts = [
+        ("ratings.dat", "", "::", "::978300760"), // 1M and 10M
+        ("u.data", "", "\t", "\t978300760"),      // 100K
+        (
+            "ratings.csv",
+            "userId,movieId,rating,timestamp\n",
+            ",",
+            ",978300760",
+        ), // 20M
+    ];
+    let mut found = Vec::new();
+    for (name, header, between, end) in layouts {
+        let sandbox = Sandbox::new();
+        sandbox.write(name, ratings(header, between, end));
+        let args = "reproduce krichene2023-ml100k --data . --seeds 1 --quick --json";
+        let args: Vec<&str> = args.split(' ').collect();
+        found.push(sandbox.dp(&args).exits(0).json()["rows"].clone());
+    }
+    assert!(found[0] == found[1] && found[1] == found[2]);
+}
+
+#[test]
+fn ratings_must_be_there() {
+    let name = "krichene2023-ml1m";
+    reproduce(&[name]).exits(2).says(&["--data"]);
+    let sandbox = Sandbox::new();
+    let run = |args: &[&str]| sandbox.dp(&[&["reproduce", name], args].concat());
+    run(&["--data", "."]).exits(2).says(&["ratings.csv"]);
+    run(&["--data", ".", "--size", "n_users=3"]).exits(2);
+}

@@ -4,7 +4,7 @@ use dp_core::UserRow;
 
 /// The rule by which a user's tasks are kept.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Selection {
+pub(crate) enum Selection {
     /// All.
     All,
     /// This many, by a hash of the user's own records.

@@ -53,6 +53,12 @@ impl TaskWeights {
         }
     }
 
+    /// The same weights for the records that `selection` keeps.
+    pub(crate) fn keeping(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
     /// Weights of a checked allocation; one count per task where it needs counts.
     pub(super) fn allocated(
         allocation: &BudgetAllocation,

@@ -3,6 +3,7 @@
 use dp_core::ApproxDp;
 
 use super::feedback::{Feedback, ImplicitFeedback, ItemGramian};
+use super::item_update::{ItemUpdate, RecordSampling, ScoreModel};
 use super::model::UserPenalties;
 use super::params::FactorizationParams;
 
@@ -43,6 +44,9 @@ pub(super) fn for_target(target: ApproxDp) -> FactorizationParams {
         init_stddev: 0.3,
         init_seed: 0,
         feedback: Feedback::Explicit,
+        score_model: ScoreModel::Biased,
+        record_sampling: RecordSampling::All,
+        item_update: ItemUpdate::Ssp,
     }
 }
 

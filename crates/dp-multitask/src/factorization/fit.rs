@@ -1,15 +1,28 @@
 use dp_accounting::{Certificate, Plan, Spend};
-use dp_core::{Interactions, Private, ShapeError};
-use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, ReleasedVector};
+use dp_core::{Interactions, Private, ShapeError, UserRow};
+use dp_mechanism::{
+    GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, vector_contribution,
+};
 
+use super::item_update::ItemUpdate;
 use super::model::{FactorModel, Provenance};
 use super::params::MatrixFactorization;
+use super::residual_step::{KeptMatrices, RoundOn};
 use super::run::{Progress, Run};
 use super::state::{RoundState, TrainingState};
-use crate::{NoisyCounts, Result, TaskWeights};
+use crate::regression::TaskScales;
+use crate::{NoisyCounts, Result, TaskWeights, WeightTotals};
 
 /// One release of a fit, as it becomes public.
-#[derive(Debug, Clone, Copy)]
+///
+/// # Privacy
+/// `one_user` computes what a user adds from that user's own records: whoever calls it must hold the
+/// data anyway, as an audit does. Everything else is public.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds functions of private records"
+)]
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Released<'a> {
     /// The item counts.
@@ -22,12 +35,17 @@ pub enum Released<'a> {
         /// The statistics.
         released: &'a ReleasedGrams,
     },
-    /// With implicit feedback: the Gramian of all users, or the right-hand sides, of one round.
+    /// The residual sums of one round, or the total weights of the items; with implicit feedback, the Gramian
+    /// of all users or the right-hand sides of one round.
     Sum {
-        /// As for the statistics.
-        factors: &'a [f64],
+        /// Its label in the plan.
+        label: &'a str,
         /// The sum.
         released: &'a ReleasedVector,
+        /// Its grid.
+        grid: &'a Grid,
+        /// Coordinates and integers of one user.
+        one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
     },
 }
 
@@ -45,9 +63,9 @@ pub struct FittedModel {
 impl MatrixFactorization {
     /// Trains item factors, consuming exactly the spends of `plan`.
     ///
-    /// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 as the item update, corrected as
-    /// `docs/errata.md` says: counts once; then per round a local user step, the item statistics
-    /// with exact noise, and the solve on what was released.
+    /// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 or 2 as the item update
+    /// ([`ItemUpdate`]), corrected as `docs/errata.md` says: counts once; then per round a local user
+    /// step, the item sums with exact noise, and a step on what was released.
     ///
     /// # Arguments
     /// * `data` - training records; `n_items` of the table must be that of the plan
@@ -132,12 +150,18 @@ impl MatrixFactorization {
             }
             _ => weights,
         };
+        if params.gradient_rounds().is_some() && state.scales.is_none() {
+            state.scales = Some(self.release_weights(data, &weights, &state, run, noise)?);
+            save(&state, run)?;
+            run.report();
+        }
         while state.n_rounds() < params.n_rounds {
             let rounds = match state.rounds.take() {
                 Some(rounds) => rounds,
                 None => self.first_round(n_items, run, state.counts.as_ref())?,
             };
-            state.rounds = Some(self.round(data, &weights, rounds, run, noise)?);
+            let scales = state.scales.as_ref();
+            state.rounds = Some(self.round(data, &weights, scales, rounds, run, noise)?);
             save(&state, run)?;
             run.report();
         }
@@ -171,12 +195,40 @@ impl MatrixFactorization {
 
     fn weights(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Result<TaskWeights> {
         let params = self.params();
-        match counts {
+        let weights = match counts {
             Some(counts) => {
-                TaskWeights::from_counts(counts, params.weight_exponent, params.count_floor)
+                TaskWeights::from_counts(counts, params.weight_exponent, params.count_floor)?
             }
-            None => Ok(TaskWeights::uniform(n_items)),
-        }
+            None => TaskWeights::uniform(n_items),
+        };
+        Ok(weights.keeping(params.record_sampling.selection(counts)))
+    }
+
+    /// Releases how much weight every item has.
+    fn release_weights(
+        &self,
+        data: &Private<Interactions>,
+        weights: &TaskWeights,
+        state: &TrainingState,
+        run: &mut Run<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<TaskScales> {
+        let [spend] = run.next()?;
+        let params = self.params();
+        let totals = WeightTotals {
+            dim: params.score_model.coordinates(params.largest_dim()),
+            weights,
+        };
+        let (label, grid) = (spend.label().to_owned(), WeightTotals::grid(&spend)?);
+        let released = totals.release(data, spend, noise)?;
+        let n_items = weights.omega().len();
+        run.show(Released::Sum {
+            label: &label,
+            released: &released,
+            grid: &grid,
+            one_user: &|row| vector_contribution(&grid, n_items, &totals, row),
+        });
+        Ok(totals.scales(&released, state.counts.as_ref().map(NoisyCounts::values)))
     }
 
     /// Factors before any round, of the length as set, or by rule from what was released.
@@ -199,12 +251,30 @@ impl MatrixFactorization {
         &self,
         data: &Private<Interactions>,
         weights: &TaskWeights,
+        scales: Option<&TaskScales>,
         mut rounds: RoundState,
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
     ) -> Result<RoundState> {
         if let Some(implicit) = self.params().feedback.implicit() {
             return self.implicit_round(implicit, data, weights, rounds, run, noise);
+        }
+        let on = RoundOn {
+            data,
+            weights,
+            run: &mut *run,
+            noise: &mut *noise,
+        };
+        match (&self.params().item_update, scales) {
+            (ItemUpdate::NoisyGd(settings), Some(scales)) => {
+                return self.gradient_round(settings, scales, rounds, on);
+            }
+            (ItemUpdate::Residual(settings), _)
+                if rounds.n_rounds >= settings.n_statistics_rounds =>
+            {
+                return self.residual_round(settings, rounds, on);
+            }
+            _ => {}
         }
         let [matrix, rhs] = run.next()?;
         let grids = self.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
@@ -215,6 +285,9 @@ impl MatrixFactorization {
             factors: &rounds.factors,
             released: &released,
         });
+        if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
+            rounds.matrices = Some(KeptMatrices::of(&released));
+        }
         rounds.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("mean-by-the-true-n") {

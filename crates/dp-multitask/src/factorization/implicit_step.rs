@@ -1,12 +1,13 @@
 //! The item step of implicit feedback: the Gramian of all users, and the solve with it.
 
+use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    FactorBuffer, FactorContribution, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
-    SparseBuffer, VectorContribution, VectorSum,
+    FactorBuffer, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
+    VectorContribution, VectorSum, vector_contribution,
 };
 use rayon::prelude::*;
 
@@ -48,29 +49,18 @@ pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
 /// Working memory of a contribution; `None` never happens with a checked length.
 pub(super) type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
 
-fn describe(statistics: &ItemStatistics<'_>, user: UserRow<'_>, scratch: &mut ImplicitScratch) {
-    let (step, own) = scratch;
-    own.factor.clear();
-    own.factor.resize(statistics.dim(), 0.0);
-    own.weights.clear();
-    own.weights.resize(user.len(), 0.0);
-    own.labels.clear();
-    own.labels.resize(user.len(), 0.0);
-    statistics.contribute(user, step, own);
-}
-
 impl VectorContribution for UserGramian<'_> {
     type Scratch = ImplicitScratch;
 
     fn scratch(&self) -> ImplicitScratch {
-        (self.0.scratch(), FactorBuffer::default())
+        self.0.describing_scratch()
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
         if user.is_empty() {
             return;
         }
-        describe(self.0, user, own);
+        self.0.describe(user, own);
         let f = &own.1.factor;
         let pairs = (0..f.len()).flat_map(|a| (a..f.len()).map(move |b| (a, b)));
         for (at, (a, b)) in (0..).zip(pairs) {
@@ -84,11 +74,11 @@ impl VectorContribution for ImplicitSums<'_> {
     type Scratch = ImplicitScratch;
 
     fn scratch(&self) -> ImplicitScratch {
-        (self.0.scratch(), FactorBuffer::default())
+        self.0.describing_scratch()
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
-        describe(self.0, user, own);
+        self.0.describe(user, own);
         let own = &own.1;
         let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
         let records = user.items().iter().zip(&own.weights).zip(&own.labels);
@@ -148,29 +138,27 @@ impl MatrixFactorization {
             };
         let rhs_noise = rhs.noise_multiplier()?;
         if let Some(spend) = gramian {
-            let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
-            let sum = VectorSum::accumulate(
-                data,
-                packed_len(rounds.dim),
-                grid,
-                &UserGramian(&statistics),
-            )?;
-            round.gramian = Some(sum.release(spend, noise)?);
+            let n = packed_len(rounds.dim);
+            let gramian = UserGramian(&statistics);
+            round.gramian = Some(release_shown(data, n, &gramian, spend, run, noise)?);
         }
         match matrix {
             Some(matrix) => {
                 let grids = self.grids(matrix.noise_multiplier()?, rhs_noise)?;
                 let sums = GramSums::accumulate(data, grids, &statistics)?;
-                round.matrices = Some(sums.release(matrix, rhs, noise)?);
+                let released = sums.release(matrix, rhs, noise)?;
+                run.show(Released::Statistics {
+                    factors: &rounds.factors,
+                    released: &released,
+                });
+                round.matrices = Some(released);
             }
             None => {
                 let n = weights.omega().len() * rounds.dim;
-                let grid = Grid::new(rhs_noise, 1.0)?;
-                let sum = VectorSum::accumulate(data, n, grid, &ImplicitSums(&statistics))?;
-                round.sums = Some(sum.release(rhs, noise)?);
+                let sums = ImplicitSums(&statistics);
+                round.sums = Some(release_shown(data, n, &sums, rhs, run, noise)?);
             }
         }
-        round.show(&rounds.factors, run);
         let solved = self.solve_implicit(implicit, &round)?;
         rounds.advance(solved, rhs_noise);
         Ok(rounds)
@@ -260,13 +248,28 @@ impl Round {
             n_users: trace.max(1.0),
         })
     }
+}
 
-    fn show(&self, factors: &[f64], run: &mut Run<'_>) {
-        if let Some(released) = &self.matrices {
-            run.show(Released::Statistics { factors, released });
-        }
-        for released in [&self.gramian, &self.sums].into_iter().flatten() {
-            run.show(Released::Sum { factors, released });
-        }
-    }
+/// Releases a vector sum of sensitivity 1 and shows it.
+fn release_shown<C: VectorContribution>(
+    data: &Private<Interactions>,
+    n_coordinates: usize,
+    contribution: &C,
+    spend: Spend,
+    run: &mut Run<'_>,
+    noise: &mut NoiseSource,
+) -> Result<ReleasedVector> {
+    let (label, grid) = (
+        spend.label().to_owned(),
+        Grid::new(spend.noise_multiplier()?, 1.0)?,
+    );
+    let sum = VectorSum::accumulate(data, n_coordinates, grid, contribution)?;
+    let released = sum.release(spend, noise)?;
+    run.show(Released::Sum {
+        label: &label,
+        released: &released,
+        grid: &grid,
+        one_user: &|row| vector_contribution(&grid, n_coordinates, contribution, row),
+    });
+    Ok(released)
 }

@@ -1,14 +1,14 @@
 //! The item step: what each user adds to the item statistics, and the solve on their release.
 
 use dp_core::{ShapeError, UserRow};
-use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, ReleasedGrams};
-use rayon::prelude::*;
 
+use super::item_update::ScoreModel;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization};
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::allocation::TaskWeights;
+use crate::batch_solve::solve_systems;
 use crate::{LocalBias, Result};
 
 /// Single labels are clipped to this many label bounds before the user's joint clip.
@@ -24,6 +24,9 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
 /// ```
 ///
+/// Without biases ([`ScoreModel::Plain`]) a user's factor is `f_j = v_j min(1, G / ||v_j||)`, of norm at most
+/// `F = G` instead of `F = 1`, `offset_j` is 0 and single labels are clipped to `[-B, B]`.
+///
 /// The constant coordinate makes the first coordinate of the item's solution an item bias; `G`
 /// is how much of the norm the tastes get. With implicit feedback every label is 1 and `B = 1`. Source: Krichene et al. 2023, Algorithms 1 and 3, with
 /// the regulariser outside the private sum (`docs/errata.md`).
@@ -32,10 +35,12 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// L2 sensitivity of the two sums when one user is added or removed:
 ///
 /// ```text
-/// matrices:         sqrt(sum_i w_ij^2 ||f_j||^4)         <= 1
-/// right-hand sides: sqrt(sum_i w_ij^2 y_ij^2 ||f_j||^2)  <= B
+/// matrices:         sqrt(sum_i w_ij^2 ||f_j||^4)         <= F^2
+/// right-hand sides: sqrt(sum_i w_ij^2 y_ij^2 ||f_j||^2)  <= F B
 /// ```
 ///
+/// because `sum_i w_ij^2 <= 1` for the records kept (sampling sets the others' weights to 0) and every item has a
+/// block of its own.
 /// The contribution is a function of the user's own records, released item factors, released
 /// counts and public constants.
 pub struct ItemStatistics<'a> {
@@ -74,7 +79,7 @@ impl MatrixFactorization {
         weights: &'a TaskWeights,
     ) -> Result<ItemStatistics<'a>> {
         let expected = dim * weights.omega().len();
-        if item_factors.len() != expected || dim == 0 {
+        if item_factors.len() != expected || self.params().score_model.coordinates(dim) == 0 {
             return Err(ShapeError {
                 name: "item_factors",
                 found: item_factors.len(),
@@ -93,17 +98,24 @@ impl MatrixFactorization {
         })
     }
 
-    /// The grids of one round's statistics, with sensitivities 1 and `label_bound`.
+    /// The grids of one round's statistics, with sensitivities `F^2` and `F label_bound`: `F` is 1 with biases
+    /// and `clip_norm` without.
     ///
     /// # Errors
     /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
     pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
-        let label_bound = self.params().rhs_bound();
-        Ok(GramGrids::new(matrix_noise, 1.0, rhs_noise, label_bound)?)
+        let factor = self.params().factor_bound();
+        let rhs_clip = factor * self.params().rhs_bound();
+        Ok(GramGrids::new(
+            matrix_noise,
+            factor * factor,
+            rhs_noise,
+            rhs_clip,
+        )?)
     }
 
     fn design(&self, item_factors: &[f64], dim: usize) -> Design {
-        let design = Design::new(item_factors, dim);
+        let design = Design::new(item_factors, dim, self.params().score_model);
         match self.params().feedback.implicit() {
             Some(implicit) => design.with_unobserved(implicit.training_unobserved_weight),
             None => design,
@@ -112,57 +124,106 @@ impl MatrixFactorization {
 
     /// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
     /// `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant
-    /// coordinate. The projection comes before the ridge. Post-processing of a release.
+    /// coordinate; `h_i = 0` without biases. The projection comes before the ridge. Post-processing of a release.
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] when the released values are not finite.
     pub fn solve_items(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
-        let dim = released.dim();
-        let ridge = ridge(self.params(), released.matrix_noise_stddev(), dim);
+        let n_coordinates = released.dim();
+        let ridge = ridge(self.params(), released.matrix_noise_stddev(), n_coordinates);
+        let mut solved = vec![0.0; released.n_items() * n_coordinates];
+        solve_systems(n_coordinates, &mut solved, |item, matrix, rhs| {
+            released.write_item(item, matrix, rhs);
+            ridge
+        })?;
+        let dim = match self.params().score_model {
+            ScoreModel::Biased => n_coordinates,
+            ScoreModel::Plain => n_coordinates + 1,
+        };
+        Ok(self.rows(solved, dim))
+    }
+
+    /// Rows `[h_i, q_i]` of length `dim` from coefficients in the coordinates of users' factors.
+    pub(super) fn rows(&self, mut coefficients: Vec<f64>, dim: usize) -> Vec<f64> {
+        if self.params().score_model == ScoreModel::Plain {
+            let with_zero = |q: &[f64]| std::iter::once(0.0).chain(q.to_vec());
+            return coefficients
+                .chunks_exact(dim - 1)
+                .flat_map(with_zero)
+                .collect();
+        }
         let bias = bias_coordinate(self.params().clip_norm, dim);
-        let mut factors = vec![0.0; released.n_items() * dim];
-        factors.par_chunks_mut(dim).enumerate().try_for_each_init(
-            || (vec![0.0; dim * dim], PsdScratch::new(dim)),
-            |(matrix, scratch), (item, factor)| {
-                released.write_item(item, matrix, factor);
-                let scratch = scratch.as_mut().map_err(|e| *e)?;
-                psd_part_plus_ridge_solve(matrix, ridge, factor, scratch)?;
-                factor[0] *= bias;
-                Ok::<_, dp_linalg::Error>(())
-            },
-        )?;
-        Ok(factors)
+        for x in coefficients.chunks_exact_mut(dim) {
+            x[0] *= bias;
+        }
+        coefficients
+    }
+
+    /// The inverse of [`rows`](Self::rows).
+    pub(super) fn coefficients(&self, rows: &[f64], dim: usize) -> Vec<f64> {
+        if self.params().score_model == ScoreModel::Plain {
+            let tastes = |row: &[f64]| row[1..].to_vec();
+            return rows.chunks_exact(dim).flat_map(tastes).collect();
+        }
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let mut coefficients = rows.to_vec();
+        for x in coefficients.chunks_exact_mut(dim) {
+            x[0] /= bias;
+        }
+        coefficients
     }
 }
 
 impl ItemStatistics<'_> {
+    /// Items that users are described by.
+    pub(super) fn n_items(&self) -> usize {
+        self.weights.omega().len()
+    }
+
+    /// Length of users' factors `f_j`.
+    pub(super) const fn n_coordinates(&self) -> usize {
+        self.design.score_model().coordinates(self.design.dim())
+    }
+
     fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
-        factor[0] = bias_coordinate(self.clip_norm, factor.len());
         let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let scale = if norm > 0.0 {
-            self.clip_norm / norm
-        } else {
-            0.0
+        let plain = self.design.score_model() == ScoreModel::Plain;
+        let scale = match norm {
+            norm if plain && norm <= self.clip_norm => 1.0,
+            norm if norm > 0.0 => self.clip_norm / norm,
+            _ => 0.0,
         };
-        for (f, v) in factor[1..].iter_mut().zip(solution) {
+        let tastes = if plain {
+            factor
+        } else {
+            factor[0] = bias_coordinate(self.clip_norm, factor.len());
+            &mut factor[1..]
+        };
+        for (f, v) in tastes.iter_mut().zip(solution) {
             *f = scale * v;
         }
     }
 
-    /// Clips each label, then all labels of the user together.
+    /// Clips each label by itself.
     fn write_labels(&self, user: UserRow<'_>, offset: f64, out: &mut FactorBuffer) {
         let center = self.bias.center + offset;
-        let single = SINGLE_LABEL_BOUNDS * self.label_bound;
-        let mut total = 0.0;
-        for ((label, &y), w) in out.labels.iter_mut().zip(user.values()).zip(&out.weights) {
+        let single = match self.design.score_model() {
+            ScoreModel::Biased => SINGLE_LABEL_BOUNDS * self.label_bound,
+            ScoreModel::Plain => self.label_bound,
+        };
+        for (label, &y) in out.labels.iter_mut().zip(user.values()) {
             *label = if self.design.is_implicit() {
                 1.0
             } else {
                 (f64::from(y) - center).clamp(-single, single)
             };
-            total += (w * *label) * (w * *label);
         }
-        let norm = total.sqrt();
+    }
+
+    /// Clips all labels of the user together.
+    fn clip_jointly(&self, out: &mut FactorBuffer) {
+        let weighted = out.labels.iter().zip(&out.weights).map(|(y, w)| w * y);
+        let norm = weighted.map(|y| y * y).sum::<f64>().sqrt();
         if norm > self.label_bound {
             let scale = self.label_bound / norm;
             for label in &mut out.labels {
@@ -170,25 +231,9 @@ impl ItemStatistics<'_> {
             }
         }
     }
-}
 
-impl FactorContribution for ItemStatistics<'_> {
-    type Scratch = Option<UserScratch>;
-
-    fn scratch(&self) -> Option<UserScratch> {
-        UserScratch::new(self.dim()).ok()
-    }
-
-    fn dim(&self) -> usize {
-        self.design.dim()
-    }
-
-    fn contribute(
-        &self,
-        user: UserRow<'_>,
-        scratch: &mut Option<UserScratch>,
-        out: &mut FactorBuffer,
-    ) {
+    /// Writes one user's factor, weights and single labels; zeros where there is no working memory.
+    fn write(&self, user: UserRow<'_>, scratch: &mut Option<UserScratch>, out: &mut FactorBuffer) {
         let Some(scratch) = scratch else { return };
         let step = UserStep {
             design: &self.design,
@@ -199,6 +244,50 @@ impl FactorContribution for ItemStatistics<'_> {
         self.write_factor(solution.factor, &mut out.factor);
         self.weights.weigh(user, &mut out.weights);
         self.write_labels(user, solution.offset, out);
+    }
+
+    /// Working memory of [`describe`](Self::describe).
+    pub(super) fn describing_scratch(&self) -> (Option<UserScratch>, FactorBuffer) {
+        (self.scratch(), FactorBuffer::default())
+    }
+
+    /// One user's factor, weights and single labels, for sums that are no Gram sums.
+    pub(super) fn describe(
+        &self,
+        user: UserRow<'_>,
+        (step, own): &mut (Option<UserScratch>, FactorBuffer),
+    ) {
+        for (buffer, n) in [
+            (&mut own.factor, self.n_coordinates()),
+            (&mut own.weights, user.len()),
+            (&mut own.labels, user.len()),
+        ] {
+            buffer.clear();
+            buffer.resize(n, 0.0);
+        }
+        self.write(user, step, own);
+    }
+}
+
+impl FactorContribution for ItemStatistics<'_> {
+    type Scratch = Option<UserScratch>;
+
+    fn scratch(&self) -> Option<UserScratch> {
+        UserScratch::new(self.design.dim()).ok()
+    }
+
+    fn dim(&self) -> usize {
+        self.n_coordinates()
+    }
+
+    fn contribute(
+        &self,
+        user: UserRow<'_>,
+        scratch: &mut Option<UserScratch>,
+        out: &mut FactorBuffer,
+    ) {
+        self.write(user, scratch, out);
+        self.clip_jointly(out);
     }
 }
 

@@ -6,9 +6,12 @@ mod feedback;
 mod fit;
 mod implicit_step;
 mod item_step;
+mod item_update;
 mod model;
+mod nearest;
 mod params;
 mod plan;
+mod residual_step;
 mod run;
 mod state;
 mod user_step;
@@ -18,8 +21,10 @@ pub use feedback::{Feedback, ImplicitFeedback, ItemGramian};
 pub use fit::{FittedModel, Released};
 pub use implicit_step::{ImplicitSums, UserGramian};
 pub use item_step::ItemStatistics;
+pub use item_update::{GradientRounds, ItemUpdate, RecordSampling, ResidualRounds, ScoreModel};
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
+pub use residual_step::ItemResiduals;
 pub use run::{Pay, Progress};
 
 pub(crate) use params::in_public_range;
@@ -27,5 +32,7 @@ pub(crate) use state::initial_factors;
 pub use user_step::UserScratch;
 pub(crate) use user_step::{Design, UserStep};
 
+#[cfg(test)]
+mod residual_tests;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::top_k;
 use rayon::prelude::*;
 
+use super::item_update::ScoreModel;
 use super::params::in_public_range;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{LocalBias, Result};
@@ -38,6 +39,9 @@ pub struct Scoring {
     pub dim: usize,
     /// How a user's own offset starts.
     pub bias: LocalBias,
+    /// What a predicted rating is made of.
+    #[serde(default, skip_serializing_if = "ScoreModel::is_biased")]
+    pub score_model: ScoreModel,
     /// Ridge of the user step.
     pub penalties: UserPenalties,
     /// With implicit feedback, the weight `a0` of every item as a weak no; `None` for ratings.
@@ -208,7 +212,7 @@ impl FactorModel {
     }
 
     fn design(&self) -> Design {
-        let design = Design::new(&self.item_factors, self.dim());
+        let design = Design::new(&self.item_factors, self.dim(), self.scoring.score_model);
         match self.scoring.unobserved_weight {
             Some(weight) => design.with_unobserved(weight),
             None => design,

@@ -2,11 +2,12 @@ use dp_core::{ApproxDp, ParamError, params};
 
 use super::defaults;
 use super::feedback::Feedback;
+use super::item_update::{GradientRounds, ItemUpdate, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
-use crate::{LocalBias, Result};
+use crate::{Error, LocalBias, Result};
 
-/// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS),
-/// not yet checked. All are public and must not be chosen by looking at the data.
+/// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS) or
+/// gradients, not yet checked. All are public and must not be chosen by looking at the data.
 ///
 /// Defaults come from [`for_target`](Self::for_target): some follow from epsilon, the others are
 /// constants. Ranges are checked by [`check`](Self::check), which rejects NaN everywhere.
@@ -61,6 +62,15 @@ pub struct FactorizationParams {
     /// What records mean. With implicit feedback the settings of labels and of the local bias have no effect.
     #[serde(default)]
     pub feedback: Feedback,
+    /// What a predicted rating is made of.
+    #[serde(default)]
+    pub score_model: ScoreModel,
+    /// Which of a user's records enter the item statistics.
+    #[serde(default)]
+    pub record_sampling: RecordSampling,
+    /// How items learn.
+    #[serde(default)]
+    pub item_update: ItemUpdate,
 }
 
 impl FactorizationParams {
@@ -124,13 +134,34 @@ impl FactorizationParams {
         }
         self.training_penalties.check()?;
         self.fold_in_penalties.check()?;
+        self.record_sampling.check()?;
+        self.item_update.check(self.n_rounds)?;
         if let Some(implicit) = self.feedback.implicit() {
             implicit.check()?;
         }
+        self.check_together()?;
         Ok(MatrixFactorization {
             params: self,
             assumptions: Vec::new(),
         })
+    }
+
+    /// Settings that are in range each but do not go together.
+    fn check_together(&self) -> Result<()> {
+        let implicit = self.feedback.implicit().is_some();
+        if implicit && self.item_update != ItemUpdate::Ssp {
+            let what = "implicit feedback with another item update than SSP";
+            return Err(Error::Unsupported { what });
+        }
+        if implicit && !self.score_model.is_biased() {
+            let what = "implicit feedback without biases";
+            return Err(Error::Unsupported { what });
+        }
+        if self.score_model == ScoreModel::Plain && self.dim.is_none_or(|dim| dim < 2) {
+            let what = "scores without biases, unless dim is set to 2 or above";
+            return Err(Error::Unsupported { what });
+        }
+        Ok(())
     }
 
     pub(super) const fn bias(&self) -> LocalBias {
@@ -146,6 +177,7 @@ impl FactorizationParams {
         Scoring {
             dim,
             bias: self.bias(),
+            score_model: self.score_model,
             penalties: self.fold_in_penalties,
             unobserved_weight: match &self.feedback {
                 Feedback::Explicit => None,
@@ -178,18 +210,44 @@ impl FactorizationParams {
         }
     }
 
-    /// Releases of one round.
-    pub(super) fn releases_per_round(&self) -> usize {
-        self.feedback.implicit().map_or(2, |implicit| {
-            1 + usize::from(implicit.releases_gramian()) + usize::from(implicit.releases_matrices())
-        })
+    /// Bound on the norm of a user's factor in the item statistics.
+    pub(super) const fn factor_bound(&self) -> f64 {
+        match self.score_model {
+            ScoreModel::Biased => 1.0,
+            ScoreModel::Plain => self.clip_norm,
+        }
     }
 
-    /// Whether the run releases counts: with ratings, weights with exponent 0 need none. With implicit feedback
-    /// they are always released; they choose the length of the factors and are the popularity baseline.
+    /// Releases of the first `n_rounds` rounds together.
+    pub(super) fn releases_of(&self, n_rounds: usize) -> Option<usize> {
+        let Some(implicit) = self.feedback.implicit() else {
+            return self.item_update.releases_of(n_rounds);
+        };
+        let sums = [implicit.releases_gramian(), implicit.releases_matrices()];
+        n_rounds.checked_mul(1 + sums.into_iter().map(usize::from).sum::<usize>())
+    }
+
+    /// Whether the run releases counts: with ratings, weights with exponent 0 need none, unless rare items are
+    /// sampled. With implicit feedback they are always released; they choose the length of the factors and are
+    /// the popularity baseline.
     #[must_use]
     pub fn releases_counts(&self) -> bool {
-        self.weight_exponent > 0.0 || self.feedback.implicit().is_some()
+        self.weight_exponent > 0.0
+            || self.record_sampling.needs_counts()
+            || self.feedback.implicit().is_some()
+    }
+
+    /// Whether a round sums vectors, whose coordinates are numbered in 32 bits.
+    pub(super) fn needs_vector_sums(&self) -> bool {
+        self.feedback.implicit().is_some() || self.item_update != ItemUpdate::Ssp
+    }
+
+    /// The settings of gradient steps, for which the run releases the items' total weights.
+    pub(super) const fn gradient_rounds(&self) -> Option<&GradientRounds> {
+        match &self.item_update {
+            ItemUpdate::NoisyGd(settings) => Some(settings),
+            _ => None,
+        }
     }
 }
 
@@ -216,20 +274,9 @@ pub struct MatrixFactorization {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MatrixFactorization, FactorizationParams);
+
 impl MatrixFactorization {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &FactorizationParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What the caller takes on trust.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {

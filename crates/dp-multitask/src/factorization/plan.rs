@@ -5,13 +5,15 @@ use dp_mechanism::{GramSums, Grid};
 
 use super::feedback::ImplicitFeedback;
 use super::params::{FactorizationParams, MatrixFactorization};
-use crate::Result;
+use crate::{Result, WeightTotals};
+
+const ITEM_WEIGHTS: &str = "item weights";
 
 impl MatrixFactorization {
     /// What a fit over `n_items` will release, calibrated to `target`.
     ///
-    /// One release of counts when the weights need them, then per round one of the matrices and
-    /// one of the right-hand sides, in this order.
+    /// One release of counts when the weights or the sampling need them; one of the items' total weights where
+    /// items learn by gradient steps; then per round what [`ItemUpdate`](super::ItemUpdate) says.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `n_items` is 0, [`crate::Error::Accounting`] when the target
@@ -30,7 +32,7 @@ impl MatrixFactorization {
     /// ```
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         params::at_least_one("n_items", n_items)?;
-        if self.params().feedback.implicit().is_some() {
+        if self.params().needs_vector_sums() {
             let most = u32::MAX as usize / self.params().largest_dim();
             let expected = "so few that items times the length of factors is below 2^32";
             params::in_range("n_items", n_items, 1, most, expected)?;
@@ -52,14 +54,8 @@ impl MatrixFactorization {
         let noise = releases
             .map(PlannedRelease::noise_multiplier)
             .collect::<dp_accounting::Result<Vec<f64>>>()?;
-        if self.params().feedback.implicit().is_none() {
-            for round in noise.chunks_exact(2) {
-                self.grids(round[0], round[1])?;
-            }
-            return Ok(());
-        }
         for &noise in &noise {
-            Grid::new(noise, 1.0)?; // every sum of a round has sensitivity 1
+            Grid::new(noise, 1.0)?; // whether a grid exists does not depend on the sensitivity
             self.grids(noise, noise)?;
         }
         Ok(())
@@ -78,7 +74,12 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             n_items as u64,
         ));
     }
-    let dim = settings.largest_dim();
+    if let Some(gradients) = settings.gradient_rounds() {
+        let share = left * gradients.weight_share;
+        left -= share;
+        requests.push(WeightTotals::request(ITEM_WEIGHTS, n_items, share));
+    }
+    let dim = settings.score_model.coordinates(settings.largest_dim());
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
         if let Some(implicit) = settings.feedback.implicit() {
@@ -93,6 +94,13 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             ));
             continue;
         }
+        let rhs_draws = GramSums::rhs_draws(n_items, dim);
+        if !settings.item_update.releases_statistics(round - 1) {
+            let what = format!("round {round}: item residuals");
+            let factor = ReplaceFactor::Two;
+            requests.push(ReleaseRequest::new(what, share, factor, rhs_draws));
+            continue;
+        }
         requests.push(ReleaseRequest::new(
             format!("round {round}: item matrices"),
             share * settings.matrix_share,
@@ -103,7 +111,7 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             format!("round {round}: item right-hand sides"),
             share * (1.0 - settings.matrix_share),
             ReplaceFactor::Two,
-            GramSums::rhs_draws(n_items, dim),
+            rhs_draws,
         ));
     }
     requests

@@ -4,13 +4,19 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
+use super::item_update::ItemUpdate;
 use super::params::FactorizationParams;
+use super::residual_step::KeptMatrices;
+use crate::regression::TaskScales;
 use crate::{NoisyCounts, Result};
 
 /// Released counts, and the rounds so far.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct TrainingState {
     pub(super) counts: Option<NoisyCounts>,
+    /// From the released total weights of the items, for gradient steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) scales: Option<TaskScales>,
     pub(super) rounds: Option<RoundState>,
 }
 
@@ -22,6 +28,9 @@ pub(super) struct RoundState {
     pub(super) factors: Vec<f64>,
     /// Sum of the inverse noise variances of the rounds so far.
     precision: f64,
+    /// The last released matrices, for residual rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) matrices: Option<KeptMatrices>,
 }
 
 impl TrainingState {
@@ -38,10 +47,9 @@ impl TrainingState {
     ) -> bool {
         let counted = params.releases_counts();
         let counts = self.counts.iter().len();
-        let releases = self
-            .n_rounds()
-            .checked_mul(params.releases_per_round())
-            .and_then(|n| n.checked_add(counts));
+        let before = counts + self.scales.iter().len();
+        let releases = params.releases_of(self.n_rounds());
+        let releases = releases.and_then(|n| n.checked_add(before));
         let factors_fit = self.rounds.as_ref().is_none_or(|rounds| {
             let expected = n_items.checked_mul(rounds.dim);
             (1..=256).contains(&rounds.dim)
@@ -49,7 +57,13 @@ impl TrainingState {
                 && rounds.factors.iter().all(|f| f.is_finite())
                 && rounds.precision.is_finite()
                 && rounds.precision > 0.0
+                && rounds.matrices_fit(params, n_items)
         });
+        let gradients = params.gradient_rounds().is_some();
+        let scales_fit = match &self.scales {
+            Some(scales) => gradients && scales.is_consistent(n_items),
+            None => !gradients || self.rounds.is_none(),
+        };
         let counts_fit = match &self.counts {
             Some(counts) => {
                 let values = counts.values();
@@ -57,7 +71,7 @@ impl TrainingState {
             }
             None => !counted || n_releases == 0,
         };
-        releases == Some(n_releases) && factors_fit && counts_fit
+        releases == Some(n_releases) && factors_fit && counts_fit && scales_fit
     }
 }
 
@@ -68,7 +82,25 @@ impl RoundState {
             n_rounds: 0,
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
+            matrices: None,
         })
+    }
+
+    /// Residual rounds keep the matrices of the rounds of statistics, other runs keep none.
+    fn matrices_fit(&self, params: &FactorizationParams, n_items: usize) -> bool {
+        let dim = params.score_model.coordinates(self.dim);
+        let kept = matches!(params.item_update, ItemUpdate::Residual(_));
+        match &self.matrices {
+            Some(matrices) => kept && matrices.is_consistent(n_items, dim),
+            None => !kept,
+        }
+    }
+
+    /// Takes over factors that a round made from those before it.
+    pub(super) fn refine(&mut self, factors: Vec<f64>, noise_multiplier: f64) {
+        self.precision += noise_multiplier.powi(-2);
+        self.n_rounds += 1;
+        self.factors = factors;
     }
 
     /// Takes over a round's factors. Item biases alone do not depend on how users were described

@@ -16,15 +16,15 @@ use super::state::initial_factors;
 use super::*;
 use crate::{NoisyCounts, TaskWeights};
 
-const N_ITEMS: usize = 60;
+pub(super) const N_ITEMS: usize = 60;
 const ITEMS: std::ops::Range<u32> = 0..60;
 
-fn params(epsilon: f64) -> FactorizationParams {
+pub(super) fn params(epsilon: f64) -> FactorizationParams {
     FactorizationParams::for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
 }
 
 /// Ordinary users, and users who do everything a user must not do.
-fn users_of_all_kinds(seed: u64) -> Interactions {
+pub(super) fn users_of_all_kinds(seed: u64) -> Interactions {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
     for user in 0..200_u32 {
@@ -69,7 +69,7 @@ fn spends(adjacency: Adjacency, releases: Vec<PlannedRelease>) -> Vec<Spend> {
         .unwrap()
 }
 
-fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
+pub(super) fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
     let release =
         PlannedRelease::gaussian("counts", 20.0, ReplaceFactor::Two, N_ITEMS as u64).unwrap();
     let spend = spends(Adjacency::AddRemoveUser, vec![release]).remove(0);
@@ -84,7 +84,7 @@ fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
 }
 
 /// Exact squared norms of what one user adds to matrices and right-hand sides.
-fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
+pub(super) fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
     let mut norms = (0, 0);
     for (x, l) in one.factors.chunks_exact(dim).zip(&one.labels) {
         let square: u128 = x.iter().map(|a| u128::from(a.unsigned_abs()).pow(2)).sum();
@@ -94,7 +94,7 @@ fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
     norms
 }
 
-fn share_of(square: u128, grid: &Grid) -> f64 {
+pub(super) fn share_of(square: u128, grid: &Grid) -> f64 {
     (square as f64).sqrt() / grid.l2_bound() as f64
 }
 
@@ -224,12 +224,25 @@ fn a_users_contribution_ignores_all_other_users() {
 }
 
 /// Exact squared norm of one user's share of a vector sum.
-fn squared_norm<C: VectorContribution>(grid: &Grid, n: usize, sum: &C, user: UserRow<'_>) -> u128 {
+pub(super) fn squared_norm<C: VectorContribution>(
+    grid: &Grid,
+    n: usize,
+    sum: &C,
+    user: UserRow<'_>,
+) -> u128 {
     let entries = vector_contribution(grid, n, sum, user);
     let squares = entries
         .iter()
         .map(|&(_, z)| u128::from(z.unsigned_abs()).pow(2));
     squares.sum()
+}
+
+/// Releases a vector sum with the same noise every time.
+pub(super) fn release_vector(sum: VectorSum, n: usize) -> dp_mechanism::ReleasedVector {
+    let planned = PlannedRelease::gaussian("sum", 7.0, ReplaceFactor::Two, n as u64);
+    let spend = spends(Adjacency::AddRemoveUser, vec![planned.unwrap()]).remove(0);
+    sum.release(spend, &mut NoiseSource::insecure_seeded(9))
+        .unwrap()
 }
 
 fn implicit_params() -> FactorizationParams {
@@ -273,12 +286,9 @@ fn the_gramian_of_neighbours_differs_by_one_user_who_has_factor_norm_one() {
     let contribution = UserGramian(&statistics);
     let grid = Grid::new(7.0, 1.0).unwrap();
     let release = |table: &Interactions| {
-        let planned = PlannedRelease::gaussian("G", 7.0, ReplaceFactor::Two, packed as u64);
-        let spend = spends(Adjacency::AddRemoveUser, vec![planned.unwrap()]).remove(0);
         let data = Private::new(table.clone());
         let sum = VectorSum::accumulate(&data, packed, grid, &contribution).unwrap();
-        sum.release(spend, &mut NoiseSource::insecure_seeded(9))
-            .unwrap()
+        release_vector(sum, packed)
     };
     let with = release(&table);
     for gone in [0, 17, 200, 204, 240] {

@@ -3,6 +3,7 @@
 use dp_core::UserRow;
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 
+use super::item_update::ScoreModel;
 use super::model::{PersonalModel, UserPenalties};
 use crate::LocalBias;
 
@@ -11,6 +12,7 @@ pub(crate) struct Design {
     dim: usize,
     rows: Vec<f64>,
     item_bias: Vec<f64>,
+    score_model: ScoreModel,
     unobserved: Option<Unobserved>,
 }
 
@@ -23,18 +25,21 @@ struct Unobserved {
 }
 
 impl Design {
-    /// From rows `[h_i, q_i]` of length `dim`.
-    pub(crate) fn new(item_factors: &[f64], dim: usize) -> Self {
+    /// From rows `[h_i, q_i]` of length `dim`. Without biases the first column is 0 instead of 1, so that the
+    /// offset comes out as 0.
+    pub(crate) fn new(item_factors: &[f64], dim: usize, score_model: ScoreModel) -> Self {
+        let first = if score_model.is_biased() { 1.0 } else { 0.0 };
         let mut rows = item_factors.to_vec();
         let mut item_bias = Vec::with_capacity(rows.len() / dim);
         for row in rows.chunks_exact_mut(dim) {
             item_bias.push(row[0]);
-            row[0] = 1.0;
+            row[0] = first;
         }
         Self {
             dim,
             rows,
             item_bias,
+            score_model,
             unobserved: None,
         }
     }
@@ -60,6 +65,10 @@ impl Design {
         self.unobserved.is_some()
     }
 
+    pub(crate) const fn score_model(&self) -> ScoreModel {
+        self.score_model
+    }
+
     pub(crate) const fn dim(&self) -> usize {
         self.dim
     }
@@ -72,7 +81,7 @@ impl Design {
 /// (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) ||v||^2
 /// ```
 ///
-/// All `n` items of the user count alike; nothing of other users enters. Cost O(n d^2 + d^3).
+/// Without biases, `bias`, `o` and `h_i` are 0. All `n` items of the user count alike; nothing of other users enters. Cost O(n d^2 + d^3).
 ///
 /// With implicit feedback every label `y_i` is 1 and all items of the catalogue, with weight `a0`, pull the
 /// score `h_i + o + <q_i, v>` to 0. A user without records then has the zero factor.
@@ -126,7 +135,10 @@ impl UserStep<'_> {
         let (bias, start) = if implicit {
             (0.0, 0.0)
         } else {
-            let bias = self.bias.of(user.values());
+            let bias = match self.design.score_model {
+                ScoreModel::Biased => self.bias.of(user.values()),
+                ScoreModel::Plain => 0.0,
+            };
             (bias, self.bias.center + bias)
         };
         let value = |y: f32| if implicit { 1.0 } else { f64::from(y) };

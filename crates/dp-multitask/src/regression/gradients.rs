@@ -1,11 +1,11 @@
 //! Clipped, weighted gradients of one user, and their release.
 
-use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{NoiseSource, ReleasedVector, SparseBuffer, VectorContribution};
 
 use super::loss::Loss;
 use super::setup::{TaskSetup, shorten};
+use crate::paid::Paid;
 use crate::{Result, TaskWeights};
 
 /// How a user's gradients are bounded. Both keep the user's whole share at norm `Gamma` or below.
@@ -93,12 +93,11 @@ impl WeightedGradients<'_> {
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
-        spend: Spend,
+        paid: &mut Paid<'_>,
         noise: &mut NoiseSource,
-    ) -> Result<Vec<f64>> {
-        let grid = Grid::new(spend.noise_multiplier()?, self.gradient_norm)?;
-        let sum = VectorSum::accumulate(data, self.coefficients.len(), grid, self)?;
-        Ok(sum.release(spend, noise)?.values())
+    ) -> Result<ReleasedVector> {
+        let shape = (self.coefficients.len(), self.gradient_norm);
+        paid.vector(data, shape, self, noise)
     }
 }
 

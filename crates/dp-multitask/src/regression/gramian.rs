@@ -3,9 +3,12 @@
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{Interactions, Private, ReplaceFactor, UserRow};
 use dp_linalg::{packed_len, project_psd_in_place, unpack_symmetric};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{
+    Grid, NoiseSource, ReleasedVector, SparseBuffer, VectorContribution, VectorSum,
+};
 
 use super::setup::TaskSetup;
+use crate::paid::Paid;
 use crate::{Result, TaskWeights};
 
 /// One user's share of the total weight of every task, `W_i = sum_j w_ij`.
@@ -37,37 +40,54 @@ impl VectorContribution for WeightTotals<'_> {
 }
 
 impl WeightTotals<'_> {
-    pub(super) fn request(n_tasks: usize, share: f64) -> ReleaseRequest {
-        ReleaseRequest::new("task weights", share, ReplaceFactor::Two, n_tasks as u64)
+    pub(crate) fn request(label: &str, n_tasks: usize, share: f64) -> ReleaseRequest {
+        ReleaseRequest::new(label, share, ReplaceFactor::Two, n_tasks as u64)
     }
 
-    /// The noisy totals; `counts` are what is known of the task sizes.
-    pub(super) fn release(
+    /// The noisy totals.
+    pub(crate) fn release(
         &self,
         data: &Private<Interactions>,
-        counts: Option<&[f64]>,
         spend: Spend,
         noise: &mut NoiseSource,
-    ) -> Result<TaskScales> {
+    ) -> Result<ReleasedVector> {
         let n_tasks = self.weights.omega().len();
-        let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
-        let released = VectorSum::accumulate(data, n_tasks, grid, self)?.release(spend, noise)?;
+        let grid = Self::grid(&spend)?;
+        Ok(VectorSum::accumulate(data, n_tasks, grid, self)?.release(spend, noise)?)
+    }
+
+    pub(crate) fn grid(spend: &Spend) -> Result<Grid> {
+        Ok(Grid::new(spend.noise_multiplier()?, 1.0)?)
+    }
+
+    /// What the noisy totals say; `counts` are what is known of the task sizes. Post-processing.
+    pub(crate) fn scales(&self, released: &ReleasedVector, counts: Option<&[f64]>) -> TaskScales {
         let sd = released.noise_stddev();
         let totals: Vec<f64> = released.values().iter().map(|w| w.max(sd)).collect();
         let users = |task: usize| counts.map_or(0.0, |counts| counts[task]);
-        let curvature = (0..n_tasks)
+        let curvature = (0..totals.len())
             .map(|task| (totals[task] + sd) * spread(self.dim, users(task).max(totals[task])))
             .collect();
-        Ok(TaskScales { totals, curvature })
+        TaskScales { totals, curvature }
     }
 }
 
 /// What the released totals say about the curvature of each task.
-pub(super) struct TaskScales {
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct TaskScales {
     /// `W_i`, at least the standard deviation of its noise.
     pub(super) totals: Vec<f64>,
     /// On the scale of `W_i`, what a step is measured by so as not to overshoot.
     pub(super) curvature: Vec<f64>,
+}
+
+impl TaskScales {
+    /// Whether these can be the scales of `n_tasks` tasks.
+    pub(crate) fn is_consistent(&self, n_tasks: usize) -> bool {
+        [&self.totals, &self.curvature]
+            .into_iter()
+            .all(|list| list.len() == n_tasks && list.iter().all(|w| w.is_finite() && *w > 0.0))
+    }
 }
 
 /// `1 + d/n`: the mean of the largest and the smallest eigenvalue of an average of `n` independent
@@ -82,8 +102,8 @@ fn spread(dim: usize, n_users: f64) -> f64 {
 /// direction, from sums with noise of standard deviation `s` and matrices with eigenvalues `a > 0`.
 /// Large tasks hardly feel it; steps shrink where noise outweighs the data. At least `1e-9 a`, so that
 /// a matrix without full rank can be solved however small the noise.
-pub(super) fn noise_ridge(setup: &TaskSetup, noise_stddev: f64, eigenvalue: f64) -> f64 {
-    let ridge = setup.dim as f64 * (noise_stddev / setup.radius).powi(2) / eigenvalue;
+pub(super) fn noise_ridge(dim: usize, radius: f64, noise_stddev: f64, eigenvalue: f64) -> f64 {
+    let ridge = dim as f64 * (noise_stddev / radius).powi(2) / eigenvalue;
     ridge.max(1e-9 * eigenvalue)
 }
 
@@ -152,13 +172,12 @@ impl PooledGramian<'_> {
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
-        spend: Spend,
+        paid: &mut Paid<'_>,
         noise: &mut NoiseSource,
     ) -> Result<Vec<f64>> {
         let dim = self.setup.dim;
-        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm())?;
-        let sum = VectorSum::accumulate(data, Self::n_coordinates(dim), grid, self)?;
-        let mut packed = sum.release(spend, noise)?.values();
+        let shape = (Self::n_coordinates(dim), self.clip_norm());
+        let mut packed = paid.vector(data, shape, self, noise)?.values();
         let n_users = packed.pop().unwrap_or(1.0) / self.setup.feature_norm.powi(2);
         let mut at = 0;
         for a in 0..dim {

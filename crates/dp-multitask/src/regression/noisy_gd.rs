@@ -5,44 +5,15 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params}
 use dp_mechanism::NoiseSource;
 
 use super::gradients::{GradientClip, WeightedGradients};
-use super::gramian::{TaskScales, WeightTotals, noise_ridge};
+use super::gramian::{TaskScales, WeightTotals};
 use super::loss::{Loss, RegressionLoss};
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, provenance};
+use super::step_size::{Descent, StepSize};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
+use crate::watch::Watch;
 use crate::{Result, TaskWeights};
-
-/// Step size of task `i` at step `t = 1, 2, ...`, for released total weights `W_i = sum_j w_ij`
-/// (the paper's `omega_i n_i`) and gradient noise of standard deviation `s` per coordinate.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(
-    rename_all = "kebab-case",
-    rename_all_fields = "snake_case",
-    tag = "kind"
-)]
-pub enum StepSize {
-    /// `2 radius / sqrt(Gamma^2 W_i^2 + d s^2) / sqrt(t)`: Theorem 3.12(a), convex losses.
-    Lipschitz,
-    /// `1 / (W_i lambda t)`: Theorem 3.12(b), strongly convex losses. The paper prints
-    /// `omega_i^2` where its proof has `omega_i` (`docs/errata.md`).
-    StronglyConvex {
-        /// Strong convexity `lambda` of one record's loss.
-        convexity: f64,
-    },
-    /// `rate / (f_i W_i h + damping r_i)`: a constant step in units of the curvature `h` of one
-    /// record. `f_i = 1 + d/n_i` keeps small tasks from overshooting, for the `n_i` that are known,
-    /// else `W_i`; `r_i = d s^2 / (radius^2 f_i W_i h)` shortens steps where noise outweighs the data.
-    Curvature {
-        /// The step in units of a Newton step, above 0.
-        rate: f64,
-        /// Second derivative of one record's loss along a direction, on average.
-        curvature: f64,
-        /// Damping, 0 or above.
-        damping: f64,
-    },
-}
 
 /// Which coefficients are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -122,20 +93,7 @@ impl MultiTaskNoisyGdParams {
         if let RegressionLoss::Huber { threshold } = self.loss {
             in_public_range("threshold", threshold)?;
         }
-        match self.step_size {
-            StepSize::Lipschitz => {}
-            StepSize::StronglyConvex { convexity } => in_public_range("convexity", convexity)?,
-            StepSize::Curvature {
-                rate,
-                curvature,
-                damping,
-            } => {
-                in_public_range("rate", rate)?;
-                in_public_range("curvature", curvature)?;
-                params::finite_non_negative("damping", damping)?;
-                in_public_range("damping", damping.max(1e-6))?;
-            }
-        }
+        self.step_size.check()?;
         Ok(MultiTaskNoisyGd {
             params: self,
             assumptions: Vec::new(),
@@ -171,20 +129,9 @@ pub struct MultiTaskNoisyGd {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MultiTaskNoisyGd, MultiTaskNoisyGdParams);
+
 impl MultiTaskNoisyGd {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &MultiTaskNoisyGdParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`.
     ///
     /// # Errors
@@ -197,7 +144,11 @@ impl MultiTaskNoisyGd {
 
     fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
         let params = &self.params;
-        let mut rest = vec![WeightTotals::request(n_tasks, params.weight_share)];
+        let mut rest = vec![WeightTotals::request(
+            "task weights",
+            n_tasks,
+            params.weight_share,
+        )];
         rest.extend(step_requests(
             "gradients",
             params.n_steps,
@@ -223,6 +174,21 @@ impl MultiTaskNoisyGd {
         self.fit_with_loss(&self.params.loss, data, plan, spends, noise)
     }
 
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
+        self.run(&self.params.loss, data, plan, spends, noise, watch)
+    }
+
     /// [`fit`](Self::fit) on a loss of the caller's; that of the settings is not used.
     ///
     /// # Errors
@@ -235,25 +201,32 @@ impl MultiTaskNoisyGd {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.run(loss, data, plan, spends, noise, &mut |_| {})
+    }
+
+    fn run(
+        &self,
+        loss: &dyn Loss,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
         let n_tasks = data.expose().n_items();
-        let mut paid = Paid::new(plan, &self.requests(n_tasks), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(n_tasks), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let totals = WeightTotals {
             dim: setup.dim,
             weights: &weights,
         };
         let known = setup.task_counts(counts.as_ref());
-        let scales = totals.release(data, known, paid.next()?, noise)?;
+        let scales = totals.scales(&paid.vector(data, (n_tasks, 1.0), &totals, noise)?, known);
         let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     fn descend(
@@ -270,9 +243,7 @@ impl MultiTaskNoisyGd {
         let mut coefficients = vec![0.0; scales.totals.len() * dim];
         let mut average = coefficients.clone();
         for step in 1..=params.n_steps {
-            let spend = paid.next()?;
-            let noise_multiplier = spend.noise_multiplier()?;
-            let gradients = WeightedGradients {
+            let released = WeightedGradients {
                 setup,
                 weights,
                 loss,
@@ -280,12 +251,20 @@ impl MultiTaskNoisyGd {
                 gradient_norm: params.gradient_norm,
                 clip: params.clip,
             }
-            .release(data, spend, noise)?;
+            .release(data, paid, noise)?;
+            let descent = Descent {
+                step,
+                dim,
+                radius: setup.radius,
+                gradient_norm: params.gradient_norm,
+                noise_stddev: released.noise_stddev(),
+            };
+            let gradients = released.values();
             let tasks = coefficients
                 .chunks_exact_mut(dim)
                 .zip(gradients.chunks_exact(dim));
             for (task, (theta, gradient)) in tasks.enumerate() {
-                let size = self.step_size(step, scales, task, noise_multiplier);
+                let size = params.step_size.at(&descent, scales, task);
                 for (t, g) in theta.iter_mut().zip(gradient) {
                     *t -= size * g;
                 }
@@ -299,37 +278,6 @@ impl MultiTaskNoisyGd {
             Iterate::Last => coefficients,
             Iterate::Average => average,
         })
-    }
-
-    /// `eta_i^(t)`.
-    fn step_size(
-        &self,
-        step: usize,
-        scales: &TaskScales,
-        task: usize,
-        noise_multiplier: f64,
-    ) -> f64 {
-        let total = scales.totals[task];
-        let (params, t, dim) = (&self.params, step as f64, self.params.setup.dim as f64);
-        match params.step_size {
-            StepSize::Lipschitz => {
-                let noise = noise_multiplier * params.gradient_norm;
-                let signal = params.gradient_norm * total;
-                let squared = signal * signal + dim * noise * noise;
-                2.0 * params.setup.radius / (squared * t).sqrt()
-            }
-            StepSize::StronglyConvex { convexity } => 1.0 / (total * convexity * t),
-            StepSize::Curvature {
-                rate,
-                curvature,
-                damping,
-            } => {
-                let eigenvalue = curvature * scales.curvature[task];
-                let noise = noise_multiplier * params.gradient_norm;
-                let ridge = noise_ridge(&params.setup, noise, eigenvalue);
-                rate / (eigenvalue + damping * ridge)
-            }
-        }
     }
 }
 

@@ -1,20 +1,21 @@
 //! Sufficient statistics refined by releases of clipped residuals.
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private, params};
-use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gradients::{GradientClip, WeightedGradients};
 use super::gramian::{PooledGramian, TaskScales, WeightTotals, noise_ridge};
 use super::loss::RegressionLoss;
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::noisy_gd::{check_coordinates, step_requests};
+use super::residual_bounds::ResidualBounds;
 use super::setup::TaskSetup;
-use super::ssp::{OUTPUT, provenance};
 use super::statistics::{gram_requests, release_statistics};
+use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
+use crate::watch::Watch;
 use crate::{Result, TaskWeights};
 
 /// Where the matrices `A_i` of the solves come from.
@@ -39,26 +40,6 @@ pub enum Gramian {
     PerTask {
         /// Share of the budget spent on the matrices, strictly between 0 and 1.
         share: f64,
-    },
-}
-
-/// Bounds `c_t` on a user's share of the residuals, step by step.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(
-    rename_all = "kebab-case",
-    rename_all_fields = "snake_case",
-    tag = "kind"
-)]
-pub enum ResidualBounds {
-    /// `c_t = Gamma_x min(B, Gamma_y) ratio^(t-1)`.
-    Geometric {
-        /// From 0.01 to 1.
-        ratio: f64,
-    },
-    /// One bound per step, in units of label times feature.
-    Listed {
-        /// The bounds.
-        values: Vec<f64>,
     },
 }
 
@@ -111,23 +92,7 @@ impl ResidualSspParams {
             Gramian::Pooled { share } => params::open_unit("twice the Gramian share", 2.0 * share)?,
             Gramian::PerTask { share } => params::open_unit("Gramian share", share)?,
         };
-        match &self.bounds {
-            ResidualBounds::Geometric { ratio } if (0.01..=1.0).contains(ratio) => {}
-            ResidualBounds::Geometric { ratio } => {
-                return Err(ParamError {
-                    name: "ratio",
-                    value: *ratio,
-                    expected: "a number from 0.01 to 1",
-                }
-                .into());
-            }
-            ResidualBounds::Listed { values } => {
-                params::same_size("residual bounds", values.len(), self.n_steps)?;
-                for &value in values {
-                    in_public_range("residual bound", value)?;
-                }
-            }
-        }
+        self.bounds.check(self.n_steps)?;
         Ok(ResidualSsp {
             params: self,
             assumptions: Vec::new(),
@@ -136,13 +101,8 @@ impl ResidualSspParams {
 
     /// `c_t`, `t` from 0; never below 1e-9 of the first.
     fn bound(&self, step: usize) -> f64 {
-        match &self.bounds {
-            ResidualBounds::Geometric { ratio } => {
-                let first = self.setup.feature_norm * self.setup.label_reach();
-                first * ratio.powf(step as f64).max(1e-9)
-            }
-            ResidualBounds::Listed { values } => values[step],
-        }
+        let first = self.setup.feature_norm * self.setup.label_reach();
+        self.bounds.at(first, step)
     }
 }
 
@@ -186,20 +146,27 @@ enum Matrices {
     PerTask(Box<ReleasedGrams>),
 }
 
+impl Matrices {
+    /// Writes `A_i` of one task; returns the standard deviation of its noise, 0 for the pooled one.
+    fn write(&self, task: usize, matrix: &mut [f64]) -> f64 {
+        match self {
+            Self::Pooled { average, scales } => {
+                for (a, g) in matrix.iter_mut().zip(average) {
+                    *a = scales.curvature[task] * g;
+                }
+                0.0
+            }
+            Self::PerTask(released) => {
+                released.write_item(task, matrix, &mut vec![0.0; released.dim()]);
+                released.matrix_noise_stddev()
+            }
+        }
+    }
+}
+
+settings_and_assumptions!(ResidualSsp, ResidualSspParams);
+
 impl ResidualSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &ResidualSspParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`.
     ///
     /// # Errors
@@ -219,7 +186,7 @@ impl ResidualSsp {
             Gramian::Pooled { share } => {
                 rest = vec![
                     PooledGramian::request(dim, share),
-                    WeightTotals::request(n_tasks, share),
+                    WeightTotals::request("task weights", n_tasks, share),
                 ];
                 rest.extend(steps(n_steps, 1.0 - 2.0 * share));
             }
@@ -246,20 +213,30 @@ impl ResidualSsp {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let known = setup.task_counts(counts.as_ref());
         let matrices = self.matrices(data, known, &weights, &mut paid, noise)?;
         let coefficients = self.refine(data, &weights, &matrices, &mut paid, noise)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     fn matrices(
@@ -273,10 +250,12 @@ impl ResidualSsp {
         let setup = &self.params.setup;
         match self.params.gramian {
             Gramian::Pooled { .. } => {
-                let average = PooledGramian { setup }.release(data, paid.next()?, noise)?;
+                let average = PooledGramian { setup }.release(data, paid, noise)?;
                 let dim = setup.dim;
                 let totals = WeightTotals { dim, weights };
-                let scales = totals.release(data, counts, paid.next()?, noise)?;
+                let shape = (weights.omega().len(), 1.0);
+                let released = paid.vector(data, shape, &totals, noise)?;
+                let scales = totals.scales(&released, counts);
                 Ok(Matrices::Pooled { average, scales })
             }
             Gramian::PerTask { .. } => {
@@ -303,9 +282,7 @@ impl ResidualSsp {
                 self.advance(&mut coefficients, matrices, first, noise)?;
                 continue;
             }
-            let spend = paid.next()?;
-            let noise_multiplier = spend.noise_multiplier()?;
-            let mut residuals = WeightedGradients {
+            let released = WeightedGradients {
                 setup,
                 weights,
                 loss: &RegressionLoss::Squared,
@@ -313,10 +290,14 @@ impl ResidualSsp {
                 gradient_norm: params.bound(step),
                 clip: GradientClip::Joint,
             }
-            .release(data, spend, noise)?;
-            residuals.iter_mut().for_each(|r| *r = -*r);
-            let noise = noise_multiplier * params.bound(step);
-            self.advance(&mut coefficients, matrices, residuals, noise)?;
+            .release(data, paid, noise)?;
+            let residuals = released.values().into_iter().map(|r| -r).collect();
+            self.advance(
+                &mut coefficients,
+                matrices,
+                residuals,
+                released.noise_stddev(),
+            )?;
         }
         Ok(coefficients)
     }
@@ -330,31 +311,19 @@ impl ResidualSsp {
         noise_stddev: f64,
     ) -> Result<()> {
         let (params, setup, dim) = (&self.params, &self.params.setup, self.params.setup.dim);
-        let (mut matrix, mut unused) = (vec![0.0; dim * dim], vec![0.0; dim]);
-        let mut scratch = PsdScratch::new(dim)?;
-        let tasks = coefficients
-            .chunks_exact_mut(dim)
-            .zip(residuals.chunks_exact_mut(dim));
-        for (task, (theta, change)) in tasks.enumerate() {
-            let mut of_matrix = 0.0;
-            match matrices {
-                Matrices::Pooled { average, scales } => {
-                    for (a, g) in matrix.iter_mut().zip(average) {
-                        *a = scales.curvature[task] * g;
-                    }
-                }
-                Matrices::PerTask(released) => {
-                    released.write_item(task, &mut matrix, &mut unused);
-                    of_matrix = released.matrix_noise_stddev();
-                }
-            }
+        solve_systems(dim, &mut residuals, |task, matrix, _| {
+            let of_matrix = matrices.write(task, matrix);
             let trace: f64 = matrix.iter().step_by(dim + 1).sum();
             let noise = noise_stddev.hypot(of_matrix * setup.radius);
             let least = of_matrix.max(1e-9 * setup.feature_norm.powi(2));
             let eigenvalue = (trace / dim as f64).max(least);
-            let ridge = params.ridge_factor * noise_ridge(setup, noise, eigenvalue);
-            psd_part_plus_ridge_solve(&matrix, ridge, change, &mut scratch)?;
-            theta.iter_mut().zip(&*change).for_each(|(t, c)| *t += c);
+            params.ridge_factor * noise_ridge(dim, setup.radius, noise, eigenvalue)
+        })?;
+        let tasks = coefficients
+            .chunks_exact_mut(dim)
+            .zip(residuals.chunks_exact(dim));
+        for (theta, change) in tasks {
+            theta.iter_mut().zip(change).for_each(|(t, c)| *t += c);
             setup.project(theta);
         }
         Ok(())

@@ -4,9 +4,14 @@ use dp_accounting::{Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_mechanism::{Grid, NoiseSource};
 
+use super::model::{FittedRegression, TaskModels};
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::{BudgetAllocation, NoisyCounts, Result, TaskCounts, TaskWeights};
+use crate::{
+    BudgetAllocation, CountContribution, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights,
+};
+
+const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 
 /// Public settings of a multi-task regression: per-task coefficients `theta_i` that predict user
 /// `j`'s label for task `i` from the user's own features, `y_ij ~ <theta_i, x_j>`.
@@ -110,9 +115,10 @@ impl TaskSetup {
         let n_tasks = data.expose().n_items();
         let counts = match self.allocation.released_counts() {
             Some((_, clip_norm)) => {
-                let spend = paid.next()?;
-                let counts = NoisyCounts::release(data, n_tasks, clip_norm, spend, noise)?;
-                Some(counts)
+                let contribution = CountContribution::new(clip_norm)?;
+                let shape = (n_tasks, clip_norm);
+                let released = paid.vector(data, shape, &contribution, noise)?;
+                Some(NoisyCounts::of(&released))
             }
             None => None,
         };
@@ -131,12 +137,29 @@ impl TaskSetup {
         }
     }
 
-    /// What the settings take on trust, for the certificate.
-    pub(super) fn assumptions(&self, mut given: Vec<String>) -> Vec<String> {
+    /// What a run leaves behind: its coefficients, the counts it released, its certificate.
+    pub(super) fn fitted(
+        &self,
+        coefficients: Vec<f64>,
+        counts: Option<NoisyCounts>,
+        paid: Paid<'_>,
+        assumptions: &[String],
+        insecure: bool,
+    ) -> Result<FittedRegression> {
+        let provenance = if insecure {
+            Provenance::SeededNoise
+        } else {
+            Provenance::Private
+        };
+        let mut assumptions = assumptions.to_vec();
         if matches!(self.allocation.counts(), Some(TaskCounts::Public { .. })) {
-            given.push("the task counts in the settings are public knowledge".to_owned());
+            assumptions.push("the task counts in the settings are public knowledge".to_owned());
         }
-        given
+        Ok(FittedRegression {
+            model: TaskModels::new(self.dim, coefficients, provenance)?,
+            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
+            counts,
+        })
     }
 
     /// The Euclidean projection on the ball.
@@ -146,7 +169,7 @@ impl TaskSetup {
 }
 
 /// Scales a vector down to norm `bound`; one that is not finite, to zero.
-pub(super) fn shorten(vector: &mut [f64], bound: f64) {
+pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
     let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if !norm.is_finite() {
         vector.fill(0.0);

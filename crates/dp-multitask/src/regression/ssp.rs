@@ -6,12 +6,14 @@ use dp_linalg::{PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 use dp_mechanism::{NoiseSource, ReleasedGrams};
 
 use super::gramian::noise_ridge;
-use super::model::{FittedRegression, TaskModels};
+use super::model::FittedRegression;
 use super::setup::TaskSetup;
 use super::statistics::{gram_requests, release_statistics};
+use crate::Result;
+use crate::batch_solve::solve_systems;
 use crate::factorization::in_public_range;
 use crate::paid::Paid;
-use crate::{Provenance, Result};
+use crate::watch::Watch;
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -137,20 +139,9 @@ pub struct MultiTaskSsp {
     assumptions: Vec<String>,
 }
 
+settings_and_assumptions!(MultiTaskSsp, MultiTaskSspParams);
+
 impl MultiTaskSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &MultiTaskSspParams {
-        &self.params
-    }
-
-    /// Names something that the run takes on trust, to be listed in its certificate.
-    #[must_use]
-    pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
-        self
-    }
-
     /// What a fit over `n_tasks` will release, calibrated to `target`: the counts if the
     /// allocation asks for them, the matrices, the right-hand sides.
     ///
@@ -183,19 +174,29 @@ impl MultiTaskSsp {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedRegression> {
+        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedRegression> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends)?;
+        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
         let (weights, counts) = setup.weights(data, &mut paid, noise)?;
         let released = release_statistics(setup, data, &weights, &mut paid, noise)?;
         let coefficients = self.solve(&released)?;
         let insecure = noise.is_insecure();
-        let assumptions = setup.assumptions(self.assumptions.clone());
-        Ok(FittedRegression {
-            model: TaskModels::new(setup.dim, coefficients, provenance(insecure))?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
+        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
     }
 
     /// Coefficients from released statistics: post-processing.
@@ -205,28 +206,32 @@ impl MultiTaskSsp {
     pub fn solve(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
         let dim = released.dim();
         let mut coefficients = vec![0.0; released.n_items() * dim];
-        let mut matrix = vec![0.0; dim * dim];
-        let mut scratch = PsdScratch::new(dim)?;
-        for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
-            released.write_item(task, &mut matrix, theta);
-            let ridge = match self.params.solve {
-                SspSolve::Shrinkage => self.shrinkage(&matrix, released),
-                SspSolve::Ridge {
-                    noise_factor,
-                    l2_penalty,
-                } => {
-                    let noise = released.matrix_noise_stddev() * (dim as f64).sqrt();
-                    noise_factor * noise + l2_penalty
-                }
-                SspSolve::PseudoInverse => {
-                    pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
-                    continue;
-                }
-            };
-            psd_part_plus_ridge_solve(&matrix, ridge, theta, &mut scratch)?;
+        if self.params.solve == SspSolve::PseudoInverse {
+            return pseudo_inverses(released, coefficients);
+        }
+        solve_systems(dim, &mut coefficients, |task, matrix, rhs| {
+            released.write_item(task, matrix, rhs);
+            self.ridge(matrix, released)
+        })?;
+        for theta in coefficients.chunks_exact_mut(dim) {
             self.params.setup.project(theta);
         }
         Ok(coefficients)
+    }
+
+    /// The ridge of one task; the pseudo-inverse has none.
+    fn ridge(&self, matrix: &[f64], released: &ReleasedGrams) -> f64 {
+        match self.params.solve {
+            SspSolve::Shrinkage => self.shrinkage(matrix, released),
+            SspSolve::Ridge {
+                noise_factor,
+                l2_penalty,
+            } => {
+                let noise = released.matrix_noise_stddev() * (released.dim() as f64).sqrt();
+                noise_factor * noise + l2_penalty
+            }
+            SspSolve::PseudoInverse => 0.0,
+        }
     }
 
     /// The ridge of [`SspSolve::Shrinkage`] for one task.
@@ -235,18 +240,21 @@ impl MultiTaskSsp {
         let setup = &self.params.setup;
         let trace: f64 = matrix.iter().step_by(setup.dim + 1).sum();
         let eigenvalue = (trace / setup.dim as f64).max(of_matrix);
-        noise_ridge(setup, of_rhs.hypot(of_matrix * setup.radius), eigenvalue)
+        let noise = of_rhs.hypot(of_matrix * setup.radius);
+        noise_ridge(setup.dim, setup.radius, noise, eigenvalue)
     }
 }
 
-pub(super) const OUTPUT: &str = "task coefficients, noisy task counts, settings";
-
-pub(super) const fn provenance(insecure: bool) -> Provenance {
-    if insecure {
-        Provenance::SeededNoise
-    } else {
-        Provenance::Private
+/// All tasks of [`SspSolve::PseudoInverse`].
+fn pseudo_inverses(released: &ReleasedGrams, mut coefficients: Vec<f64>) -> Result<Vec<f64>> {
+    let dim = released.dim();
+    let mut matrix = vec![0.0; dim * dim];
+    let mut scratch = PsdScratch::new(dim)?;
+    for (task, theta) in coefficients.chunks_exact_mut(dim).enumerate() {
+        released.write_item(task, &mut matrix, theta);
+        pseudo_inverse_solve(&mut matrix, theta, &mut scratch)?;
     }
+    Ok(coefficients)
 }
 
 /// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, `P = PSD(A)` and `t` far below the largest squared

@@ -119,8 +119,7 @@ pub(super) fn release_statistics(
     paid: &mut Paid<'_>,
     noise: &mut NoiseSource,
 ) -> Result<ReleasedGrams> {
-    let (matrix, rhs) = (paid.next()?, paid.next()?);
     let statistics = SspStatistics::new(setup, weights);
-    let grids = statistics.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-    Ok(GramSums::accumulate(data, grids, &statistics)?.release(matrix, rhs, noise)?)
+    let grids = |matrix, rhs| statistics.grids(matrix, rhs);
+    paid.grams(data, grids, &statistics, noise)
 }

@@ -1,7 +1,6 @@
 //! `krichene2023-appendix-c`: regression tasks of skewed size.
 
-use dp_accounting::{Budget, Ledger, Plan, usable_delta};
-use dp_core::{Adjacency, ApproxDp, Interactions};
+use dp_core::{Adjacency, Interactions};
 use dp_data::{SkewedTasks, TaskData, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
@@ -13,14 +12,15 @@ use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use serde_json::{Map, json};
 
+use super::calibration::{Accounting, pay};
 use super::report::Row;
 use super::{ReproduceArgs, sizes};
 use crate::error::{Error, Result};
 
-const DELTA: f64 = 1e-5;
 const SKEWS: [f64; 2] = [1.0, 2.0];
 const EXPONENTS: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
 const EPSILONS: [f64; 3] = [1.0, 5.0, 20.0];
+const MADE: &str = "made data";
 const METRIC: &str = "test RMSE";
 /// Seeds of data and noise are this far apart.
 const SEED_STRIDE: u64 = 1 << 20;
@@ -30,16 +30,6 @@ enum Method {
     Ssp,
     NoisyGd,
     Residual,
-}
-
-/// How epsilon becomes noise.
-#[derive(Clone, Copy)]
-enum Accounting {
-    /// The paper's `beta = epsilon^2 / (8 ln(1/delta))`, two releases of noise multiplier
-    /// `1/sqrt(beta)` in all: `mu^2 = 2 beta`. Its true epsilon is smaller.
-    Closed,
-    /// The exact composition of Gaussians.
-    Gdp,
 }
 
 #[derive(Clone, Copy)]
@@ -172,39 +162,27 @@ impl Cell {
             allocation: BudgetAllocation::adaptive(self.exponent, public),
             ..TaskSetup::unit_ball(dim)
         };
-        let (target, train) = (self.target()?, &data.train);
+        let (target, train) = (self.accounting.target(self.epsilon)?, &data.train);
         let n_tasks = counts.len();
         let adjacency = Adjacency::AddRemoveUser;
         let fitted = match self.method {
             Method::Ssp => {
                 let fit = MultiTaskSspParams::new(setup).check()?;
                 let plan = fit.plan(n_tasks, target, adjacency)?;
-                fit.fit(train, &plan, pay(&plan)?, &mut noise)?
+                fit.fit(train, &plan, pay(&plan, MADE)?, &mut noise)?
             }
             Method::NoisyGd => {
                 let fit = MultiTaskNoisyGdParams::new(setup).check()?;
                 let plan = fit.plan(n_tasks, target, adjacency)?;
-                fit.fit(train, &plan, pay(&plan)?, &mut noise)?
+                fit.fit(train, &plan, pay(&plan, MADE)?, &mut noise)?
             }
             Method::Residual => {
                 let fit = ResidualSspParams::new(setup).check()?;
                 let plan = fit.plan(n_tasks, target, adjacency)?;
-                fit.fit(train, &plan, pay(&plan)?, &mut noise)?
+                fit.fit(train, &plan, pay(&plan, MADE)?, &mut noise)?
             }
         };
         test_rmse(&fitted.model, data)
-    }
-
-    /// The target whose exact calibration gives the noise of the cell.
-    fn target(self) -> Result<ApproxDp> {
-        let epsilon = match self.accounting {
-            Accounting::Gdp => self.epsilon,
-            Accounting::Closed => {
-                let beta = self.epsilon * self.epsilon / (8.0 * (1.0 / DELTA).ln());
-                dp_accounting::gdp::epsilon((2.0 * beta).sqrt(), usable_delta(DELTA))
-            }
-        };
-        Ok(ApproxDp::target(epsilon, DELTA)?)
     }
 
     const fn name(self) -> &'static str {
@@ -214,12 +192,6 @@ impl Cell {
             Method::Residual => "residual",
         }
     }
-}
-
-/// A budget of its own for each measurement.
-fn pay(plan: &Plan) -> Result<Vec<dp_accounting::Spend>> {
-    let budget = Budget::new(plan.target(), plan.adjacency())?;
-    Ok(Ledger::in_memory("made data", budget)?.reserve(plan)?)
 }
 
 fn rows_of(skew: f64, by_seed: &[Measured]) -> Result<Vec<Row>> {
@@ -237,7 +209,7 @@ fn rows_of(skew: f64, by_seed: &[Measured]) -> Result<Vec<Row>> {
             Accounting::Closed => "closed",
             Accounting::Gdp => "gdp",
         };
-        let true_epsilon = (cell.target()?.epsilon * 1e4).ceil() / 1e4;
+        let true_epsilon = cell.accounting.true_epsilon(cell.epsilon)?;
         let params = Map::from_iter([
             ("a".to_owned(), json!(skew)),
             ("mu".to_owned(), json!(cell.exponent)),

@@ -2,6 +2,8 @@
 
 mod appendix_c;
 mod args;
+mod calibration;
+mod movielens;
 mod report;
 mod sizes;
 
@@ -22,11 +24,23 @@ struct Reproduction {
     run: fn(&ReproduceArgs) -> Result<Vec<Row>>,
 }
 
-const ALL: &[Reproduction] = &[Reproduction {
-    name: "krichene2023-appendix-c",
-    about: "synthetic regression tasks of skewed size: test RMSE against the weight exponent",
-    run: appendix_c::run,
-}];
+const ALL: &[Reproduction] = &[
+    Reproduction {
+        name: "krichene2023-appendix-c",
+        about: "synthetic regression tasks of skewed size: test RMSE against the weight exponent",
+        run: appendix_c::run,
+    },
+    Reproduction {
+        name: "krichene2023-ml1m",
+        about: "MovieLens-1M, or any ratings under --data: test RMSE against epsilon",
+        run: movielens::ml1m,
+    },
+    Reproduction {
+        name: "krichene2023-ml100k",
+        about: "the same on MovieLens-100K",
+        run: movielens::ml100k,
+    },
+];
 
 /// Said with every table: nothing of this is a release.
 const SEEDED: &str = "seeded noise and data: a measurement without any guarantee";

@@ -47,8 +47,8 @@ impl Row {
 /// All rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<12} {:>8} {:<44} {:>12} {:>10}\n",
-        "method", "epsilon", "settings", "mean", "std. error"
+        "{:<12} {:>8} {:>12} {:>10}  {:<26} {}\n",
+        "method", "epsilon", "mean", "std. error", "metric", "settings"
     );
     for row in rows {
         let epsilon = row
@@ -66,10 +66,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
             .se
             .map_or_else(|| "-".to_owned(), |se| format!("{se:.5}"));
         text.push_str(&format!(
-            "{:<12} {epsilon:>8} {:<44} {:>12.5} {se:>10}\n",
+            "{:<12} {epsilon:>8} {:>12.5} {se:>10}  {:<26} {}\n",
             row.method,
-            settings.join(", "),
-            row.mean
+            row.mean,
+            row.metric,
+            settings.join(", ")
         ));
     }
     text

@@ -1,0 +1,129 @@
+use dp_accounting::{Budget, Ledger, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, Observed, ObservedSums, ResidualSsp};
+
+use crate::kernel::{fill_grams_from, fill_vector, gram_views, vector_view};
+use crate::view::View;
+use crate::{Error, Result, Trainer};
+
+/// A multi-task regression (`dp-multitask`) under audit.
+///
+/// The exact sums come from the trainer's own account of what each user adds, one user at a time: the
+/// audit shows that what is released is their sum with the noise paid for, and that no user adds
+/// more than that noise covers.
+#[derive(Debug, Clone)]
+pub struct AuditedRegression {
+    fit: Regression,
+    plan: Plan,
+}
+
+/// The methods there are.
+#[derive(Debug, Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one of them exists for the length of an audit"
+)]
+pub enum Regression {
+    /// Perturbed sufficient statistics.
+    Ssp(MultiTaskSsp),
+    /// Noisy gradient descent.
+    NoisyGd(MultiTaskNoisyGd),
+    /// Perturbed residual statistics.
+    Residual(ResidualSsp),
+}
+
+impl AuditedRegression {
+    /// A fit over `n_tasks`, calibrated to `target` for adding or removing one user.
+    ///
+    /// # Errors
+    /// [`Error::Trainer`] when the fit cannot be planned.
+    pub fn new(fit: Regression, n_tasks: usize, target: ApproxDp) -> Result<Self> {
+        let adjacency = Adjacency::AddRemoveUser;
+        let plan = match &fit {
+            Regression::Ssp(fit) => fit.plan(n_tasks, target, adjacency),
+            Regression::NoisyGd(fit) => fit.plan(n_tasks, target, adjacency),
+            Regression::Residual(fit) => fit.plan(n_tasks, target, adjacency),
+        };
+        let plan = plan.map_err(trainer)?;
+        Ok(Self { fit, plan })
+    }
+
+    /// The plan of a run.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Trainer for AuditedRegression {
+    fn claim(&self) -> (ApproxDp, Gdp) {
+        // a plan of Gaussian releases always has this parameter
+        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
+        (self.plan.guarantee(), gdp)
+    }
+
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<View>> {
+        let budget = Budget::new(self.plan.target(), Adjacency::AddRemoveUser)?;
+        let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
+        let mut views = Ok(Vec::new());
+        let mut watch = |seen: Observed<'_>| {
+            if let Ok(kept) = &mut views {
+                match look(seen, data.expose(), canaries) {
+                    Ok(seen) => kept.extend(seen),
+                    Err(error) => views = Err(error),
+                }
+            }
+        };
+        let fitted = match &self.fit {
+            Regression::Ssp(fit) => fit.fit_watched(data, &self.plan, spends, noise, &mut watch),
+            Regression::NoisyGd(fit) => {
+                fit.fit_watched(data, &self.plan, spends, noise, &mut watch)
+            }
+            Regression::Residual(fit) => {
+                fit.fit_watched(data, &self.plan, spends, noise, &mut watch)
+            }
+        };
+        fitted.map_err(trainer)?;
+        let views = views?;
+        // every release of the plan was seen
+        let planned = self.plan.releases().len();
+        dp_core::params::same_size("releases seen", views.len(), planned)?;
+        Ok(views)
+    }
+}
+
+/// The views of one release.
+fn look(seen: Observed<'_>, data: &Interactions, canaries: &Interactions) -> Result<Vec<View>> {
+    let ([label, second], [multiplier, of_rhs]) = (seen.labels, seen.noise_multipliers);
+    match seen.sums {
+        ObservedSums::Vector {
+            grid,
+            released,
+            one_user,
+        } => {
+            let mut view = vector_view(label, multiplier, grid, released);
+            fill_vector(&mut view, data, Some(canaries), one_user);
+            Ok(vec![view])
+        }
+        ObservedSums::Grams {
+            grids,
+            released,
+            one_user,
+        } => {
+            let multipliers = (multiplier, of_rhs);
+            let mut views = gram_views((label, second), multipliers, grids, released);
+            fill_grams_from(&mut views, data, Some(canaries), released.dim(), one_user)?;
+            Ok(views.into())
+        }
+    }
+}
+
+fn trainer(error: dp_multitask::Error) -> Error {
+    Error::Trainer(Box::new(error))
+}

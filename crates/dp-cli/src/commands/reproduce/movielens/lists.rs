@@ -1,0 +1,87 @@
+//! Lists for held-out users, from records as a yes.
+
+use dp_core::{Interactions, Private};
+use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, Ratings, UserSplit};
+use dp_multitask::FittedModel;
+
+use super::data::buckets;
+use super::task::{Figures, Metric, N_BUCKETS, Task};
+use crate::commands::input::hold_out_users;
+use crate::error::Result;
+
+/// Within a bucket lists are the longer the rarer its items: 100, 80, 60, 40, 20.
+const RECALL: Metric = ("Recall@20", "Recall@20 to 100 by popularity");
+const POPULARITY: Metric = (
+    "Recall@20 of the largest counts",
+    "Recall@20 to 100 of the largest counts by popularity",
+);
+const K: usize = 20;
+/// Ratings from here on are a yes.
+const LEAST_YES: f64 = 4.0;
+
+/// Users held out with 80 % of their records as history, the same for all seeds.
+pub(super) struct Lists {
+    split: UserSplit,
+    buckets: PopularityBuckets,
+}
+
+impl Lists {
+    pub(super) fn new(ratings: &Ratings) -> Result<Self> {
+        let split = hold_out_users(&ratings.to_implicit(LEAST_YES)?, 0)?;
+        Ok(Self {
+            buckets: buckets(split.train.expose())?,
+            split,
+        })
+    }
+
+    fn ranking(
+        &self,
+        users: &HeldOutUsers,
+        lists: impl FnOnce(usize) -> dp_multitask::Result<Private<Vec<Vec<u32>>>>,
+    ) -> Result<RankingMetrics> {
+        let mut sums = RankingSums::new(K, Some(&self.buckets))?;
+        sums.add_all(&lists(sums.depth())?, &users.targets)?;
+        Ok(sums.finish()?)
+    }
+}
+
+fn figures(metric: Metric, ranking: &RankingMetrics) -> Figures {
+    let mut by_bucket = [None; N_BUCKETS];
+    for (slot, bucket) in by_bucket.iter_mut().zip(&ranking.by_bucket) {
+        *slot = bucket.recall;
+    }
+    Figures {
+        metric,
+        all: ranking.recall,
+        by_bucket,
+    }
+}
+
+impl Task for Lists {
+    fn train(&self) -> &Private<Interactions> {
+        &self.split.train
+    }
+
+    fn validation(&self, fitted: &FittedModel) -> Result<f64> {
+        let users = &self.split.valid;
+        let ranking = self.ranking(users, |k| fitted.model.recommend_all(&users.history, k))?;
+        Ok(-ranking.recall)
+    }
+
+    /// The lists of the model, and those of the counts that the run released.
+    fn test(&self, fitted: &FittedModel) -> Result<Vec<Figures>> {
+        let users = &self.split.test;
+        let ranking = self.ranking(users, |k| fitted.model.recommend_all(&users.history, k))?;
+        let mut all = vec![figures(RECALL, &ranking)];
+        if let Some(counts) = &fitted.counts {
+            let popular =
+                self.ranking(users, |k| counts.most_popular_for_all(&users.history, k))?;
+            all.push(figures(POPULARITY, &popular));
+        }
+        Ok(all)
+    }
+
+    fn baselines(&self) -> Result<Vec<(&'static str, Figures)>> {
+        Ok(Vec::new())
+    }
+}

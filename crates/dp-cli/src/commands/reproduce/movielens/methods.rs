@@ -1,0 +1,136 @@
+//! The methods of the table, and the settings each may choose from.
+
+use dp_core::ApproxDp;
+use dp_multitask::{FactorizationParams, RecordSampling};
+use serde_json::{Map, Value, json};
+
+use super::settings::{Published, best_residual, published_lists, published_ssp, published_steps};
+
+/// A row of the table: one method, and settings among which the validation part decides.
+pub(super) struct Method {
+    /// `ssp`, `noisy-gd`, `residual`, `best`.
+    pub(super) name: &'static str,
+    pub(super) params: Map<String, Value>,
+    /// Whether it is one of the paper's, which get a row with the noise as published.
+    pub(super) published: bool,
+    pub(super) candidates: Box<dyn Fn(ApproxDp) -> Vec<Candidate>>,
+}
+
+/// One setting and its name in the table.
+pub(super) struct Candidate {
+    pub(super) label: String,
+    pub(super) settings: FactorizationParams,
+}
+
+/// Records that sampling keeps of a user.
+const KEPT: [usize; 2] = [40, 100];
+const EXPONENTS: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
+
+/// For predicted ratings.
+pub(super) fn of_ratings() -> Vec<Method> {
+    let mut methods = vec![sampled("uniform"), sampled("tail")];
+    methods.extend(EXPONENTS.map(|mu| {
+        let of = move |target| each(published_ssp(target), |p| weighted(p, mu));
+        published("ssp", &[("mu", json!(mu))], of)
+    }));
+    methods.extend([0.0, 0.25].map(|mu| {
+        let of = move |target| each(published_steps(target), |p| weighted(p, mu));
+        published("noisy-gd", &[("mu", json!(mu))], of)
+    }));
+    methods.push(ours("residual", best_residual));
+    methods.push(ours("best", |target| {
+        vec![Candidate {
+            label: "defaults".to_owned(),
+            settings: FactorizationParams::for_target(target),
+        }]
+    }));
+    methods
+}
+
+fn published(
+    name: &'static str,
+    params: &[(&str, Value)],
+    candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 'static,
+) -> Method {
+    let params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone()));
+    Method {
+        name,
+        params: params.collect(),
+        published: true,
+        candidates: Box::new(candidates),
+    }
+}
+
+fn ours(name: &'static str, candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 'static) -> Method {
+    Method {
+        published: false,
+        ..published(name, &[], candidates)
+    }
+}
+
+/// For lists, from implicit feedback with each item's own matrix, and ours with the pooled one.
+pub(super) fn of_lists() -> Vec<Method> {
+    let own = |name, key: &str, value, candidates: fn(ApproxDp) -> Vec<Candidate>| Method {
+        published: false, // one accounting is enough to see it
+        ..published(name, &[(key, value)], candidates)
+    };
+    vec![
+        own("ssp", "sampling", json!("uniform"), |target| {
+            on_samples(published_lists(target), "uniform")
+        }),
+        own("ssp", "mu", json!(0.25), |target| {
+            each(published_lists(target), |p| weighted(p, 0.25))
+        }),
+        ours("best", |target| {
+            vec![Candidate {
+                label: "defaults".to_owned(),
+                settings: FactorizationParams::implicit_for_target(target),
+            }]
+        }),
+    ]
+}
+
+/// DPALS on a sample of each user's records, all of them weighed alike.
+fn sampled(kind: &'static str) -> Method {
+    published("ssp", &[("sampling", json!(kind))], move |target| {
+        on_samples(published_ssp(target), kind)
+    })
+}
+
+fn on_samples(all: Vec<Published>, kind: &str) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for Published { label, settings } in all {
+        for records_per_user in KEPT {
+            let sampling = match kind {
+                "tail" => RecordSampling::Tail { records_per_user },
+                _ => RecordSampling::Uniform {
+                    records_per_user,
+                    seed: 0,
+                },
+            };
+            candidates.push(Candidate {
+                label: format!("{records_per_user} records, {label}"),
+                settings: FactorizationParams {
+                    record_sampling: sampling,
+                    weight_exponent: 0.0,
+                    ..settings.clone()
+                },
+            });
+        }
+    }
+    candidates
+}
+
+fn weighted(Published { label, settings }: Published, mu: f64) -> Candidate {
+    Candidate {
+        label,
+        settings: FactorizationParams {
+            weight_exponent: mu,
+            ..settings
+        },
+    }
+}
+
+fn each(all: Vec<Published>, change: impl Fn(Published) -> Candidate) -> Vec<Candidate> {
+    all.into_iter().map(change).collect()
+}

@@ -1,0 +1,37 @@
+//! `krichene2023-ml1m` and its like: private matrix factorisation of ratings, by rating error and by lists.
+
+mod data;
+mod lists;
+mod methods;
+mod neighbours;
+mod ratings;
+mod settings;
+mod table;
+mod task;
+
+use self::lists::Lists;
+use self::ratings::HeldOutRatings;
+use self::table::Table;
+use super::ReproduceArgs;
+use super::report::Row;
+use crate::error::{Error, Result};
+
+pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    run(args, "ml-1m")
+}
+
+pub(super) fn ml100k(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    run(args, "ml-100k")
+}
+
+fn run(args: &ReproduceArgs, folder: &str) -> Result<Vec<Row>> {
+    if !args.size.is_empty() {
+        let message = "--size: the size is that of the data set under --data";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    let ratings = data::read(args, folder)?;
+    let table = Table::new(args);
+    let mut rows = table.rows(&HeldOutRatings::new(&ratings)?, &methods::of_ratings())?;
+    rows.extend(table.rows(&Lists::new(&ratings)?, &methods::of_lists())?);
+    Ok(rows)
+}

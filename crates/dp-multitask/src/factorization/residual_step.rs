@@ -1,0 +1,261 @@
+//! Rounds on residuals: what each user adds, and the two ways to step on their release.
+
+use dp_core::{Interactions, Private, UserRow};
+use dp_linalg::{packed_len, unpack_symmetric};
+use dp_mechanism::{
+    FactorBuffer, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
+    VectorContribution, VectorSum, vector_contribution,
+};
+
+use super::fit::Released;
+use super::item_step::{ItemStatistics, ridge};
+use super::item_update::{GradientRounds, ResidualRounds};
+use super::params::MatrixFactorization;
+use super::run::Run;
+use super::state::RoundState;
+use super::user_step::UserScratch;
+use crate::batch_solve::solve_systems;
+use crate::regression::{Descent, GradientClip, TaskScales};
+use crate::{Result, TaskWeights};
+
+/// One user's share of the residual sums of all items.
+///
+/// ```text
+/// e_ij = y_ij - <x_i, f_j>          f_j, w_ij and single labels as in ItemStatistics
+/// Joint:    s_ij = w_ij e_ij min(1, c / sqrt(sum_i w_ij^2 e_ij^2))
+/// PerTask:  s_ij = w_ij clip(e_ij, [-c, c])
+/// r_i += s_ij f_j
+/// ```
+///
+/// This is minus the gradient of `sum_j w_ij e_ij^2 / 2`, clipped user by user inside the sum
+/// (`docs/errata.md`, Algorithm 2).
+///
+/// # Privacy
+/// User `j` adds the blocks `s_ij f_j`, one per item of the user, and `||f_j|| <= F`. Joint:
+/// `sum_i s_ij^2 <= c^2` by construction. Each by itself: `sum_i w_ij^2 c^2 <= c^2`, because
+/// `sum_i w_ij^2 <= 1`. Either way the squared norm of everything the user adds is
+/// `||f_j||^2 sum_i s_ij^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the labels and
+/// the coefficients. `F` is 1 with biases and `clip_norm` without.
+#[derive(Debug)]
+pub struct ItemResiduals<'a> {
+    /// How users are described, by factors that were released.
+    pub statistics: &'a ItemStatistics<'a>,
+    /// Coefficients `x_i`, public or released, one row per item in the coordinates of `f_j`.
+    pub coefficients: &'a [f64],
+    /// The bound `c`, data units, above 0.
+    pub bound: f64,
+    /// What is bounded.
+    pub clip: GradientClip,
+}
+
+impl ItemResiduals<'_> {
+    /// Overwrites the labels by the bounded, weighted residuals `s_ij`.
+    fn bounded_residuals(&self, user: UserRow<'_>, own: &mut FactorBuffer) {
+        let f = &own.factor;
+        let labels = own.labels.iter_mut().zip(&own.weights);
+        let mut total = 0.0;
+        for ((label, w), &item) in labels.zip(user.items()) {
+            let x = &self.coefficients[item as usize * f.len()..][..f.len()];
+            let fitted: f64 = x.iter().zip(f).map(|(x, f)| x * f).sum();
+            let residual = *label - fitted;
+            *label = match self.clip {
+                GradientClip::Joint => w * residual,
+                GradientClip::PerTask => w * residual.clamp(-self.bound, self.bound),
+            };
+            total += *label * *label;
+        }
+        let norm = total.sqrt();
+        if self.clip == GradientClip::Joint && norm > self.bound {
+            let scale = self.bound / norm;
+            own.labels.iter_mut().for_each(|s| *s *= scale);
+        }
+    }
+}
+
+impl VectorContribution for ItemResiduals<'_> {
+    type Scratch = (Option<UserScratch>, FactorBuffer);
+
+    fn scratch(&self) -> Self::Scratch {
+        self.statistics.describing_scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
+        self.statistics.describe(user, scratch);
+        let own = &mut scratch.1;
+        self.bounded_residuals(user, own);
+        let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
+        for (&item, s) in user.items().iter().zip(&own.labels) {
+            if *s == 0.0 {
+                continue;
+            }
+            for (k, f) in (0..).zip(&own.factor) {
+                // the plan refuses catalogues where this would not fit
+                out.push(item.saturating_mul(dim).saturating_add(k), s * f);
+            }
+        }
+    }
+}
+
+/// Released matrices of the last round of statistics, kept for the residual rounds.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct KeptMatrices {
+    noise_stddev: f64,
+    /// Packed upper triangles, one per item.
+    packed: Vec<f64>,
+}
+
+impl KeptMatrices {
+    pub(super) fn of(released: &ReleasedGrams) -> Self {
+        let dim = released.dim();
+        let mut packed = Vec::with_capacity(released.n_items() * packed_len(dim));
+        let (mut matrix, mut rhs) = (vec![0.0; dim * dim], vec![0.0; dim]);
+        for item in 0..released.n_items() {
+            released.write_item(item, &mut matrix, &mut rhs);
+            for (a, row) in matrix.chunks_exact(dim).enumerate() {
+                packed.extend_from_slice(&row[a..]);
+            }
+        }
+        Self {
+            noise_stddev: released.matrix_noise_stddev(),
+            packed,
+        }
+    }
+
+    /// Whether these can be the matrices of `n_items` items.
+    pub(super) fn is_consistent(&self, n_items: usize, dim: usize) -> bool {
+        n_items.checked_mul(packed_len(dim)) == Some(self.packed.len())
+            && self.packed.iter().all(|a| a.is_finite())
+            && self.noise_stddev.is_finite()
+            && self.noise_stddev > 0.0
+    }
+}
+
+/// What a round needs to make its release.
+pub(super) struct RoundOn<'a, 'r> {
+    pub(super) data: &'a Private<Interactions>,
+    pub(super) weights: &'a TaskWeights,
+    pub(super) run: &'a mut Run<'r>,
+    pub(super) noise: &'a mut NoiseSource,
+}
+
+impl MatrixFactorization {
+    /// What users will contribute to a round on residuals: a [`VectorContribution`] with one block of coordinates
+    /// per item.
+    ///
+    /// # Privacy
+    /// `coefficients` must be public or released, as what `statistics` was made of.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when there is not one row of the statistics' length for each item.
+    pub fn residuals<'a>(
+        &self,
+        statistics: &'a ItemStatistics<'a>,
+        coefficients: &'a [f64],
+        bound: f64,
+        clip: GradientClip,
+    ) -> Result<ItemResiduals<'a>> {
+        let expected = statistics.n_items() * statistics.n_coordinates();
+        dp_core::params::same_size("coefficients", coefficients.len(), expected)?;
+        dp_core::params::finite_positive("residual bound", bound)?;
+        Ok(ItemResiduals {
+            statistics,
+            coefficients,
+            bound,
+            clip,
+        })
+    }
+
+    /// Releases the residual sums around the factors of `rounds`, paid by the next spend.
+    fn release_residuals(
+        &self,
+        on: RoundOn<'_, '_>,
+        rounds: &RoundState,
+        bound: f64,
+        clip: GradientClip,
+    ) -> Result<(Vec<f64>, ReleasedVector)> {
+        let [spend] = on.run.next()?;
+        let coefficients = self.coefficients(&rounds.factors, rounds.dim);
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
+        let clip_norm = self.params().factor_bound() * bound;
+        let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
+        let (label, n) = (spend.label().to_owned(), coefficients.len());
+        let sum = VectorSum::accumulate(on.data, n, grid, &residuals)?;
+        let released = sum.release(spend, on.noise)?;
+        on.run.show(Released::Sum {
+            label: &label,
+            released: &released,
+            grid: &grid,
+            one_user: &|row| vector_contribution(&grid, n, &residuals, row),
+        });
+        Ok((coefficients, released))
+    }
+
+    /// One round of [`ItemUpdate::NoisyGd`](super::ItemUpdate::NoisyGd).
+    pub(super) fn gradient_round(
+        &self,
+        settings: &GradientRounds,
+        scales: &TaskScales,
+        mut rounds: RoundState,
+        on: RoundOn<'_, '_>,
+    ) -> Result<RoundState> {
+        let bound = settings.residual_bound;
+        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
+        let n_coordinates = self.params().score_model.coordinates(rounds.dim);
+        let descent = Descent {
+            step: rounds.n_rounds + 1,
+            dim: n_coordinates,
+            radius: settings.radius,
+            gradient_norm: self.params().factor_bound() * bound,
+            noise_stddev: released.noise_stddev(),
+        };
+        let sums = released.values();
+        let items = x
+            .chunks_exact_mut(n_coordinates)
+            .zip(sums.chunks_exact(n_coordinates));
+        for (item, (x, sum)) in items.enumerate() {
+            let size = settings.step_size.at(&descent, scales, item);
+            x.iter_mut().zip(sum).for_each(|(x, r)| *x += size * r);
+            crate::regression::shorten(x, settings.radius);
+        }
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
+        Ok(rounds)
+    }
+
+    /// One round of [`ItemUpdate::Residual`](super::ItemUpdate::Residual) after those of statistics.
+    pub(super) fn residual_round(
+        &self,
+        settings: &ResidualRounds,
+        mut rounds: RoundState,
+        on: RoundOn<'_, '_>,
+    ) -> Result<RoundState> {
+        let bound = settings.bound(self.params().label_bound, rounds.n_rounds);
+        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
+        let Some(kept) = &rounds.matrices else {
+            return Err(crate::Error::Unsupported {
+                what: "residual rounds before any round of statistics",
+            });
+        };
+        let n_coordinates = self.params().score_model.coordinates(rounds.dim);
+        let ridge = ridge(self.params(), kept.noise_stddev, n_coordinates);
+        let triangles: Vec<&[f64]> = kept
+            .packed
+            .chunks_exact(packed_len(n_coordinates))
+            .collect();
+        let mut change = released.values();
+        solve_systems(n_coordinates, &mut change, |item, matrix, rhs| {
+            // lengths fit by construction; a matrix of zeros otherwise
+            if unpack_symmetric(triangles[item], n_coordinates, matrix).is_err() {
+                matrix.fill(0.0);
+            }
+            let x = &x[item * n_coordinates..][..n_coordinates];
+            for (r, x) in rhs.iter_mut().zip(x) {
+                *r -= settings.pull * ridge * x;
+            }
+            ridge
+        })?;
+        x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
+        Ok(rounds)
+    }
+}

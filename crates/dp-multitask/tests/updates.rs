@@ -1,0 +1,404 @@
+//! Item updates other than plain sufficient statistics, scores without biases, sampled records.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use dp_accounting::{Budget, Ledger, Plan};
+use dp_core::{Adjacency, ApproxDp};
+use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{
+    CheckpointFolder, Error, FactorModel, FactorizationParams, FittedModel, GradientClip,
+    GradientRounds, ItemUpdate, LocalBias, RecordSampling, Released, ResidualBounds,
+    ResidualRounds, ScoreModel, StepSize, user_mean_predictions,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+const N_ITEMS: usize = 150;
+
+fn target(epsilon: f64) -> ApproxDp {
+    ApproxDp::target(epsilon, 1e-5).unwrap()
+}
+
+fn ratings() -> RatingSplit {
+    LongTailRatings::new(1200, N_ITEMS, 60_000)
+        .generate(&mut ChaCha20Rng::seed_from_u64(4))
+        .unwrap()
+        .split(SplitFractions::default(), 1)
+}
+
+fn params(epsilon: f64, item_update: ItemUpdate) -> FactorizationParams {
+    FactorizationParams {
+        dim: Some(4),
+        item_update,
+        ..FactorizationParams::for_target(target(epsilon))
+    }
+}
+
+fn residual(n_statistics_rounds: usize) -> ItemUpdate {
+    ItemUpdate::Residual(ResidualRounds {
+        n_statistics_rounds,
+        ..ResidualRounds::new()
+    })
+}
+
+fn gradient() -> ItemUpdate {
+    ItemUpdate::NoisyGd(GradientRounds::new(1.0, 4))
+}
+
+fn fit(split: &RatingSplit, params: FactorizationParams) -> (FittedModel, Plan, usize) {
+    let target = target(params.rule_epsilon);
+    let fit = params.check().unwrap();
+    let plan = fit.plan(N_ITEMS, target, ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("test", Budget::new(target, ADJACENCY).unwrap()).unwrap();
+    let spends = ledger.reserve(&plan).unwrap();
+    let mut noise = NoiseSource::insecure_seeded(3);
+    let mut n_seen = 0;
+    let mut see = |released: Released<'_>| {
+        n_seen += if matches!(released, Released::Statistics { .. }) {
+            2
+        } else {
+            1
+        };
+    };
+    let fitted = fit
+        .fit_watched(
+            &split.train,
+            &plan,
+            spends,
+            &mut noise,
+            &mut |_| {},
+            &mut see,
+        )
+        .unwrap();
+    (fitted, plan, n_seen)
+}
+
+fn error(model: &FactorModel, split: &RatingSplit) -> f64 {
+    let pairs = model.predict_held_out(&split.train, &split.test).unwrap();
+    rmse(pairs.into_exposed()).unwrap()
+}
+
+fn user_mean(split: &RatingSplit) -> f64 {
+    let bias = LocalBias {
+        center: 3.0,
+        shrinkage: 5.0,
+    };
+    let (train, test) = (split.train.expose(), split.test.expose());
+    rmse(user_mean_predictions(train, test, bias)).unwrap()
+}
+
+#[test]
+fn with_little_noise_every_update_nears_sufficient_statistics() {
+    let split = ratings();
+    let ssp = error(&fit(&split, params(38.0, ItemUpdate::Ssp)).0.model, &split);
+    assert!(ssp < user_mean(&split) - 0.1, "{ssp}");
+    let mut steps = params(38.0, gradient());
+    steps.n_rounds = 20;
+    steps.round_growth = 1.0;
+    for (name, params) in [
+        ("gradient", steps),
+        ("residual", params(38.0, residual(2))),
+        ("residual after one", params(38.0, residual(1))),
+    ] {
+        let found = error(&fit(&split, params).0.model, &split);
+        assert!(found < ssp + 0.03, "{name}: {found} against {ssp}");
+    }
+}
+
+#[test]
+fn every_round_moves_the_factors_that_it_should() {
+    // as many rounds of statistics as rounds: nothing is left for residuals
+    let split = ratings();
+    let ssp = fit(&split, params(5.0, ItemUpdate::Ssp)).0.model;
+    let all = fit(&split, params(5.0, residual(5))).0.model;
+    assert_eq!(ssp.item_factors(), all.item_factors());
+    let some = fit(&split, params(5.0, residual(4))).0.model;
+    assert_ne!(ssp.item_factors(), some.item_factors());
+}
+
+#[test]
+fn plans_list_what_rounds_release() {
+    let split = ratings();
+    let short = |label: &str| label.split(": ").last().unwrap().to_owned();
+    for (update, n_residual, others) in [
+        (gradient(), 5, vec!["item counts", "item weights"]),
+        (
+            residual(2),
+            3,
+            vec![
+                "item counts",
+                "item matrices",
+                "item right-hand sides",
+                "item matrices",
+                "item right-hand sides",
+            ],
+        ),
+    ] {
+        let (fitted, plan, n_seen) = fit(&split, params(5.0, update));
+        let labels: Vec<_> = plan.releases().iter().map(|r| short(r.label())).collect();
+        let (first, last) = labels.split_at(others.len());
+        assert_eq!(first, others);
+        assert!(last.len() == n_residual && last.iter().all(|l| l == "item residuals"));
+        assert_eq!(fitted.certificate.releases.len(), labels.len());
+        assert_eq!(n_seen, labels.len(), "a release was not shown");
+        assert!(plan.guarantee().epsilon <= 5.0 && plan.guarantee().epsilon > 4.999);
+    }
+}
+
+#[test]
+fn without_biases_scores_are_the_centre_plus_a_product() {
+    let split = ratings();
+    for update in [ItemUpdate::Ssp, gradient(), residual(2)] {
+        let mut params = params(38.0, update);
+        params.score_model = ScoreModel::Plain;
+        params.init_stddev = 0.3;
+        params.training_penalties.factor = 5.0;
+        let model = fit(&split, params).0.model;
+        let rows = model.item_factors().chunks_exact(4);
+        assert!(rows.clone().all(|row| row[0] == 0.0));
+        assert!(rows.clone().any(|row| row[1..].iter().any(|q| *q != 0.0)));
+        let personal = model.fold_in(split.train.expose().user(7)).unwrap();
+        assert!((personal.offset() - 3.0).abs() < 1e-12);
+        let text = serde_json::to_string(model.scoring()).unwrap();
+        let again = serde_json::from_str(&text).unwrap();
+        assert_eq!(*model.scoring(), again);
+    }
+}
+
+#[test]
+fn without_biases_and_with_little_noise_tastes_are_learnt() {
+    let split = ratings();
+    let mut params = params(38.0, ItemUpdate::Ssp);
+    params.score_model = ScoreModel::Plain;
+    params.training_penalties.factor = 5.0;
+    let found = error(&fit(&split, params).0.model, &split);
+    assert!(found < user_mean(&split) - 0.05, "{found}");
+}
+
+#[test]
+fn sampling_keeps_the_plan_but_tail_sampling_needs_counts() {
+    let n_releases = |sampling| {
+        let mut params = params(5.0, ItemUpdate::Ssp);
+        params.weight_exponent = 0.0;
+        params.record_sampling = sampling;
+        let fit = params.check().unwrap();
+        let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+        plan.releases().len()
+    };
+    let records_per_user = 10;
+    assert_eq!(n_releases(RecordSampling::All), 10);
+    let seed = 1;
+    let uniform = RecordSampling::Uniform {
+        records_per_user,
+        seed,
+    };
+    assert_eq!(n_releases(uniform), 10);
+    assert_eq!(n_releases(RecordSampling::Tail { records_per_user }), 11);
+}
+
+#[test]
+fn settings_survive_serialisation_and_older_ones_are_read() {
+    let mut params = params(5.0, residual(2));
+    params.record_sampling = RecordSampling::Tail {
+        records_per_user: 9,
+    };
+    let mut json = serde_json::to_value(&params).unwrap();
+    assert_eq!(
+        serde_json::from_value::<FactorizationParams>(json.clone()).unwrap(),
+        params
+    );
+    for new in ["item_update", "record_sampling", "score_model"] {
+        json.as_object_mut().unwrap().remove(new);
+    }
+    let older: FactorizationParams = serde_json::from_value(json).unwrap();
+    assert_eq!(older.item_update, ItemUpdate::Ssp);
+    assert_eq!(older.record_sampling, RecordSampling::All);
+}
+
+#[test]
+fn settings_out_of_range_or_against_each_other_are_refused() {
+    let gradients = |change: fn(&mut GradientRounds)| {
+        let mut settings = GradientRounds::new(1.0, 4);
+        change(&mut settings);
+        params(5.0, ItemUpdate::NoisyGd(settings))
+    };
+    let residuals = |change: fn(&mut ResidualRounds)| {
+        let mut settings = ResidualRounds::new();
+        change(&mut settings);
+        params(5.0, ItemUpdate::Residual(settings))
+    };
+    let records = |sampling| FactorizationParams {
+        record_sampling: sampling,
+        ..params(5.0, ItemUpdate::Ssp)
+    };
+    let (records_per_user, seed) = (0, 1);
+    for (name, params) in [
+        (
+            "residual_bound",
+            gradients(|g| g.residual_bound = f64::INFINITY),
+        ),
+        ("radius", gradients(|g| g.radius = 0.0)),
+        ("weight_share", gradients(|g| g.weight_share = 1.0)),
+        (
+            "convexity",
+            gradients(|g| g.step_size = StepSize::StronglyConvex { convexity: 0.0 }),
+        ),
+        (
+            "n_statistics_rounds",
+            residuals(|r| r.n_statistics_rounds = 0),
+        ),
+        ("pull", residuals(|r| r.pull = f64::NAN)),
+        (
+            "ratio",
+            residuals(|r| r.bounds = ResidualBounds::Geometric { ratio: 1.5 }),
+        ),
+        (
+            "records_per_user",
+            records(RecordSampling::Tail { records_per_user }),
+        ),
+        (
+            "records_per_user",
+            records(RecordSampling::Uniform {
+                records_per_user,
+                seed,
+            }),
+        ),
+    ] {
+        match params.check() {
+            Err(Error::Param(error)) => assert_eq!(error.name, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let listed = |n| {
+        residuals(|_| {})
+            .item_update
+            .clone_with(ResidualBounds::Listed {
+                values: vec![0.5; n],
+            })
+    };
+    assert!(params(5.0, listed(2)).check().is_ok());
+    assert!(matches!(
+        params(5.0, listed(3)).check(),
+        Err(Error::Shape(_))
+    ));
+
+    let implicit = FactorizationParams::implicit_for_target(target(5.0));
+    let plain = ScoreModel::Plain;
+    for params in [
+        FactorizationParams {
+            item_update: gradient(),
+            ..implicit.clone()
+        },
+        FactorizationParams {
+            dim: Some(4),
+            score_model: plain,
+            ..implicit
+        },
+        FactorizationParams {
+            dim: Some(1),
+            score_model: plain,
+            ..params(5.0, ItemUpdate::Ssp)
+        },
+        FactorizationParams {
+            dim: None,
+            score_model: plain,
+            ..params(5.0, ItemUpdate::Ssp)
+        },
+    ] {
+        assert!(matches!(params.check(), Err(Error::Unsupported { .. })));
+    }
+}
+
+trait WithBounds {
+    fn clone_with(&self, bounds: ResidualBounds) -> ItemUpdate;
+}
+
+impl WithBounds for ItemUpdate {
+    fn clone_with(&self, bounds: ResidualBounds) -> ItemUpdate {
+        match self {
+            Self::Residual(settings) => Self::Residual(ResidualRounds {
+                bounds,
+                clip: GradientClip::PerTask,
+                ..settings.clone()
+            }),
+            other => other.clone(),
+        }
+    }
+}
+
+/// Runs until `crash_after` steps were made in this process, or to the end.
+fn resumable(
+    split: &RatingSplit,
+    params: &FactorizationParams,
+    folder: &std::path::Path,
+    crash_after: usize,
+) -> Result<FittedModel, Error> {
+    let fit = params.clone().check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
+    let mut ledger = Ledger::open(folder.join("ledger"), "ratings", budget).unwrap();
+    let mut steps = 0;
+    let mut pay = |plan: &Plan| {
+        if steps == crash_after {
+            let path = "crash".into();
+            return Err(dp_accounting::Error::LedgerPoisoned { path });
+        }
+        steps += 1;
+        ledger.reserve(plan)
+    };
+    let checkpoints = CheckpointFolder::open(folder).unwrap();
+    let mut noise = NoiseSource::operating_system();
+    fit.fit_with_checkpoints(
+        &split.train,
+        &plan,
+        &mut pay,
+        &mut noise,
+        &checkpoints,
+        &mut |_| {},
+    )
+}
+
+#[test]
+fn interrupted_runs_go_on_where_they_ended_and_pay_every_step_once() {
+    let split = ratings();
+    for update in [gradient(), residual(2)] {
+        let params = params(5.0, update);
+        let folder = tempfile::tempdir().unwrap();
+        let mut n_crashes = 0;
+        let fitted = loop {
+            // one step in each process
+            match resumable(&split, &params, folder.path(), 1) {
+                Ok(fitted) => break fitted,
+                Err(Error::Accounting(_)) => n_crashes += 1,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert!(n_crashes >= 5, "{n_crashes}");
+        let paid = Ledger::audit(folder.path().join("ledger")).unwrap();
+        paid.covers(&fitted.certificate).unwrap();
+        assert_eq!(paid.releases.len(), fitted.certificate.releases.len());
+        assert!(error(&fitted.model, &split) < user_mean(&split));
+    }
+}
+
+#[test]
+fn a_checkpoint_without_what_later_rounds_need_is_refused() {
+    let split = ratings();
+    for (update, pointer, member) in [
+        (gradient(), "/state", "scales"),
+        (residual(2), "/state/rounds", "matrices"),
+    ] {
+        let params = params(5.0, update);
+        let folder = tempfile::tempdir().unwrap();
+        assert!(resumable(&split, &params, folder.path(), 4).is_err());
+        let file = folder.path().join("checkpoint.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let members = json.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+        assert!(members.remove(member).is_some());
+        std::fs::write(&file, json.to_string()).unwrap();
+        let outcome = resumable(&split, &params, folder.path(), 1);
+        assert!(matches!(outcome, Err(Error::CheckpointMismatch { .. })));
+    }
+}
