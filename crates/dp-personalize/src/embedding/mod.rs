@@ -1,0 +1,9 @@
+//! The private step of alternating minimisation: from personal models to a better subspace.
+
+mod rows;
+mod ssp;
+mod symmetric_noise;
+
+pub use rows::RowUse;
+pub use ssp::{SspEmbedding, SspMatrix, SspRhs};
+pub use symmetric_noise::SymmetricNoise;
