@@ -11,6 +11,8 @@ mod local_fit;
 mod metrics;
 mod paid;
 mod residual;
+#[cfg(test)]
+mod sensitivity_tests;
 mod small;
 mod subspace;
 
@@ -21,15 +23,17 @@ pub use baselines::{
     FittedSingleModel, NonPrivateAltMin, SingleModel, SingleModelParams, SingleModelStatistics,
     own_data_model, zero_model,
 };
-pub use embedding::{RowUse, SspEmbedding, SspMatrix, SspRhs, SymmetricNoise};
+pub use embedding::{RowUse, SspEmbedding, SspMatrix, SspRhs, SspScratch, SymmetricNoise};
 pub use error::{Error, Result};
 pub use exponential::{
-    CandidateGains, Candidates, ExponentialSelection, ExponentialSelectionParams, SelectionLoss,
+    CandidateGains, Candidates, ExponentialSelection, ExponentialSelectionParams, GainScratch,
+    SelectionLoss,
 };
 pub use init::{ProjectorSum, SamplePairs};
 pub use local_fit::{LocalFit, PersonalModel};
 pub use metrics::GroundTruth;
 pub use residual::{
-    DirectionMoments, ResidualAltMin, ResidualAltMinParams, ResidualEnergy, ResidualStep, Whitening,
+    DirectionMoments, ResidualAltMin, ResidualAltMinParams, ResidualEnergy, ResidualScratch,
+    ResidualStep, Whitening,
 };
 pub use subspace::{Provenance, Subspace};

@@ -5,5 +5,7 @@ mod ssp;
 mod symmetric_noise;
 
 pub use rows::RowUse;
-pub use ssp::{SspEmbedding, SspMatrix, SspRhs};
+#[cfg(test)]
+pub(crate) use ssp::SspUser;
+pub use ssp::{SspEmbedding, SspMatrix, SspRhs, SspScratch};
 pub use symmetric_noise::SymmetricNoise;

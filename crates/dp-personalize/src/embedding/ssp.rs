@@ -143,10 +143,10 @@ impl SspEmbedding {
 /// What both sums of Algorithm 2 need to know.
 #[derive(Clone, Copy)]
 pub(crate) struct SspUser<'a> {
-    settings: &'a SspEmbedding,
-    subspace: &'a Subspace,
-    max_rows: usize,
-    users: StepUsers,
+    pub(crate) settings: &'a SspEmbedding,
+    pub(crate) subspace: &'a Subspace,
+    pub(crate) max_rows: usize,
+    pub(crate) users: StepUsers,
 }
 
 /// Working memory: the user's least squares, one `W`, the user's sum.

@@ -6,4 +6,4 @@ mod select;
 
 pub use candidates::Candidates;
 pub use loss::SelectionLoss;
-pub use select::{CandidateGains, ExponentialSelection, ExponentialSelectionParams};
+pub use select::{CandidateGains, ExponentialSelection, ExponentialSelectionParams, GainScratch};

@@ -15,8 +15,8 @@ use super::user::{Public, ResidualScratch};
     reason = "public numbers; print those instead"
 )]
 pub struct ResidualEnergy<'a> {
-    pub(super) public: Public<'a>,
-    pub(super) clip_norm: f64,
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
 }
 
 impl VectorContribution for ResidualEnergy<'_> {

@@ -11,4 +11,7 @@ pub use energy::ResidualEnergy;
 pub use fit::ResidualAltMin;
 pub use params::{ResidualAltMinParams, Whitening};
 pub use step::ResidualStep;
+#[cfg(test)]
+pub(crate) use user::Public;
+pub use user::ResidualScratch;
 pub use whitening::DirectionMoments;

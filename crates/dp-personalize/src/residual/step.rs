@@ -28,9 +28,9 @@ use crate::{Provenance, Result, Subspace};
     reason = "public numbers; print those instead"
 )]
 pub struct ResidualStep<'a> {
-    pub(super) public: Public<'a>,
-    pub(super) clip_norm: f64,
-    pub(super) moment_weight: f64,
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
+    pub(crate) moment_weight: f64,
 }
 
 impl ResidualStep<'_> {

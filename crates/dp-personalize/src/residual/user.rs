@@ -8,15 +8,15 @@ use crate::small::{inner, norm};
 
 /// Public values of a step that users compute with.
 #[derive(Clone, Copy)]
-pub(super) struct Public<'a> {
+pub(crate) struct Public<'a> {
     /// Length of the features as they are.
-    pub(super) n_features: usize,
+    pub(crate) n_features: usize,
     /// The subspace for whitened features.
-    pub(super) subspace: &'a Subspace,
+    pub(crate) subspace: &'a Subspace,
     /// The whitening transform `W`, if any.
-    pub(super) transform: Option<&'a [f64]>,
+    pub(crate) transform: Option<&'a [f64]>,
     /// `W U`: the basis for features as they are.
-    pub(super) basis: &'a [f64],
+    pub(crate) basis: &'a [f64],
 }
 
 /// Working memory.

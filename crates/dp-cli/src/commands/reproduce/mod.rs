@@ -2,6 +2,7 @@
 
 mod appendix_c;
 mod args;
+mod figure2;
 mod report;
 mod sizes;
 
@@ -22,11 +23,18 @@ struct Reproduction {
     run: fn(&ReproduceArgs) -> Result<Vec<Row>>,
 }
 
-const ALL: &[Reproduction] = &[Reproduction {
-    name: "krichene2023-appendix-c",
-    about: "synthetic regression tasks of skewed size: test RMSE against the weight exponent",
-    run: appendix_c::run,
-}];
+const ALL: &[Reproduction] = &[
+    Reproduction {
+        name: "krichene2023-appendix-c",
+        about: "synthetic regression tasks of skewed size: test RMSE against the weight exponent",
+        run: appendix_c::run,
+    },
+    Reproduction {
+        name: "jain2021-figure2",
+        about: "linear models in a shared subspace: population MSE against epsilon and rho",
+        run: figure2::run,
+    },
+];
 
 /// Said with every table: nothing of this is a release.
 const SEEDED: &str = "seeded noise and data: a measurement without any guarantee";
