@@ -102,6 +102,24 @@ impl AltMin {
         Ok(())
     }
 
+    /// Every computation needs rows to look at: a pair for Algorithm 3, a row for the others.
+    fn check_rows(&self, max_rows: usize) -> Result<()> {
+        let rows = self.params.rows;
+        let pair = match self.params.init {
+            Initialisation::Pairs { .. } => 2,
+            _ => 0,
+        };
+        let enough = rows.init().most(max_rows) >= pair
+            && rows.models().most(max_rows) >= 1
+            && rows.embedding().most(max_rows) >= 1;
+        if enough {
+            return Ok(());
+        }
+        let expected = "2 rows or more, 5 or more in quarters";
+        params::in_range("max_rows", max_rows, usize::MAX, usize::MAX, expected)?;
+        Ok(())
+    }
+
     fn requests(&self, dim: usize) -> Vec<ReleaseRequest> {
         let params = &self.params;
         let n_steps = match params.batches {
@@ -142,6 +160,7 @@ impl AltMin {
     ) -> Result<FittedSubspace> {
         let dim = samples.n_features();
         self.check_dim(dim)?;
+        self.check_rows(samples.max_rows())?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, self.n_accounts())?;
         let mut subspace = self.start(samples, &mut paid, noise)?;
         for step in 0..self.params.n_iterations {

@@ -64,7 +64,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
     let set_up = set_up(args)?;
     let mut by_seed = Vec::new();
     for seed in (0..args.seeds).map(|s| args.seed_base.wrapping_add(s)) {
-        by_seed.push(Measured::new(&set_up, seed)?);
+        by_seed.push(Measured::new(&set_up, args.quick, seed)?);
     }
     rows_of(&by_seed)
 }
@@ -134,7 +134,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn new(set_up: &SharedSubspace, seed: u64) -> Result<Self> {
+    fn new(set_up: &SharedSubspace, quick: bool, seed: u64) -> Result<Self> {
         let (mut baselines, mut private) = (Vec::new(), Vec::new());
         for decay in [0.0, DECAY] {
             let set_up = SharedSubspace {
@@ -155,7 +155,7 @@ impl Measured {
             }
         }
         let selected = [Adjacency::AddRemoveUser, Adjacency::ReplaceUser];
-        let [add, replace] = selected.map(|adjacency| select(adjacency, seed));
+        let [add, replace] = selected.map(|adjacency| select(adjacency, quick, seed));
         Ok(Self {
             baselines,
             private,
@@ -337,10 +337,11 @@ fn pay(plan: &Plan) -> Result<Vec<Spend>> {
 }
 
 /// The toy of the exponential mechanism: a line in three dimensions, 2,000 users, epsilon 1; the mean of 20
-/// selections from one data set.
-fn select(adjacency: Adjacency, seed: u64) -> Result<f64> {
+/// selections from one data set. In quick runs a tenth of the users and one selection.
+fn select(adjacency: Adjacency, quick: bool, seed: u64) -> Result<f64> {
+    let (n_users, n_draws) = if quick { (200, 1) } else { (2_000, 20) };
     let toy = SharedSubspace {
-        n_users: 2_000,
+        n_users,
         dim: 3,
         rank: 1,
         ..SharedSubspace::section_6()
@@ -351,7 +352,7 @@ fn select(adjacency: Adjacency, seed: u64) -> Result<f64> {
     let selection = ExponentialSelectionParams { epsilon: 1.0, loss }.check()?;
     let plan = selection.plan(DELTA, adjacency)?;
     let net = Candidates::net(3, 1, 18)?;
-    let (mut total, n_draws) = (0.0, 20);
+    let mut total = 0.0;
     let mut noise = NoiseSource::insecure_seeded(seed.wrapping_mul(SEED_STRIDE).wrapping_sub(1));
     for _ in 0..n_draws {
         let budget = Budget::schedule(plan.target(), adjacency)?;

@@ -47,7 +47,7 @@ impl Row {
 /// All rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<12} {:>8} {:<44} {:>12} {:>10}\n",
+        "{:<13} {:>8} {:<44} {:>12} {:>10}\n",
         "method", "epsilon", "settings", "mean", "std. error"
     );
     for row in rows {
@@ -62,17 +62,24 @@ pub(crate) fn table(rows: &[Row]) -> String {
                 other => format!("{name} {other}"),
             })
             .collect();
-        let se = row
-            .se
-            .map_or_else(|| "-".to_owned(), |se| format!("{se:.5}"));
+        let se = row.se.map_or_else(|| "-".to_owned(), figure);
         text.push_str(&format!(
-            "{:<12} {epsilon:>8} {:<44} {:>12.5} {se:>10}\n",
+            "{:<13} {epsilon:>8} {:<44} {:>12} {se:>10}\n",
             row.method,
             settings.join(", "),
-            row.mean
+            figure(row.mean)
         ));
     }
     text
+}
+
+/// Five decimals, or four digits where those would show few.
+fn figure(x: f64) -> String {
+    if x == 0.0 || x.abs() >= 0.01 {
+        format!("{x:.5}")
+    } else {
+        format!("{x:.3e}")
+    }
 }
 
 #[cfg(test)]
