@@ -197,8 +197,8 @@ fn orthogonal_part(mut column: Vec<f64>, basis: &[Vec<f64>]) -> Option<Vec<f64>>
         }
     }
     let left = norm(&column);
-    if !(left > 1e-10 * before) {
-        return None; // NaN too
+    if left.is_nan() || left <= 1e-10 * before {
+        return None;
     }
     column.iter_mut().for_each(|x| *x /= left);
     Some(column)

@@ -1,5 +1,7 @@
 //! The exponential mechanism on toys small enough to know every probability.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
 use dp_data::SharedSubspace;

@@ -1,5 +1,7 @@
 //! Whole runs: recovery with little noise, no harm with much, bad data, settings and payments that do not fit.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples, UserSamplesBuilder};
 use dp_data::{SharedSubspace, SubspaceData};

@@ -115,7 +115,7 @@ impl AltMin {
         if enough {
             return Ok(());
         }
-        let expected = "2 rows or more, 5 or more in quarters";
+        let expected = "2 rows or more, 6 or more in quarters";
         params::in_range("max_rows", max_rows, usize::MAX, usize::MAX, expected)?;
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Candidates {
         params::at_least_one("cells", cells)?;
         let entries = (dim - rank) * rank;
         let size = (cells as f64).powf(entries as f64) * n_choose_k(dim, rank);
-        if !(size <= MOST) {
+        if size.is_nan() || size > MOST {
             let expected = "a net of at most 2^20 candidates";
             return Err(ParamError {
                 name: "cells",
