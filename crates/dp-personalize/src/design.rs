@@ -50,18 +50,30 @@ impl UserDesign {
         self.labels.len()
     }
 
+    /// `Z^T Z` and its trace.
+    pub(crate) fn gram(&mut self) -> (Vec<f64>, f64) {
+        let rank = self.rank;
+        let mut gram = std::mem::take(&mut self.gram);
+        gram.clear();
+        gram.resize(rank * rank, 0.0);
+        for z in self.projected.chunks_exact(rank) {
+            for (a, row) in gram.chunks_exact_mut(rank).enumerate() {
+                row.iter_mut().zip(z).for_each(|(g, b)| *g += z[a] * b);
+            }
+        }
+        let trace = gram.iter().step_by(rank + 1).sum();
+        (gram, trace)
+    }
+
     /// `v = (Z^T Z + ridge tr(Z^T Z)/k I)^-1 Z^T y` into `own`. Where that has no finite solution: zeros, and false.
     pub(crate) fn solve(&mut self, ridge: f64) -> bool {
         let rank = self.rank;
-        self.gram.fill(0.0);
+        let trace;
+        (self.gram, trace) = self.gram();
         self.own.fill(0.0);
         for (z, y) in self.projected.chunks_exact(rank).zip(&self.labels) {
-            for (a, row) in self.gram.chunks_exact_mut(rank).enumerate() {
-                row.iter_mut().zip(z).for_each(|(g, b)| *g += z[a] * b);
-            }
             self.own.iter_mut().zip(z).for_each(|(o, z)| *o += z * y);
         }
-        let trace: f64 = self.gram.iter().step_by(rank + 1).sum();
         let lift = ridge * trace / rank as f64;
         self.gram
             .iter_mut()

@@ -23,7 +23,10 @@ pub use baselines::{
     FittedSingleModel, NonPrivateAltMin, SingleModel, SingleModelParams, SingleModelStatistics,
     own_data_model, zero_model,
 };
-pub use embedding::{RowUse, SspEmbedding, SspMatrix, SspRhs, SspScratch, SymmetricNoise};
+pub use embedding::{
+    ConvexLoss, DpGdEmbedding, GradientScratch, RowUse, SspEmbedding, SspMatrix, SspRhs,
+    SspScratch, SubspaceGradients, SymmetricNoise,
+};
 pub use error::{Error, Result};
 pub use exponential::{
     CandidateGains, Candidates, ExponentialSelection, ExponentialSelectionParams, GainScratch,

@@ -3,6 +3,7 @@
 use dp_core::{SampleRows, params};
 
 use crate::design::{TINY_RIDGE, UserDesign};
+use crate::embedding::ConvexLoss;
 use crate::small::inner;
 use crate::{Result, Subspace};
 
@@ -21,6 +22,7 @@ use crate::{Result, Subspace};
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalFit {
     penalties: Vec<f64>,
+    loss: ConvexLoss,
 }
 
 /// One user's model: never released, it stays with the user.
@@ -39,6 +41,7 @@ impl Default for LocalFit {
     fn default() -> Self {
         Self {
             penalties: vec![TINY_RIDGE],
+            loss: ConvexLoss::Squared,
         }
     }
 }
@@ -52,6 +55,18 @@ impl LocalFit {
         Self::leave_one_out(vec![l2_penalty])
     }
 
+    /// The minimiser of `sum_i l(<x_i, U v>; y_i) + (lambda/2) t ||v||^2` for another convex loss.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the penalty or the loss's threshold is not finite and positive.
+    pub fn convex(loss: ConvexLoss, l2_penalty: f64) -> Result<Self> {
+        loss.check()?;
+        Ok(Self {
+            loss,
+            ..Self::ridge(l2_penalty)?
+        })
+    }
+
     /// Every user takes the one of `penalties` with the least error on own rows left out one at a time; the first of
     /// equals.
     ///
@@ -62,7 +77,10 @@ impl LocalFit {
         for &penalty in &penalties {
             params::finite_positive("l2_penalty", penalty)?;
         }
-        Ok(Self { penalties })
+        Ok(Self {
+            penalties,
+            loss: ConvexLoss::Squared,
+        })
     }
 
     /// The user's model. A user without usable rows gets zeros.
@@ -109,7 +127,7 @@ impl LocalFit {
                 }
             }
         }
-        design.solve(best.1);
+        design.solve_convex(self.loss, best.1);
         PersonalModel::new(subspace, design.own.clone())
     }
 }

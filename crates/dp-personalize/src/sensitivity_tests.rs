@@ -10,8 +10,9 @@ use crate::embedding::SspUser;
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::residual::Public;
 use crate::{
-    DirectionMoments, Provenance, ResidualEnergy, ResidualStep, RowUse, SingleModelParams,
-    SingleModelStatistics, SspEmbedding, SspMatrix, SspRhs, Subspace, SymmetricNoise,
+    ConvexLoss, DirectionMoments, DpGdEmbedding, Provenance, ResidualEnergy, ResidualStep, RowUse,
+    SingleModelParams, SingleModelStatistics, SspEmbedding, SspMatrix, SspRhs, Subspace,
+    SubspaceGradients, SymmetricNoise,
 };
 
 const DIM: usize = 3;
@@ -182,6 +183,37 @@ fn algorithm_2_moves_by_one_bounded_share() {
                 check_vector(21, matrix.clip_norm(), &matrix);
                 check_vector(6, rhs.clip_norm(), &rhs);
             }
+        }
+    }
+}
+
+#[test]
+fn gradients_move_by_one_bounded_share_whatever_the_loss() {
+    let plane = plane();
+    for loss in [
+        ConvexLoss::Squared,
+        ConvexLoss::Logistic,
+        ConvexLoss::Huber { threshold: 0.5 },
+    ] {
+        for gradient_clip in [1e-3, 0.3] {
+            let settings = DpGdEmbedding {
+                loss,
+                gradient_clip,
+                learning_rate: 1.0,
+                l2_penalty: 0.1,
+            };
+            let users = StepUsers {
+                batch: None,
+                model_rows: RowUse::All,
+                embedding_rows: RowUse::All,
+            };
+            let gradients = SubspaceGradients {
+                settings: &settings,
+                subspace: &plane,
+                max_rows: ROWS,
+                users,
+            };
+            check_vector(7, 0.25_f64.hypot(1.0), &gradients);
         }
     }
 }

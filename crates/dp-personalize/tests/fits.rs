@@ -7,9 +7,9 @@ use dp_core::{Adjacency, ApproxDp, UserSamples, UserSamplesBuilder};
 use dp_data::{SharedSubspace, SubspaceData};
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    AltMinParams, Embedding, Error, FittedSubspace, GroundTruth, Initialisation, LocalFit,
-    NonPrivateAltMin, Provenance, ResidualAltMinParams, Result, RowSplit, SingleModel,
-    SingleModelParams, SspEmbedding, Subspace, SymmetricNoise, UserBatches, Whitening,
+    AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Error, FittedSubspace, GroundTruth,
+    Initialisation, LocalFit, NonPrivateAltMin, Provenance, ResidualAltMinParams, Result, RowSplit,
+    SingleModel, SingleModelParams, SspEmbedding, Subspace, SymmetricNoise, UserBatches, Whitening,
     own_data_model, zero_model,
 };
 use rand::SeedableRng;
@@ -110,6 +110,17 @@ fn variants() -> Vec<AltMinParams> {
             ..section_6()
         },
         AltMinParams {
+            init: Initialisation::Projectors,
+            embedding: Embedding::Gd(DpGdEmbedding {
+                loss: ConvexLoss::Huber { threshold: 1.0 },
+                gradient_clip: 1.0,
+                learning_rate: 0.5,
+                l2_penalty: 1e-6,
+            }),
+            n_iterations: 4,
+            ..section_6()
+        },
+        AltMinParams {
             embedding: Embedding::Ssp(unclipped),
             n_iterations: 3,
             ..section_6()
@@ -195,6 +206,65 @@ fn refinement_does_not_know_the_units() {
     // powers of two: the same floats but for exponents
     let other = fit(&scaled(1024.0, 2.0_f32.powi(-20)));
     assert!(plain.frobenius_distance(&other).unwrap() < 1e-6);
+}
+
+/// Signs of the labels alone: gradient steps with the logistic loss make the subspace better than its start, and models in it
+/// tell most signs of new rows.
+#[test]
+fn logistic_steps_learn_to_classify() {
+    let data = made(6_000, 0.0);
+    let mut builder = UserSamplesBuilder::new(DIM, 10).unwrap();
+    for (user, rows) in (0..).zip(data.samples.users()) {
+        for (x, y) in rows.iter() {
+            builder.push(user, x, y.signum()).unwrap();
+        }
+    }
+    let signs = builder.build().0;
+    let gd = DpGdEmbedding {
+        loss: ConvexLoss::Logistic,
+        gradient_clip: 0.3,
+        learning_rate: 4.0,
+        l2_penalty: 0.05,
+    };
+    let start = AltMinParams {
+        init: Initialisation::Projectors,
+        n_iterations: 0,
+        ..AltMinParams::section_6(2)
+    };
+    let start = AltMinParams {
+        init_share: 0.02,
+        ..start
+    };
+    let steps = AltMinParams {
+        embedding: Embedding::Gd(gd),
+        n_iterations: 8,
+        ..start.clone()
+    };
+    let epsilon = target(8.0);
+    // what the first release of the second run would give alone: its share of the budget
+    let first = alt_min(start, &signs, target(0.8), ADJACENCIES[0]).unwrap();
+    let fitted = alt_min(steps, &signs, epsilon, ADJACENCIES[0]).unwrap();
+    let (before, after) = (
+        distance(&data, &first.model),
+        distance(&data, &fitted.model),
+    );
+    assert!(after < 0.1 && after < before, "{before} then {after}");
+    let local = LocalFit::convex(ConvexLoss::Logistic, 0.05).unwrap();
+    let (mut right, mut n) = (0, 0);
+    let users = signs
+        .users()
+        .zip(data.samples.users().skip(1))
+        .zip(data.coefficients.chunks_exact(DIM));
+    for ((own, stranger), theta) in users {
+        let model = local.fit(&fitted.model, own);
+        for (x, _) in stranger.iter() {
+            let truth: f64 = x.iter().zip(theta).map(|(&x, t)| f64::from(x) * t).sum();
+            right += usize::from(truth * model.predict(x) > 0.0);
+            n += 1;
+        }
+    }
+    let accuracy = right as f64 / f64::from(n);
+    assert!(accuracy > 0.8, "{accuracy}");
 }
 
 /// With noise far above the data, noisy quadratic forms are indefinite; errors stay those of some subspace.
@@ -326,6 +396,16 @@ fn settings_out_of_range_are_refused() {
         embedding: Embedding::Ssp(ssp),
         ..good()
     };
+    let gd = |gd: DpGdEmbedding| AltMinParams {
+        embedding: Embedding::Gd(gd),
+        ..good()
+    };
+    let good_gd = DpGdEmbedding {
+        loss: ConvexLoss::Squared,
+        gradient_clip: 1.0,
+        learning_rate: 1.0,
+        l2_penalty: 1.0,
+    };
     let section_6 = SspEmbedding::section_6();
     let given = Subspace::spanned_by(DIM, 1, &[1.0; DIM], Provenance::NonPrivate).unwrap();
     let pairs = |label_bound| Initialisation::Pairs {
@@ -354,6 +434,22 @@ fn settings_out_of_range_are_refused() {
             init: Initialisation::Given(given),
             ..good()
         },
+        gd(DpGdEmbedding {
+            gradient_clip: 0.0,
+            ..good_gd
+        }),
+        gd(DpGdEmbedding {
+            learning_rate: f64::NAN,
+            ..good_gd
+        }),
+        gd(DpGdEmbedding {
+            l2_penalty: 0.0,
+            ..good_gd
+        }),
+        gd(DpGdEmbedding {
+            loss: ConvexLoss::Huber { threshold: -1.0 },
+            ..good_gd
+        }),
         ssp(SspEmbedding {
             design_clip: f64::INFINITY,
             ..section_6

@@ -5,6 +5,7 @@ use dp_core::{Adjacency, ApproxDp, UserSamples, params};
 use dp_mechanism::NoiseSource;
 
 use super::{AltMinParams, Embedding, Initialisation, StepUsers, UserBatches};
+use crate::embedding::DpGdEmbedding;
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::paid::{Paid, plan_of};
 use crate::{Result, Subspace};
@@ -26,7 +27,7 @@ pub struct FittedSubspace {
 /// # Privacy
 /// Released to everybody: the subspace (and with it all that led to it). Unit: the user with all rows. Every release is a bounded sum over users, whose sensitivity
 /// stands with its contribution: [`SamplePairs`](crate::SamplePairs) or
-/// [`ProjectorSum`](crate::ProjectorSum), [`SspMatrix`](crate::SspMatrix) and [`SspRhs`](crate::SspRhs). Everything between releases is
+/// [`ProjectorSum`](crate::ProjectorSum), [`SspMatrix`](crate::SspMatrix) and [`SspRhs`](crate::SspRhs) or [`SubspaceGradients`](crate::SubspaceGradients). Everything between releases is
 /// post-processing; personal models are made inside the contributions and never leave them.
 ///
 /// With [`UserBatches::All`] the plan lists all releases, which add up. With [`UserBatches::Disjoint`] it lists what *one* user pays: the first release and one step.
@@ -139,8 +140,13 @@ impl AltMin {
                 UserBatches::All => format!("step {step}"),
                 UserBatches::Disjoint => "step of the own batch".to_owned(),
             };
-            let Embedding::Ssp(ssp) = &params.embedding;
-            requests.extend(ssp.requests(dim, params.rank, &label, rest / n_steps as f64));
+            let (rank, share) = (params.rank, rest / n_steps as f64);
+            match &params.embedding {
+                Embedding::Ssp(ssp) => requests.extend(ssp.requests(dim, rank, &label, share)),
+                Embedding::Gd(_) => {
+                    requests.push(DpGdEmbedding::request(dim, rank, &label, share));
+                }
+            }
         }
         requests
     }
@@ -225,8 +231,12 @@ impl AltMin {
             model_rows: rows.models(),
             embedding_rows: rows.embedding(),
         };
-        let Embedding::Ssp(ssp) = &self.params.embedding;
-        let spends = [paid.next_of(account)?, paid.next_of(account)?];
-        ssp.step(subspace, samples, users, spends, noise)
+        match &self.params.embedding {
+            Embedding::Ssp(ssp) => {
+                let spends = [paid.next_of(account)?, paid.next_of(account)?];
+                ssp.step(subspace, samples, users, spends, noise)
+            }
+            Embedding::Gd(gd) => gd.step(subspace, samples, users, paid.next_of(account)?, noise),
+        }
     }
 }

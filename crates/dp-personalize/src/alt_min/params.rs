@@ -3,7 +3,7 @@
 use dp_core::params;
 
 use super::AltMin;
-use crate::embedding::{RowUse, SspEmbedding, SymmetricNoise};
+use crate::embedding::{DpGdEmbedding, RowUse, SspEmbedding, SymmetricNoise};
 use crate::{Result, Subspace};
 
 /// Where alternating minimisation starts.
@@ -27,6 +27,8 @@ pub enum Initialisation {
 pub enum Embedding {
     /// Algorithm 2, for the squared loss.
     Ssp(SspEmbedding),
+    /// A gradient step, for convex losses.
+    Gd(DpGdEmbedding),
 }
 
 /// Which users a step reads.
@@ -104,8 +106,9 @@ impl AltMinParams {
         {
             *symmetric_noise = SymmetricNoise::Isometric;
         }
-        let Embedding::Ssp(ssp) = &mut self.embedding;
-        ssp.symmetric_noise = SymmetricNoise::Isometric;
+        if let Embedding::Ssp(ssp) = &mut self.embedding {
+            ssp.symmetric_noise = SymmetricNoise::Isometric;
+        }
         self
     }
 
@@ -134,8 +137,10 @@ impl AltMinParams {
                 params::at_least_one("n_iterations", self.n_iterations)?;
             }
         }
-        let Embedding::Ssp(ssp) = &self.embedding;
-        ssp.check()?;
+        match &self.embedding {
+            Embedding::Ssp(ssp) => ssp.check()?,
+            Embedding::Gd(gd) => gd.check()?,
+        }
         Ok(AltMin::new(self))
     }
 }

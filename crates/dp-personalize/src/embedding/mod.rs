@@ -1,9 +1,13 @@
 //! The private step of alternating minimisation: from personal models to a better subspace.
 
+mod gd;
+mod loss;
 mod rows;
 mod ssp;
 mod symmetric_noise;
 
+pub use gd::{DpGdEmbedding, GradientScratch, SubspaceGradients};
+pub use loss::ConvexLoss;
 pub use rows::RowUse;
 #[cfg(test)]
 pub(crate) use ssp::SspUser;
