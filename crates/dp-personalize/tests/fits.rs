@@ -519,6 +519,15 @@ fn settings_out_of_range_are_refused() {
     ] {
         assert!(matches!(bad.check(), Err(Error::Param(_))), "{bad:?}");
     }
+    let projectors = AltMinParams {
+        init: Initialisation::Projectors,
+        ..AltMinParams::section_6(2)
+    };
+    let wide = projectors
+        .check()
+        .unwrap()
+        .plan(257, target(1.0), ADJACENCIES[0]);
+    assert!(matches!(wide, Err(Error::Param(_))));
     let fit = AltMinParams::section_6(2).check().unwrap();
     for dim in [0, 1, 513] {
         assert!(fit.plan(dim, target(1.0), ADJACENCIES[0]).is_err());

@@ -99,7 +99,12 @@ impl AltMin {
 
     fn check_dim(&self, dim: usize) -> Result<()> {
         let rank = self.params.rank;
-        params::in_range("dim", dim, rank, 1024 / rank, "from rank to 1024 / rank")?;
+        let most = 1024 / rank;
+        let (most, expected) = match self.params.init {
+            Initialisation::Projectors => (most.min(256), "from rank to 1024 / rank, at most 256"),
+            _ => (most, "from rank to 1024 / rank"),
+        };
+        params::in_range("dim", dim, rank, most, expected)?;
         Ok(())
     }
 
