@@ -44,6 +44,8 @@ pub(crate) enum Error {
     Artifact { path: PathBuf, reason: String },
     #[error(transparent)]
     Training(dp_multitask::Error),
+    #[error(transparent)]
+    Personalization(dp_personalize::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
     #[error("{}: {source}", path.display())]
@@ -150,6 +152,7 @@ impl Error {
             }
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
             Self::Training(_)
+            | Self::Personalization(_)
             | Self::Json(_)
             | Self::Unanswered { .. }
             | Self::Calibration(_)
@@ -306,6 +309,16 @@ impl From<dp_multitask::Error> for Error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
             other => Self::Training(other),
+        }
+    }
+}
+
+impl From<dp_personalize::Error> for Error {
+    fn from(error: dp_personalize::Error) -> Self {
+        match error {
+            dp_personalize::Error::Param(param) => param.into(),
+            dp_personalize::Error::Accounting(inner) => inner.into(),
+            other => Self::Personalization(other),
         }
     }
 }

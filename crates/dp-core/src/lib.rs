@@ -9,6 +9,7 @@ mod interactions;
 pub mod mutants;
 pub mod params;
 mod private;
+mod user_samples;
 
 pub use adjacency::Adjacency;
 pub use error::{Error, ParamError, Result, ShapeError};
@@ -18,3 +19,4 @@ pub use interactions::{
     DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, Origin, UserRow,
 };
 pub use private::Private;
+pub use user_samples::{SampleRows, UserSamples, UserSamplesBuilder};

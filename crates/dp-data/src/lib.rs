@@ -13,7 +13,9 @@ mod user_split;
 
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
-pub use generate::{LongTailRatings, SkewedTasks, TaskData, write_csv};
+pub use generate::{
+    LongTailRatings, SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
+};
 pub use metrics::rmse;
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};

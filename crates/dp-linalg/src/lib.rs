@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod cholesky;
+#[cfg(feature = "dense")]
+mod eigen;
 mod error;
 mod gram;
 mod kernels;
@@ -15,6 +17,8 @@ mod score;
 mod test_numbers;
 
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
+#[cfg(feature = "dense")]
+pub use eigen::{SymmetricEigen, symmetric_eigen};
 pub use error::{Error, Result};
 pub use gram::{GramAccumulator, INTEGER_LIMIT, integer_row, integer_squared_norms};
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};

@@ -68,6 +68,11 @@ impl PsdScratch {
         self.dim
     }
 
+    /// Eigenvalues in increasing order and their vectors, one after the other, as [`decompose`](Self::decompose) left them.
+    pub(crate) fn into_parts(self) -> (Vec<f64>, Vec<f64>) {
+        (self.values, self.vectors)
+    }
+
     /// Whether `a + ridge I` has a Cholesky factor, which is left in `self.matrix`.
     fn factors(&mut self, a: &[f64], ridge: f64) -> bool {
         self.matrix.copy_from_slice(a);
@@ -82,7 +87,7 @@ impl PsdScratch {
     /// The matrix is first divided by a power of two near its largest entry, and entries below
     /// [`NEGLIGIBLE`] of it become zero: a change far below the round-off of the decomposition.
     /// Otherwise squares inside the iteration overflow, or vanish and stall it.
-    fn decompose(&mut self, a: &[f64]) -> Result<()> {
+    pub(crate) fn decompose(&mut self, a: &[f64]) -> Result<()> {
         let dim = self.dim;
         let scale = power_of_two_below(largest_magnitude(a, dim));
         for (to, from) in self.matrix.iter_mut().zip(a) {

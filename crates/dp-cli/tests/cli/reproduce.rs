@@ -52,9 +52,37 @@ fn appendix_c_gives_every_cell_by_the_schema() {
 }
 
 #[test]
+fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
+    let size = ["--size", "n_users=1500", "--size", "dim=6"];
+    let mut args = vec!["jain2021-figure2", "--seeds", "1", "--quick", "--json"];
+    args.extend(size);
+    let found = reproduce(&args).exits(0).json();
+    let rows = found["rows"].as_array().unwrap();
+    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four cells more of the best, two selections
+    assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 2);
+    let mean = |method: &str, epsilon: f64, accounting: &str| {
+        let row = rows.iter().find(|row| {
+            row["method"] == method
+                && row["epsilon"].as_f64() == Some(epsilon)
+                && row["params"]["accounting"] == accounting
+        });
+        row.unwrap()["mean"].as_f64().unwrap()
+    };
+    for accounting in ["closed-replace", "gdp-replace", "gdp-addremove"] {
+        let best = mean("best", 10.0, accounting);
+        assert!(
+            best < 1e-4 && best < 0.1 * mean("paper", 10.0, accounting),
+            "{best}"
+        );
+        assert!((mean("single-model", 10.0, accounting) - 2.0).abs() < 0.5);
+    }
+}
+
+#[test]
 fn names_sizes_and_seeds_are_checked() {
     let listed = reproduce(&["--list"]).exits(0).stdout;
     assert!(listed.contains("krichene2023-appendix-c"));
+    reproduce(&["jain2021-figure2", "--size", "rank=0"]).exits(2);
     reproduce(&[]).exits(2);
     reproduce(&["no-such-thing"])
         .exits(2)

@@ -3,10 +3,12 @@
 mod activity;
 mod draw;
 mod ratings;
+mod subspace;
 mod tasks;
 mod taste;
 mod write;
 
 pub use ratings::LongTailRatings;
+pub use subspace::{SharedSubspace, SubspaceData};
 pub use tasks::{SkewedTasks, TaskData};
 pub use write::write_csv;

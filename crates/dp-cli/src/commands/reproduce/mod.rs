@@ -3,6 +3,7 @@
 mod appendix_c;
 mod args;
 mod calibration;
+mod figure2;
 mod movielens;
 mod report;
 mod sizes;
@@ -39,6 +40,11 @@ const ALL: &[Reproduction] = &[
         name: "krichene2023-ml100k",
         about: "the same on MovieLens-100K",
         run: movielens::ml100k,
+    },
+    Reproduction {
+        name: "jain2021-figure2",
+        about: "linear models in a shared subspace: population MSE against epsilon and rho",
+        run: figure2::run,
     },
 ];
 

@@ -47,7 +47,7 @@ impl Row {
 /// All rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<12} {:>8} {:>12} {:>10}  {:<26} {}\n",
+        "{:<13} {:>8} {:>12} {:>10}  {:<26} {}\n",
         "method", "epsilon", "mean", "std. error", "metric", "settings"
     );
     for row in rows {
@@ -62,18 +62,25 @@ pub(crate) fn table(rows: &[Row]) -> String {
                 other => format!("{name} {other}"),
             })
             .collect();
-        let se = row
-            .se
-            .map_or_else(|| "-".to_owned(), |se| format!("{se:.5}"));
+        let se = row.se.map_or_else(|| "-".to_owned(), figure);
         text.push_str(&format!(
-            "{:<12} {epsilon:>8} {:>12.5} {se:>10}  {:<26} {}\n",
+            "{:<13} {epsilon:>8} {:>12} {se:>10}  {:<26} {}\n",
             row.method,
-            row.mean,
+            figure(row.mean),
             row.metric,
             settings.join(", ")
         ));
     }
     text
+}
+
+/// Five decimals, or four digits where those would show few.
+fn figure(x: f64) -> String {
+    if x == 0.0 || x.abs() >= 0.01 {
+        format!("{x:.5}")
+    } else {
+        format!("{x:.3e}")
+    }
 }
 
 #[cfg(test)]

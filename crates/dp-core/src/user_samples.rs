@@ -1,0 +1,268 @@
+//! Labelled feature vectors, several to a user.
+
+use crate::{
+    DroppedRecords, Interactions, InteractionsBuilder, ParamError, Private, Result, UserRow,
+    params::in_range,
+};
+
+/// Every user's design matrix and labels: up to `max_rows` rows `(x, y)` with `n_features` numbers
+/// in `x`.
+///
+/// Held as an [`Interactions`] table, so that the sums of the kernel run on it: one item, one
+/// record and one feature vector to a user. The feature vector holds the rows one after the other,
+/// each `x` followed by `y`, and zeros behind the last; [`SampleRows`] reads it. The record's value is the user's
+/// *place*, a number in [0, 1) that depends on nothing but the number under which the user was given, so
+/// that users can be dealt to batches without looking at anybody else.
+///
+/// `n_features` and `max_rows` are public; everything else is private.
+///
+/// # Examples
+/// ```
+/// use dp_core::UserSamplesBuilder;
+/// let mut builder = UserSamplesBuilder::new(2, 3)?;
+/// builder.push(7, &[1.0, -1.0], 0.5)?;
+/// builder.push(7, &[0.0, f32::NAN], 0.5)?; // left out
+/// let samples = builder.build().0;
+/// let rows = samples.rows(0);
+/// assert_eq!(rows.iter().collect::<Vec<_>>(), [(&[1.0, -1.0][..], 0.5)]);
+/// # Ok::<(), dp_core::Error>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct UserSamples {
+    table: Private<Interactions>,
+    n_features: usize,
+    max_rows: usize,
+}
+
+impl UserSamples {
+    /// The users as a table of one item, for sums over users.
+    #[must_use]
+    pub const fn table(&self) -> &Private<Interactions> {
+        &self.table
+    }
+
+    /// Numbers in a feature vector `x`. Public.
+    #[must_use]
+    pub const fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    /// Most rows that a user can have. Public.
+    #[must_use]
+    pub const fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    /// The rows of one user.
+    ///
+    /// # Panics
+    /// When there is no such user.
+    #[must_use]
+    pub fn rows(&self, user: usize) -> SampleRows<'_> {
+        SampleRows::of(self.table.expose().user(user), self.n_features)
+    }
+
+    /// The rows of all users in order.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = SampleRows<'_>> {
+        let users = self.table.expose().users();
+        users.map(|user| SampleRows::of(user, self.n_features))
+    }
+}
+
+/// One user's rows `(x, y)`.
+#[derive(Clone, Copy, PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct SampleRows<'a> {
+    cells: &'a [f32],
+    n_features: usize,
+    place: f64,
+}
+
+impl<'a> SampleRows<'a> {
+    /// Reads a row of [`UserSamples::table`].
+    #[must_use]
+    pub fn of(user: UserRow<'a>, n_features: usize) -> Self {
+        let place = user.values().first().copied().unwrap_or(0.0);
+        Self {
+            cells: user.features(),
+            n_features,
+            place: f64::from(place).clamp(0.0, 1.0 - f64::EPSILON),
+        }
+    }
+
+    /// The usable rows. One whose features are all 0 says nothing and is passed over.
+    pub fn iter(self) -> impl Iterator<Item = (&'a [f32], f32)> + Clone {
+        let rows = self.cells.chunks_exact(self.n_features + 1);
+        rows.filter_map(|row| {
+            let (&y, x) = row.split_last()?;
+            x.iter().any(|&x| x != 0.0).then_some((x, y))
+        })
+    }
+
+    /// The batch, of `n_batches`, that the user belongs to: a function of the user's number alone.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number from 0 to n_batches"
+    )]
+    pub fn batch(self, n_batches: usize) -> usize {
+        let n_batches = n_batches.max(1);
+        ((self.place * n_batches as f64) as usize).min(n_batches - 1)
+    }
+}
+
+/// Collects rows and merges them into [`UserSamples`].
+///
+/// | row | rule |
+/// |---|---|
+/// | a number in it is NaN or infinite | left out whole, as if never given |
+/// | beyond the user's first `max_rows` usable ones | left out |
+/// | any finite numbers, however large | kept; training clips |
+///
+/// Each is a function of one user's own rows.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct UserSamplesBuilder {
+    n_features: usize,
+    max_rows: usize,
+    /// Per user number, the cells so far.
+    users: std::collections::BTreeMap<u32, Vec<f32>>,
+    dropped: DroppedRecords,
+}
+
+impl UserSamplesBuilder {
+    /// An empty collection.
+    ///
+    /// # Errors
+    /// [`ParamError`] unless there are 1 to 2^16 features and 1 to 2^16 rows.
+    pub fn new(n_features: usize, max_rows: usize) -> Result<Self, ParamError> {
+        let expected = "a whole number from 1 to 65536";
+        in_range("n_features", n_features, 1, 1 << 16, expected)?;
+        in_range("max_rows", max_rows, 1, 1 << 16, expected)?;
+        Ok(Self {
+            n_features,
+            max_rows,
+            users: std::collections::BTreeMap::new(),
+            dropped: DroppedRecords::default(),
+        })
+    }
+
+    /// Adds one row of a user. A row that is left out still makes its user known.
+    ///
+    /// # Errors
+    /// [`crate::ShapeError`] when `x` does not have `n_features` numbers. No *value* is refused.
+    pub fn push(&mut self, user: u32, x: &[f32], y: f32) -> Result<()> {
+        crate::params::same_size("feature vector", x.len(), self.n_features)?;
+        let cells = self.users.entry(user).or_default();
+        if !(y.is_finite() && x.iter().all(|x| x.is_finite())) {
+            self.dropped.not_finite += 1;
+        } else if cells.len() < self.max_rows * (self.n_features + 1) {
+            cells.extend_from_slice(x);
+            cells.push(y);
+        }
+        Ok(())
+    }
+
+    /// Merges the rows. The second part counts rows that were left out for their values: private.
+    #[must_use]
+    #[allow(
+        clippy::missing_panics_doc,
+        reason = "item 0 of one item, and as many cells as the table was told: neither is refused"
+    )]
+    pub fn build(self) -> (UserSamples, DroppedRecords) {
+        let width = self.max_rows * (self.n_features + 1);
+        let mut table = InteractionsBuilder::new(1).with_feature_dim(width);
+        for (user, mut cells) in self.users {
+            cells.resize(width, 0.0);
+            let whole = table.push(user, 0, place(user));
+            let given = whole.and_then(|()| table.set_features(user, &cells));
+            given.expect("item 0 of one, and cells of the width");
+        }
+        let samples = UserSamples {
+            table: Private::new(table.build().0),
+            n_features: self.n_features,
+            max_rows: self.max_rows,
+        };
+        (samples, self.dropped)
+    }
+}
+
+/// A public, well spread number in [0, 1) for each user number, by the finaliser of splitmix64
+/// (Steele, Lea, Flood 2014).
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "24 bits: exact in single precision"
+)]
+fn place(user: u32) -> f32 {
+    let mut z = u64::from(user)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 40) as f32 / (1_u32 << 24) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_rows_are_left_out_whole_and_their_user_stays() {
+        let mut builder = UserSamplesBuilder::new(2, 2).unwrap();
+        assert!(builder.push(0, &[1.0], 1.0).is_err());
+        for (x, y) in [
+            ([f32::NAN, 1.0], 1.0),
+            ([1.0, f32::INFINITY], 1.0),
+            ([1.0, 1.0], f32::NAN),
+        ] {
+            builder.push(3, &x, y).unwrap();
+            builder.push(9, &x, y).unwrap();
+        }
+        for i in 0..3_u8 {
+            builder.push(9, &[f32::from(i), 1.0], 2.0).unwrap();
+        }
+        let (samples, dropped) = builder.build();
+        assert_eq!((samples.users().len(), dropped.not_finite), (2, 6));
+        assert_eq!(samples.rows(0).iter().count(), 0);
+        let rows: Vec<_> = samples.rows(1).iter().map(|(x, _)| x[0]).collect();
+        assert_eq!(rows, [0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_batch_depends_on_the_own_number_and_nothing_else() {
+        let build = |skip: u32| {
+            let mut builder = UserSamplesBuilder::new(1, 1).unwrap();
+            for user in (0..4_000).filter(|user| *user != skip) {
+                builder.push(user, &[1.0], user as f32).unwrap();
+            }
+            builder.build().0
+        };
+        let batches = |samples: &UserSamples| -> Vec<(u64, usize)> {
+            let rows = samples
+                .users()
+                .map(|rows| (rows.iter().next(), rows.batch(4)));
+            rows.map(|(row, batch)| (f64::from(row.unwrap().1).to_bits(), batch))
+                .collect()
+        };
+        let (all, less) = (batches(&build(9_999)), batches(&build(17)));
+        let expected: Vec<_> = all
+            .iter()
+            .copied()
+            .filter(|(user, _)| *user != 17.0_f64.to_bits())
+            .collect();
+        assert_eq!(less, expected);
+        for batch in 0..4 {
+            let size = all.iter().filter(|(_, b)| *b == batch).count() as f64;
+            assert!((size - 1_000.0).abs() < 7.0 * 27.4, "{size}");
+        }
+    }
+}

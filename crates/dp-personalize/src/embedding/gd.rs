@@ -1,0 +1,160 @@
+//! A gradient step on the subspace, for convex losses.
+
+use dp_accounting::{ReleaseRequest, Spend};
+use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
+use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+
+use super::ConvexLoss;
+use crate::alt_min::StepUsers;
+use crate::design::UserDesign;
+use crate::small::{clip_factor, norm, push_all};
+use crate::{Provenance, Result, Subspace};
+
+/// Weight of the count of users in a release, against the gradient.
+const COUNT_WEIGHT: f64 = 0.25;
+
+/// A step of noisy gradient descent on the subspace, for any [`ConvexLoss`]: the private step of Algorithm 1 by gradients instead of
+/// sufficient statistics (almost no inner loop, with a private shared layer).
+///
+/// ```text
+/// g_j = (1/m_j) sum_i l'(<x_ij, U v_j>; y_ij) x_ij v_j^T,     a_j = min(1, C / ||g_j||_F)
+/// U <- orthonormal basis of U - eta C (sum_j a_j g_j / C + noise) / N,   N = released number of users
+/// ```
+///
+/// `v_j` is the user's own minimiser in the current subspace, so `g_j` is the gradient of the user's best loss in `U`.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct DpGdEmbedding {
+    /// The loss.
+    pub loss: ConvexLoss,
+    /// Bound `C` on the norm of a user's mean gradient.
+    pub gradient_clip: f64,
+    /// Step size `eta`.
+    pub learning_rate: f64,
+    /// Relative ridge of users' own models, see [`LocalFit`](crate::LocalFit); for the logistic loss well above 0, where labels are separable.
+    pub l2_penalty: f64,
+}
+
+impl DpGdEmbedding {
+    pub(crate) fn check(&self) -> Result<()> {
+        self.loss.check()?;
+        params::finite_positive("gradient_clip", self.gradient_clip)?;
+        params::finite_positive("learning_rate", self.learning_rate)?;
+        params::finite_positive("l2_penalty", self.l2_penalty)?;
+        Ok(())
+    }
+
+    pub(crate) fn request(dim: usize, rank: usize, step: &str, share: f64) -> ReleaseRequest {
+        let draws = (dim * rank + 1) as u64;
+        ReleaseRequest::new(format!("{step} gradient"), share, ReplaceFactor::Two, draws)
+    }
+
+    /// One step from `current`.
+    pub(crate) fn step(
+        &self,
+        current: &Subspace,
+        samples: &UserSamples,
+        users: StepUsers,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<Subspace> {
+        let max_rows = samples.max_rows();
+        let gradients = SubspaceGradients {
+            settings: self,
+            subspace: current,
+            max_rows,
+            users,
+        };
+        let grid = Grid::new(spend.noise_multiplier()?, COUNT_WEIGHT.hypot(1.0))?;
+        let n = current.basis().len() + 1;
+        let sum = VectorSum::accumulate(samples.table(), n, grid, &gradients)?;
+        let released = sum.release(spend, noise)?;
+        let values = released.values();
+        let (gradient, count) = values.split_at(n - 1);
+        let least = released.noise_stddev() / COUNT_WEIGHT;
+        let n_users = count
+            .first()
+            .map_or(least, |c| (c / COUNT_WEIGHT).max(least));
+        let scale = self.learning_rate * self.gradient_clip / n_users;
+        // a step longer than 1 would be more than a new subspace: shorten it
+        let scale = scale * clip_factor(scale * norm(gradient), 1.0);
+        let moved = current
+            .basis()
+            .iter()
+            .zip(gradient)
+            .map(|(u, g)| u - scale * g);
+        let columns: Vec<f64> = moved.collect();
+        let provenance = Provenance::of(noise.is_insecure());
+        Subspace::spanned_by(current.dim(), current.rank(), &columns, provenance)
+    }
+}
+
+/// One user's share of a gradient step: `(a_j g_j / C, beta)` with `beta = 1/4`.
+///
+/// # Privacy
+/// `||a g / C||_F <= 1`, and every user counts `beta`: the joint share has norm at most `sqrt(1 + beta^2)`, the sensitivity under
+/// add/remove, twice that under replacement, whatever the loss. The sum over users is never clipped.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+#[derive(Clone, Copy)]
+pub struct SubspaceGradients<'a> {
+    pub(crate) settings: &'a DpGdEmbedding,
+    pub(crate) subspace: &'a Subspace,
+    pub(crate) max_rows: usize,
+    pub(crate) users: StepUsers,
+}
+
+/// Working memory for one user.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private rows; printing it is never wanted"
+)]
+pub struct GradientScratch {
+    design: UserDesign,
+    pulled: Vec<f64>,
+}
+
+impl VectorContribution for SubspaceGradients<'_> {
+    type Scratch = GradientScratch;
+
+    fn scratch(&self) -> GradientScratch {
+        GradientScratch {
+            design: UserDesign::new(self.subspace.rank()),
+            pulled: vec![0.0; self.subspace.dim()],
+        }
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut GradientScratch, out: &mut SparseBuffer) {
+        let rows = SampleRows::of(user, self.subspace.dim());
+        if !self.users.include(rows) {
+            return;
+        }
+        let GradientScratch { design, pulled } = own;
+        let (loss, basis) = (self.settings.loss, self.subspace.basis());
+        design.read(self.users.model_rows.of(rows.iter(), self.max_rows), basis);
+        design.solve_convex(loss, self.settings.l2_penalty);
+        let theta = crate::PersonalModel::new(self.subspace, design.own.clone());
+        pulled.fill(0.0);
+        let mut n_rows = 0.0;
+        for (x, y) in self.users.embedding_rows.of(rows.iter(), self.max_rows) {
+            let slope = loss.slope(theta.predict(x), y.into());
+            pulled
+                .iter_mut()
+                .zip(x)
+                .for_each(|(p, &x)| *p += slope * f64::from(x));
+            n_rows += 1.0;
+        }
+        if n_rows == 0.0 {
+            return;
+        }
+        let size = norm(pulled) * norm(&design.own) / n_rows;
+        let clip = self.settings.gradient_clip;
+        let scale = clip_factor(size, clip) / (clip * n_rows);
+        let gradient = pulled
+            .iter()
+            .flat_map(|p| design.own.iter().map(move |v| scale * p * v));
+        push_all(out, 0, gradient);
+        push_all(out, basis.len(), [COUNT_WEIGHT]);
+    }
+}

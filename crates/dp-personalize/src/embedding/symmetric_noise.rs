@@ -1,0 +1,55 @@
+//! In which coordinates a symmetric matrix gets its noise.
+
+use dp_mechanism::SparseBuffer;
+
+use crate::small::{push_all, push_symmetric, read_symmetric};
+
+/// In which coordinates a symmetric matrix is released. Both have the sensitivity of the matrix in Frobenius norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SymmetricNoise {
+    /// The upper triangle with off-diagonal entries times sqrt 2, an isometry: noise of variance `s^2` on the
+    /// diagonal and `s^2 / 2` off it.
+    #[default]
+    Isometric,
+    /// The upper triangle as it is, copied to the lower one after the release, as published: noise of variance `s^2` everywhere, at the
+    /// same cost.
+    Copied,
+}
+
+impl SymmetricNoise {
+    /// Pushes `scale` times the matrix with the given upper triangle.
+    pub(crate) fn push(
+        self,
+        out: &mut SparseBuffer,
+        first: usize,
+        matrix: &[f64],
+        dim: usize,
+        scale: f64,
+    ) {
+        match self {
+            Self::Isometric => push_symmetric(out, first, matrix, dim, scale),
+            Self::Copied => {
+                let rows = matrix.chunks_exact(dim).enumerate();
+                push_all(
+                    out,
+                    first,
+                    rows.flat_map(|(a, row)| row[a..].iter().map(|x| x * scale)),
+                );
+            }
+        }
+    }
+
+    /// The full matrix behind released coordinates.
+    pub(crate) fn read(self, values: &[f64], dim: usize) -> Vec<f64> {
+        let mut matrix = read_symmetric(values, dim);
+        if self == Self::Copied {
+            for (at, x) in matrix.iter_mut().enumerate() {
+                if at / dim != at % dim {
+                    *x *= std::f64::consts::SQRT_2;
+                }
+            }
+        }
+        matrix
+    }
+}

@@ -1,0 +1,122 @@
+//! The sum over users of projectors on the user's own least-squares direction.
+
+use dp_accounting::{ReleaseRequest, Spend};
+use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource};
+
+use crate::design::{min_norm_least_squares, read_rows};
+use crate::small::{inner, norm};
+use crate::{Provenance, Result, Subspace};
+
+/// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
+const RHS_SHARE: f64 = 1e-6;
+
+/// One user's share of `P = sum_j u_j u_j^T`, `u_j` the unit vector along the least-squares solution of smallest norm of the
+/// user's own rows.
+///
+/// ```text
+/// u_j = theta_j / ||theta_j||,   theta_j = X_j^+ y_j
+/// ```
+///
+/// With fewer rows than features `theta_j` is the projection of the true coefficients on the span of the user's
+/// rows, and for isotropic features `E[u u^T] = a U U^T + b (I - U U^T)` with `a > b`: the top eigenvectors of `P`
+/// span the shared subspace. Unlike Algorithm 3 it uses all rows at once, and a user's share has norm 1 whatever
+/// the scale of features and labels, so that nothing needs a clip.
+///
+/// # Privacy
+/// Adding or removing a user changes `P` by `u u^T`, of Frobenius norm exactly `||u||^2 = 1` (or 0). Both
+/// shares of a replaced user are positive semidefinite, so `||u u^T - w w^T||_F^2 = 2 - 2 <u, w>^2 <= 2`: sensitivity 1 under
+/// add/remove and sqrt 2 under replacement. The kernel checks `||u||^4` in exact integers. The Gram sum of the
+/// kernel also releases a vector, here of zeros whatever the data; it has a millionth of the budget.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct ProjectorSum<'a> {
+    n_features: usize,
+    /// Rows are multiplied by this before the fit, shape `(dim, dim)`; nothing stands for the identity.
+    transform: Option<&'a [f64]>,
+}
+
+impl<'a> ProjectorSum<'a> {
+    /// The contribution for features of length `n_features`.
+    #[must_use]
+    pub const fn new(n_features: usize) -> Self {
+        Self {
+            n_features,
+            transform: None,
+        }
+    }
+
+    /// The same on rows `W x`, with a symmetric `W` of shape `(n_features, n_features)` that is public or released.
+    #[must_use]
+    pub(crate) const fn transformed(n_features: usize, transform: Option<&'a [f64]>) -> Self {
+        Self {
+            n_features,
+            transform,
+        }
+    }
+
+    pub(crate) fn requests(n_features: usize, share: f64) -> [ReleaseRequest; 2] {
+        let matrix = GramSums::matrix_draws(1, n_features);
+        let rhs = GramSums::rhs_draws(1, n_features);
+        let (psd, any) = (ReplaceFactor::SqrtTwo, ReplaceFactor::Two);
+        [
+            ReleaseRequest::new("projectors", share * (1.0 - RHS_SHARE), psd, matrix),
+            ReleaseRequest::new("projectors, empty part", share * RHS_SHARE, any, rhs),
+        ]
+    }
+
+    /// The top `rank` eigenvectors of the released sum.
+    pub(crate) fn release(
+        &self,
+        samples: &UserSamples,
+        rank: usize,
+        spends: [Spend; 2],
+        noise: &mut NoiseSource,
+    ) -> Result<Subspace> {
+        let [matrix, rhs] = spends;
+        let (z, z_rhs) = (matrix.noise_multiplier()?, rhs.noise_multiplier()?);
+        let grids = GramGrids::new(z, 1.0, z_rhs, 1.0)?;
+        let sums = GramSums::accumulate(samples.table(), grids, self)?;
+        let released = sums.release(matrix, rhs, noise)?;
+        let dim = self.n_features;
+        let (mut sum, mut empty) = (vec![0.0; dim * dim], vec![0.0; dim]);
+        released.write_item(0, &mut sum, &mut empty);
+        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(noise.is_insecure()))
+    }
+}
+
+impl FactorContribution for ProjectorSum<'_> {
+    type Scratch = [Vec<f64>; 3];
+
+    fn scratch(&self) -> Self::Scratch {
+        Default::default()
+    }
+
+    fn dim(&self) -> usize {
+        self.n_features
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
+        let [x, y, moved] = scratch;
+        read_rows(SampleRows::of(user, self.n_features), x, y);
+        if let Some(transform) = self.transform {
+            let rows = x.chunks_exact(self.n_features);
+            moved.clear();
+            moved.extend(
+                rows.flat_map(|x| transform.chunks_exact(x.len()).map(move |w| inner(w, x))),
+            );
+            std::mem::swap(x, moved);
+        }
+        let theta = min_norm_least_squares(x, y, self.n_features);
+        let length = norm(&theta);
+        if length > 0.0 && length.is_finite() {
+            out.factor
+                .iter_mut()
+                .zip(&theta)
+                .for_each(|(u, t)| *u = t / length);
+            out.weights.fill(1.0);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+#![doc = include_str!("../README.md")]
+
+mod alt_min;
+mod baselines;
+mod design;
+mod embedding;
+mod error;
+mod exponential;
+mod init;
+mod local_fit;
+mod metrics;
+mod paid;
+mod residual;
+#[cfg(test)]
+mod sensitivity_tests;
+mod small;
+mod subspace;
+
+pub use alt_min::{
+    AltMin, AltMinParams, Embedding, FittedSubspace, Initialisation, RowSplit, UserBatches,
+};
+pub use baselines::{
+    FittedSingleModel, NonPrivateAltMin, SingleModel, SingleModelParams, SingleModelStatistics,
+    own_data_model, zero_model,
+};
+pub use embedding::{
+    ConvexLoss, DpGdEmbedding, GradientScratch, RowUse, SspEmbedding, SspMatrix, SspRhs,
+    SspScratch, SubspaceGradients, SymmetricNoise,
+};
+pub use error::{Error, Result};
+pub use exponential::{
+    CandidateGains, Candidates, ExponentialSelection, ExponentialSelectionParams, GainScratch,
+    SelectionLoss,
+};
+pub use init::{ProjectorSum, SamplePairs};
+pub use local_fit::{LocalFit, PersonalModel};
+pub use metrics::GroundTruth;
+pub use residual::{
+    DirectionMoments, ResidualAltMin, ResidualAltMinParams, ResidualEnergy, ResidualScratch,
+    ResidualStep, Whitening,
+};
+pub use subspace::{Provenance, Subspace};

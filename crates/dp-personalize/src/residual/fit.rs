@@ -1,0 +1,233 @@
+//! The whole run: whitening, projector sum, refinement steps.
+
+use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, params};
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+
+use super::step::{Released, advance};
+use super::user::Public;
+use super::{ResidualAltMinParams, ResidualEnergy, ResidualStep, Whitening};
+use crate::alt_min::OUTPUT;
+use crate::init::ProjectorSum;
+use crate::paid::{Paid, plan_of};
+use crate::{FittedSubspace, Result, Subspace};
+
+/// Alternating minimisation by residual Gauss-Newton steps, for the squared loss.
+///
+/// 1. Second moments of the features' directions ([`DirectionMoments`](super::DirectionMoments)); features are whitened with them.
+/// 2. [`ProjectorSum`](crate::ProjectorSum) of the users' own least-squares directions: a first subspace.
+/// 3. Steps. Each releases one number, the mean size of residual gradients ([`ResidualEnergy`]), clips at a multiple of it, and releases
+///    the clipped gradients with the moments of the models ([`ResidualStep`]). As the fit gets better the residuals, the clip and with it the noise shrink.
+///
+/// Whitened features make the curvature of the squared loss in `U` a Kronecker product of a `k x k` matrix and the identity, which is why a step needs no
+/// `dk x dk` matrix. Nothing here has a unit: every bound but the clips of steps 2 and later is a fixed number, and those follow from releases.
+///
+/// # Privacy
+/// Released to everybody: the subspace and what led to it. Unit: the user with all rows. Sensitivities stand with the contributions named above; all releases read
+/// all users and add up, as exact Gaussian differential privacy. Everything else is post-processing; personal models never leave their users.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger};
+/// use dp_core::{Adjacency, ApproxDp};
+/// use dp_data::SharedSubspace;
+/// use dp_mechanism::NoiseSource;
+/// use dp_personalize::ResidualAltMinParams;
+/// use rand::SeedableRng;
+///
+/// let set_up = SharedSubspace { n_users: 300, dim: 6, ..SharedSubspace::section_6() };
+/// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
+/// let (target, adjacency) = (ApproxDp::target(5.0, 1e-6)?, Adjacency::AddRemoveUser);
+/// let fit = ResidualAltMinParams::new(2).check()?;
+/// let plan = fit.plan(6, target, adjacency)?;
+/// let spends = Ledger::in_memory("made data", Budget::new(target, adjacency)?)?.reserve(&plan)?;
+/// let fitted = fit.fit(&data.samples, &plan, spends, &mut NoiseSource::operating_system())?;
+/// assert!(fitted.certificate.verify()?.is_private());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResidualAltMin {
+    params: ResidualAltMinParams,
+}
+
+impl ResidualAltMin {
+    pub(super) const fn new(params: ResidualAltMinParams) -> Self {
+        Self { params }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &ResidualAltMinParams {
+        &self.params
+    }
+
+    /// What a fit over `dim` features will release, calibrated to `target`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] unless `dim` is from the rank to 256; [`crate::Error::Accounting`] when the target
+    /// cannot be met.
+    pub fn plan(&self, dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        self.check_dim(dim)?;
+        plan_of(&self.requests(dim), target, adjacency)
+    }
+
+    fn check_dim(&self, dim: usize) -> Result<()> {
+        params::in_range("dim", dim, self.params.rank, 256, "from rank to 256")?;
+        Ok(())
+    }
+
+    fn requests(&self, dim: usize) -> Vec<ReleaseRequest> {
+        let params = &self.params;
+        let mut requests = Vec::new();
+        let mut rest = 1.0 - params.init_share;
+        if let Some(whitening) = params.whitening {
+            requests.push(Whitening::request(dim, whitening.share));
+            rest -= whitening.share;
+        }
+        requests.extend(ProjectorSum::requests(dim, params.init_share));
+        let request = |label: String, share, draws: usize| {
+            ReleaseRequest::new(label, share, ReplaceFactor::Two, draws as u64)
+        };
+        let draws = ResidualStep::n_coordinates(dim, params.rank);
+        for step in 1..=params.n_steps {
+            let share = rest / params.n_steps as f64;
+            let energy = if step > 1 { params.energy_share } else { 0.0 };
+            if step > 1 {
+                requests.push(request(format!("step {step} energy"), share * energy, 1));
+            }
+            requests.push(request(
+                format!("step {step} residuals"),
+                share * (1.0 - energy),
+                draws,
+            ));
+        }
+        requests
+    }
+
+    /// Estimates the subspace, consuming exactly the spends of `plan`.
+    ///
+    /// # Errors
+    /// As [`AltMin::fit`](crate::AltMin::fit).
+    pub fn fit(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedSubspace> {
+        let dim = samples.n_features();
+        self.check_dim(dim)?;
+        let mut paid = Paid::new(plan, &self.requests(dim), spends, 1)?;
+        let transform = match self.params.whitening {
+            Some(whitening) => whitening.release(samples, paid.next()?, noise)?,
+            None => None,
+        };
+        let transform = transform.as_deref();
+        let projectors = ProjectorSum::transformed(dim, transform);
+        let spends = [paid.next()?, paid.next()?];
+        let start = projectors.release(samples, self.params.rank, spends, noise)?;
+        let whitened = self.refine(start, transform, samples, &mut paid, noise)?;
+        let basis = unwhitened(&whitened, transform);
+        let rank = self.params.rank;
+        Ok(FittedSubspace {
+            model: Subspace::spanned_by(dim, rank, &basis, whitened.provenance())?,
+            certificate: paid.certificate(OUTPUT, &[], noise.is_insecure())?,
+        })
+    }
+
+    fn refine(
+        &self,
+        mut subspace: Subspace,
+        transform: Option<&[f64]>,
+        samples: &UserSamples,
+        paid: &mut Paid<'_>,
+        noise: &mut NoiseSource,
+    ) -> Result<Subspace> {
+        let mut clip = self.params.first_clip;
+        let mut weight = f64::INFINITY;
+        for step in 1..=self.params.n_steps {
+            let basis = unwhitened(&subspace, transform);
+            let n_features = samples.n_features();
+            let public = Public {
+                n_features,
+                subspace: &subspace,
+                transform,
+                basis: &basis,
+            };
+            if step > 1 {
+                let size = mean_size(public, clip, weight, samples, paid.next()?, noise)?;
+                clip = (self.params.clip_factor * size).min(clip);
+            }
+            let released = self.step(public, clip, samples, paid.next()?, noise)?;
+            (subspace, weight) = (released.subspace, released.weight);
+        }
+        Ok(subspace)
+    }
+
+    fn step(
+        &self,
+        public: Public<'_>,
+        clip_norm: f64,
+        samples: &UserSamples,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<Released> {
+        let moment_weight = self.params.moment_weight;
+        let current = public.subspace;
+        let step = ResidualStep {
+            public,
+            clip_norm,
+            moment_weight,
+        };
+        let grid = Grid::new(
+            spend.noise_multiplier()?,
+            ResidualStep::share_norm(moment_weight),
+        )?;
+        let n = ResidualStep::n_coordinates(current.dim(), current.rank());
+        let sum = VectorSum::accumulate(samples.table(), n, grid, &step)?;
+        let released = sum.release(spend, noise)?;
+        advance(
+            current,
+            &released,
+            clip_norm,
+            moment_weight,
+            noise.is_insecure(),
+        )
+    }
+}
+
+/// The released mean of `min(||R_j||, c)`, on the high side: a standard deviation of its noise above the released
+/// sum, over the users' weights in the step before, which are at most their number.
+fn mean_size(
+    public: Public<'_>,
+    clip_norm: f64,
+    weight: f64,
+    samples: &UserSamples,
+    spend: Spend,
+    noise: &mut NoiseSource,
+) -> Result<f64> {
+    let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
+    let energy = ResidualEnergy { public, clip_norm };
+    let sum = VectorSum::accumulate(samples.table(), 1, grid, &energy)?;
+    let released = sum.release(spend, noise)?;
+    let total = released.values().first().copied().unwrap_or(0.0).max(0.0);
+    Ok(clip_norm * (total + released.noise_stddev()) / weight)
+}
+
+/// `W U`: the subspace of coefficients for features as they are.
+fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
+    let Some(transform) = transform else {
+        return subspace.basis().to_vec();
+    };
+    let rank = subspace.rank();
+    let mut basis = vec![0.0; subspace.basis().len()];
+    for (out, row) in basis
+        .chunks_exact_mut(rank)
+        .zip(transform.chunks_exact(subspace.dim()))
+    {
+        for (w, u) in row.iter().zip(subspace.basis().chunks_exact(rank)) {
+            out.iter_mut().zip(u).for_each(|(o, u)| *o += w * u);
+        }
+    }
+    basis
+}

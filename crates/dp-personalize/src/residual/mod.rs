@@ -1,0 +1,17 @@
+//! Residual refinement: releases whose noise shrinks with what is left to learn.
+
+mod energy;
+mod fit;
+mod params;
+mod step;
+mod user;
+mod whitening;
+
+pub use energy::ResidualEnergy;
+pub use fit::ResidualAltMin;
+pub use params::{ResidualAltMinParams, Whitening};
+pub use step::ResidualStep;
+#[cfg(test)]
+pub(crate) use user::Public;
+pub use user::ResidualScratch;
+pub use whitening::DirectionMoments;

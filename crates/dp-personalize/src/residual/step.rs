@@ -1,0 +1,121 @@
+//! One refinement step: a joint release of residual gradients and of the moments of the models.
+
+use dp_core::UserRow;
+use dp_linalg::{PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen};
+use dp_mechanism::{ReleasedVector, SparseBuffer, VectorContribution};
+
+use super::user::{Public, ResidualScratch};
+use crate::small::{clip_factor, norm, push_all, push_symmetric, read_symmetric};
+use crate::{Provenance, Result, Subspace};
+
+/// One user's share of a residual Gauss-Newton step.
+///
+/// ```text
+/// R_j = m_j/(m_j - k) X_j^T r_j w_j^T / (||v_j|| e_j)     shape (d, k)
+/// S_j = w_j w_j^T                                         shape (k, k)
+/// share: a_j (R_j / c, beta S_j),   a_j = min(1, c / ||R_j||_F)
+/// ```
+///
+/// with `v_j` the user's own least-squares model in the current subspace, `w_j` its direction, `r_j = y_j - X_j U v_j`, `e_j = ||X_j||_F^2 / d` and `X_j` whitened. The user's error
+/// is that of `x^T D v_j` for the missing part `D` of `U`; where features are isotropic the expectation of `R_j` given `v_j` is `D S_j`: `m_j - k` of `m_j` dimensions are left in the residual, which the first factor makes up for.
+/// So `D = (sum a R) (sum a S)^-1` with the *same* weights on both sides, and clipping costs weight without any bias. `d k + k (k+1)/2` numbers replace the `(dk)^2 / 2` of Algorithm 2.
+///
+/// # Privacy
+/// `||a R / c||_F <= 1` and `||a beta S||_F <= beta`, so a user's joint share has norm at most `sqrt(1 + beta^2)`: the sensitivity under
+/// add/remove, twice that under replacement. One clip serves both parts. The user's model leaves the contribution in these products only.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct ResidualStep<'a> {
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
+    pub(crate) moment_weight: f64,
+}
+
+impl ResidualStep<'_> {
+    /// Coordinates of a release.
+    #[must_use]
+    pub const fn n_coordinates(dim: usize, rank: usize) -> usize {
+        dim * rank + packed_len(rank)
+    }
+
+    /// `sqrt(1 + beta^2)`.
+    pub(super) fn share_norm(moment_weight: f64) -> f64 {
+        moment_weight.hypot(1.0)
+    }
+}
+
+impl VectorContribution for ResidualStep<'_> {
+    type Scratch = ResidualScratch;
+
+    fn scratch(&self) -> ResidualScratch {
+        self.public.scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
+        let Some(size) = self.public.gradient(user, own) else {
+            return;
+        };
+        let weight = clip_factor(size, self.clip_norm);
+        let (gradient, direction) = (&own.gradient, &own.direction);
+        push_all(out, 0, gradient.iter().map(|g| weight * g / self.clip_norm));
+        let moments: Vec<f64> = direction
+            .iter()
+            .flat_map(|a| direction.iter().map(move |b| a * b))
+            .collect();
+        let scale = weight * self.moment_weight;
+        push_symmetric(out, gradient.len(), &moments, direction.len(), scale);
+    }
+}
+
+/// What a released step says.
+pub(super) struct Released {
+    /// The next subspace.
+    pub(super) subspace: Subspace,
+    /// Noisy sum of the users' weights.
+    pub(super) weight: f64,
+}
+
+/// Post-processing of a step's release: `U <- orthonormal basis of (U + t D)`, `D = R (PSD(S) + ridge)^-1`.
+///
+/// The positive-part James-Stein factor `t = max(0, 1 - E||noise of D||^2 / ||D||^2)` leaves the subspace
+/// where it is when `D` is no larger than its noise, and `||t D||_F` is at most 1, so noise can turn the subspace but
+/// not blow it up.
+pub(super) fn advance(
+    current: &Subspace,
+    released: &ReleasedVector,
+    clip_norm: f64,
+    moment_weight: f64,
+    insecure: bool,
+) -> Result<Released> {
+    let (dim, rank) = (current.dim(), current.rank());
+    let values = released.values();
+    let (residual, moments) = values.split_at(dim * rank);
+    let moments = read_symmetric(moments, rank);
+    let trace: f64 = moments.iter().step_by(rank + 1).sum();
+    let noise = released.noise_stddev();
+    let ridge = noise * (2.0 * rank as f64).sqrt();
+    let mut scratch = PsdScratch::new(rank)?;
+    let mut change: Vec<f64> = residual.to_vec();
+    for row in change.chunks_exact_mut(rank) {
+        psd_part_plus_ridge_solve(&moments, ridge, row, &mut scratch)?;
+        row.iter_mut().for_each(|x| *x *= clip_norm * moment_weight);
+    }
+    let inverse_squares = symmetric_eigen(&moments, rank)?.values.into_iter();
+    let inverse_squares: f64 = inverse_squares.map(|s| (s.max(0.0) + ridge).powi(-2)).sum();
+    let noise_energy = dim as f64 * (noise * clip_norm * moment_weight).powi(2) * inverse_squares;
+    let size = norm(&change);
+    let kept = (1.0 - noise_energy / (size * size)).max(0.0);
+    let scale = if kept * size > 1.0 { 1.0 / size } else { kept };
+    let moved = current
+        .basis()
+        .iter()
+        .zip(&change)
+        .map(|(u, d)| u + scale * d);
+    let columns: Vec<f64> = moved.collect();
+    Ok(Released {
+        subspace: Subspace::spanned_by(dim, rank, &columns, Provenance::of(insecure))?,
+        weight: (trace / moment_weight).max(noise / moment_weight),
+    })
+}

@@ -1,0 +1,341 @@
+//! Releases of a data set and of its neighbours with the same noise: it cancels in integers, and what is left is
+//! what one user can move.
+
+use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, UserSamplesBuilder};
+use dp_mechanism::{GramGrids, GramSums, Grid, NoiseSource, VectorContribution, VectorSum};
+
+use crate::alt_min::StepUsers;
+use crate::embedding::SspUser;
+use crate::init::{ProjectorSum, SamplePairs};
+use crate::residual::Public;
+use crate::{
+    ConvexLoss, DirectionMoments, DpGdEmbedding, Provenance, ResidualEnergy, ResidualStep, RowUse,
+    SingleModelParams, SingleModelStatistics, SspEmbedding, SspMatrix, SspRhs, Subspace,
+    SubspaceGradients, SymmetricNoise,
+};
+
+const DIM: usize = 3;
+const ROWS: usize = 4;
+
+/// Users who try to be larger than they may: huge, tiny, aligned, not finite, empty.
+fn users() -> Vec<Vec<([f32; DIM], f32)>> {
+    let big = f32::MAX;
+    let nan = f32::NAN;
+    vec![
+        vec![([1e30, -1e30, 1e30], 1e30); ROWS],
+        vec![
+            ([big, big, big], -big),
+            ([big, 0.0, 0.0], big),
+            ([1.0, 2.0, 3.0], 1.0),
+        ],
+        vec![([nan, 0.0, 0.0], 1.0), ([1.0, 1.0, 1.0], f32::INFINITY)],
+        vec![],
+        vec![([1.0, 0.0, 0.0], 1.0); ROWS],
+        vec![
+            ([1.0, 0.0, 0.0], 3.0),
+            ([0.0, 2.0, 0.0], 1.0),
+            ([0.0, 0.0, 3.0], 2.0),
+            ([1.0, 1.0, 1.0], 9.0),
+        ],
+        vec![([0.0, 1.0, 0.0], -1.0); 3],
+        vec![
+            ([1e-30, 0.0, 1e-38], 1e-20),
+            ([0.0, 1e-30, 0.0], 1e-20),
+            ([1e-30, 1e-30, 0.0], 1.0),
+        ],
+        vec![
+            ([0.3, -0.2, 0.9], 1.1),
+            ([-0.7, 0.4, 0.1], -0.6),
+            ([0.2, 0.8, -0.5], 0.3),
+        ],
+    ]
+}
+
+/// All users but `gone`.
+fn samples(gone: Option<usize>) -> UserSamples {
+    let mut builder = UserSamplesBuilder::new(DIM, ROWS).unwrap();
+    for (user, rows) in (0..).zip(users()) {
+        if gone == Some(user as usize) {
+            continue;
+        }
+        builder.push(user, &[f32::NAN; DIM], 0.0).unwrap(); // known even without rows
+        for (x, y) in rows {
+            builder.push(user, &x, y).unwrap();
+        }
+    }
+    builder.build().0
+}
+
+fn spends(requests: &[ReleaseRequest]) -> Vec<Spend> {
+    let (target, adjacency) = (
+        ApproxDp::target(2.0, 1e-5).unwrap(),
+        Adjacency::AddRemoveUser,
+    );
+    let plan = Plan::calibrate(target, adjacency, requests).unwrap();
+    let mut ledger = Ledger::in_memory("test", Budget::new(target, adjacency).unwrap()).unwrap();
+    ledger.reserve(&plan).unwrap()
+}
+
+/// Exact squared norm of what each user alone moves, and of what replacing one user by another moves.
+fn check(shares: &[Vec<i128>], weights: &dyn Fn(usize) -> i128, bound: u64, replaced_squared: f64) {
+    let bound_squared = i128::from(bound).pow(2);
+    let square = |v: &[i128]| -> i128 {
+        v.iter()
+            .enumerate()
+            .map(|(at, x)| weights(at) * x * x)
+            .sum()
+    };
+    let mut reached = 0;
+    for (i, a) in shares.iter().enumerate() {
+        assert!(
+            square(a) <= bound_squared,
+            "user {i}: {} > {bound_squared}",
+            square(a)
+        );
+        reached = reached.max(square(a));
+        for b in shares {
+            let between: Vec<i128> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+            assert!(square(&between) as f64 <= replaced_squared * bound_squared as f64);
+        }
+    }
+    // somebody comes near the bound: it is not needlessly wide, and the test has teeth
+    assert!(
+        reached as f64 > 0.2 * bound_squared as f64,
+        "{reached} of {bound_squared}"
+    );
+}
+
+fn vector_shares<C: VectorContribution>(
+    n: usize,
+    clip: f64,
+    contribution: &C,
+) -> (u64, Vec<Vec<i128>>) {
+    let release = |data: &UserSamples| {
+        let request = ReleaseRequest::new("x", 1.0, ReplaceFactor::Two, n as u64);
+        let spend = spends(&[request]).remove(0);
+        let grid = Grid::new(spend.noise_multiplier().unwrap(), clip).unwrap();
+        let sum = VectorSum::accumulate(data.table(), n, grid, contribution).unwrap();
+        let released = sum
+            .release(spend, &mut NoiseSource::insecure_seeded(4))
+            .unwrap();
+        (grid.l2_bound(), released.integers().to_vec())
+    };
+    let (bound, whole) = release(&samples(None));
+    let share = |user| {
+        let part = release(&samples(Some(user))).1;
+        whole
+            .iter()
+            .zip(part)
+            .map(|(a, b)| i128::from(*a) - i128::from(b))
+            .collect()
+    };
+    (bound, (0..users().len()).map(share).collect())
+}
+
+fn check_vector<C: VectorContribution>(n: usize, clip: f64, contribution: &C) {
+    let (bound, shares) = vector_shares(n, clip, contribution);
+    check(&shares, &|_| 1, bound, 4.0);
+}
+
+fn plane() -> Subspace {
+    Subspace::spanned_by(
+        DIM,
+        2,
+        &[1.0, 0.2, 0.5, 1.0, 0.0, 0.3],
+        Provenance::NonPrivate,
+    )
+    .unwrap()
+}
+
+fn step_users(batch: Option<(usize, usize)>, rows: [usize; 2]) -> StepUsers {
+    StepUsers {
+        batch,
+        model_rows: RowUse::Quarter(rows[0]),
+        embedding_rows: RowUse::Quarter(rows[1]),
+    }
+}
+
+#[test]
+fn algorithm_2_moves_by_one_bounded_share() {
+    let plane = plane();
+    let all = StepUsers {
+        batch: None,
+        model_rows: RowUse::All,
+        embedding_rows: RowUse::All,
+    };
+    for symmetric_noise in [SymmetricNoise::Isometric, SymmetricNoise::Copied] {
+        for users in [all, step_users(None, [0, 1])] {
+            for clip in [1e-4, 1.0] {
+                let settings = SspEmbedding {
+                    design_clip: clip,
+                    label_clip: 2.0 * clip,
+                    symmetric_noise,
+                    ..SspEmbedding::section_6()
+                };
+                let user = SspUser {
+                    settings: &settings,
+                    subspace: &plane,
+                    max_rows: ROWS,
+                    users,
+                };
+                let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
+                check_vector(21, matrix.clip_norm(), &matrix);
+                check_vector(6, rhs.clip_norm(), &rhs);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_move_by_one_bounded_share_whatever_the_loss() {
+    let plane = plane();
+    for loss in [
+        ConvexLoss::Squared,
+        ConvexLoss::Logistic,
+        ConvexLoss::Huber { threshold: 0.5 },
+    ] {
+        for gradient_clip in [1e-3, 0.3] {
+            let settings = DpGdEmbedding {
+                loss,
+                gradient_clip,
+                learning_rate: 1.0,
+                l2_penalty: 0.1,
+            };
+            let users = StepUsers {
+                batch: None,
+                model_rows: RowUse::All,
+                embedding_rows: RowUse::All,
+            };
+            let gradients = SubspaceGradients {
+                settings: &settings,
+                subspace: &plane,
+                max_rows: ROWS,
+                users,
+            };
+            check_vector(7, 0.25_f64.hypot(1.0), &gradients);
+        }
+    }
+}
+
+#[test]
+fn a_user_moves_nothing_in_the_batches_of_others() {
+    let plane = plane();
+    let settings = SspEmbedding::section_6();
+    let mut moved_in = vec![0; users().len()];
+    for batch in 0..3 {
+        let users = StepUsers {
+            batch: Some((batch, 3)),
+            model_rows: RowUse::All,
+            embedding_rows: RowUse::All,
+        };
+        let user = SspUser {
+            settings: &settings,
+            subspace: &plane,
+            max_rows: ROWS,
+            users,
+        };
+        let matrix = SspMatrix(user);
+        let (_, shares) = vector_shares(21, matrix.clip_norm(), &matrix);
+        for (count, share) in moved_in.iter_mut().zip(shares) {
+            *count += usize::from(share.iter().any(|x| *x != 0));
+        }
+    }
+    assert!(
+        moved_in.iter().all(|&n| n <= 1) && moved_in.iter().sum::<usize>() >= 4,
+        "{moved_in:?}"
+    );
+}
+
+#[test]
+fn algorithm_3_and_the_single_model_move_by_one_bounded_share() {
+    for symmetric_noise in [SymmetricNoise::Isometric, SymmetricNoise::Copied] {
+        let (n_features, max_rows, label_bound, rows) = (DIM, ROWS, 0.5, RowUse::All);
+        let pairs = SamplePairs {
+            n_features,
+            max_rows,
+            label_bound,
+            symmetric_noise,
+            rows,
+        };
+        check_vector(6, pairs.clip_norm(), &pairs);
+    }
+    let params = SingleModelParams {
+        design_clip: 0.7,
+        label_clip: 2.0,
+    };
+    let single = SingleModelStatistics {
+        params,
+        n_features: DIM,
+        max_rows: ROWS,
+    };
+    check_vector(9, 2.0_f64.sqrt(), &single);
+}
+
+#[test]
+fn refinement_moves_by_one_bounded_share() {
+    let moments = DirectionMoments {
+        n_features: DIM,
+        clip_norm: 0.5,
+    };
+    check_vector(6, 0.5, &moments);
+    let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
+    let transform = [2.0, 0.1, 0.0, 0.1, 1.0, 0.2, 0.0, 0.2, 0.5];
+    for transform in [None, Some(&transform[..])] {
+        let public = Public {
+            n_features: DIM,
+            subspace: &axis,
+            transform,
+            basis: axis.basis(),
+        };
+        for clip_norm in [1e-3, 0.5] {
+            check_vector(1, 1.0, &ResidualEnergy { public, clip_norm });
+            let step = ResidualStep {
+                public,
+                clip_norm,
+                moment_weight: 0.25,
+            };
+            check_vector(
+                ResidualStep::n_coordinates(DIM, 1),
+                0.25_f64.hypot(1.0),
+                &step,
+            );
+        }
+    }
+}
+
+#[test]
+fn projectors_move_by_one_and_by_root_two_when_replaced() {
+    let sum = ProjectorSum::new(DIM);
+    let release = |data: &UserSamples| {
+        let mut paid = spends(&ProjectorSum::requests(DIM, 1.0));
+        let (rhs, matrix) = (paid.pop().unwrap(), paid.pop().unwrap());
+        let z = (
+            matrix.noise_multiplier().unwrap(),
+            rhs.noise_multiplier().unwrap(),
+        );
+        let grids = GramGrids::new(z.0, 1.0, z.1, 1.0).unwrap();
+        let sums = GramSums::accumulate(data.table(), grids, &sum).unwrap();
+        let released = sums
+            .release(matrix, rhs, &mut NoiseSource::insecure_seeded(3))
+            .unwrap();
+        (grids.matrix().l2_bound(), released)
+    };
+    let (bound, whole) = release(&samples(None));
+    let share = |user| {
+        let part = release(&samples(Some(user))).1;
+        assert_eq!(
+            whole.rhs_integers(),
+            part.rhs_integers(),
+            "the empty part is empty"
+        );
+        let pairs = whole.matrix_integers().iter().zip(part.matrix_integers());
+        pairs
+            .map(|(a, b)| i128::from(*a) - i128::from(*b))
+            .collect::<Vec<_>>()
+    };
+    let shares: Vec<_> = (0..users().len()).map(share).collect();
+    // packed triangle of 3 by 3: places 0, 3 and 5 are the diagonal, the others stand for two
+    let twice = |at: usize| if matches!(at, 0 | 3 | 5) { 1 } else { 2 };
+    check(&shares, &twice, bound, 2.0);
+}

@@ -1,0 +1,108 @@
+//! Vectors, and symmetric matrices in isometric coordinates.
+
+use std::f64::consts::SQRT_2;
+
+use dp_linalg::packed_len;
+use dp_mechanism::SparseBuffer;
+
+pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+pub(crate) fn norm(a: &[f64]) -> f64 {
+    inner(a, a).sqrt()
+}
+
+/// `min(1, bound / norm)`, and 0 where the norm is not finite: the factor of clipping.
+pub(crate) fn clip_factor(norm: f64, bound: f64) -> f64 {
+    if !norm.is_finite() {
+        0.0
+    } else if norm > bound {
+        bound / norm
+    } else {
+        1.0
+    }
+}
+
+/// Pushes a matrix from coordinate `first` on, row by row.
+pub(crate) fn push_all(
+    out: &mut SparseBuffer,
+    first: usize,
+    values: impl IntoIterator<Item = f64>,
+) {
+    let first = coordinate(first);
+    out.extend((first..).zip(values));
+}
+
+/// Pushes `scale` times the symmetric matrix with the upper triangle of `matrix` in coordinates that keep the Frobenius norm: the packed
+/// triangle with off-diagonal entries times sqrt 2.
+pub(crate) fn push_symmetric(
+    out: &mut SparseBuffer,
+    first: usize,
+    matrix: &[f64],
+    dim: usize,
+    scale: f64,
+) {
+    let rows = matrix.chunks_exact(dim).enumerate();
+    let entries = rows.flat_map(|(a, row)| {
+        let upper = row.iter().enumerate().skip(a);
+        upper.map(move |(b, &x)| {
+            if a == b {
+                x * scale
+            } else {
+                SQRT_2 * x * scale
+            }
+        })
+    });
+    push_all(out, first, entries);
+}
+
+/// The full matrix behind released coordinates of [`push_symmetric`].
+pub(crate) fn read_symmetric(values: &[f64], dim: usize) -> Vec<f64> {
+    let mut matrix = vec![0.0; dim * dim];
+    let mut packed = values.iter().take(packed_len(dim));
+    for a in 0..dim {
+        for b in a..dim {
+            let value = packed.next().copied().unwrap_or(0.0);
+            let value = if a == b { value } else { value / SQRT_2 };
+            matrix[a * dim + b] = value;
+            matrix[b * dim + a] = value;
+        }
+    }
+    matrix
+}
+
+/// Coordinates fit 32 bits: dimensions are at most 1024, checked with the settings.
+fn coordinate(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clipping_never_lengthens_and_zeroes_what_is_not_a_number() {
+        for (norm, factor) in [
+            (2.0, 0.5),
+            (0.5, 1.0),
+            (0.0, 1.0),
+            (f64::NAN, 0.0),
+            (f64::INFINITY, 0.0),
+        ] {
+            assert!((clip_factor(norm, 1.0) - factor).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn symmetric_coordinates_read_back() {
+        // coordinates of [[1, 2], [2, 3]]
+        let matrix = read_symmetric(&[1.0, 2.0 * SQRT_2, 3.0], 2);
+        assert!(
+            matrix
+                .iter()
+                .zip([1.0, 2.0, 2.0, 3.0])
+                .all(|(a, b)| (a - b).abs() < 1e-15)
+        );
+    }
+}

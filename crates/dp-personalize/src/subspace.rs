@@ -1,0 +1,256 @@
+//! Orthonormal bases of the shared subspace, and how far apart two are.
+
+use dp_core::{ShapeError, params};
+use dp_linalg::symmetric_eigen;
+
+use crate::Result;
+use crate::small::{inner, norm};
+
+/// How a subspace came about, and with it who may see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provenance {
+    /// Released under the guarantee of its certificate.
+    Private,
+    /// Released with seeded noise: no guarantee.
+    SeededNoise,
+    /// Computed without noise, or given from outside.
+    NonPrivate,
+}
+
+impl Provenance {
+    pub(crate) const fn of(insecure: bool) -> Self {
+        if insecure {
+            Self::SeededNoise
+        } else {
+            Self::Private
+        }
+    }
+}
+
+/// The shared representation: an orthonormal basis `U`, shape `(dim, rank)`. User `j`'s model is
+/// `theta_j = U v_j` with the user's own `v_j`.
+///
+/// # Examples
+/// ```
+/// use dp_personalize::{Provenance, Subspace};
+/// let plane = Subspace::spanned_by(3, 2, &[1.0, 1.0, 0.0, 1.0, 0.0, 0.0], Provenance::NonPrivate)?;
+/// let axis = Subspace::spanned_by(3, 1, &[0.0, 0.0, 5.0], Provenance::NonPrivate)?;
+/// assert!((axis.spectral_distance(&plane)? - 1.0).abs() < 1e-12);
+/// # Ok::<(), dp_personalize::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Subspace {
+    dim: usize,
+    rank: usize,
+    basis: Vec<f64>,
+    provenance: Provenance,
+}
+
+impl Subspace {
+    /// The span of the columns of a matrix of shape `(dim, rank)`, row-major, by Gram-Schmidt in the order of
+    /// the columns. A column that is (numerically) in the span of those before it, or not finite, is
+    /// replaced by the first unit vector that is not.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] unless `rank` is from 1 to `dim` and `dim` at most 1024;
+    /// [`crate::Error::Shape`] when the length is another.
+    pub fn spanned_by(
+        dim: usize,
+        rank: usize,
+        columns: &[f64],
+        provenance: Provenance,
+    ) -> Result<Self> {
+        params::in_range("dim", dim, 1, 1024, "a whole number from 1 to 1024")?;
+        params::in_range("rank", rank, 1, dim, "a whole number from 1 to dim")?;
+        params::same_size("columns", columns.len(), dim * rank)?;
+        let mut basis: Vec<Vec<f64>> = Vec::with_capacity(rank);
+        for k in 0..rank {
+            let column: Vec<f64> = columns.iter().skip(k).step_by(rank).copied().collect();
+            let unit = (0..dim).map(|at| {
+                let mut unit = vec![0.0; dim];
+                unit[at] = 1.0;
+                unit
+            });
+            let mut candidates = std::iter::once(column).chain(unit);
+            basis.extend(candidates.find_map(|candidate| orthogonal_part(candidate, &basis)));
+        }
+        Ok(Self {
+            dim,
+            rank,
+            basis: (0..dim * rank)
+                .map(|at| basis[at % rank][at / rank])
+                .collect(),
+            provenance,
+        })
+    }
+
+    /// The span of the eigenvectors of the `rank` largest eigenvalues of a symmetric matrix, shape `(dim, dim)`.
+    ///
+    /// # Errors
+    /// As [`spanned_by`](Self::spanned_by); [`crate::Error::Linalg`] when the matrix is not finite.
+    pub fn top_eigenvectors(
+        dim: usize,
+        rank: usize,
+        matrix: &[f64],
+        provenance: Provenance,
+    ) -> Result<Self> {
+        params::in_range("rank", rank, 1, dim, "a whole number from 1 to dim")?;
+        let eigen = symmetric_eigen(matrix, dim)?;
+        let top = |k: usize| &eigen.vectors[(dim - 1 - k) * dim..][..dim];
+        let columns: Vec<f64> = (0..dim * rank)
+            .map(|at| top(at % rank)[at / rank])
+            .collect();
+        Self::spanned_by(dim, rank, &columns, provenance)
+    }
+
+    /// Length of the features, `d`.
+    #[must_use]
+    pub const fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Dimension of the subspace, `k`.
+    #[must_use]
+    pub const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How it came about.
+    #[must_use]
+    pub const fn provenance(&self) -> Provenance {
+        self.provenance
+    }
+
+    pub(crate) const fn with_provenance(mut self, provenance: Provenance) -> Self {
+        self.provenance = provenance;
+        self
+    }
+
+    /// The basis `U`, shape `(dim, rank)`, row-major.
+    #[must_use]
+    pub fn basis(&self) -> &[f64] {
+        &self.basis
+    }
+
+    /// `||(I - W W^T) U||_F`, `W` the other basis: 0 for the same subspace, at most sqrt `rank`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the dimensions differ.
+    pub fn frobenius_distance(&self, other: &Self) -> Result<f64> {
+        Ok(norm(&self.outside(other)?))
+    }
+
+    /// `||(I - W W^T) U||_2`, the sine of the largest principal angle: from 0 to 1.
+    ///
+    /// # Errors
+    /// As [`frobenius_distance`](Self::frobenius_distance); [`crate::Error::Linalg`] when the
+    /// eigenvalue iteration fails.
+    pub fn spectral_distance(&self, other: &Self) -> Result<f64> {
+        let (outside, rank) = (self.outside(other)?, self.rank);
+        let mut gram = vec![0.0; rank * rank];
+        for row in outside.chunks_exact(rank) {
+            for (at, g) in gram.iter_mut().enumerate() {
+                *g += row[at / rank] * row[at % rank];
+            }
+        }
+        let largest = symmetric_eigen(&gram, rank)?.values[rank - 1];
+        Ok(largest.max(0.0).sqrt())
+    }
+
+    /// `(I - W W^T) U`, row-major.
+    fn outside(&self, other: &Self) -> Result<Vec<f64>, ShapeError> {
+        params::same_size("other subspace", other.dim, self.dim)?;
+        let column = |s: &Self, k: usize| -> Vec<f64> {
+            s.basis.iter().skip(k).step_by(s.rank).copied().collect()
+        };
+        let mut outside = self.basis.clone();
+        for k in 0..self.rank {
+            let mut left = column(self, k);
+            for w in (0..other.rank).map(|w| column(other, w)) {
+                let along = inner(&left, &w);
+                left.iter_mut().zip(&w).for_each(|(l, w)| *l -= along * w);
+            }
+            for (row, l) in left.into_iter().enumerate() {
+                outside[row * self.rank + k] = l;
+            }
+        }
+        Ok(outside)
+    }
+}
+
+/// The unit vector along what is left of `column` beside `basis`; `None` when hardly anything is.
+fn orthogonal_part(mut column: Vec<f64>, basis: &[Vec<f64>]) -> Option<Vec<f64>> {
+    let largest = column.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+    if !(largest > 0.0 && largest.is_finite()) {
+        return None;
+    }
+    column.iter_mut().for_each(|x| *x /= largest);
+    let before = norm(&column);
+    for _ in 0..2 {
+        for unit in basis {
+            let along = inner(&column, unit);
+            column
+                .iter_mut()
+                .zip(unit)
+                .for_each(|(x, u)| *x -= along * u);
+        }
+    }
+    let left = norm(&column);
+    if left.is_nan() || left <= 1e-10 * before {
+        return None;
+    }
+    column.iter_mut().for_each(|x| *x /= left);
+    Some(column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(dim: usize, rank: usize, columns: &[f64]) -> Subspace {
+        Subspace::spanned_by(dim, rank, columns, Provenance::NonPrivate).unwrap()
+    }
+
+    #[test]
+    fn any_columns_give_an_orthonormal_basis() {
+        let nan = f64::NAN;
+        for columns in [
+            [1.0, 1.0, 1.0, 1.0, 0.0, 0.0],
+            [0.0; 6],
+            [nan; 6],
+            [1e300, 1e-300, 1e300, 0.0, -1e300, 0.0],
+            [1e-200, 2e-200, 0.0, 1e-200, 0.0, 0.0],
+        ] {
+            let s = span(3, 2, &columns);
+            for (a, b, expected) in [(0, 0, 1.0), (0, 1, 0.0), (1, 1, 1.0)] {
+                let found: f64 = s.basis().chunks_exact(2).map(|r| r[a] * r[b]).sum();
+                assert!((found - expected).abs() < 1e-12, "{columns:?}");
+            }
+        }
+        assert!(Subspace::spanned_by(2, 3, &[0.0; 6], Provenance::Private).is_err());
+        assert!(Subspace::spanned_by(3, 2, &[0.0; 5], Provenance::Private).is_err());
+    }
+
+    #[test]
+    fn distances_are_sines_of_angles() {
+        let angle = 1e-7_f64;
+        let a = span(3, 1, &[1.0, 0.0, 0.0]);
+        let b = span(3, 1, &[angle.cos(), angle.sin(), 0.0]);
+        assert!((a.frobenius_distance(&b).unwrap() / angle.sin() - 1.0).abs() < 1e-6);
+        assert!((a.spectral_distance(&b).unwrap() / angle.sin() - 1.0).abs() < 1e-6);
+        let plane = span(4, 2, &[1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        let other = span(4, 2, &[0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+        assert!((plane.frobenius_distance(&other).unwrap() - 2.0_f64.sqrt()).abs() < 1e-12);
+        assert!((plane.spectral_distance(&other).unwrap() - 1.0).abs() < 1e-12);
+        assert!(plane.frobenius_distance(&a).is_err());
+    }
+
+    #[test]
+    fn top_eigenvectors_come_first() {
+        let matrix = [1.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 4.0];
+        let top = Subspace::top_eigenvectors(3, 2, &matrix, Provenance::NonPrivate).unwrap();
+        let plane = span(3, 2, &[0.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+        assert!(top.frobenius_distance(&plane).unwrap() < 1e-12);
+    }
+}
