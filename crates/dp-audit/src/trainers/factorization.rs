@@ -5,6 +5,7 @@ use dp_multitask::{
     CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
 };
 
+use super::failed;
 use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
@@ -43,7 +44,7 @@ impl AuditedFactorization {
     pub fn new(fit: MatrixFactorization, n_items: usize, target: ApproxDp) -> Result<Self> {
         let plan = fit
             .plan(n_items, target, Adjacency::AddRemoveUser)
-            .map_err(trainer)?;
+            .map_err(failed)?;
         Ok(Self { fit, plan })
     }
 
@@ -92,7 +93,7 @@ impl AuditedFactorization {
                     _ => kept.push(Kept::Unknown),
                 },
             )
-            .map_err(trainer)?;
+            .map_err(failed)?;
         let views = self.views(&kept, data.expose(), canaries)?;
         Ok((fitted, views))
     }
@@ -118,7 +119,7 @@ impl AuditedFactorization {
                         params.weight_exponent,
                         params.count_floor,
                     )
-                    .map_err(trainer)?;
+                    .map_err(failed)?;
                 }
                 Kept::Statistics(factors, released) => {
                     let factors = self.factors(factors, before, released.dim())?;
@@ -165,7 +166,7 @@ impl AuditedFactorization {
     ) -> Result<Vec<f64>> {
         match before {
             Some(before) if dim > 1 && self.fit.params().feedback.implicit().is_none() => {
-                self.fit.solve_items(before).map_err(trainer)
+                self.fit.solve_items(before).map_err(failed)
             }
             _ => Ok(shown.to_vec()),
         }
@@ -181,7 +182,7 @@ impl AuditedFactorization {
         let clip_norm = self.fit.params().count_clip_norm;
         let multiplier = planned.noise_multiplier()?;
         let grid = Grid::new(multiplier, clip_norm)?;
-        let contribution = CountContribution::new(clip_norm).map_err(trainer)?;
+        let contribution = CountContribution::new(clip_norm).map_err(failed)?;
         let n_items = data.n_items();
         let mut view = View {
             label: planned.label().to_owned(),
@@ -214,11 +215,11 @@ impl AuditedFactorization {
         let grids = self
             .fit
             .grids(multipliers.0, multipliers.1)
-            .map_err(trainer)?;
+            .map_err(failed)?;
         let statistics = self
             .fit
             .statistics(released.dim(), factors, weights)
-            .map_err(trainer)?;
+            .map_err(failed)?;
         let labels = (planned[0].label(), planned[1].label());
         let mut views = gram_views(labels, multipliers, &grids, released);
         fill_grams(&mut views, data, canaries, &grids, &statistics)?;
@@ -228,9 +229,7 @@ impl AuditedFactorization {
 
 impl Trainer for AuditedFactorization {
     fn claim(&self) -> (ApproxDp, Gdp) {
-        // a plan of Gaussian releases always has this parameter
-        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
-        (self.plan.guarantee(), gdp)
+        super::claim(&self.plan)
     }
 
     fn train(
@@ -262,8 +261,4 @@ fn unseen(found: usize, expected: usize) -> Error {
 )]
 fn integer(value: f64, grid: &Grid) -> i64 {
     (value / grid.step() - 0.5).round() as i64
-}
-
-fn trainer(error: dp_multitask::Error) -> Error {
-    Error::Trainer(Box::new(error))
 }

@@ -3,9 +3,10 @@ use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, Observed, ObservedSums, ResidualSsp};
 
+use super::failed;
 use crate::kernel::{fill_grams_from, fill_vector, gram_views, vector_view};
 use crate::view::View;
-use crate::{Error, Result, Trainer};
+use crate::{Result, Trainer};
 
 /// A multi-task regression (`dp-multitask`) under audit.
 ///
@@ -37,7 +38,7 @@ impl AuditedRegression {
     /// A fit over `n_tasks`, calibrated to `target` for adding or removing one user.
     ///
     /// # Errors
-    /// [`Error::Trainer`] when the fit cannot be planned.
+    /// [`crate::Error::Trainer`] when the fit cannot be planned.
     pub fn new(fit: Regression, n_tasks: usize, target: ApproxDp) -> Result<Self> {
         let adjacency = Adjacency::AddRemoveUser;
         let plan = match &fit {
@@ -45,7 +46,7 @@ impl AuditedRegression {
             Regression::NoisyGd(fit) => fit.plan(n_tasks, target, adjacency),
             Regression::Residual(fit) => fit.plan(n_tasks, target, adjacency),
         };
-        let plan = plan.map_err(trainer)?;
+        let plan = plan.map_err(failed)?;
         Ok(Self { fit, plan })
     }
 
@@ -58,9 +59,7 @@ impl AuditedRegression {
 
 impl Trainer for AuditedRegression {
     fn claim(&self) -> (ApproxDp, Gdp) {
-        // a plan of Gaussian releases always has this parameter
-        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
-        (self.plan.guarantee(), gdp)
+        super::claim(&self.plan)
     }
 
     fn train(
@@ -89,7 +88,7 @@ impl Trainer for AuditedRegression {
                 fit.fit_watched(data, &self.plan, spends, noise, &mut watch)
             }
         };
-        fitted.map_err(trainer)?;
+        fitted.map_err(failed)?;
         let views = views?;
         // every release of the plan was seen
         let planned = self.plan.releases().len();
@@ -122,8 +121,4 @@ fn look(seen: Observed<'_>, data: &Interactions, canaries: &Interactions) -> Res
             Ok(views.into())
         }
     }
-}
-
-fn trainer(error: dp_multitask::Error) -> Error {
-    Error::Trainer(Box::new(error))
 }
