@@ -11,8 +11,9 @@ use crate::{
 /// Held as an [`Interactions`] table, so that the sums of the kernel run on it: one item, one
 /// record and one feature vector to a user. The feature vector holds the rows one after the other,
 /// each `x` followed by `y`, and zeros behind the last; [`SampleRows`] reads it. The record's value is the user's
-/// *place*, a number in [0, 1) that depends on nothing but the number under which the user was given, so
-/// that users can be dealt to batches without looking at anybody else.
+/// *place*, a number in [0, 1) hashed from the user's own rows, so that users can be dealt to batches
+/// without looking at anybody else. It does not depend on the number under which the user was given:
+/// numbers given in order of appearance shift when somebody leaves.
 ///
 /// `n_features` and `max_rows` are public; everything else is private.
 ///
@@ -56,7 +57,7 @@ impl UserSamples {
         self.max_rows
     }
 
-    /// The rows of one user.
+    /// The rows of one user: private, as [`Private::expose`] gives them.
     ///
     /// # Panics
     /// When there is no such user.
@@ -65,7 +66,7 @@ impl UserSamples {
         SampleRows::of(self.table.expose().user(user), self.n_features)
     }
 
-    /// The rows of all users in order.
+    /// The rows of all users in order: private, as [`Private::expose`] gives them.
     pub fn users(&self) -> impl ExactSizeIterator<Item = SampleRows<'_>> {
         let users = self.table.expose().users();
         users.map(|user| SampleRows::of(user, self.n_features))
@@ -105,7 +106,8 @@ impl<'a> SampleRows<'a> {
         })
     }
 
-    /// The batch, of `n_batches`, that the user belongs to: a function of the user's number alone.
+    /// The batch, of `n_batches`, that the user belongs to: a function of the user's own rows. Users with
+    /// the same rows share a batch.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -183,7 +185,7 @@ impl UserSamplesBuilder {
         let mut table = InteractionsBuilder::new(1).with_feature_dim(width);
         for (user, mut cells) in self.users {
             cells.resize(width, 0.0);
-            let whole = table.push(user, 0, place(user));
+            let whole = table.push(user, 0, place(&cells));
             let given = whole.and_then(|()| table.set_features(user, &cells));
             given.expect("item 0 of one, and cells of the width");
         }
@@ -196,19 +198,22 @@ impl UserSamplesBuilder {
     }
 }
 
-/// A public, well spread number in [0, 1) for each user number, by the finaliser of splitmix64
-/// (Steele, Lea, Flood 2014).
+/// A well spread number in [0, 1) for a user's rows.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "24 bits: exact in single precision"
 )]
-fn place(user: u32) -> f32 {
-    let mut z = u64::from(user)
-        .wrapping_add(1)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 40) as f32 / (1_u32 << 24) as f32
+fn place(cells: &[f32]) -> f32 {
+    let hash = (cells.iter()).fold(0, |state, cell| mix(state ^ u64::from(cell.to_bits())));
+    (hash >> 40) as f32 / (1_u32 << 24) as f32
+}
+
+/// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that spreads its input.
+const fn mix(word: u64) -> u64 {
+    let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -238,11 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_depends_on_the_own_number_and_nothing_else() {
+    fn a_batch_depends_on_the_own_rows_and_not_on_the_number() {
+        // numbered anew when somebody leaves, as ids in order of appearance are
         let build = |skip: u32| {
             let mut builder = UserSamplesBuilder::new(1, 1).unwrap();
-            for user in (0..4_000).filter(|user| *user != skip) {
-                builder.push(user, &[1.0], user as f32).unwrap();
+            for (number, user) in (0..).zip((0..4_000).filter(|user| *user != skip)) {
+                builder.push(number, &[1.0], user as f32).unwrap();
             }
             builder.build().0
         };

@@ -32,7 +32,7 @@ impl<'a> Paid<'a> {
         watch: &'a mut Watch<'a>,
     ) -> Result<Self> {
         check_plan(plan, wanted)?;
-        check_spends(plan.releases(), &spends)?;
+        check_spends(plan, plan.releases(), &spends)?;
         Ok(Self {
             plan,
             records: spends.iter().map(Spend::record).collect(),
@@ -163,11 +163,16 @@ pub(crate) fn data_set_of(spends: &[Spend]) -> String {
 }
 
 /// The spends must be those of the releases, in order, and of one data set.
-pub(crate) fn check_spends(releases: &[PlannedRelease], spends: &[Spend]) -> Result<()> {
+pub(crate) fn check_spends(
+    plan: &Plan,
+    releases: &[PlannedRelease],
+    spends: &[Spend],
+) -> Result<()> {
     let wrong = releases.iter().enumerate().find(|(at, planned)| {
         spends.get(*at).is_none_or(|spend| {
             spend.label() != planned.label()
                 || spend.event() != planned.event()
+                || spend.adjacency() != plan.adjacency()
                 || spend.data_set_id() != spends[0].data_set_id()
         })
     });

@@ -116,9 +116,14 @@ impl<'a> Paid<'a> {
             return Vec::new();
         }
         let mut said = vec![format!(
-            "users are dealt to {n} batches by their own id; every batch has an account that pays for what \
+            "users are dealt to {n} batches by their own rows; every batch has an account that pays for what \
              reads its users, and the releases listed are those of the first (parallel composition)"
         )];
+        said.push(
+            "all of these accounts are charged by every run on these users, and their number stays the same; \
+             what was paid from other ledgers is not included"
+                .to_owned(),
+        );
         for (name, records) in self.names.iter().zip(&self.records).skip(1) {
             let ids: Vec<_> = records.iter().map(|r| r.release_id.as_str()).collect();
             said.push(format!("account {name} paid with {}", ids.join(", ")));

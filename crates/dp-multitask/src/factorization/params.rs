@@ -24,10 +24,10 @@ pub struct FactorizationParams {
     /// Budget share of a round relative to the round before it, above 0.
     pub round_growth: f64,
     /// Exponent of the adaptive weights `n_i^-mu`, 0 or above; 0 weighs all items of a user alike
-    /// and needs no counts.
+    /// and needs no counts, unless tail sampling or implicit feedback does.
     pub weight_exponent: f64,
     /// Share of the budget (of the squared Gaussian-DP parameter) spent on the counts, strictly
-    /// between 0 and 1; without effect when the exponent is 0.
+    /// between 0 and 1; without effect when none are released.
     pub count_share: f64,
     /// Largest L2 norm of one user's votes in the count release, above 0: a user with up to its
     /// square of items counts in full.

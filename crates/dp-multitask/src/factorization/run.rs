@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
         spends: Vec<Spend>,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Result<Self> {
-        check_spends(plan.releases(), &spends)?;
+        check_spends(plan, plan.releases(), &spends)?;
         Ok(Self {
             plan,
             records: Vec::new(),
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
                 pay(&step)?
             }
         };
-        check_spends(wanted, &spends)?;
+        check_spends(self.plan, wanted, &spends)?;
         let data_set_id = data_set_of(&spends);
         if self.records.is_empty() {
             self.data_set_id = data_set_id;
@@ -152,7 +152,7 @@ pub(super) fn certificate(
 ) -> Result<Certificate> {
     let builder = Certificate::builder(plan, data_set_id)
         .releases(records)
-        .released_output("item factors, noisy item counts, settings", "anyone")
+        .released_output("item factors, every release listed below, settings", "anyone")
         .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
         .not_covered("personal models: each is seen by its own user only (joint DP)");
     complete(builder, assumptions, insecure)

@@ -8,7 +8,7 @@ use super::{AltMinParams, Embedding, Initialisation, StepUsers, UserBatches};
 use crate::embedding::DpGdEmbedding;
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::paid::{Paid, plan_of};
-use crate::{Result, Subspace};
+use crate::{Provenance, Result, Subspace};
 
 /// A released subspace with the certificate of the run that made it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct FittedSubspace {
 /// post-processing; personal models are made inside the contributions and never leave them.
 ///
 /// With [`UserBatches::All`] the plan lists all releases, which add up. With [`UserBatches::Disjoint`] it lists what *one* user pays: the first release and one step.
-/// A user's batch follows from the user's own number, so adding or removing a user changes one batch, and replacing
+/// A user's batch follows from the user's own rows, so adding or removing a user changes one batch, and replacing
 /// one changes at most two, each by one share: `D^2 + D^2`, less than the `(2 D)^2` that the plan counts.
 /// Every batch then has an account: give [`fit`](Self::fit) the reservations of `T` ledgers, one after the other.
 ///
@@ -66,6 +66,8 @@ pub struct AltMin {
 
 /// What the certificates of this crate name as released.
 pub(crate) const OUTPUT: &str = "basis of the shared subspace, settings";
+const GIVEN: &str =
+    "the start given in the settings is public, or was released and paid for elsewhere";
 
 impl AltMin {
     pub(super) const fn new(params: AltMinParams) -> Self {
@@ -177,9 +179,15 @@ impl AltMin {
         for step in 0..self.params.n_iterations {
             subspace = self.step(step, &subspace, samples, &mut paid, noise)?;
         }
-        let certificate = paid.certificate(OUTPUT, &[], noise.is_insecure())?;
+        let (mut insecure, mut assumptions) = (noise.is_insecure(), Vec::new());
+        if let Initialisation::Given(start) = &self.params.init {
+            // a start without privacy stays without, however little the steps change
+            insecure |= start.provenance() == Provenance::SeededNoise;
+            assumptions.push(GIVEN.to_owned());
+        }
+        let certificate = paid.certificate(OUTPUT, &assumptions, insecure)?;
         Ok(FittedSubspace {
-            model: subspace,
+            model: subspace.with_provenance(Provenance::of(insecure)),
             certificate,
         })
     }

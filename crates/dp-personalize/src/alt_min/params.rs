@@ -36,7 +36,7 @@ pub enum Embedding {
 pub enum UserBatches {
     /// Every step reads all users: steps add up.
     All,
-    /// Every step reads a batch of its own. Users are dealt to batches by their own number, so one user more or less changes nobody
+    /// Every step reads a batch of its own. Users are dealt to batches by a hash of their own rows, so one user more or less changes nobody
     /// else's batch, and a user pays for the first release and one step.
     Disjoint,
 }

@@ -16,7 +16,7 @@ pub(crate) struct StepUsers {
 }
 
 impl StepUsers {
-    /// Whether the user takes part: a function of the user's own number.
+    /// Whether the user takes part: a function of the user's own rows.
     pub(crate) fn include(self, rows: SampleRows<'_>) -> bool {
         self.batch.is_none_or(|(batch, n)| rows.batch(n) == batch)
     }

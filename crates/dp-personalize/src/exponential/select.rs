@@ -133,6 +133,7 @@ impl ExponentialSelection {
         };
         if spend.label() != planned.label()
             || spend.event() != planned.event()
+            || spend.adjacency() != plan.adjacency()
             || planned.label() != LABEL
         {
             return Err(not_paid());
@@ -152,7 +153,9 @@ impl ExponentialSelection {
         };
         let sum = ScoreSum::accumulate(samples.table(), subspaces.len(), mechanism, &gains)?;
         let selected = sum.select(spend, noise)?;
-        let insecure = selected.is_insecure();
+        // a candidate from seeded noise would be passed on unchanged
+        let seeded = |one: &Subspace| one.provenance() == Provenance::SeededNoise;
+        let insecure = selected.is_insecure() || subspaces.iter().any(seeded);
         let certificate = if insecure {
             certificate.not_private("seeded noise")
         } else {

@@ -1,0 +1,126 @@
+//! Small data, and fits of it paid from a ledger of their own.
+
+use dp_accounting::{Budget, Ledger, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, UserSamples};
+use dp_data::{SharedSubspace, SubspaceData};
+use dp_mechanism::NoiseSource;
+use dp_personalize::{
+    AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, FittedSubspace, GroundTruth,
+    Initialisation, LocalFit, Provenance, ResidualAltMinParams, Result, RowSplit, SspEmbedding,
+    Subspace, SymmetricNoise, UserBatches,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+pub(crate) const DIM: usize = 6;
+pub(crate) const ADJACENCIES: [Adjacency; 2] = [Adjacency::AddRemoveUser, Adjacency::ReplaceUser];
+
+pub(crate) fn target(epsilon: f64) -> ApproxDp {
+    ApproxDp::target(epsilon, 1e-6).unwrap()
+}
+
+pub(crate) fn made(n_users: usize, feature_decay: f64) -> SubspaceData {
+    let set_up = SharedSubspace {
+        n_users,
+        dim: DIM,
+        feature_decay,
+        ..SharedSubspace::section_6()
+    };
+    set_up.generate(&mut ChaCha20Rng::seed_from_u64(1)).unwrap()
+}
+
+pub(crate) fn pay(plan: &Plan, n_accounts: usize) -> Vec<Spend> {
+    let pay_one = |account| {
+        let budget = Budget::new(plan.target(), plan.adjacency()).unwrap();
+        let mut ledger = Ledger::in_memory(&format!("test {account}"), budget).unwrap();
+        ledger.reserve(plan).unwrap()
+    };
+    (0..n_accounts).flat_map(pay_one).collect()
+}
+
+pub(crate) fn seeded() -> NoiseSource {
+    NoiseSource::insecure_seeded(5)
+}
+
+pub(crate) fn alt_min(
+    settings: AltMinParams,
+    samples: &UserSamples,
+    goal: ApproxDp,
+    adjacency: Adjacency,
+) -> Result<FittedSubspace> {
+    let fit = settings.check()?;
+    let plan = fit.plan(samples.n_features(), goal, adjacency)?;
+    let spends = pay(&plan, fit.n_accounts());
+    fit.fit(samples, &plan, spends, &mut seeded())
+}
+
+pub(crate) fn residual(
+    settings: ResidualAltMinParams,
+    samples: &UserSamples,
+    goal: ApproxDp,
+    adjacency: Adjacency,
+) -> Result<FittedSubspace> {
+    let fit = settings.check()?;
+    let plan = fit.plan(samples.n_features(), goal, adjacency)?;
+    let spends = pay(&plan, 1);
+    fit.fit(samples, &plan, spends, &mut seeded())
+}
+
+pub(crate) fn mse(data: &SubspaceData, subspace: &Subspace) -> f64 {
+    let truth = GroundTruth {
+        coefficients: &data.coefficients,
+        feature_variances: &data.feature_variances,
+    };
+    truth
+        .subspace_mse(subspace, &LocalFit::default(), &data.samples)
+        .unwrap()
+}
+
+pub(crate) fn distance(data: &SubspaceData, subspace: &Subspace) -> f64 {
+    let truth = Subspace::spanned_by(DIM, 2, &data.basis, Provenance::NonPrivate).unwrap();
+    subspace.frobenius_distance(&truth).unwrap()
+}
+
+pub(crate) fn variants() -> Vec<AltMinParams> {
+    let section_6 = || AltMinParams::section_6(2);
+    let unclipped = SspEmbedding {
+        design_clip: 8.0,
+        label_clip: 8.0,
+        ridge_factor: 0.1,
+        symmetric_noise: SymmetricNoise::Isometric,
+        ..SspEmbedding::section_6()
+    };
+    vec![
+        section_6(),
+        section_6().isometric(),
+        AltMinParams {
+            init: Initialisation::Projectors,
+            ..section_6()
+        },
+        AltMinParams {
+            rows: RowSplit::Quarters,
+            ..section_6()
+        },
+        AltMinParams {
+            batches: UserBatches::Disjoint,
+            n_iterations: 3,
+            ..section_6()
+        },
+        AltMinParams {
+            init: Initialisation::Projectors,
+            embedding: Embedding::Gd(DpGdEmbedding {
+                loss: ConvexLoss::Huber { threshold: 1.0 },
+                gradient_clip: 1.0,
+                learning_rate: 0.5,
+                l2_penalty: 1e-6,
+            }),
+            n_iterations: 4,
+            ..section_6()
+        },
+        AltMinParams {
+            embedding: Embedding::Ssp(unclipped),
+            n_iterations: 3,
+            ..section_6()
+        },
+    ]
+}
