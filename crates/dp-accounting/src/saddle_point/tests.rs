@@ -8,6 +8,7 @@ use super::nodes::{Demand, Nodes};
 use super::tail;
 use super::tilted::Tilted;
 use super::windows::Windows;
+use super::{Ask, stays_below};
 use crate::gdp;
 use crate::loss::{Loss, MixtureLoss, Side};
 
@@ -238,5 +239,25 @@ fn aliases_only_add_and_are_bounded() {
         let excess = found.value - exact;
         assert!(excess > 1e-9, "{width}: {excess}");
         assert!(found.value - found.lower >= excess, "{width}: {excess}");
+    }
+}
+
+/// A direction is passed over only when it really stays below what is known, whichever is asked.
+#[test]
+fn a_direction_is_skipped_only_below_what_is_known() {
+    let epsilon = 1.0;
+    for side in SIDES {
+        let losses = [(Loss::Mixture(sampled(1.0, 0.01, side)), 1_000)];
+        let inversion = Inversion::new(&mut Losses::new(&losses), epsilon, 1.0).unwrap();
+        let delta = inversion.delta(epsilon).value;
+        let below_delta = |known| stays_below(&losses, Ask::DeltaAt(epsilon), known);
+        let below_epsilon = |known| stays_below(&losses, Ask::EpsilonAt(delta), known);
+        for share in [0.0, 0.5, 0.999_999] {
+            assert!(!below_delta(share * delta), "{side:?} {share}");
+            assert!(!below_epsilon(share * epsilon), "{side:?} {share}");
+        }
+        // the Renyi bound that decides is looser than the truth, but not by that much
+        assert!(below_delta(30.0 * delta), "{side:?}");
+        assert!(below_epsilon(1.5 * epsilon), "{side:?}");
     }
 }
