@@ -4,8 +4,9 @@ use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{packed_index, packed_len};
 use dp_mechanism::{
-    FactorContribution, GramContribution, GramGrids, GramSums, Grid, NoiseSource, ReleasedGrams,
-    ReleasedVector, VectorContribution, VectorSum, gram_contribution, vector_contribution,
+    FactorContribution, GramContribution, GramGrids, GramLayout, GramSums, Grid, NoiseSource,
+    ReleasedGrams, ReleasedVector, VectorContribution, VectorSum, gram_contribution,
+    vector_contribution,
 };
 
 use crate::Result;
@@ -150,17 +151,28 @@ pub(crate) fn fill_grams_from(
 pub fn gram_entries(one: &GramContribution, dim: usize) -> (Entries, Entries) {
     let (mut matrix, mut rhs) = (Entries::new(), Entries::new());
     let records = one.factors.chunks_exact(dim.max(1)).zip(&one.labels);
-    for ((x, &label), &item) in records.zip(&one.items) {
+    for (record, ((x, &label), &item)) in records.zip(&one.items).enumerate() {
         let item = item as usize;
+        match one.layout {
+            GramLayout::PerItem => push_outer_product(&mut matrix, item, x),
+            GramLayout::Pooled if record == 0 => push_outer_product(&mut matrix, 0, x),
+            GramLayout::Pooled => {}
+        }
         for (a, &x_a) in x.iter().enumerate() {
-            for (b, &x_b) in x.iter().enumerate().skip(a) {
-                let at = item * packed_len(dim) + packed_index(dim, a, b);
-                matrix.push((at, x_a.wrapping_mul(x_b)));
-            }
             rhs.push((item * dim + a, label.wrapping_mul(x_a)));
         }
     }
     (matrix, rhs)
+}
+
+fn push_outer_product(matrix: &mut Entries, place: usize, x: &[i64]) {
+    let dim = x.len();
+    for (a, &x_a) in x.iter().enumerate() {
+        for (b, &x_b) in x.iter().enumerate().skip(a) {
+            let at = place * packed_len(dim) + packed_index(dim, a, b);
+            matrix.push((at, x_a.wrapping_mul(x_b)));
+        }
+    }
 }
 
 /// Fills in the exact sum over users and what each canary adds if present.

@@ -46,7 +46,7 @@ pub use client_sampling::{
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
 pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
-pub use gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};
+pub use gram_sum::{GramContribution, GramGrids, GramLayout, GramSums, gram_contribution};
 pub use grid::Grid;
 pub use noise_source::NoiseSource;
 pub use quantile::{PrivateQuantile, ReleasedQuantile};

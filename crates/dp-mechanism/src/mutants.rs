@@ -90,10 +90,15 @@ fn squares(grid: &Grid, entries: &[(u32, f64)]) -> impl Iterator<Item = u128> {
 }
 
 /// Bounds of Gram sums that let too much through; `None` for the right ones.
-pub(crate) fn gram_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> Option<bool> {
+pub(crate) fn gram_bounds(
+    grids: &GramGrids,
+    in_matrices: &[f64],
+    norms: &[f64],
+    labels: &[f32],
+) -> Option<bool> {
     let bound = |grid: &Grid| (grid.l2_bound() as f64).powi(2);
     let (a, b) = (bound(grids.matrix()), bound(grids.rhs()));
-    let matrix: Vec<f64> = norms.iter().map(|n| n * n).collect();
+    let matrix: Vec<f64> = in_matrices.iter().map(|n| n * n).collect();
     let rhs: Vec<f64> = norms
         .iter()
         .zip(labels)
@@ -114,7 +119,7 @@ pub(crate) fn gram_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> O
         return Some(sum(&rhs) <= b);
     }
     if active("gram-norm-for-its-square") {
-        return Some(sum(norms) <= a && sum(&rhs) <= b);
+        return Some(sum(in_matrices) <= a && sum(&rhs) <= b);
     }
     None
 }

@@ -2,7 +2,7 @@
 
 use dp_linalg::packed_len;
 
-use crate::Grid;
+use crate::{GramLayout, Grid};
 
 /// What was added to the exact integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +79,13 @@ impl ReleasedVector {
     }
 }
 
-/// Released noisy matrices `A_i` and vectors `b_i`, one pair per item.
+/// Released noisy matrices `A_i` and vectors `b_i`, one pair per item, or one matrix for all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasedGrams {
     pub(crate) dim: usize,
     pub(crate) matrix_grid: Grid,
     pub(crate) rhs_grid: Grid,
+    pub(crate) layout: GramLayout,
     pub(crate) matrices: Vec<i64>,
     pub(crate) rhs: Vec<i64>,
     pub(crate) insecure: bool,
@@ -106,7 +107,13 @@ impl ReleasedGrams {
         }
     }
 
-    /// Released integers of the matrices: per item the packed upper triangle, row by row.
+    /// Which matrices there are.
+    #[must_use]
+    pub const fn layout(&self) -> GramLayout {
+        self.layout
+    }
+
+    /// Released integers of the matrices: per item (or once) the packed upper triangle, row by row.
     #[must_use]
     pub fn matrix_integers(&self) -> &[i64] {
         &self.matrices
@@ -131,7 +138,8 @@ impl ReleasedGrams {
         self.rhs_grid.noise_stddev()
     }
 
-    /// Writes the full noisy matrix of `item` (row-major) and its right-hand side.
+    /// Writes the full noisy matrix of `item` (row-major), or the one for all items, and the right-hand side
+    /// of `item`.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items) or a slice has the wrong length.
@@ -151,7 +159,11 @@ impl ReleasedGrams {
     fn write_matrix(&self, item: usize, matrix: &mut [f64]) {
         let dim = self.dim;
         let mut triangles = self.matrices.chunks_exact(packed_len(dim));
-        let mut packed = triangles.nth(item).unwrap_or_default().iter();
+        let place = match self.layout {
+            GramLayout::PerItem => item,
+            GramLayout::Pooled => 0,
+        };
+        let mut packed = triangles.nth(place).unwrap_or_default().iter();
         for (a, b) in (0..dim).flat_map(|a| (a..dim).map(move |b| (a, b))) {
             let Some(&y) = packed.next() else { return };
             let value = self.matrix_grid.dequantise(y);

@@ -25,8 +25,9 @@ pub use error::{Error, Result};
 pub use factorization::{
     Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
     GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
-    ItemUpdate, MatrixFactorization, Pay, PersonalModel, Progress, Provenance, RecordSampling,
-    Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
+    ItemUpdate, MatrixFactorization, Pay, PersonalModel, PooledMatrices, Progress, Provenance,
+    RecordSampling, Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties,
+    UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{

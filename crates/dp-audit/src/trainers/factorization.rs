@@ -1,6 +1,6 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError, UserRow};
-use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, vector_contribution};
+use dp_mechanism::{GramLayout, Grid, NoiseSource, ReleasedGrams, vector_contribution};
 use dp_multitask::{
     CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
 };
@@ -157,7 +157,8 @@ impl AuditedFactorization {
     }
 
     /// Factors of a round from the release before it. Those of the first round are public
-    /// constants, and runs of item biases alone average their rounds: both are taken as shown.
+    /// constants, runs of item biases alone average their rounds, and those after a pooled matrix also look at the
+    /// released weights: all three are taken as shown.
     fn factors(
         &self,
         shown: &[f64],
@@ -165,8 +166,12 @@ impl AuditedFactorization {
         dim: usize,
     ) -> Result<Vec<f64>> {
         match before {
-            Some(before) if dim > 1 && self.fit.params().feedback.implicit().is_none() => {
-                self.fit.solve_items(before).map_err(failed)
+            Some(before)
+                if dim > 1
+                    && self.fit.params().feedback.implicit().is_none()
+                    && before.layout() == GramLayout::PerItem =>
+            {
+                self.fit.solve_items(before, None).map_err(failed)
             }
             _ => Ok(shown.to_vec()),
         }

@@ -1,8 +1,12 @@
 //! Gram sums of integer rows made on the way from scaled factors.
 
+use dp_core::params::at_least_one;
+
 use super::{Block, GATHER_ROWS, GramAccumulator};
 use crate::error::check_len;
-use crate::kernels::{Ahead, GatherIntegers, InstructionSet, Kernel, Rows, SquaredNorms};
+use crate::kernels::{
+    Ahead, GatherIntegers, GatheredSum, InstructionSet, Kernel, Rows, SquaredNorms,
+};
 use crate::{Error, Result};
 
 /// Coordinates of integer rows are clamped to this: squares stay below 2^45, and the sum of 256 of
@@ -40,6 +44,64 @@ pub fn integer_squared_norms(factor: &[f32], scales: &[f32], out: &mut [f64]) ->
     let norms = SquaredNorms::new(factor, scales, INTEGER_LIMIT, out);
     f64::run(InstructionSet::detect(), norms);
     Ok(())
+}
+
+/// Adds `sum_r c_r factors_(index_r)` to `out`, in double precision: exact where factors and coefficients are
+/// integers and all partial sums are below 2^53.
+///
+/// # Arguments
+/// * `factors` - shape `(m, dim)`, row-major, `dim` the length of `out`
+/// * `indices`, `coefficients` - row and factor of each term
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or the other lengths differ;
+/// [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not below m. The sum is unchanged then.
+///
+/// # Examples
+/// ```
+/// let mut sum = [0.0; 2];
+/// dp_linalg::add_gathered_rows(&[1.0, 2.0, 30.0, 40.0], &[1, 0, 1], &[1.0, -1.0, 2.0], &mut sum)?;
+/// assert_eq!(sum, [89.0, 118.0]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn add_gathered_rows(
+    factors: &[f32],
+    indices: &[u32],
+    coefficients: &[f64],
+    out: &mut [f64],
+) -> Result<()> {
+    at_least_one("dim", out.len())?;
+    let n_rows = factors.len() / out.len();
+    check_len("factors", factors.len(), n_rows * out.len())?;
+    check_len("coefficients", coefficients.len(), indices.len())?;
+    let last = indices.iter().copied().max();
+    if last.is_some_and(|index| index as usize >= n_rows) {
+        return Err(Error::IndexOutOfRange { n_rows });
+    }
+    sum_rows(
+        InstructionSet::detect(),
+        factors,
+        indices,
+        coefficients,
+        out,
+    );
+    Ok(())
+}
+
+fn sum_rows(
+    isa: InstructionSet,
+    factors: &[f32],
+    indices: &[u32],
+    coefficients: &[f64],
+    out: &mut [f64],
+) {
+    for start in (0..indices.len()).step_by(GATHER_ROWS) {
+        let end = indices.len().min(start + GATHER_ROWS);
+        let next = indices.len().min(end + GATHER_ROWS);
+        let ahead = Ahead::new(factors, &indices[end..next], out.len());
+        let (chosen, own) = (&indices[start..end], &coefficients[start..end]);
+        f64::run(isa, GatheredSum::new(factors, chosen, own, ahead, out));
+    }
 }
 
 impl GramAccumulator<f64> {
@@ -179,6 +241,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn gathered_rows_are_summed_on_every_instruction_set() {
+        for dim in [1, 2, 3, 7, 8, 9, 16, 17, 31, 40, 64, 65, 129, 256] {
+            let n_rows = 70;
+            let factors: Vec<f32> = (0..dim * n_rows)
+                .map(|i| (i * 7919 % 4001) as f32 - 2000.0)
+                .collect();
+            let indices: Vec<u32> = (0..n_rows as u32).map(|r| r * 31 % 70).collect();
+            let coefficients: Vec<f64> = (0..n_rows).map(|r| (r * 13 % 29) as f64 - 14.0).collect();
+            let expected = |k: usize| -> f64 {
+                let terms = indices.iter().zip(&coefficients);
+                5.0 + terms
+                    .map(|(&i, c)| c * f64::from(factors[i as usize * dim + k]))
+                    .sum::<f64>()
+            };
+            for isa in InstructionSet::available() {
+                let mut out = vec![5.0; dim];
+                sum_rows(isa, &factors, &indices, &coefficients, &mut out);
+                for (k, &sum) in out.iter().enumerate() {
+                    assert_eq!(sum, expected(k), "{isa:?}, dim {dim}");
+                }
+            }
+        }
+        let mut out = [0.0; 2];
+        assert!(add_gathered_rows(&[1.0; 3], &[0], &[1.0], &mut out).is_err());
+        assert!(add_gathered_rows(&[1.0; 4], &[2], &[1.0], &mut out).is_err());
+        assert!(add_gathered_rows(&[1.0; 4], &[1], &[], &mut out).is_err());
+        assert!(add_gathered_rows(&[1.0; 4], &[1], &[1.0], &mut []).is_err());
+        assert_eq!(out, [0.0; 2]);
     }
 
     #[test]

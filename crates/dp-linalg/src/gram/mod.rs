@@ -7,7 +7,7 @@ use crate::{Error, Real, Result};
 
 mod integers;
 
-pub use integers::{INTEGER_LIMIT, integer_row, integer_squared_norms};
+pub use integers::{INTEGER_LIMIT, add_gathered_rows, integer_row, integer_squared_norms};
 
 /// Bytes of rows that one sweep of the register tiles goes over; they should stay in the
 /// first-level cache, which the tiles read several times.

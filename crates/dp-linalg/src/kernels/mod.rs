@@ -27,6 +27,7 @@ mod score;
 mod solve;
 #[cfg(feature = "dense")]
 mod spectral;
+mod sum;
 #[cfg(feature = "dense")]
 mod tridiagonal;
 
@@ -39,3 +40,4 @@ pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
 #[cfg(feature = "dense")]
 pub(crate) use spectral::{LaneSystems, PsdSolve};
+pub(crate) use sum::GatheredSum;

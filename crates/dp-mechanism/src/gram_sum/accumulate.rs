@@ -92,18 +92,18 @@ impl ItemScratch {
 }
 
 /// The records of these users among those of an item, users increasing.
-fn own<'a>(entries: &'a [ItemEntry], users: &Range<usize>) -> &'a [ItemEntry] {
+pub(super) fn own<'a>(entries: &'a [ItemEntry], users: &Range<usize>) -> &'a [ItemEntry] {
     let first = entries.partition_point(|entry| (entry.user as usize) < users.start);
     let last = entries.partition_point(|entry| (entry.user as usize) < users.end);
     entries.get(first..last).unwrap_or_default()
 }
 
 /// A record that is not there adds nothing.
-fn at(values: &[f32], position: usize) -> f32 {
+pub(super) fn at(values: &[f32], position: usize) -> f32 {
     values.get(position).copied().unwrap_or_default()
 }
 
-fn add_exact(sums: &mut [i64], exact: &[f64]) {
+pub(super) fn add_exact(sums: &mut [i64], exact: &[f64]) {
     for (sum, &value) in sums.iter_mut().zip(exact) {
         debug_assert!(value.abs() <= EXACT_LIMIT as f64 && value.fract() == 0.0);
         *sum = sum.wrapping_add(whole(value));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use dp_core::{Interactions, UserRow};
 use rayon::prelude::*;
 
-use super::grids::GramGrids;
+use super::grids::{GramGrids, GramLayout};
 use super::quantise::{integer, integer_label, integer_norm, narrow, quantise_record};
 use crate::Result;
 use crate::contribution::{FactorBuffer, FactorContribution};
@@ -37,14 +37,17 @@ pub(super) fn blocks(data: &Interactions) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// Of a block of users: factors (data units), and per record, in user order, the integers per data unit of the
+/// Of a block of users: factors, and per record, in user order, the integers per data unit of the
 /// factor and the integer label. Both are zero for the records of a rejected user.
+///
+/// On pooled grids factors are integers, all zero where the user is rejected or has no records, and
+/// `scales` stay zero.
 pub(super) struct BoundedFactors {
     pub(super) dim: usize,
     pub(super) users: Range<usize>,
     /// Position of the first record in the whole table.
     pub(super) first_record: usize,
-    /// Factors `v`, `(n_users, dim)` row-major.
+    /// Factors `v` in data units or as integers, `(n_users, dim)` row-major.
     pub(super) factors: Vec<f32>,
     /// `sqrt(w / g_A)`: a record's integer factor is [`dp_linalg::integer_row`] of `v` and this.
     pub(super) scales: Vec<f32>,
@@ -192,13 +195,17 @@ impl BoundedUser<'_> {
         buffer.weights.resize(row.len(), 0.0);
         buffer.labels.resize(row.len(), 0.0);
         narrow(&buffer.factor, self.factor);
+        if grids.layout() == GramLayout::Pooled {
+            let norms = &mut scratch.norms;
+            return super::pooled::bound(grids, self.factor, self.labels, buffer, norms);
+        }
         let records = self.scales.iter_mut().zip(&mut *self.labels);
         for ((scale, label), (&w, &y)) in records.zip(buffer.weights.iter().zip(&buffer.labels)) {
             (*scale, *label) = quantise_record(grids, w, y);
         }
         scratch.norms.resize(row.len(), 0.0);
         dp_linalg::integer_squared_norms(self.factor, self.scales, &mut scratch.norms)?;
-        if !within_bounds(grids, &scratch.norms, self.labels) {
+        if !within_bounds(grids, &scratch.norms, &scratch.norms, self.labels) {
             self.scales.fill(0.0);
             self.labels.fill(0.0);
         }
@@ -206,19 +213,27 @@ impl BoundedUser<'_> {
     }
 }
 
-/// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` and `sum l^2 ||x||^2 <= D_b^2`,
-/// from the squared norms `||x||^2` of the records' integer factors: (K7).
-fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
+/// The kernel's check, in exact integers: `sum ||x||^4 <= D_A^2` over `in_matrices` and `sum l^2 ||x||^2 <= D_b^2`
+/// over `norms` and `labels`, from the squared norms `||x||^2` of integer factors: (K7).
+pub(super) fn within_bounds(
+    grids: &GramGrids,
+    in_matrices: &[f64],
+    norms: &[f64],
+    labels: &[f32],
+) -> bool {
     #[cfg(privacy_mutants)]
-    if let Some(within) = crate::mutants::gram_bounds(grids, norms, labels) {
+    if let Some(within) = crate::mutants::gram_bounds(grids, in_matrices, norms, labels) {
         return within;
     }
     let mut matrix = 0_u128;
+    for &norm in in_matrices {
+        let norm = u128::from(integer_norm(norm));
+        matrix = matrix.saturating_add(norm.saturating_mul(norm));
+    }
     let mut rhs = 0_u128;
     for (&norm, &label) in norms.iter().zip(labels) {
         let norm = u128::from(integer_norm(norm));
         let label = u128::from(integer_label(label).unsigned_abs());
-        matrix = matrix.saturating_add(norm.saturating_mul(norm));
         let squared_label = label.saturating_mul(label);
         rhs = rhs.saturating_add(squared_label.saturating_mul(norm));
     }
@@ -233,9 +248,12 @@ fn within_bounds(grids: &GramGrids, norms: &[f64], labels: &[f32]) -> bool {
     reason = "holds one user's private contribution; printing it is never wanted"
 )]
 pub struct GramContribution {
+    /// Whether each record adds to its item's matrix or the user once to the one for all items.
+    pub layout: GramLayout,
     /// Item of each record.
     pub items: Vec<u32>,
-    /// Integer factors `x`, `(n_records, dim)` row-major; all zero when the user is rejected.
+    /// Integer factors `x`, `(n_records, dim)` row-major; all zero when the user is rejected. On pooled grids
+    /// they are the same for all records.
     pub factors: Vec<i64>,
     /// Integer labels `l`.
     pub labels: Vec<i64>,
@@ -265,10 +283,14 @@ pub fn gram_contribution<C: FactorContribution>(
         &mut UserScratch::new(contribution),
     )?;
     let mut integers = vec![0.0; user.len().saturating_mul(dim)];
+    if grids.layout() == GramLayout::Pooled {
+        scales.fill(1.0); // integers already
+    }
     for (row, &scale) in integers.chunks_exact_mut(dim).zip(&scales) {
         dp_linalg::integer_row(&factor, scale, row)?;
     }
     Ok(GramContribution {
+        layout: grids.layout(),
         items: user.items().to_vec(),
         factors: integers.into_iter().map(integer).collect(),
         labels: labels.into_iter().map(integer_label).collect(),

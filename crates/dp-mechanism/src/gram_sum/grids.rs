@@ -9,6 +9,15 @@ use dp_core::params;
 
 use crate::{Grid, Result};
 
+/// Which matrices a Gram sum has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GramLayout {
+    /// One per item, the sum of `w_ij v_j v_j^T` over its users.
+    PerItem,
+    /// One for all items, the sum of `v_j v_j^T` over all users who have a record, each once.
+    Pooled,
+}
+
 /// The pair of grids of one Gram release: matrices `A` and right-hand sides `b`.
 ///
 /// The two share the integer factors `x`, so the label grid follows from both:
@@ -17,6 +26,7 @@ use crate::{Grid, Result};
 pub struct GramGrids {
     matrix: Grid,
     rhs: Grid,
+    layout: GramLayout,
 }
 
 impl GramGrids {
@@ -40,7 +50,40 @@ impl GramGrids {
         while rhs.l2_bound() as f64 > LABEL_LIMIT * 0.5 * (matrix.l2_bound() as f64).sqrt() {
             rhs = Grid::with_log2_sigma(rhs_noise, rhs_clip, rhs.log2_sigma() - 1)?;
         }
-        Ok(Self { matrix, rhs })
+        Ok(Self {
+            matrix,
+            rhs,
+            layout: GramLayout::PerItem,
+        })
+    }
+
+    /// Grids for one matrix over all users ([`GramLayout::Pooled`]), where one user's weights, factor and
+    /// labels satisfy
+    ///
+    /// ```text
+    /// ||v||^2                   <= matrix_clip
+    /// sum_i w_i^2 y_i^2 ||v||^2 <= rhs_clip^2
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn pooled(
+        matrix_noise: f64,
+        matrix_clip: f64,
+        rhs_noise: f64,
+        rhs_clip: f64,
+    ) -> Result<Self> {
+        let grids = Self::new(matrix_noise, matrix_clip, rhs_noise, rhs_clip)?;
+        Ok(Self {
+            layout: GramLayout::Pooled,
+            ..grids
+        })
+    }
+
+    /// Which matrices there are.
+    #[must_use]
+    pub const fn layout(&self) -> GramLayout {
+        self.layout
     }
 
     /// Grid of the matrices.

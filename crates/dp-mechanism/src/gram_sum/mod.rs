@@ -3,6 +3,7 @@
 mod accumulate;
 mod factors;
 mod grids;
+mod pooled;
 mod quantise;
 
 use dp_accounting::Spend;
@@ -18,7 +19,7 @@ use crate::summed_users::SummedUsers;
 use crate::{NoiseSource, Result};
 
 pub use factors::{GramContribution, gram_contribution};
-pub use grids::GramGrids;
+pub use grids::{GramGrids, GramLayout};
 
 /// Exact integer sums `A_i = sum_j x_ij x_ij^T` and `b_i = sum_j l_ij x_ij` over the users `j`
 /// of each item `i`, not yet released.
@@ -37,6 +38,15 @@ pub use grids::GramGrids;
 /// against `D_A^2` and `D_b^2` in exact integers; a user who exceeds either adds nothing to both.
 /// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
 /// most `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
+///
+/// On [pooled](GramGrids::pooled) grids there is one matrix for all items, `A = sum_j x_j x_j^T`, each user once:
+///
+/// ```text
+/// x_j = trunc(v_j / sqrt(g_A)),    l_ij = trunc(w_ij y_ij sqrt(g_A) / g_b),    b_i = sum_j l_ij x_j
+/// ```
+///
+/// Checked are then `||x_j||^4 <= D_A^2`, exactly the squared Frobenius norm of the user's matrix, and
+/// `||x_j||^2 sum_i l_ij^2 <= D_b^2`. A user without records adds nothing.
 ///
 /// The sums are formed by a floating-point Gram kernel over integers whose partial sums are all
 /// at most 2^51, where every operation is exact: the result depends neither on order nor on threads.
@@ -80,14 +90,28 @@ impl GramSums {
     ) -> Result<Self> {
         let data = data.expose();
         let dim = grids::check_dim(contribution.dim())?;
-        let (n_matrix, n_rhs) = lengths(data.n_items(), dim);
+        let (n_matrix, n_rhs) = lengths(data.n_items(), dim, grids.layout());
         let n_coordinates = n_matrix.saturating_add(n_rhs);
         let mut matrices = sum_over_users(backend, data, n_coordinates, |shard| {
             let mut sums = vec![0; n_coordinates];
             let (matrices, rhs) = sums.split_at_mut(n_matrix);
             for users in factors::blocks(shard) {
                 let bounded = factors::bounded_factors(shard, users, &grids, contribution)?;
-                accumulate::gather_items(shard.item_major(), &bounded, &grids, matrices, rhs)?;
+                match grids.layout() {
+                    GramLayout::PerItem => {
+                        accumulate::gather_items(
+                            shard.item_major(),
+                            &bounded,
+                            &grids,
+                            matrices,
+                            rhs,
+                        )?;
+                    }
+                    GramLayout::Pooled => {
+                        pooled::gather_users(&bounded, &grids, matrices)?;
+                        pooled::gather_labels(shard.item_major(), &bounded, &grids, rhs)?;
+                    }
+                }
             }
             Ok(sums)
         })?;
@@ -104,7 +128,7 @@ impl GramSums {
     /// The sums of nobody, on the same footing as those of a shard: what shards are merged into.
     #[cfg(test)]
     pub(crate) fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
-        let (n_matrix, n_rhs) = lengths(n_items, dim);
+        let (n_matrix, n_rhs) = lengths(n_items, dim, grids.layout());
         Self {
             grids,
             dim,
@@ -130,6 +154,7 @@ impl GramSums {
         same_size("factor of the shard", other.dim, self.dim)?;
         same_size("shard sum", other.rhs.len(), self.rhs.len())?;
         same_size("shard sum", other.matrices.len(), self.matrices.len())?;
+        same_layout(self.grids.layout(), other.grids.layout())?;
         self.users.join(other.users)?;
         add_sums(&mut self.matrices, &other.matrices)?;
         add_sums(&mut self.rhs, &other.rhs)
@@ -143,13 +168,19 @@ impl GramSums {
     /// Noise coordinates drawn by the release of the matrices: one per entry of the triangles.
     #[must_use]
     pub const fn matrix_draws(n_items: usize, dim: usize) -> u64 {
-        lengths(n_items, dim).0 as u64
+        lengths(n_items, dim, GramLayout::PerItem).0 as u64
+    }
+
+    /// Noise coordinates drawn by the release of one matrix for all items.
+    #[must_use]
+    pub const fn pooled_matrix_draws(dim: usize) -> u64 {
+        packed_len(dim) as u64
     }
 
     /// Noise coordinates drawn by the release of the right-hand sides.
     #[must_use]
     pub const fn rhs_draws(n_items: usize, dim: usize) -> u64 {
-        lengths(n_items, dim).1 as u64
+        lengths(n_items, dim, GramLayout::Pooled).1 as u64
     }
 
     /// Adds exact noise once and makes both sums public.
@@ -194,6 +225,7 @@ impl GramSums {
             dim: self.dim,
             matrix_grid: *self.grids.matrix(),
             rhs_grid: *self.grids.rhs(),
+            layout: self.grids.layout(),
             matrices: self.matrices,
             rhs: self.rhs,
             insecure: noise.is_insecure(),
@@ -202,11 +234,25 @@ impl GramSums {
 }
 
 /// Entries of all matrices and of all right-hand sides. Saturates where no memory could hold them.
-const fn lengths(n_items: usize, dim: usize) -> (usize, usize) {
+const fn lengths(n_items: usize, dim: usize, layout: GramLayout) -> (usize, usize) {
+    let n_matrices = match layout {
+        GramLayout::PerItem => n_items,
+        GramLayout::Pooled => 1,
+    };
     (
-        n_items.saturating_mul(packed_len(dim)),
+        n_matrices.saturating_mul(packed_len(dim)),
         n_items.saturating_mul(dim),
     )
+}
+
+/// With a single item the lengths are the same, what the matrix is a sum of is not.
+fn same_layout(a: GramLayout, b: GramLayout) -> Result<()> {
+    let n_pooled = |layout| usize::from(layout == GramLayout::Pooled);
+    Ok(same_size(
+        "pooled matrices of the shard",
+        n_pooled(b),
+        n_pooled(a),
+    )?)
 }
 
 #[cfg(test)]

@@ -35,6 +35,40 @@ pub(super) fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> (f3
     )
 }
 
+/// `l = trunc(w y sqrt(g_A) / g_b)`, for factors that carry no weight.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a clamped integer, exact in an f32"
+)]
+pub(super) fn quantise_label(grids: &GramGrids, weight: f64, label: f64) -> f32 {
+    let label = weight * label * grids.label_scale();
+    let label = if label.is_nan() { 0.0 } else { label };
+    label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32
+}
+
+/// Writes the integer factor `trunc(v / sqrt(g_A))` over `v`; returns its squared norm.
+///
+/// Coordinates are at most 2^22 in size, so that they are exact in an f32.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the scale is rounded by design; integers of at most 23 bits are exact in an f32"
+)]
+pub(super) fn quantise_factor(
+    grids: &GramGrids,
+    factor: &mut [f32],
+    scratch: &mut Vec<f64>,
+) -> crate::Result<f64> {
+    let scale = grids.factor_scale() as f32;
+    let mut norm = [0.0];
+    dp_linalg::integer_squared_norms(factor, &[scale], &mut norm)?;
+    scratch.resize(factor.len(), 0.0);
+    dp_linalg::integer_row(factor, scale, scratch)?;
+    for (v, &integer) in factor.iter_mut().zip(&*scratch) {
+        *v = integer as f32;
+    }
+    Ok(norm[0])
+}
+
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -50,15 +50,23 @@ fn grids() -> GramGrids {
     GramGrids::new(3.0, 1.0, 2.0, 0.7).unwrap()
 }
 
+fn pooled_grids() -> GramGrids {
+    GramGrids::pooled(3.0, 1.0, 2.0, 0.7).unwrap()
+}
+
 /// The sums of one contribution, by plain integer arithmetic.
 fn add_by_hand(sums: &mut GramSums, one: &GramContribution, sign: i64) {
     let dim = sums.dim;
+    let pooled = sums.grids.layout() == GramLayout::Pooled;
     for (record, &item) in one.items.iter().enumerate() {
         let x = &one.factors[record * dim..][..dim];
-        let matrix = &mut sums.matrices[item as usize * packed_len(dim)..][..packed_len(dim)];
+        let place = if pooled { 0 } else { item as usize };
+        let matrix = &mut sums.matrices[place * packed_len(dim)..][..packed_len(dim)];
         for a in 0..dim {
             for b in a..dim {
-                matrix[packed_index(dim, a, b)] += sign * x[a] * x[b];
+                if record == 0 || !pooled {
+                    matrix[packed_index(dim, a, b)] += sign * x[a] * x[b];
+                }
             }
             sums.rhs[item as usize * dim + a] += sign * one.labels[record] * x[a];
         }
@@ -66,9 +74,10 @@ fn add_by_hand(sums: &mut GramSums, one: &GramContribution, sign: i64) {
 }
 
 /// Squared norms of a contribution to matrices (Frobenius) and right-hand sides, exactly.
-fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
+fn squared_norms(one: &GramContribution, dim: usize, layout: GramLayout) -> (u128, u128) {
     let (mut matrix, mut rhs) = (0, 0);
-    for (x, l) in one.factors.chunks_exact(dim).zip(&one.labels) {
+    let records = one.factors.chunks_exact(dim).zip(&one.labels);
+    for (record, (x, l)) in records.enumerate() {
         let mut frobenius = 0_u128;
         let mut norm = 0_u128;
         for a in x {
@@ -77,7 +86,9 @@ fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
                 frobenius += u128::from((a * b).unsigned_abs()).pow(2);
             }
         }
-        matrix += frobenius;
+        if record == 0 || layout == GramLayout::PerItem {
+            matrix += frobenius;
+        }
         rhs += u128::from(l.unsigned_abs()).pow(2) * norm;
     }
     (matrix, rhs)
@@ -85,6 +96,12 @@ fn squared_norms(one: &GramContribution, dim: usize) -> (u128, u128) {
 
 #[test]
 fn sums_equal_plain_integer_sums_of_the_contributions() {
+    for grids in [grids(), pooled_grids()] {
+        sums_are_exact(grids);
+    }
+}
+
+fn sums_are_exact(grids: GramGrids) {
     for dim in [1, 2, 5, 8, 17] {
         for scale in [0.1, 0.6] {
             let data = table(700, 30, 20, 9 + dim as u64);
@@ -93,12 +110,12 @@ fn sums_equal_plain_integer_sums_of_the_contributions() {
                 scale,
                 hostile: false,
             };
-            let mut by_hand = GramSums::zero(30, dim, grids());
+            let mut by_hand = GramSums::zero(30, dim, grids);
             for row in data.users() {
-                let one = gram_contribution(&grids(), &contribution, row).unwrap();
+                let one = gram_contribution(&grids, &contribution, row).unwrap();
                 add_by_hand(&mut by_hand, &one, 1);
             }
-            let sums = GramSums::accumulate(&Private::new(data), grids(), &contribution).unwrap();
+            let sums = GramSums::accumulate(&Private::new(data), grids, &contribution).unwrap();
             assert!(sums.matrices.iter().any(|&s| s != 0));
             assert_eq!(sums.matrices, by_hand.matrices);
             assert_eq!(sums.rhs, by_hand.rhs);
@@ -152,35 +169,39 @@ fn runs_longer_than_the_exact_range_are_spilled() {
             out.labels[0] = 1.0;
         }
     }
-    let grids = GramGrids::new(0.5, 1.0, 0.5, 1.0).unwrap();
     let data = builder.build().0;
-    let mut by_hand = GramSums::zero(1, 2, grids);
-    for row in data.users() {
-        let one = gram_contribution(&grids, &AtTheBound, row).unwrap();
-        add_by_hand(&mut by_hand, &one, 1);
+    for grids in [GramGrids::new, GramGrids::pooled] {
+        let grids = grids(0.5, 1.0, 0.5, 1.0).unwrap();
+        let mut by_hand = GramSums::zero(1, 2, grids);
+        for row in data.users() {
+            let one = gram_contribution(&grids, &AtTheBound, row).unwrap();
+            add_by_hand(&mut by_hand, &one, 1);
+        }
+        assert!(by_hand.matrices[0] + by_hand.matrices[2] > 1 << 53);
+        let sums = GramSums::accumulate(&Private::new(data.clone()), grids, &AtTheBound).unwrap();
+        assert_eq!(sums.matrices, by_hand.matrices);
+        assert_eq!(sums.rhs, by_hand.rhs);
     }
-    assert!(by_hand.matrices[0] + by_hand.matrices[2] > 1 << 53);
-    let sums = GramSums::accumulate(&Private::new(data), grids, &AtTheBound).unwrap();
-    assert_eq!(sums.matrices, by_hand.matrices);
-    assert_eq!(sums.rhs, by_hand.rhs);
 }
 
 #[test]
 fn one_user_moves_the_sums_by_exactly_a_bounded_contribution() {
     let data = table(80, 12, 9, 21);
     let dim = 3;
-    for hostile in [false, true] {
+    for (hostile, grids) in [false, true]
+        .into_iter()
+        .flat_map(|h| [(h, grids()), (h, pooled_grids())])
+    {
         let contribution = Drawn {
             dim,
             scale: 0.7,
             hostile,
         };
-        let all =
-            GramSums::accumulate(&Private::new(data.clone()), grids(), &contribution).unwrap();
+        let all = GramSums::accumulate(&Private::new(data.clone()), grids, &contribution).unwrap();
         for user in 0..data.n_users() {
             let less = without_user(&data, user);
-            let mut less = GramSums::accumulate(&less, grids(), &contribution).unwrap();
-            let one = gram_contribution(&grids(), &contribution, data.user(user)).unwrap();
+            let mut less = GramSums::accumulate(&less, grids, &contribution).unwrap();
+            let one = gram_contribution(&grids, &contribution, data.user(user)).unwrap();
             add_by_hand(&mut less, &one, 1);
             assert_eq!(all.matrices, less.matrices);
             assert_eq!(all.rhs, less.rhs);
@@ -200,7 +221,7 @@ fn long_hostile_users_never_exceed_the_bounds() {
 }
 
 fn check_hostile(n_users: usize, seed: u64) {
-    let (dim, grids) = (3, grids());
+    let dim = 3;
     let bound = |grid: &crate::Grid| u128::from(grid.l2_bound()).pow(2);
     let (mut n_seen, mut n_kept, mut n_rejected) = (0, 0, 0);
     for round in 0.. {
@@ -214,8 +235,13 @@ fn check_hostile(n_users: usize, seed: u64) {
                 scale: [0.2, 1.0, 30.0][n_seen % 3],
                 hostile: n_seen % 2 == 0,
             };
+            let grids = if n_seen % 4 < 2 {
+                grids()
+            } else {
+                pooled_grids()
+            };
             let one = gram_contribution(&grids, &contribution, row).unwrap();
-            let (matrix, rhs) = squared_norms(&one, dim);
+            let (matrix, rhs) = squared_norms(&one, dim, grids.layout());
             assert!(matrix <= bound(grids.matrix()) && rhs <= bound(grids.rhs()));
             n_seen += 1;
             n_kept += usize::from(matrix > 0);
@@ -263,7 +289,7 @@ fn a_user_exactly_at_both_bounds_is_kept() {
         for dim in [1, 7, 64, 256] {
             let contribution = AtTheClip { n: n as usize, dim };
             let one = gram_contribution(&grids(), &contribution, data.user(0)).unwrap();
-            let (matrix, rhs) = squared_norms(&one, dim);
+            let (matrix, rhs) = squared_norms(&one, dim, GramLayout::PerItem);
             let share =
                 |square: u128, grid: &crate::Grid| (square as f64).sqrt() / grid.l2_bound() as f64;
             assert!(share(matrix, grids().matrix()) > 0.999);
@@ -274,6 +300,12 @@ fn a_user_exactly_at_both_bounds_is_kept() {
 
 #[test]
 fn order_threads_and_shards_do_not_matter() {
+    for grids in [grids(), pooled_grids()] {
+        check_order(grids);
+    }
+}
+
+fn check_order(grids: GramGrids) {
     let data = table(3000, 40, 15, 8);
     let contribution = Drawn {
         dim: 6,
@@ -281,7 +313,7 @@ fn order_threads_and_shards_do_not_matter() {
         hostile: false,
     };
     let reference =
-        GramSums::accumulate(&Private::new(data.clone()), grids(), &contribution).unwrap();
+        GramSums::accumulate(&Private::new(data.clone()), grids, &contribution).unwrap();
     let shuffled = rebuilt(
         &data,
         (0..data.n_users()).map(|u| (u * 1201) % data.n_users()),
@@ -291,16 +323,15 @@ fn order_threads_and_shards_do_not_matter() {
             .num_threads(n_threads)
             .build()
             .unwrap();
-        let sums =
-            pool.install(|| GramSums::accumulate(&shuffled, grids(), &contribution).unwrap());
+        let sums = pool.install(|| GramSums::accumulate(&shuffled, grids, &contribution).unwrap());
         assert_eq!(sums.matrices, reference.matrices);
         assert_eq!(sums.rhs, reference.rhs);
     }
     for n_shards in [3, 64] {
-        let mut total = GramSums::zero(40, 6, grids());
+        let mut total = GramSums::zero(40, 6, grids);
         for shard in data.shards(n_shards) {
             let shard = Private::new(shard);
-            let part = GramSums::accumulate(&shard, grids(), &contribution).unwrap();
+            let part = GramSums::accumulate(&shard, grids, &contribution).unwrap();
             total.merge(part).unwrap();
         }
         assert_eq!(total.matrices, reference.matrices);
@@ -380,6 +411,39 @@ fn spends_for_the_wrong_part_are_refused() {
         release((3.0, psd, 5), (2.0, two, 4)),
         Err(Error::DrawCount { .. })
     ));
+}
+
+#[test]
+fn a_pooled_release_has_one_matrix_and_is_paid_for_as_one() {
+    let (dim, n_items) = (3, 5);
+    let data = Private::new(table(400, n_items, 4, 5));
+    let contribution = Drawn {
+        dim,
+        scale: 0.5,
+        hostile: false,
+    };
+    let release = |matrix_draws| {
+        let sums = GramSums::accumulate(&data, pooled_grids(), &contribution).unwrap();
+        let matrix = (3.0, ReplaceFactor::SqrtTwo, matrix_draws);
+        let mut spends = spends(&[matrix, (2.0, ReplaceFactor::Two, 15)]);
+        let (b, a) = (spends.remove(1), spends.remove(0));
+        sums.release(a, b, &mut NoiseSource::insecure_seeded(3))
+    };
+    assert!(matches!(release(5), Err(Error::DrawCount { .. })));
+    let released = release(GramSums::pooled_matrix_draws(dim)).unwrap();
+    assert_eq!(released.matrix_integers().len(), 6);
+    assert_eq!((released.n_items(), released.rhs_integers().len()), (5, 15));
+    let (mut first, mut last) = ([0.0; 9], [0.0; 9]);
+    released.write_item(0, &mut first, &mut [0.0; 3]);
+    released.write_item(4, &mut last, &mut [0.0; 3]);
+    assert_eq!(first.map(f64::to_bits), last.map(f64::to_bits));
+    assert!(first[0] > 1.0);
+}
+
+#[test]
+fn sums_of_other_matrices_are_not_merged() {
+    let mut one = GramSums::zero(1, 2, grids());
+    assert!(one.merge(GramSums::zero(1, 2, pooled_grids())).is_err());
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub(super) fn for_target(target: ApproxDp) -> FactorizationParams {
         score_model: ScoreModel::Biased,
         record_sampling: RecordSampling::All,
         item_update: ItemUpdate::Ssp,
+        pooled_matrices: None,
     }
 }
 

@@ -150,7 +150,7 @@ impl MatrixFactorization {
             }
             _ => weights,
         };
-        if params.gradient_rounds().is_some() && state.scales.is_none() {
+        if params.weight_share().is_some() && state.scales.is_none() {
             state.scales = Some(self.release_weights(data, &weights, &state, run, noise)?);
             save(&state, run)?;
             run.report();
@@ -272,7 +272,7 @@ impl MatrixFactorization {
             (ItemUpdate::Residual(settings), _)
                 if rounds.n_rounds >= settings.n_statistics_rounds =>
             {
-                return self.residual_round(settings, rounds, on);
+                return self.residual_round(settings, scales, rounds, on);
             }
             _ => {}
         }
@@ -288,7 +288,11 @@ impl MatrixFactorization {
         if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
             rounds.matrices = Some(KeptMatrices::of(&released));
         }
-        rounds.advance(self.solve_items(&released)?, grids.rhs().noise_multiplier());
+        let weights = scales.map(TaskScales::totals);
+        rounds.advance(
+            self.solve_items(&released, weights)?,
+            grids.rhs().noise_multiplier(),
+        );
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("mean-by-the-true-n") {
             let n_users = data.expose().n_users() as f64;

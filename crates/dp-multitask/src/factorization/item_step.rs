@@ -1,11 +1,12 @@
 //! The item step: what each user adds to the item statistics, and the solve on their release.
 
 use dp_core::{ShapeError, UserRow};
-use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, ReleasedGrams};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramLayout, ReleasedGrams};
 
 use super::item_update::ScoreModel;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization};
+use super::pooled::PooledSolve;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::allocation::TaskWeights;
 use crate::batch_solve::solve_systems;
@@ -106,12 +107,11 @@ impl MatrixFactorization {
     pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
         let factor = self.params().factor_bound();
         let rhs_clip = factor * self.params().rhs_bound();
-        Ok(GramGrids::new(
-            matrix_noise,
-            factor * factor,
-            rhs_noise,
-            rhs_clip,
-        )?)
+        let grids = match self.params().pooled_matrices {
+            None => GramGrids::new,
+            Some(_) => GramGrids::pooled,
+        };
+        Ok(grids(matrix_noise, factor * factor, rhs_noise, rhs_clip)?)
     }
 
     fn design(&self, item_factors: &[f64], dim: usize) -> Design {
@@ -122,20 +122,40 @@ impl MatrixFactorization {
         }
     }
 
-    /// Item factors from released statistics: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
+    /// Item factors from released statistics; from a pooled matrix, `A_i = W_i C` with the released
+    /// `item_weights` `W_i` and `C` the matrix divided by its trace: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
     /// `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant
     /// coordinate; `h_i = 0` without biases. The projection comes before the ridge. Post-processing of a release.
     ///
     /// # Errors
-    /// [`crate::Error::Linalg`] when the released values are not finite.
-    pub fn solve_items(&self, released: &ReleasedGrams) -> Result<Vec<f64>> {
+    /// [`crate::Error::Linalg`] when the released values are not finite; [`crate::Error::Shape`] when there is not
+    /// one weight for each item.
+    pub fn solve_items(
+        &self,
+        released: &ReleasedGrams,
+        item_weights: Option<&[f64]>,
+    ) -> Result<Vec<f64>> {
         let n_coordinates = released.dim();
-        let ridge = ridge(self.params(), released.matrix_noise_stddev(), n_coordinates);
         let mut solved = vec![0.0; released.n_items() * n_coordinates];
-        solve_systems(n_coordinates, &mut solved, |item, matrix, rhs| {
-            released.write_item(item, matrix, rhs);
-            ridge
-        })?;
+        match released.layout() {
+            GramLayout::PerItem => {
+                let ridge = ridge(self.params(), released.matrix_noise_stddev(), n_coordinates);
+                solve_systems(n_coordinates, &mut solved, |item, matrix, rhs| {
+                    released.write_item(item, matrix, rhs);
+                    ridge
+                })?;
+            }
+            GramLayout::Pooled => {
+                let weights = item_weights.unwrap_or_default();
+                dp_core::params::same_size("item_weights", weights.len(), released.n_items())?;
+                let ridge = ridge(self.params(), released.rhs_noise_stddev(), n_coordinates);
+                let mut matrix = vec![0.0; n_coordinates * n_coordinates];
+                for (item, rhs) in solved.chunks_exact_mut(n_coordinates).enumerate() {
+                    released.write_item(item, &mut matrix, rhs);
+                }
+                PooledSolve::new(&matrix, n_coordinates)?.solve(&mut solved, weights, ridge);
+            }
+        }
         let dim = match self.params().score_model {
             ScoreModel::Biased => n_coordinates,
             ScoreModel::Plain => n_coordinates + 1,

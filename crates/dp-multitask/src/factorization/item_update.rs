@@ -118,6 +118,24 @@ pub enum ItemUpdate {
     Residual(ResidualRounds),
 }
 
+/// One released matrix for all items in place of one each: `A_i = W_i C`, with `C` the average of users' `f_j f_j^T`
+/// from one sum per round, and `W_i` the items' released total weights.
+///
+/// Noise on `d(d+1)/2` numbers instead of that many per item, and nearly no work. Right as far as an item's users
+/// are like all users.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PooledMatrices {
+    /// Share of the budget (after the counts) spent on the `W_i`, once, strictly between 0 and 1.
+    pub weight_share: f64,
+}
+
+impl Default for PooledMatrices {
+    fn default() -> Self {
+        Self { weight_share: 0.02 }
+    }
+}
+
 /// Settings of [`ItemUpdate::NoisyGd`].
 ///
 /// ```text

@@ -11,6 +11,7 @@ mod model;
 mod nearest;
 mod params;
 mod plan;
+mod pooled;
 mod residual_step;
 mod run;
 mod state;
@@ -21,7 +22,9 @@ pub use feedback::{Feedback, ImplicitFeedback, ItemGramian};
 pub use fit::{FittedModel, Released};
 pub use implicit_step::{ImplicitSums, UserGramian};
 pub use item_step::ItemStatistics;
-pub use item_update::{GradientRounds, ItemUpdate, RecordSampling, ResidualRounds, ScoreModel};
+pub use item_update::{
+    GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
+};
 pub use model::{FactorModel, PersonalModel, Provenance, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
 pub use residual_step::ItemResiduals;

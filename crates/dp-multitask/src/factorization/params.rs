@@ -2,7 +2,7 @@ use dp_core::{ApproxDp, ParamError, params};
 
 use super::defaults;
 use super::feedback::Feedback;
-use super::item_update::{GradientRounds, ItemUpdate, RecordSampling, ScoreModel};
+use super::item_update::{GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
 use crate::{Error, LocalBias, Result};
 
@@ -34,7 +34,7 @@ pub struct FactorizationParams {
     pub count_clip_norm: f64,
     /// Noisy counts below this are raised to it, above 0.
     pub count_floor: f64,
-    /// Share of each round's budget spent on the matrices, strictly between 0 and 1; the rest goes
+    /// Share of each round's budget spent on the matrices (or on the one for all items), strictly between 0 and 1; the rest goes
     /// to the right-hand sides.
     pub matrix_share: f64,
     /// Norm of the taste part of a user's factor, above 0 and below 1; the constant coordinate,
@@ -51,7 +51,8 @@ pub struct FactorizationParams {
     pub training_penalties: UserPenalties,
     /// Penalties of the local user step with the finished factors (fold-in).
     pub fold_in_penalties: UserPenalties,
-    /// Ridge of the item step in units of `noise stddev * sqrt(dim)` of the matrices, above 0.
+    /// Ridge of the item step in units of `noise stddev * sqrt(dim)`, above 0: noise of the matrices where each
+    /// item has one, of the right-hand sides where they are pooled.
     pub item_ridge_factor: f64,
     /// Constant ridge of the item step on top, 0 or above.
     pub item_l2_penalty: f64,
@@ -71,6 +72,10 @@ pub struct FactorizationParams {
     /// How items learn.
     #[serde(default)]
     pub item_update: ItemUpdate,
+    /// One matrix for all items in place of one each; for ratings with biases, and rounds of statistics. Implicit
+    /// feedback has [`ItemGramian`](super::ItemGramian).
+    #[serde(default)]
+    pub pooled_matrices: Option<PooledMatrices>,
 }
 
 impl FactorizationParams {
@@ -136,6 +141,9 @@ impl FactorizationParams {
         self.fold_in_penalties.check()?;
         self.record_sampling.check()?;
         self.item_update.check(self.n_rounds)?;
+        if let Some(pooled) = &self.pooled_matrices {
+            params::open_unit("weight_share", pooled.weight_share)?;
+        }
         if let Some(implicit) = self.feedback.implicit() {
             implicit.check()?;
         }
@@ -155,6 +163,14 @@ impl FactorizationParams {
         }
         if implicit && !self.score_model.is_biased() {
             let what = "implicit feedback without biases";
+            return Err(Error::Unsupported { what });
+        }
+        let per_item_only = implicit
+            || !self.score_model.is_biased()
+            || matches!(self.item_update, ItemUpdate::NoisyGd(_));
+        if self.pooled_matrices.is_some() && per_item_only {
+            let what = "pooled matrices without biases, in gradient steps or for implicit feedback \
+                        (which has its own setting)";
             return Err(Error::Unsupported { what });
         }
         if self.score_model == ScoreModel::Plain && self.dim.is_none_or(|dim| dim < 2) {
@@ -242,7 +258,13 @@ impl FactorizationParams {
         self.feedback.implicit().is_some() || self.item_update != ItemUpdate::Ssp
     }
 
-    /// The settings of gradient steps, for which the run releases the items' total weights.
+    /// Share of the budget (after the counts) for the items' total weights, if the run releases them.
+    pub(super) fn weight_share(&self) -> Option<f64> {
+        let pooled = self.pooled_matrices.as_ref().map(|p| p.weight_share);
+        self.gradient_rounds().map(|g| g.weight_share).or(pooled)
+    }
+
+    /// The settings of gradient steps.
     pub(super) const fn gradient_rounds(&self) -> Option<&GradientRounds> {
         match &self.item_update {
             ItemUpdate::NoisyGd(settings) => Some(settings),

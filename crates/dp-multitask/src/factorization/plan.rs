@@ -13,7 +13,7 @@ impl MatrixFactorization {
     /// What a fit over `n_items` will release, calibrated to `target`.
     ///
     /// One release of counts when the weights or the sampling need them; one of the items' total weights where
-    /// items learn by gradient steps; then per round what [`ItemUpdate`](super::ItemUpdate) says.
+    /// items learn by gradient steps or share one matrix; then per round what [`ItemUpdate`](super::ItemUpdate) says.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `n_items` is 0, [`crate::Error::Accounting`] when the target
@@ -74,8 +74,8 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             n_items as u64,
         ));
     }
-    if let Some(gradients) = settings.gradient_rounds() {
-        let share = left * gradients.weight_share;
+    if let Some(weight_share) = settings.weight_share() {
+        let share = left * weight_share;
         left -= share;
         requests.push(WeightTotals::request(ITEM_WEIGHTS, n_items, share));
     }
@@ -101,11 +101,15 @@ pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<Re
             requests.push(ReleaseRequest::new(what, share, factor, rhs_draws));
             continue;
         }
+        let (what, draws) = match settings.pooled_matrices {
+            None => ("item matrices", GramSums::matrix_draws(n_items, dim)),
+            Some(_) => ("pooled matrices", GramSums::pooled_matrix_draws(dim)),
+        };
         requests.push(ReleaseRequest::new(
-            format!("round {round}: item matrices"),
+            format!("round {round}: {what}"),
             share * settings.matrix_share,
             ReplaceFactor::SqrtTwo,
-            GramSums::matrix_draws(n_items, dim),
+            draws,
         ));
         requests.push(ReleaseRequest::new(
             format!("round {round}: item right-hand sides"),

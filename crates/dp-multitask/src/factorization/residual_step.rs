@@ -3,7 +3,7 @@
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{packed_len, unpack_symmetric};
 use dp_mechanism::{
-    FactorBuffer, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
+    FactorBuffer, GramLayout, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
     VectorContribution, VectorSum, vector_contribution,
 };
 
@@ -11,6 +11,7 @@ use super::fit::Released;
 use super::item_step::{ItemStatistics, ridge};
 use super::item_update::{GradientRounds, ResidualRounds};
 use super::params::MatrixFactorization;
+use super::pooled::PooledSolve;
 use super::run::Run;
 use super::state::RoundState;
 use super::user_step::UserScratch;
@@ -99,31 +100,38 @@ impl VectorContribution for ItemResiduals<'_> {
 /// Released matrices of the last round of statistics, kept for the residual rounds.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct KeptMatrices {
+    dim: usize,
     noise_stddev: f64,
-    /// Packed upper triangles, one per item.
+    /// Packed upper triangles, one per item or one for all.
     packed: Vec<f64>,
 }
 
 impl KeptMatrices {
     pub(super) fn of(released: &ReleasedGrams) -> Self {
         let dim = released.dim();
-        let mut packed = Vec::with_capacity(released.n_items() * packed_len(dim));
+        let n_matrices = match released.layout() {
+            GramLayout::PerItem => released.n_items(),
+            GramLayout::Pooled => 1,
+        };
+        let mut packed = Vec::with_capacity(n_matrices * packed_len(dim));
         let (mut matrix, mut rhs) = (vec![0.0; dim * dim], vec![0.0; dim]);
-        for item in 0..released.n_items() {
+        for item in 0..n_matrices {
             released.write_item(item, &mut matrix, &mut rhs);
             for (a, row) in matrix.chunks_exact(dim).enumerate() {
                 packed.extend_from_slice(&row[a..]);
             }
         }
         Self {
+            dim,
             noise_stddev: released.matrix_noise_stddev(),
             packed,
         }
     }
 
-    /// Whether these can be the matrices of `n_items` items.
-    pub(super) fn is_consistent(&self, n_items: usize, dim: usize) -> bool {
-        n_items.checked_mul(packed_len(dim)) == Some(self.packed.len())
+    /// Whether these can be `n_matrices` matrices.
+    pub(super) fn is_consistent(&self, n_matrices: usize, dim: usize) -> bool {
+        self.dim == dim
+            && n_matrices.checked_mul(packed_len(dim)) == Some(self.packed.len())
             && self.packed.iter().all(|a| a.is_finite())
             && self.noise_stddev.is_finite()
             && self.noise_stddev > 0.0
@@ -226,6 +234,7 @@ impl MatrixFactorization {
     pub(super) fn residual_round(
         &self,
         settings: &ResidualRounds,
+        scales: Option<&TaskScales>,
         mut rounds: RoundState,
         on: RoundOn<'_, '_>,
     ) -> Result<RoundState> {
@@ -236,26 +245,67 @@ impl MatrixFactorization {
                 what: "residual rounds before any round of statistics",
             });
         };
-        let n_coordinates = self.params().score_model.coordinates(rounds.dim);
-        let ridge = ridge(self.params(), kept.noise_stddev, n_coordinates);
-        let triangles: Vec<&[f64]> = kept
-            .packed
-            .chunks_exact(packed_len(n_coordinates))
-            .collect();
         let mut change = released.values();
-        solve_systems(n_coordinates, &mut change, |item, matrix, rhs| {
-            // lengths fit by construction; a matrix of zeros otherwise
-            if unpack_symmetric(triangles[item], n_coordinates, matrix).is_err() {
-                matrix.fill(0.0);
+        match scales {
+            Some(scales) => {
+                let weights = scales.curvature();
+                self.pooled_step(
+                    settings,
+                    kept,
+                    weights,
+                    released.noise_stddev(),
+                    &x,
+                    &mut change,
+                )?;
             }
-            let x = &x[item * n_coordinates..][..n_coordinates];
-            for (r, x) in rhs.iter_mut().zip(x) {
-                *r -= settings.pull * ridge * x;
-            }
-            ridge
-        })?;
+            None => self.step_per_item(settings, kept, &x, &mut change)?,
+        }
         x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
         rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
         Ok(rounds)
+    }
+
+    /// Overwrites released residual sums by the steps of the items, each by its own matrix.
+    fn step_per_item(
+        &self,
+        settings: &ResidualRounds,
+        kept: &KeptMatrices,
+        x: &[f64],
+        sums: &mut [f64],
+    ) -> Result<()> {
+        let dim = kept.dim;
+        let ridge = ridge(self.params(), kept.noise_stddev, dim);
+        let triangles: Vec<&[f64]> = kept.packed.chunks_exact(packed_len(dim)).collect();
+        Ok(solve_systems(dim, sums, |item, matrix, rhs| {
+            // lengths fit by construction; a matrix of zeros otherwise
+            if unpack_symmetric(triangles[item], dim, matrix).is_err() {
+                matrix.fill(0.0);
+            }
+            for (r, x) in rhs.iter_mut().zip(&x[item * dim..]) {
+                *r -= settings.pull * ridge * x;
+            }
+            ridge
+        })?)
+    }
+
+    /// The same with one matrix for all items, whose ridge follows the noise of this round.
+    fn pooled_step(
+        &self,
+        settings: &ResidualRounds,
+        kept: &KeptMatrices,
+        weights: &[f64],
+        noise_stddev: f64,
+        x: &[f64],
+        sums: &mut [f64],
+    ) -> Result<()> {
+        let dim = kept.dim;
+        let ridge = ridge(self.params(), noise_stddev, dim);
+        let mut matrix = vec![0.0; dim * dim];
+        unpack_symmetric(&kept.packed, dim, &mut matrix)?;
+        for (r, x) in sums.iter_mut().zip(x) {
+            *r -= settings.pull * ridge * x;
+        }
+        PooledSolve::new(&matrix, dim)?.solve(sums, weights, ridge);
+        Ok(())
     }
 }

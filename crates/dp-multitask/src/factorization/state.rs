@@ -14,7 +14,7 @@ use crate::{NoisyCounts, Result};
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct TrainingState {
     pub(super) counts: Option<NoisyCounts>,
-    /// From the released total weights of the items, for gradient steps.
+    /// From the released total weights of the items, for gradient steps and pooled matrices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) scales: Option<TaskScales>,
     pub(super) rounds: Option<RoundState>,
@@ -59,10 +59,10 @@ impl TrainingState {
                 && rounds.precision > 0.0
                 && rounds.matrices_fit(params, n_items)
         });
-        let gradients = params.gradient_rounds().is_some();
+        let weighed = params.weight_share().is_some();
         let scales_fit = match &self.scales {
-            Some(scales) => gradients && scales.is_consistent(n_items),
-            None => !gradients || self.rounds.is_none(),
+            Some(scales) => weighed && scales.is_consistent(n_items),
+            None => !weighed || self.rounds.is_none(),
         };
         let counts_fit = match &self.counts {
             Some(counts) => {
@@ -91,7 +91,14 @@ impl RoundState {
         let dim = params.score_model.coordinates(self.dim);
         let kept = matches!(params.item_update, ItemUpdate::Residual(_));
         match &self.matrices {
-            Some(matrices) => kept && matrices.is_consistent(n_items, dim),
+            Some(matrices) => {
+                let n_matrices = if params.pooled_matrices.is_some() {
+                    1
+                } else {
+                    n_items
+                };
+                kept && matrices.is_consistent(n_matrices, dim)
+            }
             None => !kept,
         }
     }

@@ -82,6 +82,14 @@ pub(crate) struct TaskScales {
 }
 
 impl TaskScales {
+    pub(crate) fn totals(&self) -> &[f64] {
+        &self.totals
+    }
+
+    pub(crate) fn curvature(&self) -> &[f64] {
+        &self.curvature
+    }
+
     /// Whether these can be the scales of `n_tasks` tasks.
     pub(crate) fn is_consistent(&self, n_tasks: usize) -> bool {
         [&self.totals, &self.curvature]
