@@ -1,4 +1,4 @@
-//! One round of private matrix factorisation against one round without privacy, on generated
+//! One round of private matrix factorisation, with a matrix for each item and with one for all, against one round without privacy, on generated
 //! ratings of MovieLens-1M and -10M shape, and where the time goes.
 //!
 //! `cargo bench -p dp-benches --bench round` (add `-- 1m` or `-- 10m` for one shape).
@@ -10,7 +10,8 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor};
 use dp_data::LongTailRatings;
 use dp_mechanism::{GramSums, NoiseSource};
 use dp_multitask::{
-    FactorModel, FactorizationParams, MatrixFactorization, NonPrivateAls, Provenance, TaskWeights,
+    FactorModel, FactorizationParams, MatrixFactorization, NonPrivateAls, PooledMatrices,
+    Provenance, TaskWeights,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -49,6 +50,7 @@ struct Shape<'a> {
     data: &'a Private<Interactions>,
     dim: usize,
     fit: MatrixFactorization,
+    pooled: MatrixFactorization,
     weights: TaskWeights,
     factors: Vec<f64>,
 }
@@ -74,14 +76,19 @@ impl<'a> Shape<'a> {
         data: &'a Private<Interactions>,
         dim: usize,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let fit = FactorizationParams::for_target(ApproxDp::target(5.0, 1e-5)?).check()?;
+        let params = FactorizationParams::for_target(ApproxDp::target(5.0, 1e-5)?);
+        let pooled = FactorizationParams {
+            pooled_matrices: Some(PooledMatrices::default()),
+            ..params.clone()
+        };
         // realistic factors: a few rounds without privacy
         let model = als(dim, 2).fit(data)?;
         Ok(Self {
             name,
             data,
             dim,
-            fit,
+            fit: params.check()?,
+            pooled: pooled.check()?,
             weights: TaskWeights::uniform(data.expose().n_items()),
             factors: model.item_factors().to_vec(),
         })
@@ -89,17 +96,25 @@ impl<'a> Shape<'a> {
 
     fn compare(&self) -> Result<(), Box<dyn std::error::Error>> {
         let mut parts = Vec::new();
+        let mut pooled = Vec::new();
         let mut exact = Vec::new();
         for _ in 0..REPETITIONS {
-            parts.push(self.private_round()?);
+            parts.push(self.private_round(&self.fit)?);
+            pooled.push(self.private_round(&self.pooled)?);
             exact.push(self.exact_round()?);
         }
+        let exact = median(exact);
+        self.show("private", &parts, exact);
+        self.show("pooled", &pooled, exact);
+        Ok(())
+    }
+
+    fn show(&self, what: &str, parts: &[Parts], exact: f64) {
         let pick = |part: fn(Parts) -> f64| median(parts.iter().map(|&p| part(p)).collect());
-        let (total, exact) = (pick(Parts::total), median(exact));
-        let users = pick(|p| p.users);
+        let (total, users) = (pick(Parts::total), pick(|p| p.users));
         println!(
-            "{:>4} dim {:>2}: private {total:.3} s / non-private {exact:.3} s = {:.2}   \
-             (user step {:.3}, quantise + bound + sums {:.3}, noise {:.3}, PSD solve {:.3})",
+            "{:>4} dim {:>2}: {what:>7} {total:.3} s / non-private {exact:.3} s = {:.2}   \
+             (user step {:.3}, quantise + bound + sums {:.3}, noise {:.3}, solve {:.3})",
             self.name,
             self.dim,
             total / exact,
@@ -108,28 +123,29 @@ impl<'a> Shape<'a> {
             pick(|p| p.noise),
             pick(|p| p.items),
         );
-        Ok(())
     }
 
-    fn private_round(&self) -> Result<Parts, Box<dyn std::error::Error>> {
+    fn private_round(
+        &self,
+        fit: &MatrixFactorization,
+    ) -> Result<Parts, Box<dyn std::error::Error>> {
         let n_items = self.data.expose().n_items();
         let model = FactorModel::new(
-            self.fit.params().scoring(self.dim),
+            fit.params().scoring(self.dim),
             self.factors.clone(),
             Provenance::NonPrivate,
         )?;
-        let statistics = self
-            .fit
-            .statistics(self.dim, &self.factors, &self.weights)?;
-        let grids = self.fit.grids(MATRIX_NOISE, RHS_NOISE)?;
-        let (matrix, rhs) = spends(n_items, self.dim)?;
+        let statistics = fit.statistics(self.dim, &self.factors, &self.weights)?;
+        let grids = fit.grids(MATRIX_NOISE, RHS_NOISE)?;
+        let (matrix, rhs) = spends(n_items, self.dim)?; // those of single matrices pay for one as well
         let (users, _) = timed(|| model.fold_in_all(self.data));
         let (users_and_sums, sums) = timed(|| GramSums::accumulate(self.data, grids, &statistics));
         let sums = sums?;
+        let item_weights = vec![100.0; n_items];
         let mut source = NoiseSource::operating_system();
         let (noise, released) = timed(|| sums.release(matrix, rhs, &mut source));
         let released = released?;
-        let (items, solved) = timed(|| self.fit.solve_items(&released));
+        let (items, solved) = timed(|| fit.solve_items(&released, Some(&item_weights)));
         solved?;
         Ok(Parts {
             users,

@@ -13,6 +13,7 @@ mod factorization;
 mod local_bias;
 mod paid;
 mod regression;
+mod tuning;
 mod watch;
 
 pub use allocation::{
@@ -36,4 +37,5 @@ pub use regression::{
     ResidualBounds, ResidualSsp, ResidualSspParams, SspSolve, SspStatistics, StepSize, TaskModels,
     TaskSetup, WeightTotals, WeightedGradients,
 };
+pub use tuning::{TunedModel, Tuning, TuningParams};
 pub use watch::{Observed, ObservedSums, Watch};

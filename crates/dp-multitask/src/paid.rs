@@ -111,7 +111,7 @@ impl<'a> Paid<'a> {
             .releases(self.records)
             .released_output(output, "anyone")
             .assumption("settings were not chosen by looking at this data set");
-        complete(builder, assumptions, insecure)
+        complete(builder, assumptions, insecure, false)
     }
 }
 
@@ -120,6 +120,7 @@ pub(crate) fn complete(
     mut builder: CertificateBuilder,
     assumptions: &[String],
     insecure: bool,
+    tuning_included: bool,
 ) -> Result<Certificate> {
     #[cfg(privacy_mutants)]
     let insecure = dp_core::mutants::pick("seeded-noise-unmarked", insecure, false);
@@ -127,7 +128,7 @@ pub(crate) fn complete(
         .assumption("one person has one user id")
         .not_covered("internal report: accuracy and data-handling counts")
         .not_covered("total running time")
-        .tuning_included(false);
+        .tuning_included(tuning_included);
     for assumption in assumptions {
         builder = builder.assumption(assumption.as_str());
     }

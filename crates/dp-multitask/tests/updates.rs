@@ -7,8 +7,8 @@ use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     CheckpointFolder, Error, FactorModel, FactorizationParams, FittedModel, GradientClip,
-    GradientRounds, ItemUpdate, LocalBias, RecordSampling, Released, ResidualBounds,
-    ResidualRounds, ScoreModel, StepSize, user_mean_predictions,
+    GradientRounds, ItemUpdate, LocalBias, PooledMatrices, RecordSampling, Released,
+    ResidualBounds, ResidualRounds, ScoreModel, StepSize, user_mean_predictions,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -44,6 +44,14 @@ fn residual(n_statistics_rounds: usize) -> ItemUpdate {
 
 fn gradient() -> ItemUpdate {
     ItemUpdate::NoisyGd(GradientRounds::new(1.0, 4))
+}
+
+fn pooled(epsilon: f64, item_update: ItemUpdate) -> FactorizationParams {
+    FactorizationParams {
+        pooled_matrices: Some(PooledMatrices::default()),
+        matrix_share: 0.02,
+        ..params(epsilon, item_update)
+    }
 }
 
 fn fit(split: &RatingSplit, params: FactorizationParams) -> (FittedModel, Plan, usize) {
@@ -100,6 +108,8 @@ fn with_little_noise_every_update_nears_sufficient_statistics() {
         ("gradient", steps),
         ("residual", params(38.0, residual(2))),
         ("residual after one", params(38.0, residual(1))),
+        ("pooled", pooled(38.0, ItemUpdate::Ssp)),
+        ("pooled residual", pooled(38.0, residual(2))),
     ] {
         let found = error(&fit(&split, params).0.model, &split);
         assert!(found < ssp + 0.03, "{name}: {found} against {ssp}");
@@ -115,6 +125,28 @@ fn every_round_moves_the_factors_that_it_should() {
     assert_eq!(ssp.item_factors(), all.item_factors());
     let some = fit(&split, params(5.0, residual(4))).0.model;
     assert_ne!(ssp.item_factors(), some.item_factors());
+}
+
+#[test]
+fn a_pooled_plan_has_the_weights_once_and_a_small_matrix_a_round() {
+    let split = ratings();
+    let (_, plan, n_seen) = fit(&split, pooled(5.0, ItemUpdate::Ssp));
+    let drawn: Vec<_> = plan
+        .releases()
+        .iter()
+        .map(|r| (r.label(), r.n_draws()))
+        .collect();
+    let n = N_ITEMS as u64;
+    assert_eq!(
+        drawn[..4],
+        [
+            ("item counts", n),
+            ("item weights", n),
+            ("round 1: pooled matrices", 10),
+            ("round 1: item right-hand sides", 4 * n),
+        ]
+    );
+    assert_eq!((drawn.len(), n_seen), (12, 12));
 }
 
 #[test]
@@ -208,7 +240,12 @@ fn settings_survive_serialisation_and_older_ones_are_read() {
         serde_json::from_value::<FactorizationParams>(json.clone()).unwrap(),
         params
     );
-    for new in ["item_update", "record_sampling", "score_model"] {
+    for new in [
+        "item_update",
+        "record_sampling",
+        "score_model",
+        "pooled_matrices",
+    ] {
         json.as_object_mut().unwrap().remove(new);
     }
     let older: FactorizationParams = serde_json::from_value(json).unwrap();
@@ -233,7 +270,15 @@ fn settings_out_of_range_or_against_each_other_are_refused() {
         ..params(5.0, ItemUpdate::Ssp)
     };
     let (records_per_user, seed) = (0, 1);
+    let weight_share = 1.0;
     for (name, params) in [
+        (
+            "weight_share",
+            FactorizationParams {
+                pooled_matrices: Some(PooledMatrices { weight_share }),
+                ..params(5.0, ItemUpdate::Ssp)
+            },
+        ),
         (
             "residual_bound",
             gradients(|g| g.residual_bound = f64::INFINITY),
@@ -285,7 +330,17 @@ fn settings_out_of_range_or_against_each_other_are_refused() {
 
     let implicit = FactorizationParams::implicit_for_target(target(5.0));
     let plain = ScoreModel::Plain;
+    let pooled_matrices = Some(PooledMatrices::default());
     for params in [
+        FactorizationParams {
+            pooled_matrices,
+            ..implicit.clone()
+        },
+        FactorizationParams {
+            score_model: plain,
+            ..pooled(5.0, ItemUpdate::Ssp)
+        },
+        pooled(5.0, gradient()),
         FactorizationParams {
             item_update: gradient(),
             ..implicit.clone()
@@ -362,8 +417,8 @@ fn resumable(
 #[test]
 fn interrupted_runs_go_on_where_they_ended_and_pay_every_step_once() {
     let split = ratings();
-    for update in [gradient(), residual(2)] {
-        let params = params(5.0, update);
+    let own = [gradient(), residual(2)].map(|update| params(5.0, update));
+    for params in own.into_iter().chain([pooled(5.0, residual(2))]) {
         let folder = tempfile::tempdir().unwrap();
         let mut n_crashes = 0;
         let fitted = loop {
@@ -385,11 +440,12 @@ fn interrupted_runs_go_on_where_they_ended_and_pay_every_step_once() {
 #[test]
 fn a_checkpoint_without_what_later_rounds_need_is_refused() {
     let split = ratings();
-    for (update, pointer, member) in [
-        (gradient(), "/state", "scales"),
-        (residual(2), "/state/rounds", "matrices"),
+    for (params, pointer, member) in [
+        (params(5.0, gradient()), "/state", "scales"),
+        (params(5.0, residual(2)), "/state/rounds", "matrices"),
+        (pooled(5.0, residual(2)), "/state/rounds", "matrices"),
+        (pooled(5.0, ItemUpdate::Ssp), "/state", "scales"),
     ] {
-        let params = params(5.0, update);
         let folder = tempfile::tempdir().unwrap();
         assert!(resumable(&split, &params, folder.path(), 4).is_err());
         let file = folder.path().join("checkpoint.json");

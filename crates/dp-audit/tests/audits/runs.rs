@@ -5,7 +5,7 @@ use dp_core::{ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
-    ResidualRounds,
+    PooledMatrices, ResidualRounds,
 };
 
 use crate::support::table;
@@ -165,14 +165,25 @@ fn runs_of_implicit_feedback_hold_as_well() {
 /// Algorithm 2 and residual rounds: sums of residuals in place of statistics.
 #[test]
 fn runs_of_the_other_item_updates_hold_as_well() {
-    for item_update in [
-        ItemUpdate::NoisyGd(GradientRounds::new(1.0, 3)),
-        ItemUpdate::Residual(ResidualRounds::default()),
+    let residual = || ResidualRounds {
+        n_statistics_rounds: 1,
+        ..ResidualRounds::default()
+    };
+    let pooled = Some(PooledMatrices { weight_share: 0.2 });
+    for (item_update, pooled_matrices) in [
+        (ItemUpdate::NoisyGd(GradientRounds::new(1.0, 3)), None),
+        (ItemUpdate::Residual(residual()), None),
+        (ItemUpdate::Residual(residual()), pooled),
+        (ItemUpdate::Ssp, pooled),
     ] {
         let mut params = FactorizationParams::for_target(target(4.0));
         (params.dim, params.n_rounds) = (Some(3), 3);
         params.count_clip_norm = 3.0;
         params.item_update = item_update;
+        params.pooled_matrices = pooled_matrices;
+        if pooled_matrices.is_some() {
+            params.matrix_share = 0.02; // of few numbers the noise cannot be measured well
+        }
         check_run(params);
     }
 }

@@ -7,5 +7,5 @@ mod weights;
 
 pub use budget::{BudgetAllocation, TaskCounts, UserRule};
 pub use ratios::{improvement_ratio_convex, improvement_ratio_strongly_convex};
-pub(crate) use sampling::Selection;
+pub(crate) use sampling::{Selection, fingerprint, mix};
 pub use weights::TaskWeights;

@@ -58,7 +58,7 @@ fn keep_smallest(user: UserRow<'_>, n_kept: usize, weights: &mut [f64], key: imp
 }
 
 /// A number that depends on all of a user's records and on nothing else but the public seed.
-fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
+pub(crate) fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
     let records = user
         .iter()
         .map(|(task, value)| (u64::from(task) << 32) | u64::from(value.to_bits()));
@@ -69,7 +69,7 @@ fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
 }
 
 /// The finaliser of `SplitMix64` (Steele, Lea and Flood 2014): a bijection that spreads its input.
-const fn mix(word: u64) -> u64 {
+pub(crate) const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

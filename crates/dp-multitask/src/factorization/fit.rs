@@ -303,6 +303,6 @@ impl MatrixFactorization {
 
     /// The plan must list what this fit releases, for a table of this many items.
     pub(super) fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
-        crate::paid::check_plan(plan, &super::plan::requests(self.params(), n_items))
+        crate::paid::check_plan(plan, &self.requests(n_items))
     }
 }

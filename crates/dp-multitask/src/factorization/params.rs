@@ -151,6 +151,7 @@ impl FactorizationParams {
         Ok(MatrixFactorization {
             params: self,
             assumptions: Vec::new(),
+            label: String::new(),
         })
     }
 
@@ -294,11 +295,19 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
 pub struct MatrixFactorization {
     params: FactorizationParams,
     assumptions: Vec<String>,
+    /// In front of the labels of all releases.
+    pub(super) label: String,
 }
 
 settings_and_assumptions!(MatrixFactorization, FactorizationParams);
 
 impl MatrixFactorization {
+    /// The same with `label` in front of the labels of its releases, for runs of several fits.
+    pub(crate) fn labelled(mut self, label: &str) -> Self {
+        label.clone_into(&mut self.label);
+        self
+    }
+
     /// What the caller takes on trust.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {

@@ -31,16 +31,30 @@ impl MatrixFactorization {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let requests = self.requests(n_items);
+        let plan = Plan::calibrate(target, adjacency, &requests)?;
+        self.check_releasable(&plan, n_items)?;
+        Ok(plan)
+    }
+
+    /// Whether all releases of a plan can be made.
+    pub(crate) fn check_releasable(&self, plan: &Plan, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
             let most = u32::MAX as usize / self.params().largest_dim();
             let expected = "so few that items times the length of factors is below 2^32";
             params::in_range("n_items", n_items, 1, most, expected)?;
         }
-        let requests = requests(self.params(), n_items);
-        let plan = Plan::calibrate(target, adjacency, &requests)?;
-        self.check_grids(&plan)?;
-        Ok(plan)
+        self.check_grids(plan)
+    }
+
+    /// What a fit over `n_items` releases, with this fit's label in front.
+    pub(crate) fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+        let mut requests = requests(self.params(), n_items);
+        for request in &mut requests {
+            request.label.insert_str(0, &self.label);
+        }
+        requests
     }
 
     /// Makes every grid once, so that nothing is paid for that could not be released.
@@ -62,7 +76,7 @@ impl MatrixFactorization {
     }
 }
 
-pub(super) fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseRequest> {
+fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseRequest> {
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
     let mut left = 1.0;
     if settings.releases_counts() {

@@ -155,5 +155,5 @@ pub(super) fn certificate(
         .released_output("item factors, every release listed below, settings", "anyone")
         .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
         .not_covered("personal models: each is seen by its own user only (joint DP)");
-    complete(builder, assumptions, insecure)
+    complete(builder, assumptions, insecure, false)
 }

@@ -1,0 +1,163 @@
+//! Choice among settings within the budget.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use dp_accounting::{Budget, Ledger, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp};
+use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{
+    Error, FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+const N_ITEMS: usize = 120;
+
+fn target(epsilon: f64) -> ApproxDp {
+    ApproxDp::target(epsilon, 1e-5).unwrap()
+}
+
+fn ratings() -> RatingSplit {
+    LongTailRatings::new(1500, N_ITEMS, 60_000)
+        .generate(&mut ChaCha20Rng::seed_from_u64(4))
+        .unwrap()
+        .split(SplitFractions::default(), 1)
+}
+
+/// Label bounds: far too small, as the default, far too large.
+fn candidates(epsilon: f64) -> Vec<MatrixFactorization> {
+    [0.01, 1.0, 100.0]
+        .map(|label_bound| FactorizationParams {
+            dim: Some(3),
+            n_rounds: 3,
+            label_bound,
+            ..FactorizationParams::for_target(target(epsilon))
+        })
+        .map(|params| params.check().unwrap())
+        .to_vec()
+}
+
+fn paid(plan: &Plan) -> Vec<Spend> {
+    let budget = Budget::new(plan.target(), ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("ratings", budget).unwrap();
+    ledger.reserve(plan).unwrap()
+}
+
+fn tune(tuning: &Tuning, split: &RatingSplit, epsilon: f64, seed: u64) -> TunedModel {
+    let plan = tuning.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+    let spends = paid(&plan);
+    let mut seen = Vec::new();
+    let mut noise = NoiseSource::insecure_seeded(seed);
+    let tuned = tuning
+        .fit(&split.train, &plan, spends, &mut noise, &mut |p| {
+            seen.push(p.done);
+        })
+        .unwrap();
+    assert_eq!(seen.last(), Some(&plan.releases().len()));
+    assert!(seen.is_sorted());
+    tuned
+}
+
+#[test]
+fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
+    let split = ratings();
+    let tuning = Tuning::new(candidates(5.0), TuningParams::default()).unwrap();
+    let tuned = tune(&tuning, &split, 5.0, 1);
+    assert_eq!(tuned.chosen, 1, "{:?}", tuned.scores);
+    let others = [tuned.scores[0], tuned.scores[2]];
+    assert!(
+        others
+            .iter()
+            .all(|s| s - tuned.scores[1] > 3.0 * tuned.score_noise_stddev)
+    );
+    let certificate = &tuned.fitted.certificate;
+    assert!(certificate.tuning_included);
+    assert_eq!(certificate.releases.len(), 3 * (1 + 2 * 3) + 1);
+    assert!(
+        certificate.releases[7]
+            .label
+            .starts_with("candidate 2: item counts")
+    );
+    // what is charged is the target, no matter how many candidates
+    let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    assert!(plan.guarantee().epsilon <= 5.0 && plan.guarantee().epsilon > 4.999);
+    let pairs = tuned
+        .fitted
+        .model
+        .predict_held_out(&split.train, &split.test)
+        .unwrap();
+    assert!(rmse(pairs.into_exposed()).unwrap() < 1.05);
+}
+
+#[test]
+fn models_do_not_see_what_they_are_compared_on() {
+    // with nearly everything held out nothing can be learnt, whatever the noise
+    let split = ratings();
+    let error = |held_out_fraction| {
+        let params = TuningParams {
+            held_out_fraction,
+            ..TuningParams::default()
+        };
+        let tuning = Tuning::new(candidates(35.0)[1..2].to_vec(), params).unwrap();
+        let tuned = tune(&tuning, &split, 35.0, 2);
+        let pairs = tuned
+            .fitted
+            .model
+            .predict_held_out(&split.train, &split.test)
+            .unwrap();
+        rmse(pairs.into_exposed()).unwrap()
+    };
+    let (most, least) = (error(0.01), error(0.99));
+    assert!(most < least - 0.05, "{most} {least}");
+}
+
+#[test]
+fn lists_are_compared_by_what_they_contain() {
+    let split = ratings();
+    let mut good = FactorizationParams::implicit_for_target(target(10.0));
+    (good.dim, good.n_rounds) = (Some(3), 2);
+    // nearly everything spent on counts: the rest is noise
+    let mut bad = good.clone();
+    bad.count_share = 0.9999;
+    let fits = [bad, good].map(|params| params.check().unwrap()).to_vec();
+    let tuning = Tuning::new(fits, TuningParams::default()).unwrap();
+    let tuned = tune(&tuning, &split, 10.0, 3);
+    assert_eq!(tuned.chosen, 1, "{:?}", tuned.scores);
+}
+
+#[test]
+fn spends_of_another_plan_and_odd_settings_are_refused() {
+    let split = ratings();
+    let tuning = Tuning::new(candidates(5.0), TuningParams::default()).unwrap();
+    let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let mut spends = paid(&plan);
+    spends.pop();
+    let mut noise = NoiseSource::insecure_seeded(0);
+    let outcome = tuning.fit(&split.train, &plan, spends, &mut noise, &mut |_| {});
+    assert!(matches!(outcome, Err(Error::Spends { .. })));
+    let own = candidates(5.0)[0]
+        .plan(N_ITEMS, target(5.0), ADJACENCY)
+        .unwrap();
+    let outcome = tuning.fit(&split.train, &own, paid(&own), &mut noise, &mut |_| {});
+    assert!(matches!(outcome, Err(Error::Shape(_))));
+
+    assert!(Tuning::new(Vec::new(), TuningParams::default()).is_err());
+    for (score_share, held_out_fraction) in [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, f64::NAN)] {
+        let params = TuningParams {
+            score_share,
+            held_out_fraction,
+            ..TuningParams::default()
+        };
+        assert!(matches!(
+            Tuning::new(candidates(5.0), params),
+            Err(Error::Param(_))
+        ));
+    }
+    let implicit = FactorizationParams::implicit_for_target(target(5.0))
+        .check()
+        .unwrap();
+    let mixed = vec![implicit, candidates(5.0).remove(0)];
+    let outcome = Tuning::new(mixed, TuningParams::default());
+    assert!(matches!(outcome, Err(Error::Unsupported { .. })));
+}
