@@ -76,7 +76,7 @@ impl<'a> Shape<'a> {
         data: &'a Private<Interactions>,
         dim: usize,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let params = FactorizationParams::for_target(ApproxDp::target(5.0, 1e-5)?);
+        let params = FactorizationParams::adadpals_for_target(ApproxDp::target(5.0, 1e-5)?);
         let pooled = FactorizationParams {
             pooled_matrices: Some(PooledMatrices::default()),
             ..params.clone()

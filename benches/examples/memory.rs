@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     report("generated", n_ratings, start);
 
     let (target, adjacency) = (ApproxDp::target(5.0, 1e-8)?, Adjacency::AddRemoveUser);
-    let mut params = FactorizationParams::for_target(target);
+    let mut params = FactorizationParams::adadpals_for_target(target);
     (params.dim, params.n_rounds) = (Some(DIM), 2);
     let fit = params.check()?;
     let n_items = ratings.catalogue().len();

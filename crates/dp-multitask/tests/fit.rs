@@ -56,7 +56,7 @@ fn test_rmse(model: &FactorModel, split: &RatingSplit) -> f64 {
 #[test]
 fn order_of_users_and_threads_do_not_change_a_single_bit() {
     let split = small_ratings();
-    let mut params = FactorizationParams::for_target(target(5.0));
+    let mut params = FactorizationParams::adadpals_for_target(target(5.0));
     params.dim = Some(4);
     let reference = fit_seeded(&split.train, params.clone(), 7);
     let table = split.train.expose();
@@ -89,7 +89,7 @@ fn with_little_noise_the_model_nears_the_non_private_one() {
     let best = test_rmse(&als.fit(&split.train).unwrap(), &split);
     let mut errors = Vec::new();
     for epsilon in [1.0, 38.0] {
-        let mut params = FactorizationParams::for_target(target(epsilon));
+        let mut params = FactorizationParams::adadpals_for_target(target(epsilon));
         params.dim = Some(4);
         errors.push(test_rmse(
             &fit_seeded(&split.train, params, 3).model,
@@ -106,7 +106,7 @@ fn with_little_noise_the_model_nears_the_non_private_one() {
 #[test]
 fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
     let split = small_ratings();
-    let params = FactorizationParams::for_target(target(1.0));
+    let params = FactorizationParams::adadpals_for_target(target(1.0));
     let seeded = fit_seeded(&split.train, params.clone(), 1);
     assert!(!seeded.certificate.verify().unwrap().is_private());
     assert_eq!(seeded.model.provenance(), Provenance::SeededNoise);
@@ -135,7 +135,7 @@ fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
 #[test]
 fn a_fit_takes_exactly_the_spends_of_its_plan() {
     let split = small_ratings();
-    let fit = FactorizationParams::for_target(target(1.0))
+    let fit = FactorizationParams::adadpals_for_target(target(1.0))
         .check()
         .unwrap();
     let run = |plan: &Plan, spends: Vec<Spend>| {
@@ -200,7 +200,7 @@ fn settings_out_of_range_are_refused_by_name() {
         ("weight_exponent", |p| p.weight_exponent = 1e7),
     ];
     for (name, change) in changes {
-        let mut params = FactorizationParams::for_target(target(1.0));
+        let mut params = FactorizationParams::adadpals_for_target(target(1.0));
         change(&mut params);
         match params.check() {
             Err(Error::Param(error)) => assert_eq!(error.name, name),
@@ -212,7 +212,7 @@ fn settings_out_of_range_are_refused_by_name() {
 #[test]
 fn fold_in_is_the_minimiser_of_its_objective() {
     let split = small_ratings();
-    let mut params = FactorizationParams::for_target(target(20.0));
+    let mut params = FactorizationParams::adadpals_for_target(target(20.0));
     params.dim = Some(3);
     params.fold_in_penalties.factor_per_record = 0.2;
     let model = fit_seeded(&split.train, params, 2).model;
@@ -250,7 +250,7 @@ fn fold_in_is_the_minimiser_of_its_objective() {
 #[test]
 fn a_user_without_records_gets_the_public_model() {
     let split = small_ratings();
-    let params = FactorizationParams::for_target(target(5.0));
+    let params = FactorizationParams::adadpals_for_target(target(5.0));
     let model = fit_seeded(&split.train, params, 2).model;
     let mut builder = InteractionsBuilder::new(150);
     builder.ensure_users(1);
@@ -269,7 +269,7 @@ fn a_user_without_records_gets_the_public_model() {
 #[test]
 fn history_with_unknown_items_is_a_typed_error() {
     let split = small_ratings();
-    let params = FactorizationParams::for_target(target(5.0));
+    let params = FactorizationParams::adadpals_for_target(target(5.0));
     let model = fit_seeded(&split.train, params, 2).model;
     let mut builder = InteractionsBuilder::new(151);
     builder.push(0, 150, 4.0).unwrap();
@@ -280,7 +280,7 @@ fn history_with_unknown_items_is_a_typed_error() {
 #[test]
 fn an_empty_table_trains_to_noise_without_an_error() {
     let nobody = Private::new(InteractionsBuilder::new(20).build().0);
-    let mut params = FactorizationParams::for_target(target(1.0));
+    let mut params = FactorizationParams::adadpals_for_target(target(1.0));
     params.dim = Some(3);
     let fitted = fit_seeded(&nobody, params, 1);
     assert!(fitted.model.item_factors().iter().all(|v| v.is_finite()));

@@ -33,7 +33,7 @@ fn ratings() -> RatingSplit {
 }
 
 fn fit() -> MatrixFactorization {
-    let mut params = FactorizationParams::for_target(target());
+    let mut params = FactorizationParams::adadpals_for_target(target());
     params.dim = Some(3);
     params.n_rounds = N_ROUNDS;
     params.check().unwrap()

@@ -32,7 +32,7 @@ fn candidates(epsilon: f64) -> Vec<MatrixFactorization> {
             dim: Some(3),
             n_rounds: 3,
             label_bound,
-            ..FactorizationParams::for_target(target(epsilon))
+            ..FactorizationParams::adadpals_for_target(target(epsilon))
         })
         .map(|params| params.check().unwrap())
         .to_vec()

@@ -31,7 +31,7 @@ fn params(epsilon: f64, item_update: ItemUpdate) -> FactorizationParams {
     FactorizationParams {
         dim: Some(4),
         item_update,
-        ..FactorizationParams::for_target(target(epsilon))
+        ..FactorizationParams::adadpals_for_target(target(epsilon))
     }
 }
 

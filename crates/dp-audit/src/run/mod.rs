@@ -106,7 +106,8 @@ pub struct RunAudit {
 /// ```
 ///
 /// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
-/// was measured in place of sigma. Black box: [`audit_black_box`] on the pooled `x_c` with
+/// was measured in place of sigma (in releases of so few numbers that it cannot be measured to within a
+/// half, sigma itself). Black box: [`audit_black_box`] on the pooled `x_c` with
 /// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
 /// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
 /// above the claim beyond the error of its estimate, lower bounds not above the claim.
@@ -278,14 +279,8 @@ impl Evidence {
             .iter()
             .map(|pool| pooled(&pool.view, &pool.residuals, &pool.noise, level))
             .collect();
-        let ratios: Vec<f64> = releases
-            .iter()
-            .map(|r| r.measured_noise_multiplier / r.claimed_noise_multiplier)
-            .collect();
-        let white_box_error = releases
-            .iter()
-            .map(|r| r.relative_error)
-            .fold(0.0, f64::max);
+        let ratios: Vec<f64> = releases.iter().map(measured_noise).collect();
+        let white_box_error = white_box_error(&releases);
         let canary_mu = self.mean_mu(|_| 1.0);
         let white_box_mu = self.mean_mu(|at| ratios[at]);
         let black_box = audit_black_box(
@@ -364,4 +359,36 @@ impl Evidence {
             .sum();
         (total / self.squares.len().max(1) as f64).sqrt()
     }
+}
+
+/// Noise of a release measured worse than this counts as claimed.
+const MEASURABLE: f64 = 0.5;
+
+/// Measured over claimed noise.
+fn measured_noise(release: &ReleaseAudit) -> f64 {
+    if release.relative_error <= MEASURABLE {
+        release.measured_noise_multiplier / release.claimed_noise_multiplier
+    } else {
+        1.0
+    }
+}
+
+/// How far above the true mu the white-box estimate may be by chance: with noise `s_t` known to within a share `e_t`, and
+/// `mu_t = 1 / z_t` the most that release `t` gives away,
+///
+/// ```text
+/// sqrt(sum_t mu_t^2 / (1 - e_t)^2 / sum_t mu_t^2) - 1
+/// ```
+fn white_box_error(releases: &[ReleaseAudit]) -> f64 {
+    let (mut most, mut claimed) = (0.0, 0.0);
+    for release in releases {
+        let square = release.claimed_noise_multiplier.powi(-2);
+        let error = match release.relative_error {
+            error if error <= MEASURABLE => error,
+            _ => 0.0,
+        };
+        claimed += square;
+        most += square / (1.0 - error).powi(2);
+    }
+    (most / claimed).sqrt() - 1.0
 }

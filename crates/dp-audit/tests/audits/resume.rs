@@ -20,7 +20,7 @@ fn target() -> ApproxDp {
 }
 
 fn fit() -> MatrixFactorization {
-    let mut params = FactorizationParams::for_target(target());
+    let mut params = FactorizationParams::adadpals_for_target(target());
     params.dim = Some(1);
     params.n_rounds = 2;
     params.check().unwrap()

@@ -35,7 +35,7 @@ fn target(epsilon: f64) -> ApproxDp {
 }
 
 fn settings(epsilon: f64, dim: usize) -> MatrixFactorization {
-    let mut params = FactorizationParams::for_target(target(epsilon));
+    let mut params = FactorizationParams::adadpals_for_target(target(epsilon));
     params.dim = Some(dim);
     params.n_rounds = 2;
     // nine items let a canary use the whole norm of the counts
@@ -176,7 +176,7 @@ fn runs_of_the_other_item_updates_hold_as_well() {
         (ItemUpdate::Residual(residual()), pooled),
         (ItemUpdate::Ssp, pooled),
     ] {
-        let mut params = FactorizationParams::for_target(target(4.0));
+        let mut params = FactorizationParams::adadpals_for_target(target(4.0));
         (params.dim, params.n_rounds) = (Some(3), 3);
         params.count_clip_norm = 3.0;
         params.item_update = item_update;

@@ -5,6 +5,7 @@ mod audit;
 mod model;
 mod shared;
 mod train;
+mod tune;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +14,7 @@ pub(crate) use audit::{AuditArgs, TrialArgs};
 pub(crate) use model::{DemoArgs, RecommendArgs, VerifyArgs};
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
 pub(crate) use train::{FeedbackArgs, FeedbackKind, LedgerArgs, SplitKind, TrainArgs};
+pub(crate) use tune::{ChoiceArgs, TuneArgs};
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
 /// for any other private mechanism.
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Train private item factors from a file of ratings
     Train(Box<TrainArgs>),
+    /// Train several settings within one budget and keep the best
+    Tune(Box<TuneArgs>),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(RecommendArgs),
     /// Recompute a certificate from its list of releases

@@ -7,8 +7,13 @@ use clap::{Args, ValueEnum};
 /// What is trained, and the guarantee it is to have.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
-    /// Training method
-    #[arg(long, value_enum, default_value_t = Method::Adadpals)]
+    /// pooled (one matrix for all items) or adadpals (one each, published)
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        default_value_t = Method::Pooled
+    )]
     pub(crate) method: Method,
     /// Privacy target epsilon (nats), for adding or removing one user
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
@@ -21,8 +26,19 @@ pub(crate) struct TargetArgs {
 /// How the item factors are trained.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    // no doc comment: with one, clap spreads the whole help page out
+    // no doc comments: with one, clap spreads the whole help page out
+    Pooled,
     Adadpals,
+}
+
+impl Method {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pooled => "pooled",
+            Self::Adadpals => "adadpals",
+        }
+    }
 }
 
 /// What is in the file of ratings.
@@ -50,7 +66,7 @@ pub(crate) struct SettingArgs {
     /// Item factors: a bias and DIM - 1 tastes [default: by rule, from released counts]
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) dim: Option<usize>,
-    /// Rounds of alternating minimisation [default: 5]
+    /// Rounds of alternating minimisation [default: 8]
     #[arg(long, value_name = "ROUNDS", allow_hyphen_values = true)]
     pub(crate) steps: Option<usize>,
     /// Weight n^-X of an item with n ratings; 0 releases no counts [default: 0.25]
@@ -65,7 +81,7 @@ pub(crate) struct SettingArgs {
     /// Bound on ratings after centre and user bias, in rating units [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) label_bound: Option<f64>,
-    /// Ridge of the item step, in units of its noise [default: 0.7]
+    /// Ridge of the item step, in units of its noise [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) reg: Option<f64>,
     /// Share of the budget spent on item counts [default: 0.03]

@@ -12,7 +12,7 @@ use dp_multitask::{FactorizationParams, MatrixFactorization};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-use crate::args::{AuditArgs, Method, TrialArgs};
+use crate::args::{AuditArgs, TrialArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::error::{Error, Result};
 use crate::output::{self, AuditReport};
@@ -38,8 +38,8 @@ const MANY_DRAWS: usize = 1 << 27;
 pub(crate) fn run(args: &AuditArgs) -> Result<()> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
-    let Method::Adadpals = args.target.method;
-    let params = settings_for(&args.feedback, &args.settings, target)?;
+    let method = args.target.method;
+    let params = settings_for(method, &args.feedback, &args.settings, target)?;
     params.clone().check()?.plan(1, target, ADJACENCY)?;
     let trials = trials(&args.trials)?;
 

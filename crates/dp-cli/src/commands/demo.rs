@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, Method};
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
 use crate::output::{self, CERTIFICATE, OutputFolder, Seconds, TrainReport};
@@ -97,6 +97,8 @@ fn train(
             params: fit.params(),
             plan: &plan,
             ratings,
+            method: Method::Pooled,
+            comparison: None,
             metrics: Evaluation::Ratings(metrics),
             seconds: Seconds {
                 load,

@@ -4,13 +4,16 @@ use std::path::Path;
 
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit};
-use dp_multitask::FactorizationParams;
+use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
-use crate::args::{FeedbackArgs, FeedbackKind, InputArgs, SettingArgs, SplitArgs, SplitKind};
+use crate::args::{
+    FeedbackArgs, FeedbackKind, InputArgs, Method, SettingArgs, SplitArgs, SplitKind,
+};
 use crate::error::{Error, Result};
 
 /// Defaults from the target and from what the records mean, overridden by flags.
 pub(crate) fn settings_for(
+    method: Method,
     feedback: &FeedbackArgs,
     args: &SettingArgs,
     target: ApproxDp,
@@ -32,16 +35,21 @@ pub(crate) fn settings_for(
             usage("--label-center and --label-bound have no meaning with --feedback implicit")
         }
         (FeedbackKind::Explicit, _) => {
-            Ok(with_flags(FactorizationParams::for_target(target), args))
+            let defaults = match method {
+                Method::Pooled => FactorizationParams::for_target(target),
+                Method::Adadpals => FactorizationParams::adadpals_for_target(target),
+            };
+            Ok(with_flags(defaults, args))
         }
         (FeedbackKind::Implicit, _) => {
             if let Some(least) = feedback.min_rating {
                 dp_core::params::finite("--min-rating", least)?;
             }
-            Ok(with_flags(
-                FactorizationParams::implicit_for_target(target),
-                args,
-            ))
+            let mut defaults = FactorizationParams::implicit_for_target(target);
+            if let (Method::Adadpals, Feedback::Implicit(own)) = (method, &mut defaults.feedback) {
+                own.item_gramian = ItemGramian::PerItem;
+            }
+            Ok(with_flags(defaults, args))
         }
     }
 }

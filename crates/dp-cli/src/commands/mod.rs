@@ -10,4 +10,5 @@ pub(crate) mod recommend;
 pub(crate) mod reproduce;
 mod resume;
 pub(crate) mod train;
+pub(crate) mod tune;
 pub(crate) mod verify;

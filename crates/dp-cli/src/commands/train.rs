@@ -9,7 +9,7 @@ use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization};
 
-use crate::args::{Method, TrainArgs};
+use crate::args::TrainArgs;
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::commands::ledger::Account;
 use crate::commands::resume::Resume;
@@ -18,13 +18,13 @@ use crate::evaluate::Evaluation;
 use crate::output::{self, OutputFolder, Seconds, TrainReport};
 use crate::progress::ReleaseBar;
 
-const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+pub(super) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
-    let Method::Adadpals = args.target.method;
-    let fit = settings_for(&args.feedback, &args.settings, target)?.check()?;
+    let method = args.target.method;
+    let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
     protect_inputs(args)?;
@@ -63,9 +63,11 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let metrics = Evaluation::measure(&fitted, &split)?;
     let report = TrainReport {
         fitted: &fitted,
+        method,
         params: fit.params(),
         plan: &plan,
         ratings: &ratings,
+        comparison: None,
         metrics,
         seconds: Seconds {
             load: load.as_secs_f64(),
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs.
-fn protect_inputs(args: &TrainArgs) -> Result<()> {
+pub(super) fn protect_inputs(args: &TrainArgs) -> Result<()> {
     let out = match args.output.out.canonicalize() {
         Ok(out) if args.output.force => out,
         Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
@@ -117,14 +119,14 @@ fn absolute(path: &Path) -> Option<PathBuf> {
         .ok()
 }
 
-fn data_set_id(args: &TrainArgs) -> String {
+pub(super) fn data_set_id(args: &TrainArgs) -> String {
     args.ledger.data_set.clone().unwrap_or_else(|| {
         let name = args.ratings.file_name().unwrap_or(args.ratings.as_os_str());
         name.to_string_lossy().into_owned()
     })
 }
 
-fn with_assumptions(
+pub(super) fn with_assumptions(
     fit: MatrixFactorization,
     args: &TrainArgs,
     ratings: &Ratings,

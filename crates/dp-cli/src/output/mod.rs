@@ -2,6 +2,7 @@
 
 mod answers;
 mod audit_report;
+mod comparison;
 mod folder;
 mod model_file;
 mod report;
@@ -10,6 +11,7 @@ mod statement;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use audit_report::AuditReport;
+pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::statement::put;
-use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
+use super::{CERTIFICATE, Comparison, OutputFolder, model_files, privacy_statement, rounded_up};
+use crate::args::Method;
 use crate::error::Result;
 use crate::evaluate::Evaluation;
 
@@ -24,14 +25,15 @@ pub(crate) struct Seconds {
 /// Everything a run has to say, released and internal apart.
 pub(crate) struct TrainReport<'a> {
     pub(crate) fitted: &'a FittedModel,
+    pub(crate) method: Method,
     pub(crate) params: &'a FactorizationParams,
     pub(crate) plan: &'a Plan,
     pub(crate) ratings: &'a Ratings,
+    /// Where settings were chosen within the budget.
+    pub(crate) comparison: Option<Comparison>,
     pub(crate) metrics: Evaluation,
     pub(crate) seconds: Seconds,
 }
-
-const METHOD: &str = "adadpals";
 
 impl TrainReport<'_> {
     /// Model, certificate, released report and internal report.
@@ -50,8 +52,8 @@ impl TrainReport<'_> {
     pub(crate) fn json(&self) -> Value {
         let certificate = &self.fitted.certificate;
         let guarantee = certificate.guarantee.as_ref();
-        json!({
-            "method": METHOD,
+        let mut object = json!({
+            "method": self.method.name(),
             "dim": self.fitted.model.dim(),
             "steps": self.params.n_rounds,
             "n_items": self.fitted.model.n_items(),
@@ -64,6 +66,7 @@ impl TrainReport<'_> {
                 "adjacency": certificate.adjacency,
                 "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
                 "assumptions": certificate.assumptions,
+                "tuning_included": certificate.tuning_included,
             },
             "internal": {
                 "metrics": self.metrics,
@@ -71,7 +74,11 @@ impl TrainReport<'_> {
                 "n_users": self.ratings.interactions().expose().n_users(),
                 "n_ratings": self.ratings.interactions().expose().n_records(),
             },
-        })
+        });
+        if let Some(comparison) = &self.comparison {
+            object["released"]["comparison"] = json!(comparison);
+        }
+        object
     }
 
     /// What the terminal shows.
@@ -81,6 +88,9 @@ impl TrainReport<'_> {
         if let Some(reason) = self.why_no_tastes() {
             let line = format!("            {reason}; --dim 3 insists on two");
             put(&mut text, &line);
+        }
+        if let Some(comparison) = &self.comparison {
+            text.push_str(&comparison.lines());
         }
         put(&mut text, &format!("written to  {}", out.display()));
         if let Some(balance) = balance {
@@ -130,8 +140,9 @@ impl TrainReport<'_> {
         };
         let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds);
         format!(
-            "{n_items} items, factors of length {} ({length}), {n_rounds} rounds of {METHOD}",
-            model.dim()
+            "{n_items} items, factors of length {} ({length}), {n_rounds} rounds of {}",
+            model.dim(),
+            self.method.name()
         )
     }
 
@@ -168,6 +179,9 @@ impl TrainReport<'_> {
                     100.0 * share_above_noise(counts)
                 ),
             );
+        }
+        if let Some(comparison) = &self.comparison {
+            text.push_str(&comparison.section());
         }
         put(&mut text, "\n## Settings\n\n```json");
         put(

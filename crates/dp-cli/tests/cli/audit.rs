@@ -53,7 +53,7 @@ fn claimed_and_measured_stand_side_by_side() {
         "\nat least",
         "with confidence 0.999999999",
         "factors of length 1, as set",
-        "\nround 1: item matrices",
+        "\nround 1: pooled matrices",
     ] {
         assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
     }

@@ -25,4 +25,5 @@ mod resume;
 mod screen;
 mod support;
 mod train;
+mod tune;
 mod verify;

@@ -137,7 +137,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     sandbox
         .train(&args)
         .exits(3)
-        .says(&["left    epsilon 0,", "3 releases so far"]);
+        .says(&["left    epsilon 0,", "4 releases so far"]);
 }
 
 #[test]

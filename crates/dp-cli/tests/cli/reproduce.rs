@@ -131,8 +131,8 @@ fn ratings_give_every_method_by_the_schema() {
     let found = sandbox.dp(&args).exits(0).json();
     let rows: Vec<&Value> = found["rows"].as_array().unwrap().iter().collect();
     let all: Vec<&&Value> = rows.iter().filter(|r| r["metric"] == "test RMSE").collect();
-    // three baselines; at three epsilons: 2 samplings, 4 exponents, 2 of gradients by two accountings, 2 of ours
-    assert_eq!(all.len(), 3 + 3 * (8 * 2 + 2));
+    // three baselines; at three epsilons: 2 samplings, 4 exponents, 2 of gradients by two accountings, 3 of ours
+    assert_eq!(all.len(), 3 + 3 * (8 * 2 + 3));
     for row in &all {
         assert!(row["mean"].as_f64().unwrap() > 0.0, "{row}");
         let published = row["params"]["accounting"]

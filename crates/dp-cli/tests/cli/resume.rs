@@ -8,8 +8,10 @@ use dp_accounting::Ledger;
 use crate::support::Sandbox;
 
 /// A run of a few hundred rounds, so that a kill comes in the middle of it.
-const LONG_RUN: [&str; 11] = [
+const LONG_RUN: [&str; 13] = [
     "train",
+    "--method",
+    "adadpals",
     "ratings.csv",
     "--epsilon",
     "1",

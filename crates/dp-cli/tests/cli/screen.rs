@@ -5,9 +5,10 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 6] = [
+const COMMANDS: [&str; 7] = [
     "demo",
     "train",
+    "tune",
     "recommend",
     "verify",
     "account",

@@ -47,6 +47,7 @@ fn json_is_one_object_with_the_documented_keys() {
         "released.gdp_mu",
         "released.private",
         "released.rho",
+        "released.tuning_included",
         "steps",
     ];
     assert_eq!(found, expected);
@@ -59,7 +60,7 @@ fn json_says_what_was_guaranteed() {
         .train(&["--json", "--dim", "3", "--steps", "2"])
         .exits(0)
         .json();
-    assert_eq!(json["method"], "adadpals");
+    assert_eq!(json["method"], "pooled");
     assert_eq!(
         (&json["dim"], &json["steps"], &json["n_items"]),
         (&3.into(), &2.into(), &25.into())
@@ -152,7 +153,7 @@ fn weights_without_exponent_release_no_counts() {
         .iter()
         .map(|release| release["label"].as_str().unwrap())
         .collect();
-    assert_eq!(labels.len(), 4);
+    assert_eq!(labels.len(), 5);
     assert!(
         !labels.iter().any(|label| label.contains("counts")),
         "{labels:?}"

@@ -3,9 +3,10 @@
 use dp_core::ApproxDp;
 
 use super::feedback::{Feedback, ImplicitFeedback, ItemGramian};
-use super::item_update::{ItemUpdate, RecordSampling, ScoreModel};
+use super::item_update::{ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel};
 use super::model::UserPenalties;
 use super::params::FactorizationParams;
+use crate::regression::{GradientClip, ResidualBounds};
 
 /// Longest factor that the rule chooses: an item bias and 16 tastes.
 const LARGEST_RULE_DIM: usize = 17;
@@ -15,6 +16,24 @@ const IMPLICIT_TASTES: usize = 32;
 const LEAST_TASTES: usize = 2;
 
 pub(super) fn for_target(target: ApproxDp) -> FactorizationParams {
+    FactorizationParams {
+        n_rounds: 8,
+        round_growth: 1.2,
+        matrix_share: 0.01,
+        item_ridge_factor: 1.0,
+        item_l2_penalty: 3.0,
+        item_update: ItemUpdate::Residual(ResidualRounds {
+            n_statistics_rounds: 4,
+            bounds: ResidualBounds::Geometric { ratio: 0.9 },
+            pull: 0.25,
+            clip: GradientClip::Joint,
+        }),
+        pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
+        ..adadpals_for_target(target)
+    }
+}
+
+pub(super) fn adadpals_for_target(target: ApproxDp) -> FactorizationParams {
     FactorizationParams {
         dim: None,
         rule_epsilon: target.epsilon,
@@ -80,7 +99,7 @@ pub(super) fn implicit_for_target(target: ApproxDp) -> FactorizationParams {
             item_gramian: ItemGramian::Pooled,
             gramian_share: 0.05,
         }),
-        ..for_target(target)
+        ..adadpals_for_target(target)
     }
 }
 
@@ -149,6 +168,12 @@ mod tests {
     fn defaults_pass_their_own_checks_at_every_epsilon() {
         for epsilon in [1e-6, 0.1, 1.0, 5.0, 20.0, 1e6] {
             assert!(at(epsilon).check().is_ok(), "epsilon {epsilon}");
+            let target = ApproxDp {
+                epsilon,
+                delta: 1e-5,
+            };
+            assert!(adadpals_for_target(target).check().is_ok());
+            assert!(implicit_for_target(target).check().is_ok());
         }
     }
 

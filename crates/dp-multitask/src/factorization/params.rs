@@ -79,7 +79,8 @@ pub struct FactorizationParams {
 }
 
 impl FactorizationParams {
-    /// Defaults that follow from the privacy target alone.
+    /// Defaults that follow from the privacy target alone: one matrix for all items, rounds of statistics and then
+    /// of residuals. Found on the validation part of MovieLens-1M (`docs/results.md`).
     ///
     /// # Examples
     /// ```
@@ -93,6 +94,22 @@ impl FactorizationParams {
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
         defaults::for_target(target)
+    }
+
+    /// Defaults of the published algorithm with biases: a matrix of its own for every item, released anew in
+    /// every round (AdaDPALS, Krichene et al. 2023, Algorithms 1 and 3).
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_multitask::FactorizationParams;
+    /// let params = FactorizationParams::adadpals_for_target(ApproxDp::target(1.0, 1e-5)?);
+    /// assert!(params.pooled_matrices.is_none() && params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn adadpals_for_target(target: ApproxDp) -> Self {
+        defaults::adadpals_for_target(target)
     }
 
     /// Checks every range.

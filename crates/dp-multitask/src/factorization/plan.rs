@@ -212,7 +212,7 @@ mod tests {
     fn rounds_grow_by_the_stated_factor_and_spend_everything() {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         for growth in [0.5, 1.0, 1.7] {
-            let mut settings = FactorizationParams::for_target(target);
+            let mut settings = FactorizationParams::adadpals_for_target(target);
             settings.n_rounds = 4;
             settings.round_growth = growth;
             let shares = round_shares(&settings);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_share_too_small_for_any_grid_is_refused_before_it_is_paid_for() {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
-        let mut settings = FactorizationParams::for_target(target);
+        let mut settings = FactorizationParams::adadpals_for_target(target);
         settings.count_share = 1e-20;
         let plan = settings
             .check()
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_plan_lists_counts_only_when_weights_need_them() {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
-        let mut settings = FactorizationParams::for_target(target);
+        let mut settings = FactorizationParams::adadpals_for_target(target);
         settings.weight_exponent = 0.25;
         let with = requests(&settings, 10).len();
         settings.weight_exponent = 0.0;

@@ -20,7 +20,7 @@ pub(super) const N_ITEMS: usize = 60;
 const ITEMS: std::ops::Range<u32> = 0..60;
 
 pub(super) fn params(epsilon: f64) -> FactorizationParams {
-    FactorizationParams::for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
+    FactorizationParams::adadpals_for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
 }
 
 /// Ordinary users, and users who do everything a user must not do.

@@ -116,6 +116,26 @@ impl Tuning {
         })
     }
 
+    /// What each of `n_candidates` fits gets of `target`: epsilon at the same delta. For defaults that follow from
+    /// epsilon.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when a setting is out of range, [`Error::Accounting`] when the target cannot be met.
+    pub fn target_of_each(
+        n_candidates: usize,
+        params: TuningParams,
+        target: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<ApproxDp> {
+        params::at_least_one("candidates", n_candidates)?;
+        params::open_unit("score_share", params.score_share)?;
+        let share = (1.0 - params.score_share) / n_candidates as f64;
+        let request = |share| ReleaseRequest::new("part", share, ReplaceFactor::Two, 1);
+        let whole = Plan::calibrate(target, adjacency, &[request(share), request(1.0 - share)])?;
+        let part = whole.releases()[..1].to_vec();
+        Ok(Plan::with_noise_multipliers(target.delta, adjacency, part)?.target())
+    }
+
     /// The candidates, in order.
     #[must_use]
     pub fn candidates(&self) -> &[MatrixFactorization] {

@@ -8,7 +8,7 @@ use super::settings::{Published, best_residual, published_lists, published_ssp, 
 
 /// A row of the table: one method, and settings among which the validation part decides.
 pub(super) struct Method {
-    /// `ssp`, `noisy-gd`, `residual`, `best`.
+    /// `ssp`, `noisy-gd`, `adadpals`, `residual`, `best`.
     pub(super) name: &'static str,
     pub(super) params: Map<String, Value>,
     /// Whether it is one of the paper's, which get a row with the noise as published.
@@ -36,6 +36,12 @@ pub(super) fn of_ratings() -> Vec<Method> {
     methods.extend([0.0, 0.25].map(|mu| {
         let of = move |target| each(published_steps(target), |p| weighted(p, mu));
         published("noisy-gd", &[("mu", json!(mu))], of)
+    }));
+    methods.push(ours("adadpals", |target| {
+        vec![Candidate {
+            label: "its defaults".to_owned(),
+            settings: FactorizationParams::adadpals_for_target(target),
+        }]
     }));
     methods.push(ours("residual", best_residual));
     methods.push(ours("best", |target| {

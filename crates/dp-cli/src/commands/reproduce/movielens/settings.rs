@@ -270,7 +270,7 @@ fn plain((tastes, n_rounds, more): Plain, target: ApproxDp) -> Published {
             label_center: LABEL_CENTER,
             label_bound,
             init_stddev,
-            ..FactorizationParams::for_target(target)
+            ..FactorizationParams::adadpals_for_target(target)
         },
     }
 }
@@ -331,7 +331,7 @@ fn residual(&(dim, first, n_rounds, more): &Residuals, target: ApproxDp) -> Cand
                 pull,
                 ..ResidualRounds::new()
             }),
-            ..FactorizationParams::for_target(target)
+            ..FactorizationParams::adadpals_for_target(target)
         },
     }
 }

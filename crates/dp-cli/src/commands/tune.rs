@@ -1,0 +1,144 @@
+//! `dp tune`: several settings trained, compared and paid for within one budget.
+
+use std::time::Instant;
+
+use dp_core::ApproxDp;
+use dp_mechanism::NoiseSource;
+use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
+
+use super::input::{HeldOut, as_feedback, read, settings_for};
+use super::ledger::Account;
+use super::train::{ADJACENCY, data_set_id, protect_inputs, with_assumptions};
+use crate::args::{ChoiceArgs, TuneArgs};
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluation;
+use crate::output::{self, Comparison, OutputFolder, Seconds, TrainReport};
+use crate::progress::ReleaseBar;
+
+pub(crate) fn run(args: &TuneArgs) -> Result<()> {
+    // everything public is checked before the data is touched
+    let train = &args.train;
+    let target = ApproxDp::target(train.target.epsilon, train.target.delta)?;
+    let how = TuningParams {
+        score_share: args.choice.score_share,
+        held_out_fraction: args.choice.compare_on,
+        ..TuningParams::default()
+    };
+    let fits = candidates(args, how, target)?;
+    // neither noise nor cost depends on the number of items
+    let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
+    if train.ledger.resume.is_some() {
+        let text = "--resume: dp tune keeps no state between its releases; use dp train";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    protect_inputs(train)?;
+    let mut account = Account::open(&train.ledger, data_set_id(train), target, ADJACENCY)?;
+    account.check(&draft)?;
+    let folder = OutputFolder::create(&train.output.out, train.output.force)?;
+
+    let start = Instant::now();
+    let ratings = as_feedback(&train.feedback, read(&train.ratings, &train.input)?)?;
+    let split = HeldOut::new(&train.feedback, &train.split, &ratings)?;
+    let load = start.elapsed();
+
+    let assumed = fits
+        .into_iter()
+        .map(|fit| with_assumptions(fit, train, &ratings));
+    let tuning = Tuning::new(assumed.collect(), how)?;
+    let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    let start = Instant::now();
+    let spends = account.reserve(&plan)?;
+    let seed = train.output.insecure_seed;
+    let mut noise = seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded);
+    let bar = ReleaseBar::new(plan.releases().len());
+    let mut progress = |done| bar.show(done);
+    let tuned = tuning.fit(split.train(), &plan, spends, &mut noise, &mut progress)?;
+    let seconds = start.elapsed();
+
+    let start = Instant::now();
+    let metrics = Evaluation::measure(&tuned.fitted, &split)?;
+    let report = TrainReport {
+        fitted: &tuned.fitted,
+        method: train.target.method,
+        params: tuning.candidates()[tuned.chosen].params(),
+        plan: &plan,
+        ratings: &ratings,
+        comparison: Some(comparison(&args.choice, &tuned)),
+        metrics,
+        seconds: Seconds {
+            load: load.as_secs_f64(),
+            train: seconds.as_secs_f64(),
+            evaluate: start.elapsed().as_secs_f64(),
+        },
+    };
+    report.write(&folder)?;
+    folder.commit()?;
+    if train.output.json {
+        return output::print_json(&report.json());
+    }
+    let balance = account.balance(&plan);
+    output::print(&report.summary(&train.output.out, balance.as_deref()))
+}
+
+/// Settings of every candidate: defaults for its part of the budget, then flags, then its own.
+fn candidates(
+    args: &TuneArgs,
+    how: TuningParams,
+    target: ApproxDp,
+) -> Result<Vec<MatrixFactorization>> {
+    let own = &args.choice.candidates;
+    let of_each = Tuning::target_of_each(own.len(), how, target, ADJACENCY)?;
+    let train = &args.train;
+    let base = settings_for(
+        train.target.method,
+        &train.feedback,
+        &train.settings,
+        of_each,
+    )?;
+    let check = |text: &String| Ok(with_settings(base.clone(), text)?.check()?);
+    own.iter().map(check).collect()
+}
+
+/// Settings `name=value,...` by the names of the flags.
+fn with_settings(mut params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
+    let wrong = |what: &str| Error::Usage(format!("--try {text}: {what}"));
+    for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| wrong("settings are NAME=VALUE, separated by commas"))?;
+        let number = || {
+            let parsed = value.trim().parse::<f64>();
+            parsed.map_err(|_| wrong(&format!("{value} is not a number")))
+        };
+        let count = || {
+            let parsed = value.trim().parse::<usize>();
+            parsed.map_err(|_| wrong(&format!("{value} is not a whole number")))
+        };
+        match name.trim() {
+            "dim" => params.dim = Some(count()?),
+            "steps" => params.n_rounds = count()?,
+            "weight-exponent" => params.weight_exponent = number()?,
+            "clip-norm" => params.clip_norm = number()?,
+            "label-center" => params.label_center = number()?,
+            "label-bound" => params.label_bound = number()?,
+            "reg" => params.item_ridge_factor = number()?,
+            "count-share" => params.count_share = number()?,
+            other => {
+                return Err(wrong(&format!(
+                    "{other} is not a setting; there are dim, steps, weight-exponent, clip-norm, \
+                     label-center, label-bound, reg, count-share"
+                )));
+            }
+        }
+    }
+    Ok(params)
+}
+
+fn comparison(choice: &ChoiceArgs, tuned: &TunedModel) -> Comparison {
+    Comparison {
+        candidates: choice.candidates.clone(),
+        scores: tuned.scores.clone(),
+        noise_stddev: tuned.score_noise_stddev,
+        chosen: tuned.chosen,
+    }
+}

@@ -1,0 +1,70 @@
+//! `dp tune`: candidates in, the best of them out, everything charged.
+
+use crate::support::{Run, Sandbox};
+
+fn tune(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let always = ["tune", "ratings.csv", "--epsilon", "4", "--delta", "1e-5"];
+    sandbox.dp(&[&always, more].concat())
+}
+
+#[test]
+fn the_best_candidate_is_kept_and_the_certificate_covers_the_choice() {
+    let sandbox = Sandbox::with_ratings();
+    let candidates = ["--try", "dim=1", "--try", "dim=1, label-bound=0.01"];
+    let run = tune(
+        &sandbox,
+        &[&candidates[..], &["--json", "--ledger", "l"]].concat(),
+    )
+    .exits(0);
+    let json = run.json();
+    let comparison = &json["released"]["comparison"];
+    assert_eq!(json["released"]["tuning_included"], true);
+    assert_eq!(comparison["candidates"].as_array().unwrap().len(), 2);
+    let scores: Vec<f64> = serde_json::from_value(comparison["scores"].clone()).unwrap();
+    let chosen = usize::from(scores[1] < scores[0]);
+    assert_eq!(comparison["chosen"], chosen);
+    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    assert!(report.contains("## Candidates") && report.contains("| chosen |"));
+    sandbox
+        .dp(&["verify", "dp-model", "--ledger", "l"])
+        .exits(0);
+    // the budget is gone
+    tune(
+        &sandbox,
+        &[&candidates[..], &["--ledger", "l", "--force"]].concat(),
+    )
+    .exits(3);
+}
+
+#[test]
+fn the_summary_lists_candidates_and_their_noise() {
+    let sandbox = Sandbox::with_ratings();
+    let run = tune(&sandbox, &["--try", "reg=0.5", "--try", "steps=2"]).exits(0);
+    for part in [
+        "candidates  reg=0.5: ",
+        "steps=2: ",
+        "<- chosen",
+        "released with noise of",
+    ] {
+        assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
+    }
+}
+
+#[test]
+fn odd_candidates_are_refused_before_the_data_is_read() {
+    let sandbox = Sandbox::new();
+    for (candidate, says) in [
+        ("taste=3", "taste is not a setting; there are dim, steps"),
+        ("dim", "NAME=VALUE"),
+        ("dim=two", "two is not a whole number"),
+        ("reg=much", "much is not a number"),
+        ("reg=-1", "--reg"),
+    ] {
+        tune(&sandbox, &["--try", candidate]).exits(2).says(&[says]);
+    }
+    tune(&sandbox, &[]).exits(2).says(&["--try"]);
+    tune(&sandbox, &["--try", "dim=2", "--score-share", "1"]).exits(2);
+    let resumed = ["--try", "dim=2", "--ledger", "l", "--resume", "r"];
+    tune(&sandbox, &resumed).exits(2).says(&["--resume"]);
+    assert!(!sandbox.exists("l"));
+}
