@@ -150,7 +150,10 @@ impl Error {
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 accounting_code(error)
             }
-            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
+            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_)))
+            | Self::Personalization(dp_personalize::Error::Mechanism(
+                dp_mechanism::Error::Param(_),
+            )) => 2,
             Self::Training(_)
             | Self::Personalization(_)
             | Self::Json(_)

@@ -11,13 +11,14 @@ use dp_core::Private;
 )]
 pub struct SampleTable {
     features: Vec<String>,
+    target: Option<String>,
     users: Private<Vec<SampleUser>>,
     order: Private<Vec<u32>>,
     n_not_finite: Private<usize>,
 }
 
-/// One user's rows.
-#[derive(Clone, PartialEq)]
+/// One user's rows; by default those of nobody, none.
+#[derive(Clone, Default, PartialEq)]
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
@@ -31,12 +32,14 @@ pub struct SampleUser {
 impl SampleTable {
     pub(crate) const fn new(
         features: Vec<String>,
+        target: Option<String>,
         users: Vec<SampleUser>,
         order: Vec<u32>,
         n_not_finite: usize,
     ) -> Self {
         Self {
             features,
+            target,
             users: Private::new(users),
             order: Private::new(order),
             n_not_finite: Private::new(n_not_finite),
@@ -47,6 +50,12 @@ impl SampleTable {
     #[must_use]
     pub fn features(&self) -> &[String] {
         &self.features
+    }
+
+    /// Name of the column of `y`, if one was read. Public.
+    #[must_use]
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
     }
 
     /// The users, in order of first appearance.

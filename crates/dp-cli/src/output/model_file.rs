@@ -136,6 +136,6 @@ fn read_factors(bytes: &[u8], dim: usize) -> Result<Vec<f64>, String> {
     }
 }
 
-fn not_safetensors(error: safetensors::SafeTensorError) -> String {
+pub(super) fn not_safetensors(error: safetensors::SafeTensorError) -> String {
     format!("not a whole safetensors file: {error}")
 }

@@ -78,14 +78,17 @@ pub fn read_samples_from(
             Separator::Comma
         })
     })?;
-    let (places, features) = Places::find(&Header::read(&table)?, columns)?;
+    let header = Header::read(&table)?;
+    let (places, features) = Places::find(&header, columns)?;
+    let target = places.target.map(|at| header.name(at).to_owned());
+    drop(header);
     let mut collected = Collected::default();
     let mut row = Vec::with_capacity(features.len() + 1);
     while table.advance()? {
         places.read(&table, &mut row)?;
         collected.push(&table, places.user, &row)?;
     }
-    Ok(collected.into_table(features))
+    Ok(collected.into_table(features, target))
 }
 
 /// Places of the columns within a line.
@@ -173,10 +176,10 @@ impl Collected {
         Ok(())
     }
 
-    fn into_table(self, features: Vec<String>) -> SampleTable {
+    fn into_table(self, features: Vec<String>, target: Option<String>) -> SampleTable {
         let users = self.ids.into_ids().into_iter().zip(self.cells);
         let users = users.map(|(id, cells)| SampleUser { id, cells }).collect();
-        SampleTable::new(features, users, self.order, self.n_not_finite)
+        SampleTable::new(features, target, users, self.order, self.n_not_finite)
     }
 }
 
@@ -199,6 +202,7 @@ mod tests {
         };
         let table = read("a\twho\tnote\tb\tt\n1\tann\tx\t2\t3\n", &columns).unwrap();
         assert_eq!(table.features(), ["b", "a"]);
+        assert_eq!(table.target(), Some("t"));
         let rows: Vec<_> = table.users().expose()[0].rows(2).collect();
         assert_eq!(rows, [(&[2.0, 1.0][..], 3.0)]);
     }
