@@ -58,8 +58,8 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
     args.extend(size);
     let found = reproduce(&args).exits(0).json();
     let rows = found["rows"].as_array().unwrap();
-    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four cells more of the best, two selections
-    assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 2);
+    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four rungs, four cells more of the best, two selections
+    assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 4 + 2);
     let mean = |method: &str, epsilon: f64, accounting: &str| {
         let row = rows.iter().find(|row| {
             row["method"] == method
