@@ -79,6 +79,45 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
 }
 
 #[test]
+fn groups_give_every_method_for_users_trained_on_and_held_out() {
+    let sandbox = Sandbox::new();
+    let names: Vec<String> = (0..27).map(|at| format!("x{at}")).collect();
+    let mut text = format!("user,target,{}\n", names.join(","));
+    for user in 0..60_u32 {
+        for row in 0..20_u32 {
+            let x: Vec<u32> = (0..27_u32)
+                .map(|c| (user * 7 + row * (2 * c + 3) + c * c) % 5 / 3)
+                .collect();
+            let y = 20 + user % 9 + (5 + user % 4) * x[7] + 3 * x[8];
+            let x: Vec<String> = x.iter().map(ToString::to_string).collect();
+            text.push_str(&format!("{user},{y},{}\n", x.join(",")));
+        }
+    }
+    std::fs::create_dir(sandbox.path("school")).unwrap();
+    sandbox.write("school/data.csv", text);
+    let args = "reproduce jain2021-school --data . --seeds 2 --quick --json";
+    let found = sandbox
+        .dp(&args.split(' ').collect::<Vec<_>>())
+        .exits(0)
+        .json();
+    let rows = found["rows"].as_array().unwrap();
+    // three ways to a subspace and one of classes, seven methods, two kinds of users
+    assert_eq!(rows.len(), 4 * 7 * 2);
+    for row in rows {
+        assert!(
+            row["mean"].as_f64().unwrap() > 0.0 && row["n_seeds"] == 2,
+            "{row}"
+        );
+        let private = row["method"] == "private" || row["method"] == "single-model";
+        assert_eq!(row["epsilon"].is_null(), !private);
+    }
+    for args in [[].as_slice(), &["--data", "."], &["--size", "n_users=3"]] {
+        let all = [&["reproduce", "jain2021-parkinsons"], args].concat();
+        sandbox.dp(&all).exits(2);
+    }
+}
+
+#[test]
 fn names_sizes_and_seeds_are_checked() {
     let listed = reproduce(&["--list"]).exits(0).stdout;
     assert!(listed.contains("krichene2023-appendix-c"));

@@ -5,9 +5,11 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 6] = [
+const COMMANDS: [&str; 8] = [
     "demo",
     "train",
+    "personalize",
+    "predict",
     "recommend",
     "verify",
     "account",
