@@ -85,14 +85,14 @@ impl PersonalReport<'_> {
             &format!("\ninternal, {INTERNAL}: do not publish"),
         );
         for (name, value) in self.metric_rows() {
-            put(&mut text, &format!("  {name:<42} {value}"));
+            put(&mut text, &format!("  {name:<50} {value}"));
         }
         let s = self.seconds;
         let seconds = format!(
             "{:.2} load, {:.2} train, {:.2} evaluate",
             s.load, s.train, s.evaluate
         );
-        put(&mut text, &format!("  {:<42} {seconds}", "seconds"));
+        put(&mut text, &format!("  {:<50} {seconds}", "seconds"));
         text
     }
 
