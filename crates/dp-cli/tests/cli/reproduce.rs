@@ -76,6 +76,9 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
         );
         assert!((mean("single-model", 10.0, accounting) - 2.0).abs() < 0.5);
     }
+    // rows of a method stand beside its own values: hardly any budget leaves hardly anything
+    assert!(mean("best", 0.05, "gdp-replace") > 10.0 * mean("best", 10.0, "gdp-replace"));
+    assert!(mean("residual-1-step", 1.0, "gdp-replace") > 1e-4);
 }
 
 #[test]

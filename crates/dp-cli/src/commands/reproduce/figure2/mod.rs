@@ -59,6 +59,7 @@ fn set_up(args: &ReproduceArgs) -> Result<SharedSubspace> {
 struct Measured {
     /// Name, decay of the features, value.
     baselines: Vec<(&'static str, f64, f64)>,
+    /// In the order of the cells.
     private: Vec<f64>,
     /// Squared distance of the subspace that the exponential mechanism selected, per neighbours.
     selected: [f64; 2],
@@ -66,7 +67,8 @@ struct Measured {
 
 impl Measured {
     fn new(set_up: &SharedSubspace, quick: bool, seed: u64) -> Result<Self> {
-        let (mut baselines, mut private) = (Vec::new(), Vec::new());
+        let cells = cells();
+        let (mut baselines, mut private) = (Vec::new(), vec![f64::NAN; cells.len()]);
         for decay in [0.0, DECAY] {
             let set_up = SharedSubspace {
                 feature_decay: decay,
@@ -74,15 +76,11 @@ impl Measured {
             };
             let data = generate(&set_up, seed)?;
             baselines.extend(measure_baselines(&set_up, &data)?);
-            for (at, cell) in (0..).zip(cells()) {
-                if cell.decay.total_cmp(&decay).is_eq() {
-                    let seed = seed.wrapping_mul(SEED_STRIDE).wrapping_add(at);
-                    private.push(cell.measure(
-                        &set_up,
-                        &data,
-                        NoiseSource::insecure_seeded(seed),
-                    )?);
-                }
+            let mine = (0..).zip(&cells).zip(&mut private);
+            for ((at, cell), value) in mine.filter(|((_, c), _)| c.decay.total_cmp(&decay).is_eq())
+            {
+                let seed = seed.wrapping_mul(SEED_STRIDE).wrapping_add(at);
+                *value = cell.measure(&set_up, &data, NoiseSource::insecure_seeded(seed))?;
             }
         }
         let selected = [Adjacency::AddRemoveUser, Adjacency::ReplaceUser];
