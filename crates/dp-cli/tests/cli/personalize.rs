@@ -220,6 +220,36 @@ fn the_order_of_the_users_does_not_show() {
 }
 
 #[test]
+fn users_that_are_held_out_do_not_touch_the_subspace() {
+    let sandbox = sandbox();
+    let args = ["--insecure-seed", "7", "--held-out-users", "0.3"];
+    personalize(&sandbox, &args).exits(0);
+    let before = sandbox.read(SUBSPACE);
+    let table = String::from_utf8(sandbox.read("dp-model/internal-users.csv")).unwrap();
+    let held_out = |line: &str| line.split(',').nth(1) == Some("1");
+    let ids: Vec<&str> = table
+        .lines()
+        .filter(|line| held_out(line))
+        .filter_map(|line| line.split(',').next())
+        .collect();
+    assert!(ids.len() > 40, "{}", ids.len());
+    let text = samples(N_USERS);
+    let turned = text.lines().map(|line| {
+        let (user, rest) = line.split_once(',').unwrap();
+        match rest.split_once(',') {
+            Some((_, features)) if ids.contains(&user) => format!("{user},9,{features}\n"),
+            _ => format!("{line}\n"),
+        }
+    });
+    sandbox.write("data.csv", turned.collect::<String>());
+    personalize(&sandbox, &[&args[..], &["--force"]].concat()).exits(0);
+    assert_eq!(sandbox.read(SUBSPACE), before);
+    sandbox.write("data.csv", samples(N_USERS - 150));
+    personalize(&sandbox, &[&args[..], &["--force"]].concat()).exits(0);
+    assert_ne!(sandbox.read(SUBSPACE), before);
+}
+
+#[test]
 fn classes_are_fitted_by_the_logistic_loss() {
     let sandbox = sandbox();
     let args = [
