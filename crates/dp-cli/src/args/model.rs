@@ -53,7 +53,7 @@ pub(crate) struct PredictArgs {
     /// Rows to predict, without target [default: the users' coefficients are shown]
     #[arg(long, value_name = "FILE")]
     pub(crate) rows: Option<PathBuf>,
-    /// Name of the user column [default: the usual names; without one all rows are one user's]
+    /// Name of the user column [default: the usual names; may be missing]
     #[arg(long, value_name = "NAME")]
     pub(crate) user_col: Option<String>,
     /// Print one JSON object instead of csv

@@ -61,7 +61,7 @@ pub(crate) struct ColumnArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Ranges (public: never take them from the data)")]
 pub(crate) struct RangeArgs {
-    /// File `column,lower,upper`: values are clipped to the range and mapped onto -1 to 1
+    /// File `column,lower,upper`: values are clipped and mapped onto -1 to 1
     #[arg(long, value_name = "FILE")]
     pub(crate) bounds: Option<PathBuf>,
     /// Range of the features that are not in --bounds [default: values as they are]
@@ -86,7 +86,7 @@ pub(crate) struct RangeArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct ModelArgs {
-    /// regression (the target) or classification (is it above the threshold?)
+    /// regression or classification (is the target above the threshold?)
     #[arg(
         long,
         value_enum,
@@ -98,7 +98,7 @@ pub(crate) struct ModelArgs {
     /// With classification: the target is a yes above this [default: 0.5]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) threshold: Option<f64>,
-    /// own (users' own means), shared (a constant feature) or none [default: own; of classes: shared]
+    /// own (means), shared (a constant feature) or none [default: own; of classes: shared]
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) intercept: Option<Intercept>,
     /// residual, projectors or gradient [default: residual; of classes: gradient]
@@ -107,7 +107,7 @@ pub(crate) struct ModelArgs {
     /// Steps after the first release [default: 4 of residual, 3 of gradient]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) steps: Option<usize>,
-    /// Ridges for a user's own fit, chosen by leaving own rows out [default: 0.001 to 100; of classes 0.1]
+    /// Ridges that a user's own fit chooses from [default: 0.001 to 100; of classes: 0.1]
     #[arg(
         long,
         value_name = "X,...",
@@ -143,7 +143,7 @@ pub(crate) enum TaskKind {
 #[derive(Args)]
 #[command(next_help_heading = "Held-out rows (for the internal report)")]
 pub(crate) struct HeldOutArgs {
-    /// Share of each user's rows that is predicted instead of trained on
+    /// Share of each user's rows that is tested on
     #[arg(
         long,
         value_name = "SHARE",

@@ -72,7 +72,6 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let report = TrainReport {
         fitted: &fitted,
         params: fit.params(),
-        plan: &plan,
         ratings: &ratings,
         metrics,
         seconds: Seconds {

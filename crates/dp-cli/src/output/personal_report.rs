@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use dp_accounting::{Plan, PrivacyStatement};
 use dp_personalize::{FittedSubspace, Subspace};
 use serde_json::{Value, json};
 
 use super::bars::bars;
-use super::statement::put;
+use super::statement::{guarantee_lines, put, released};
 use super::subspace_file::{SUBSPACE, subspace_bytes};
-use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement, rounded_up};
+use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
 use crate::error::{Error, Result};
 use crate::personal::{Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors};
 
@@ -18,7 +17,6 @@ pub(crate) struct PersonalReport<'a> {
     pub(crate) fitted: &'a FittedSubspace,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
-    pub(crate) plan: &'a Plan,
     pub(crate) users: &'a [UserErrors],
     pub(crate) n_left_out: usize,
     pub(crate) seconds: Seconds,
@@ -44,23 +42,12 @@ impl PersonalReport<'_> {
 
     /// The object that `--json` prints.
     pub(crate) fn json(&self) -> Value {
-        let certificate = &self.fitted.certificate;
-        let guarantee = certificate.guarantee.as_ref();
         json!({
             "method": self.settings.method,
             "rank": self.settings.rank,
             "steps": self.settings.n_steps(),
             "n_features": self.inputs.features.len(),
-            "released": {
-                "private": guarantee.is_some(),
-                "epsilon": guarantee.map(|g| g.epsilon),
-                "delta": self.plan.target().delta,
-                "gdp_mu": guarantee.and_then(|g| g.gdp_mu),
-                "rho": guarantee.and_then(|g| g.rho),
-                "adjacency": certificate.adjacency,
-                "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
-                "assumptions": certificate.assumptions,
-            },
+            "released": released(&self.fitted.certificate),
             "internal": {
                 "metric": self.inputs.metric(),
                 "trained_on": self.errors(false),
@@ -74,7 +61,7 @@ impl PersonalReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = self.guarantee_lines();
+        let mut text = guarantee_lines(&self.fitted.certificate);
         put(&mut text, &format!("model       {}", self.describe_model()));
         put(&mut text, &format!("written to  {}", out.display()));
         if let Some(balance) = balance {
@@ -94,23 +81,6 @@ impl PersonalReport<'_> {
         );
         put(&mut text, &format!("  {:<50} {seconds}", "seconds"));
         text
-    }
-
-    fn guarantee_lines(&self) -> String {
-        let Some(g) = &self.fitted.certificate.guarantee else {
-            return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n"
-                .into();
-        };
-        let delta = g.delta;
-        let replace = g.epsilon_replace.map_or_else(
-            || PrivacyStatement::NOT_CERTIFIED.to_owned(),
-            |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
-        );
-        let epsilon = rounded_up(g.epsilon);
-        format!(
-            "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
-             \u{20}           {replace}, replace one user\n"
-        )
     }
 
     fn describe_model(&self) -> String {

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use dp_accounting::{Plan, PrivacyStatement};
 use dp_data::Ratings;
 use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::statement::put;
-use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement, rounded_up};
+use super::statement::{guarantee_lines, put, released};
+use super::{CERTIFICATE, OutputFolder, model_files, privacy_statement};
 use crate::error::Result;
 use crate::evaluate::Evaluation;
 
@@ -25,7 +24,6 @@ pub(crate) struct Seconds {
 pub(crate) struct TrainReport<'a> {
     pub(crate) fitted: &'a FittedModel,
     pub(crate) params: &'a FactorizationParams,
-    pub(crate) plan: &'a Plan,
     pub(crate) ratings: &'a Ratings,
     pub(crate) metrics: Evaluation,
     pub(crate) seconds: Seconds,
@@ -49,22 +47,12 @@ impl TrainReport<'_> {
     /// The object that `--json` prints.
     pub(crate) fn json(&self) -> Value {
         let certificate = &self.fitted.certificate;
-        let guarantee = certificate.guarantee.as_ref();
         json!({
             "method": METHOD,
             "dim": self.fitted.model.dim(),
             "steps": self.params.n_rounds,
             "n_items": self.fitted.model.n_items(),
-            "released": {
-                "private": guarantee.is_some(),
-                "epsilon": guarantee.map(|g| g.epsilon),
-                "delta": self.plan.target().delta,
-                "gdp_mu": guarantee.and_then(|g| g.gdp_mu),
-                "rho": guarantee.and_then(|g| g.rho),
-                "adjacency": certificate.adjacency,
-                "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
-                "assumptions": certificate.assumptions,
-            },
+            "released": released(certificate),
             "internal": {
                 "metrics": self.metrics,
                 "seconds": self.seconds,
@@ -76,7 +64,7 @@ impl TrainReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = self.guarantee_lines();
+        let mut text = guarantee_lines(&self.fitted.certificate);
         put(&mut text, &format!("model       {}", self.describe_model()));
         if let Some(reason) = self.why_no_tastes() {
             let line = format!("            {reason}; --dim 3 insists on two");
@@ -87,23 +75,6 @@ impl TrainReport<'_> {
             put(&mut text, &format!("ledger      {balance}"));
         }
         text + &self.internal_lines()
-    }
-
-    fn guarantee_lines(&self) -> String {
-        let Some(g) = &self.fitted.certificate.guarantee else {
-            return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n"
-                .into();
-        };
-        let delta = g.delta;
-        let replace = g.epsilon_replace.map_or_else(
-            || PrivacyStatement::NOT_CERTIFIED.to_owned(),
-            |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
-        );
-        let epsilon = rounded_up(g.epsilon);
-        format!(
-            "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
-             \u{20}           {replace}, replace one user\n"
-        )
     }
 
     fn internal_lines(&self) -> String {

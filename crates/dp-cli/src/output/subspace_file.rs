@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use dp_personalize::{Provenance, Subspace};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 
-use super::model_file::not_safetensors;
+use super::model_file::{HEADER_KEY, read_header, read_matrix};
 use crate::error::{Error, Result};
 use crate::personal::Inputs;
 
@@ -16,7 +16,6 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 
 /// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
 const TENSOR: &str = "basis";
-const HEADER_KEY: &str = "dp_personal";
 const SCHEMA_VERSION: u32 = 1;
 
 /// What a reader needs besides the basis. All of it is public.
@@ -26,12 +25,6 @@ struct Header {
     provenance: Provenance,
     rank: usize,
     inputs: Inputs,
-}
-
-/// The part of a header that every version has.
-#[derive(Deserialize)]
-struct SchemaOnly {
-    schema_version: u32,
 }
 
 /// The bytes of the file.
@@ -56,50 +49,14 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
     let path = folder.join(SUBSPACE);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
     let read = || {
-        let header = read_header(&bytes)?;
+        let header: Header = read_header(&bytes, "dp personalize", SCHEMA_VERSION)?;
         header.inputs.check()?;
         let (dim, rank) = (header.inputs.dim(), header.rank);
-        let basis = read_basis(&bytes, dim, rank)?;
+        let expected = format!("an f64 basis of {rank} vectors of length {dim}");
+        let basis = read_matrix(&bytes, TENSOR, |shape| shape == [dim, rank], &expected)?;
         let subspace = Subspace::spanned_by(dim, rank, &basis, header.provenance)
             .map_err(|e| e.to_string())?;
         Ok((subspace, header.inputs))
     };
     read().map_err(|reason: String| Error::model(&path, reason))
-}
-
-fn read_header(bytes: &[u8]) -> Result<Header, String> {
-    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
-    let text = metadata
-        .metadata()
-        .as_ref()
-        .and_then(|entries| entries.get(HEADER_KEY))
-        .ok_or("not a model of dp personalize: the header has no dp_personal entry")?;
-    let bad = |e: serde_json::Error| format!("the dp_personal entry of the header is damaged: {e}");
-    let SchemaOnly {
-        schema_version: found,
-    } = serde_json::from_str(text).map_err(bad)?;
-    if found > SCHEMA_VERSION {
-        return Err(format!(
-            "model schema {found} is newer than this program, which reads {SCHEMA_VERSION}; \
-             use a newer dp"
-        ));
-    }
-    serde_json::from_str(text).map_err(bad)
-}
-
-fn read_basis(bytes: &[u8], dim: usize, rank: usize) -> Result<Vec<f64>, String> {
-    let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
-    let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
-    if tensor.dtype() != Dtype::F64 || tensor.shape() != [dim, rank] {
-        return Err(format!(
-            "expected an f64 basis of {rank} vectors of length {dim}"
-        ));
-    }
-    let (values, _) = tensor.data().as_chunks::<8>();
-    let basis: Vec<f64> = values.iter().map(|&b| f64::from_le_bytes(b)).collect();
-    if basis.iter().all(|u| u.is_finite()) {
-        Ok(basis)
-    } else {
-        Err("the basis is not all finite numbers".to_owned())
-    }
 }

@@ -59,7 +59,6 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
         fitted: &with_assumptions(fitted, args),
         inputs: &inputs,
         settings: &settings.method,
-        plan: &plan,
         users: &users,
         n_left_out,
         seconds: Seconds {

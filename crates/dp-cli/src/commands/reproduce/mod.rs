@@ -3,6 +3,7 @@
 mod appendix_c;
 mod args;
 mod calibration;
+mod data_file;
 mod figure2;
 mod groups;
 mod movielens;

@@ -1,11 +1,10 @@
 //! Where the rows are, and the public ranges of their columns.
 
-use std::path::{Path, PathBuf};
-
 use dp_data::{SampleColumns, SampleTable, read_samples};
 
 use super::super::ReproduceArgs;
-use crate::error::{Error, Result};
+use super::super::data_file::data_file;
+use crate::error::Result;
 use crate::personal::{Column, Inputs, Intercept, Task};
 
 const FILES: [&str; 2] = ["data.csv.gz", "data.csv"];
@@ -115,28 +114,7 @@ impl DataSet {
             features: Some(names.collect()),
             ..SampleColumns::default()
         };
-        Ok(read_samples(
-            find(args.data.as_deref(), self.folder)?,
-            &columns,
-        )?)
+        let path = data_file(args, self.folder, &FILES)?;
+        Ok(read_samples(path, &columns)?)
     }
-}
-
-/// The file in `DIR/folder` or in `DIR` itself.
-fn find(data: Option<&Path>, folder: &str) -> Result<PathBuf> {
-    let Some(data) = data else {
-        let message = format!("--data DIR is needed: a folder with {folder}/data.csv.gz");
-        return Err(Error::Usage(message));
-    };
-    let places = [data.join(folder), data.to_owned()];
-    let mut files = places
-        .iter()
-        .flat_map(|place| FILES.iter().map(|name| place.join(name)));
-    files.find(|path| path.is_file()).ok_or_else(|| {
-        Error::Usage(format!(
-            "--data {}: neither it nor its {folder} has {}",
-            data.display(),
-            FILES.join(" or ")
-        ))
-    })
 }
