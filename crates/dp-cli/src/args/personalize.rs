@@ -86,7 +86,7 @@ pub(crate) struct RangeArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct ModelArgs {
-    /// regression or classification (is the target above the threshold?)
+    /// regression or classification (above the threshold or not?)
     #[arg(
         long,
         value_enum,
@@ -98,7 +98,7 @@ pub(crate) struct ModelArgs {
     /// With classification: the target is a yes above this [default: 0.5]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) threshold: Option<f64>,
-    /// own (means), shared (a constant feature) or none [default: own; of classes: shared]
+    /// own (means), shared (constant feature), none [default: own; of classes: shared]
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) intercept: Option<Intercept>,
     /// residual, projectors or gradient [default: residual; of classes: gradient]

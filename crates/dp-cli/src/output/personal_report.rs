@@ -74,12 +74,10 @@ impl PersonalReport<'_> {
         for (name, value) in self.metric_rows() {
             put(&mut text, &format!("  {name:<50} {value}"));
         }
-        let s = self.seconds;
-        let seconds = format!(
-            "{:.2} load, {:.2} train, {:.2} evaluate",
-            s.load, s.train, s.evaluate
+        put(
+            &mut text,
+            &format!("  {:<50} {}", "seconds", self.seconds.words()),
         );
-        put(&mut text, &format!("  {:<50} {seconds}", "seconds"));
         text
     }
 
@@ -212,14 +210,7 @@ impl PersonalReport<'_> {
         ] {
             put(&mut text, &format!("| {name} | {value} |"));
         }
-        let s = self.seconds;
-        put(
-            &mut text,
-            &format!(
-                "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
-                s.load, s.train, s.evaluate
-            ),
-        );
+        put(&mut text, &self.seconds.row());
         text
     }
 

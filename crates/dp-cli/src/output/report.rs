@@ -20,6 +20,24 @@ pub(crate) struct Seconds {
     pub(crate) evaluate: f64,
 }
 
+impl Seconds {
+    /// For the terminal.
+    pub(super) fn words(self) -> String {
+        format!(
+            "{:.2} load, {:.2} train, {:.2} evaluate",
+            self.load, self.train, self.evaluate
+        )
+    }
+
+    /// For a table of two columns.
+    pub(super) fn row(self) -> String {
+        format!(
+            "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
+            self.load, self.train, self.evaluate
+        )
+    }
+}
+
 /// Everything a run has to say, released and internal apart.
 pub(crate) struct TrainReport<'a> {
     pub(crate) fitted: &'a FittedModel,
@@ -82,13 +100,10 @@ impl TrainReport<'_> {
         for (name, value) in self.metric_rows() {
             put(&mut text, &format!("  {name:<36} {value}"));
         }
-        let Seconds {
-            load,
-            train,
-            evaluate,
-        } = self.seconds;
-        let seconds = format!("{load:.2} load, {train:.2} train, {evaluate:.2} evaluate");
-        put(&mut text, &format!("  {:<36} {seconds}", "seconds"));
+        put(
+            &mut text,
+            &format!("  {:<36} {}", "seconds", self.seconds.words()),
+        );
         text
     }
 
@@ -172,14 +187,7 @@ impl TrainReport<'_> {
         ] {
             put(&mut text, &format!("| {name} | {value} |"));
         }
-        let s = self.seconds;
-        put(
-            &mut text,
-            &format!(
-                "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
-                s.load, s.train, s.evaluate
-            ),
-        );
+        put(&mut text, &self.seconds.row());
         text
     }
 }
