@@ -58,9 +58,7 @@ impl Column {
     /// Back to the units of the file, within the range.
     fn decode(&self, z: f64) -> f64 {
         match self.range {
-            Some([low, high]) => (low + high + z * (high - low))
-                .mul_add(0.5, 0.0)
-                .clamp(low, high),
+            Some([low, high]) => (0.5 * (low + high + z * (high - low))).clamp(low, high),
             None => z,
         }
     }
