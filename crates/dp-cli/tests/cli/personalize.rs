@@ -356,6 +356,7 @@ fn values_never_decide_an_error() {
 fn bad_settings_are_named_before_the_data_is_touched() {
     for (args, said) in [
         (["--rank", "0"].as_slice(), "--rank is 0"),
+        (&["--rank", "40", "--method", "projectors"], "--rank is 40"),
         (&["--epsilon", "0"], "--epsilon is 0"),
         (&["--epsilon", "nan"], "--epsilon is NaN"),
         (&["--steps", "101"], "--steps is 101"),

@@ -33,8 +33,7 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
         ],
     )?;
     let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
-    // the noise does not depend on the number of features
-    account.check(&settings.fit.plan(args.rank, target, ADJACENCY)?)?;
+    account.check(&settings.draft_plan(target, ADJACENCY)?)?;
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();

@@ -61,6 +61,12 @@ impl Settings {
         })
     }
 
+    /// The plan before the number of features is known, which changes neither noise nor cost.
+    pub(super) fn draft_plan(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let plan = self.fit.plan(self.method.rank, target, adjacency);
+        plan.map_err(by_flag)
+    }
+
     /// What models see of these columns.
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
         let features = table.features();
@@ -196,7 +202,8 @@ fn by_flag(error: Error) -> Error {
     };
     Error::Param(ParamError {
         name: match error.name {
-            "rank" => "--rank",
+            // of a draft with as many features as dimensions
+            "rank" | "--dim" => "--rank",
             "n_steps" | "n_iterations" => "--steps",
             "gradient_clip" => "--gradient-clip",
             "learning_rate" => "--learning-rate",
