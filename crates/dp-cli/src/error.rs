@@ -150,7 +150,10 @@ impl Error {
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 accounting_code(error)
             }
-            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
+            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_)))
+            | Self::Personalization(dp_personalize::Error::Mechanism(
+                dp_mechanism::Error::Param(_),
+            )) => 2,
             Self::Training(_)
             | Self::Personalization(_)
             | Self::Json(_)
@@ -186,8 +189,8 @@ impl Error {
                     .to_owned(),
             ),
             Self::Data(dp_data::Error::UnknownColumn { .. }) => Some(
-                "dp train and dp audit take other names of the ratings' columns with --user-col, --item-col \
-                 and --rating-col"
+                "columns with other names are named by --user-col; of ratings by --item-col and --rating-col, of \
+                 labelled rows by --target-col and --feature-cols"
                     .to_owned(),
             ),
             _ => None,

@@ -5,6 +5,7 @@ mod commands;
 mod error;
 mod evaluate;
 mod output;
+mod personal;
 mod progress;
 mod ranking;
 
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Train(args) => commands::train::run(&args),
         Command::Tune(args) => commands::tune::run(&args),
+        Command::Personalize(args) => commands::personalize::run(&args),
+        Command::Predict(args) => commands::predict::run(&args),
         Command::Recommend(args) => commands::recommend::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Account(args) => commands::account::run(&args),

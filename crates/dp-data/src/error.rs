@@ -113,6 +113,10 @@ pub enum ColumnRole {
     Rating,
     /// An item's name in words.
     Title,
+    /// What is to be predicted.
+    Target,
+    /// One number of a feature vector.
+    Feature,
 }
 
 impl fmt::Display for ColumnRole {
@@ -122,6 +126,8 @@ impl fmt::Display for ColumnRole {
             Self::Item => "item",
             Self::Rating => "rating",
             Self::Title => "title",
+            Self::Target => "target",
+            Self::Feature => "feature",
         })
     }
 }

@@ -8,6 +8,8 @@ mod metrics;
 mod ranking;
 mod ratings;
 mod readers;
+mod sample_split;
+mod samples;
 mod split;
 mod user_split;
 
@@ -20,8 +22,11 @@ pub use metrics::rmse;
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{
-    Layout, RatingsColumns, RatingsFormat, UserHistory, read_catalogue, read_history,
-    read_history_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
+    Layout, RatingsColumns, RatingsFormat, SampleColumns, UserHistory, read_catalogue,
+    read_history, read_history_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
+    read_samples, read_samples_from,
 };
+pub use sample_split::{SampleShares, SplitUser};
+pub use samples::{SampleTable, SampleUser};
 pub use split::{RatingSplit, SplitFractions};
 pub use user_split::{HeldOutUsers, UserSplit};

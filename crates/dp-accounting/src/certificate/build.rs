@@ -36,6 +36,23 @@ impl Certificate {
 }
 
 impl Certificate {
+    /// Adds an assumption, and renews the digest: for what the training code cannot know, such as whether a ledger counts
+    /// all runs. It can only weaken what the certificate says.
+    #[must_use]
+    pub fn with_assumption(mut self, assumption: impl Into<String>) -> Self {
+        self.assumptions.push(assumption.into());
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
+    /// Adds something that the guarantee does not cover, and renews the digest.
+    #[must_use]
+    pub fn with_not_covered(mut self, output: impl Into<String>) -> Self {
+        self.not_covered.push(output.into());
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
     /// Binds a file to the certificate by the hash of its bytes, and renews the digest.
     #[must_use]
     pub fn with_artifact(mut self, name: impl Into<String>, bytes: &[u8]) -> Self {

@@ -162,3 +162,21 @@ fn a_certificate_is_bound_to_its_files() {
         ));
     }
 }
+
+#[test]
+fn what_is_added_later_holds_and_cannot_be_taken_out_again() {
+    let plain = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let certificate = plain
+        .clone()
+        .with_assumption("one ledger")
+        .with_not_covered("internal report");
+    assert!(certificate.verify().unwrap().is_private());
+    for edit in [0, 1] {
+        let mut edited = certificate.clone();
+        match edit {
+            0 => edited.assumptions.clone_from(&plain.assumptions),
+            _ => edited.not_covered.clone_from(&plain.not_covered),
+        }
+        assert!(edited.verify().is_err());
+    }
+}

@@ -3,6 +3,7 @@
 mod account;
 mod audit;
 mod model;
+mod personalize;
 mod shared;
 mod train;
 mod tune;
@@ -11,9 +12,12 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use audit::{AuditArgs, TrialArgs};
-pub(crate) use model::{DemoArgs, RecommendArgs, VerifyArgs};
+pub(crate) use model::{DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
+pub(crate) use personalize::{ModelArgs, PersonalizeArgs, TaskKind};
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
-pub(crate) use train::{FeedbackArgs, FeedbackKind, LedgerArgs, SplitKind, TrainArgs};
+pub(crate) use train::{
+    FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind, TrainArgs,
+};
 pub(crate) use tune::{ChoiceArgs, TuneArgs};
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -31,6 +35,8 @@ Examples:
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp recommend --model dp-model --history my-ratings.csv
+  dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
+  dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
@@ -44,6 +50,10 @@ pub(crate) enum Command {
     Train(Box<TrainArgs>),
     /// Train several settings within one budget and keep the best
     Tune(Box<TuneArgs>),
+    /// Learn what small groups of rows have in common, so that each gets its own model
+    Personalize(Box<PersonalizeArgs>),
+    /// Fit users' own models in the space of `dp personalize`, locally, and predict
+    Predict(PredictArgs),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(RecommendArgs),
     /// Recompute a certificate from its list of releases

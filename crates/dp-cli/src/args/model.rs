@@ -43,8 +43,27 @@ pub(crate) struct RecommendArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct PredictArgs {
+    /// Folder written by `dp personalize`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// Users' own labelled rows, with the columns of the training data
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: PathBuf,
+    /// Rows to predict, without target [default: the users' coefficients are shown]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rows: Option<PathBuf>,
+    /// Name of the user column [default: the usual names; may be missing]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user_col: Option<String>,
+    /// Print one JSON object instead of csv
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct VerifyArgs {
-    /// A certificate, or a folder written by `dp train`
+    /// A certificate, or a folder written by `dp train` or `dp personalize`
     pub(crate) certificate: PathBuf,
     /// Also check that this ledger paid for every release (it is only read)
     #[arg(long, value_name = "FILE")]

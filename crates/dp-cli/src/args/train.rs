@@ -21,6 +21,8 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) ledger: LedgerArgs,
     #[command(flatten)]
+    pub(crate) resume: ResumeArgs,
+    #[command(flatten)]
     pub(crate) split: SplitArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -88,12 +90,18 @@ pub(crate) struct LedgerArgs {
         allow_hyphen_values = true
     )]
     pub(crate) ledger_delta: Option<f64>,
-    /// Save the state here after every release, and go on from it where there is one
-    #[arg(long, value_name = "DIR", requires = "ledger")]
-    pub(crate) resume: Option<PathBuf>,
     /// Name of the data set in ledger and certificate [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) data_set: Option<String>,
+}
+
+/// Where an interrupted run goes on from.
+#[derive(Args)]
+#[command(next_help_heading = "Ledger")]
+pub(crate) struct ResumeArgs {
+    /// Save the state here after every release, and go on from it where there is one
+    #[arg(long, value_name = "DIR", requires = "ledger")]
+    pub(crate) resume: Option<PathBuf>,
 }
 
 /// What the run leaves behind.

@@ -95,7 +95,6 @@ fn train(
         let report = TrainReport {
             fitted: &fitted,
             params: fit.params(),
-            plan: &plan,
             ratings,
             method: Method::Pooled,
             comparison: None,

@@ -6,6 +6,8 @@ pub(crate) mod calibrate;
 pub(crate) mod demo;
 pub(crate) mod input;
 mod ledger;
+pub(crate) mod personalize;
+pub(crate) mod predict;
 pub(crate) mod recommend;
 pub(crate) mod reproduce;
 mod resume;

@@ -9,7 +9,7 @@ use dp_multitask::{
     Checkpoint, CheckpointFolder, Error as TrainingError, FittedModel, MatrixFactorization,
 };
 
-use crate::args::LedgerArgs;
+use crate::args::{LedgerArgs, ResumeArgs};
 use crate::commands::ledger::Account;
 use crate::error::{Error, Result};
 use crate::output::warn;
@@ -25,8 +25,8 @@ pub(crate) struct Resume {
 
 impl Resume {
     /// Reads the checkpoint, if a folder was named. The ledger must be the one that paid for it.
-    pub(crate) fn open(args: &LedgerArgs) -> Result<Option<Self>> {
-        let (Some(path), Some(ledger)) = (&args.resume, &args.ledger) else {
+    pub(crate) fn open(args: &ResumeArgs, ledger: &LedgerArgs) -> Result<Option<Self>> {
+        let (Some(path), Some(ledger)) = (&args.resume, &ledger.ledger) else {
             return Ok(None);
         };
         let folder = CheckpointFolder::open(path)?;

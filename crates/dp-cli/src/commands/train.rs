@@ -9,7 +9,7 @@ use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization};
 
-use crate::args::TrainArgs;
+use crate::args::{OutputArgs, TrainArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::commands::ledger::Account;
 use crate::commands::resume::Resume;
@@ -27,9 +27,17 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
-    protect_inputs(args)?;
+    protect(
+        &args.output,
+        &[
+            Some(args.ratings.as_path()),
+            args.input.items.as_deref(),
+            args.ledger.ledger.as_deref(),
+            args.resume.resume.as_deref(),
+        ],
+    )?;
     let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
-    let mut resume = Resume::open(&args.ledger)?;
+    let mut resume = Resume::open(&args.resume, &args.ledger)?;
     match &mut resume {
         Some(resume) => resume.check(&draft, &account)?,
         None => account.check(&draft)?,
@@ -65,7 +73,6 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         fitted: &fitted,
         method,
         params: fit.params(),
-        plan: &plan,
         ratings: &ratings,
         comparison: None,
         metrics,
@@ -85,23 +92,16 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     }
 }
 
-/// Refuses an output folder whose replacement would delete what the run needs.
-pub(super) fn protect_inputs(args: &TrainArgs) -> Result<()> {
-    let out = match args.output.out.canonicalize() {
-        Ok(out) if args.output.force => out,
+/// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
+pub(crate) fn protect(output: &OutputArgs, inputs: &[Option<&Path>]) -> Result<()> {
+    let out = match output.out.canonicalize() {
+        Ok(out) if output.force => out,
         Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
     };
     let here = Path::new(".");
-    let inputs = [
-        Some(args.ratings.as_path()),
-        args.input.items.as_deref(),
-        args.ledger.ledger.as_deref(),
-        args.ledger.resume.as_deref(),
-        Some(here),
-    ];
-    for input in inputs.into_iter().flatten() {
+    for input in inputs.iter().copied().flatten().chain([here]) {
         if absolute(input).is_some_and(|path| path.starts_with(&out)) {
-            let (input, out) = (input.display(), args.output.out.display());
+            let (input, out) = (input.display(), output.out.display());
             return Err(Error::Usage(format!(
                 "{input} lies in the output folder {out}, which would be replaced; choose another \
                  --out"

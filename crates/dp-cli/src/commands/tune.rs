@@ -8,7 +8,7 @@ use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning,
 
 use super::input::{HeldOut, as_feedback, read, settings_for};
 use super::ledger::Account;
-use super::train::{ADJACENCY, data_set_id, protect_inputs, with_assumptions};
+use super::train::{ADJACENCY, data_set_id, protect, with_assumptions};
 use crate::args::{ChoiceArgs, TuneArgs};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
@@ -27,11 +27,18 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    if train.ledger.resume.is_some() {
+    if train.resume.resume.is_some() {
         let text = "--resume: dp tune keeps no state between its releases; use dp train";
         return Err(Error::Usage(text.to_owned()));
     }
-    protect_inputs(train)?;
+    protect(
+        &train.output,
+        &[
+            Some(train.ratings.as_path()),
+            train.input.items.as_deref(),
+            train.ledger.ledger.as_deref(),
+        ],
+    )?;
     let mut account = Account::open(&train.ledger, data_set_id(train), target, ADJACENCY)?;
     account.check(&draft)?;
     let folder = OutputFolder::create(&train.output.out, train.output.force)?;
@@ -61,7 +68,6 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
         fitted: &tuned.fitted,
         method: train.target.method,
         params: tuning.candidates()[tuned.chosen].params(),
-        plan: &plan,
         ratings: &ratings,
         comparison: Some(comparison(&args.choice, &tuned)),
         metrics,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE, MODEL_FILES};
+use crate::output::{self, CERTIFICATE, MODEL_FILES, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -65,7 +65,16 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
 /// Compares the model in the folder with the hashes in the certificate. A certificate that names no
 /// such file says nothing about the model beside it.
 fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
-    for name in MODEL_FILES {
+    let is_subspace = certificate
+        .artifacts
+        .iter()
+        .any(|file| file.name == SUBSPACE);
+    let names: &[&str] = if is_subspace {
+        &[SUBSPACE]
+    } else {
+        &MODEL_FILES
+    };
+    for name in names {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {
             path: path.clone(),

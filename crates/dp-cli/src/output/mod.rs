@@ -2,12 +2,15 @@
 
 mod answers;
 mod audit_report;
+mod bars;
 mod comparison;
 mod folder;
 mod model_file;
+mod personal_report;
 mod report;
 mod screen;
 mod statement;
+mod subspace_file;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use audit_report::AuditReport;
@@ -15,6 +18,8 @@ pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
+pub(crate) use personal_report::PersonalReport;
 pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use screen::{print, print_error, print_json, warn};
 pub(crate) use statement::{privacy_overview, privacy_statement};
+pub(crate) use subspace_file::{SUBSPACE, read_subspace};

@@ -7,6 +7,7 @@ use std::path::Path;
 use dp_data::ItemCatalogue;
 use dp_multitask::{FactorModel, Provenance, Scoring};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 /// Name of the one tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
 const TENSOR: &str = "item_factors";
 /// Key of the header entry that holds [`Header`] as JSON.
-const HEADER_KEY: &str = "dp_personal";
+pub(super) const HEADER_KEY: &str = "dp_personal";
 /// Schema 2 says more about scoring: implicit feedback. Models of ratings stay at 1.
 const SCHEMA_VERSION: u32 = 2;
 
@@ -82,9 +83,13 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
 pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FACTORS);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-    let header = read_header(&bytes).map_err(|reason| Error::model(&path, reason))?;
-    let factors =
-        read_factors(&bytes, header.scoring.dim).map_err(|reason| Error::model(&path, reason))?;
+    let header: Header = read_header(&bytes, "dp train", SCHEMA_VERSION)
+        .map_err(|reason| Error::model(&path, reason))?;
+    let dim = header.scoring.dim;
+    let is_shape = |shape: &[usize]| matches!(shape, &[_, d] if d == dim);
+    let expected = format!("f64 factors of length {dim}");
+    let factors = read_matrix(&bytes, TENSOR, is_shape, &expected)
+        .map_err(|reason| Error::model(&path, reason))?;
     let model = FactorModel::new(header.scoring, factors, header.provenance)
         .map_err(|e| Error::model(&path, e))?;
     let catalogue = dp_data::read_catalogue(folder.join(ITEMS))?;
@@ -96,46 +101,52 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
     Ok((model, catalogue))
 }
 
-fn read_header(bytes: &[u8]) -> Result<Header, String> {
+/// The project's entry in the header of a safetensors file, of no newer schema than `newest`; `command` wrote it.
+pub(super) fn read_header<T: DeserializeOwned>(
+    bytes: &[u8],
+    command: &str,
+    newest: u32,
+) -> Result<T, String> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
     let text = metadata
         .metadata()
         .as_ref()
         .and_then(|entries| entries.get(HEADER_KEY))
-        .ok_or("not a model of dp train: the header has no dp_personal entry")?;
+        .ok_or_else(|| format!("not a model of {command}: the header has no dp_personal entry"))?;
     let bad = |e: serde_json::Error| format!("the dp_personal entry of the header is damaged: {e}");
     let SchemaOnly {
         schema_version: found,
     } = serde_json::from_str(text).map_err(bad)?;
-    if found > SCHEMA_VERSION {
+    if found > newest {
         return Err(format!(
-            "model schema {found} is newer than this program, which reads {SCHEMA_VERSION}; \
+            "model schema {found} is newer than this program, which reads {newest}; \
              use a newer dp"
         ));
     }
     serde_json::from_str(text).map_err(bad)
 }
 
-/// The factors, shape `(n_items, dim)`, all finite.
-fn read_factors(bytes: &[u8], dim: usize) -> Result<Vec<f64>, String> {
+/// The numbers of a tensor of two dimensions, all finite; `expected` says what it should be.
+pub(super) fn read_matrix(
+    bytes: &[u8],
+    name: &str,
+    is_shape: impl Fn(&[usize]) -> bool,
+    expected: &str,
+) -> Result<Vec<f64>, String> {
     let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
-    let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
-    let as_written = tensor.dtype() == Dtype::F64 && matches!(tensor.shape(), &[_, d] if d == dim);
-    if !as_written {
-        return Err(format!("expected f64 factors of length {dim}"));
+    let tensor = tensors.tensor(name).map_err(not_safetensors)?;
+    if tensor.dtype() != Dtype::F64 || !is_shape(tensor.shape()) {
+        return Err(format!("expected {expected}"));
     }
     let (values, _) = tensor.data().as_chunks::<8>();
-    let factors: Vec<f64> = values
-        .iter()
-        .map(|&bytes| f64::from_le_bytes(bytes))
-        .collect();
-    if factors.iter().all(|v| v.is_finite()) {
-        Ok(factors)
+    let values: Vec<f64> = values.iter().map(|&b| f64::from_le_bytes(b)).collect();
+    if values.iter().all(|v| v.is_finite()) {
+        Ok(values)
     } else {
-        Err("the factors are not all finite numbers".to_owned())
+        Err("its numbers are not all finite".to_owned())
     }
 }
 
-fn not_safetensors(error: safetensors::SafeTensorError) -> String {
+pub(super) fn not_safetensors(error: safetensors::SafeTensorError) -> String {
     format!("not a whole safetensors file: {error}")
 }

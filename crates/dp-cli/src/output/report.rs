@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use dp_accounting::{Plan, PrivacyStatement};
 use dp_data::Ratings;
 use dp_multitask::{FactorizationParams, FittedModel};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::statement::put;
-use super::{CERTIFICATE, Comparison, OutputFolder, model_files, privacy_statement, rounded_up};
+use super::statement::{guarantee_lines, put, released};
+use super::{CERTIFICATE, Comparison, OutputFolder, model_files, privacy_statement};
 use crate::args::Method;
 use crate::error::Result;
 use crate::evaluate::Evaluation;
@@ -22,12 +21,29 @@ pub(crate) struct Seconds {
     pub(crate) evaluate: f64,
 }
 
+impl Seconds {
+    /// For the terminal.
+    pub(super) fn words(self) -> String {
+        format!(
+            "{:.2} load, {:.2} train, {:.2} evaluate",
+            self.load, self.train, self.evaluate
+        )
+    }
+
+    /// For a table of two columns.
+    pub(super) fn row(self) -> String {
+        format!(
+            "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
+            self.load, self.train, self.evaluate
+        )
+    }
+}
+
 /// Everything a run has to say, released and internal apart.
 pub(crate) struct TrainReport<'a> {
     pub(crate) fitted: &'a FittedModel,
     pub(crate) method: Method,
     pub(crate) params: &'a FactorizationParams,
-    pub(crate) plan: &'a Plan,
     pub(crate) ratings: &'a Ratings,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
@@ -51,23 +67,12 @@ impl TrainReport<'_> {
     /// The object that `--json` prints.
     pub(crate) fn json(&self) -> Value {
         let certificate = &self.fitted.certificate;
-        let guarantee = certificate.guarantee.as_ref();
         let mut object = json!({
             "method": self.method.name(),
             "dim": self.fitted.model.dim(),
             "steps": self.params.n_rounds,
             "n_items": self.fitted.model.n_items(),
-            "released": {
-                "private": guarantee.is_some(),
-                "epsilon": guarantee.map(|g| g.epsilon),
-                "delta": self.plan.target().delta,
-                "gdp_mu": guarantee.and_then(|g| g.gdp_mu),
-                "rho": guarantee.and_then(|g| g.rho),
-                "adjacency": certificate.adjacency,
-                "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
-                "assumptions": certificate.assumptions,
-                "tuning_included": certificate.tuning_included,
-            },
+            "released": released(certificate),
             "internal": {
                 "metrics": self.metrics,
                 "seconds": self.seconds,
@@ -83,7 +88,7 @@ impl TrainReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = self.guarantee_lines();
+        let mut text = guarantee_lines(&self.fitted.certificate);
         put(&mut text, &format!("model       {}", self.describe_model()));
         if let Some(reason) = self.why_no_tastes() {
             let line = format!("            {reason}; --dim 3 insists on two");
@@ -99,35 +104,15 @@ impl TrainReport<'_> {
         text + &self.internal_lines()
     }
 
-    fn guarantee_lines(&self) -> String {
-        let Some(g) = &self.fitted.certificate.guarantee else {
-            return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n"
-                .into();
-        };
-        let delta = g.delta;
-        let replace = g.epsilon_replace.map_or_else(
-            || PrivacyStatement::NOT_CERTIFIED.to_owned(),
-            |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
-        );
-        let epsilon = rounded_up(g.epsilon);
-        format!(
-            "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
-             \u{20}           {replace}, replace one user\n"
-        )
-    }
-
     fn internal_lines(&self) -> String {
         let mut text = "\ninternal, not covered by the guarantee: do not publish\n".to_owned();
         for (name, value) in self.metric_rows() {
             put(&mut text, &format!("  {name:<36} {value}"));
         }
-        let Seconds {
-            load,
-            train,
-            evaluate,
-        } = self.seconds;
-        let seconds = format!("{load:.2} load, {train:.2} train, {evaluate:.2} evaluate");
-        put(&mut text, &format!("  {:<36} {seconds}", "seconds"));
+        put(
+            &mut text,
+            &format!("  {:<36} {}", "seconds", self.seconds.words()),
+        );
         text
     }
 
@@ -215,14 +200,7 @@ impl TrainReport<'_> {
         ] {
             put(&mut text, &format!("| {name} | {value} |"));
         }
-        let s = self.seconds;
-        put(
-            &mut text,
-            &format!(
-                "| seconds: load, train, evaluate | {:.2}, {:.2}, {:.2} |",
-                s.load, s.train, s.evaluate
-            ),
-        );
+        put(&mut text, &self.seconds.row());
         text
     }
 }

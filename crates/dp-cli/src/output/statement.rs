@@ -2,8 +2,10 @@
 
 use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, Status, gdp};
 use dp_core::{Adjacency, DpEvent};
+use serde_json::{Value, json};
 
 use crate::error::Result;
+use crate::output::rounded_up;
 
 /// What the columns of the releases mean.
 const COLUMNS: &str = "Noise multiplier: standard deviation of the noise over the most that one user \
@@ -79,6 +81,39 @@ pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacySta
         put(&mut text, line.trim_end());
     }
     text
+}
+
+/// Epsilon under both adjacencies in two lines, for the head of a summary.
+pub(super) fn guarantee_lines(certificate: &Certificate) -> String {
+    let Some(g) = &certificate.guarantee else {
+        return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n".into();
+    };
+    let delta = g.delta;
+    let replace = g.epsilon_replace.map_or_else(
+        || PrivacyStatement::NOT_CERTIFIED.to_owned(),
+        |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
+    );
+    let epsilon = rounded_up(g.epsilon);
+    format!(
+        "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
+         \u{20}           {replace}, replace one user\n"
+    )
+}
+
+/// What `--json` says of a run that may be published.
+pub(super) fn released(certificate: &Certificate) -> Value {
+    let guarantee = certificate.guarantee.as_ref();
+    json!({
+        "private": guarantee.is_some(),
+        "epsilon": guarantee.map(|g| g.epsilon),
+        "delta": certificate.target.delta,
+        "gdp_mu": guarantee.and_then(|g| g.gdp_mu),
+        "rho": guarantee.and_then(|g| g.rho),
+        "adjacency": certificate.adjacency,
+        "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
+        "assumptions": certificate.assumptions,
+        "tuning_included": certificate.tuning_included,
+    })
 }
 
 /// A release and its part of the budget, as text.

@@ -17,6 +17,8 @@ mod insecure_seed;
 mod ledger;
 mod malformed;
 mod output_folder;
+mod personalize;
+mod predict;
 mod real_data;
 mod recommend;
 mod released_files;

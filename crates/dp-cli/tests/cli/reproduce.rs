@@ -58,8 +58,8 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
     args.extend(size);
     let found = reproduce(&args).exits(0).json();
     let rows = found["rows"].as_array().unwrap();
-    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four cells more of the best, two selections
-    assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 2);
+    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four rungs, four cells more of the best, two selections
+    assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 4 + 2);
     let mean = |method: &str, epsilon: f64, accounting: &str| {
         let row = rows.iter().find(|row| {
             row["method"] == method
@@ -75,6 +75,48 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
             "{best}"
         );
         assert!((mean("single-model", 10.0, accounting) - 2.0).abs() < 0.5);
+    }
+    // rows of a method stand beside its own values: hardly any budget leaves hardly anything
+    assert!(mean("best", 0.05, "gdp-replace") > 10.0 * mean("best", 10.0, "gdp-replace"));
+    assert!(mean("residual-1-step", 1.0, "gdp-replace") > 1e-4);
+}
+
+#[test]
+fn groups_give_every_method_for_users_trained_on_and_held_out() {
+    let sandbox = Sandbox::new();
+    let names: Vec<String> = (0..27).map(|at| format!("x{at}")).collect();
+    let mut text = format!("user,target,{}\n", names.join(","));
+    for user in 0..60_u32 {
+        for row in 0..20_u32 {
+            let x: Vec<u32> = (0..27_u32)
+                .map(|c| (user * 7 + row * (2 * c + 3) + c * c) % 5 / 3)
+                .collect();
+            let y = 20 + user % 9 + (5 + user % 4) * x[7] + 3 * x[8];
+            let x: Vec<String> = x.iter().map(ToString::to_string).collect();
+            text.push_str(&format!("{user},{y},{}\n", x.join(",")));
+        }
+    }
+    std::fs::create_dir(sandbox.path("school")).unwrap();
+    sandbox.write("school/data.csv", text);
+    let args = "reproduce jain2021-school --data . --seeds 2 --quick --json";
+    let found = sandbox
+        .dp(&args.split(' ').collect::<Vec<_>>())
+        .exits(0)
+        .json();
+    let rows = found["rows"].as_array().unwrap();
+    // three ways to a subspace and one of classes, seven methods, two kinds of users
+    assert_eq!(rows.len(), 4 * 7 * 2);
+    for row in rows {
+        assert!(
+            row["mean"].as_f64().unwrap() > 0.0 && row["n_seeds"] == 2,
+            "{row}"
+        );
+        let private = row["method"] == "private" || row["method"] == "single-model";
+        assert_eq!(row["epsilon"].is_null(), !private);
+    }
+    for args in [[].as_slice(), &["--data", "."], &["--size", "n_users=3"]] {
+        let all = [&["reproduce", "jain2021-parkinsons"], args].concat();
+        sandbox.dp(&all).exits(2);
     }
 }
 

@@ -5,10 +5,12 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 9] = [
     "demo",
     "train",
     "tune",
+    "personalize",
+    "predict",
     "recommend",
     "verify",
     "account",

@@ -182,6 +182,34 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
+    /// The same, for a column that must stand there once.
+    pub(super) fn find_once(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
+        let at = self.find(role, name)?;
+        match self.names.iter().filter(|n| **n == self.names[at]).count() {
+            1 => Ok(at),
+            _ => Err(self.unknown(role, name)),
+        }
+    }
+
+    /// All columns but these; there must be one, and no two of the same name.
+    pub(super) fn all_but(&self, others: [Option<usize>; 2]) -> Result<Vec<usize>> {
+        let kept: Vec<usize> = (0..self.names.len())
+            .filter(|&at| !others.contains(&Some(at)))
+            .collect();
+        for &at in &kept {
+            self.find_once(ColumnRole::Feature, Some(&self.names[at]))?;
+        }
+        match kept.as_slice() {
+            [] => Err(self.unknown(ColumnRole::Feature, None)),
+            _ => Ok(kept),
+        }
+    }
+
+    /// The name of a column.
+    pub(super) fn name(&self, at: usize) -> &str {
+        &self.names[at]
+    }
+
     /// The first usual name that the header has; where two columns could be meant, none: a wrong
     /// user column would protect the wrong unit.
     fn find_usual(&self, role: ColumnRole) -> Option<usize> {
@@ -216,6 +244,8 @@ const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
         ColumnRole::Item => &["item", "itemId", "item_id", "movieId", "movie_id"],
         ColumnRole::Rating => &["rating"],
         ColumnRole::Title => &["title"],
+        ColumnRole::Target => &["target", "label", "y"],
+        ColumnRole::Feature => &["any other column"],
     }
 }
 

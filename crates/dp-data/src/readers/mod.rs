@@ -1,4 +1,4 @@
-//! Text files of ratings, items and one user's history.
+//! Text files of ratings, items, one user's history and labelled feature vectors.
 //!
 //! Layers: [`source`] gives lines of a plain or gzip file, [`fields`] cuts a line, [`table`]
 //! holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
@@ -10,6 +10,7 @@ mod format;
 mod history;
 mod ids;
 mod ratings;
+mod samples;
 mod source;
 mod table;
 
@@ -17,3 +18,4 @@ pub use catalogue::read_catalogue;
 pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use history::{UserHistory, read_history, read_history_from};
 pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};
+pub use samples::{SampleColumns, read_samples, read_samples_from};

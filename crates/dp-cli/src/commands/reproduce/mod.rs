@@ -3,7 +3,9 @@
 mod appendix_c;
 mod args;
 mod calibration;
+mod data_file;
 mod figure2;
+mod groups;
 mod movielens;
 mod report;
 mod sizes;
@@ -45,6 +47,16 @@ const ALL: &[Reproduction] = &[
         name: "jain2021-figure2",
         about: "linear models in a shared subspace: population MSE against epsilon and rho",
         run: figure2::run,
+    },
+    Reproduction {
+        name: "jain2021-school",
+        about: "scores of pupils of 139 schools under --data: held-out rows and schools",
+        run: groups::school,
+    },
+    Reproduction {
+        name: "jain2021-parkinsons",
+        about: "recordings of 42 patients under --data: held-out rows and patients",
+        run: groups::parkinsons,
     },
 ];
 

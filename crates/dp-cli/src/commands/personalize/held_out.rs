@@ -1,0 +1,82 @@
+//! The parts of the data, and what is measured on those that are held out.
+
+use dp_accounting::Plan;
+use dp_core::Private;
+use dp_data::{SampleShares, SampleTable, SplitUser};
+use dp_mechanism::NoiseSource;
+use dp_personalize::Subspace;
+
+use crate::args::PersonalizeArgs;
+use crate::error::Result;
+use crate::personal::{Inputs, Peers, UserErrors, Users, errors_of_users};
+
+/// Users with their parts.
+pub(super) struct HeldOut {
+    split: Private<Vec<SplitUser>>,
+    train: Users,
+    /// Every user in the order of the split, where some are not trained on.
+    all: Option<Users>,
+    measure: bool,
+}
+
+impl HeldOut {
+    pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
+        let shares = shares(args);
+        let n_features = inputs.features.len();
+        let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
+        let users = |held_out: bool| {
+            let mine = split.expose().iter();
+            let mine = mine.filter(|user| held_out || !user.held_out);
+            Users::new(
+                inputs,
+                mine.map(|user| &user.history),
+                args.columns.max_rows,
+            )
+        };
+        let (train, all) = (users(false)?, shares.held_out_users > 0.0);
+        Ok(Self {
+            all: all.then(|| users(true)).transpose()?,
+            train,
+            split,
+            measure: !args.held_out.no_split,
+        })
+    }
+
+    pub(super) const fn train(&self) -> &Users {
+        &self.train
+    }
+
+    /// Errors of all users; without held-out rows their numbers of rows alone.
+    pub(super) fn measure(
+        &self,
+        inputs: &Inputs,
+        private: &Subspace,
+        plan: &Plan,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<UserErrors>> {
+        let split = self.split.expose();
+        if !self.measure {
+            let n_features = inputs.features.len();
+            return Ok(split
+                .iter()
+                .map(|user| UserErrors::none(user, n_features))
+                .collect());
+        }
+        let peers = Peers::new(&self.train, private, plan, 0, noise)?;
+        let users = self.all.as_ref().unwrap_or(&self.train);
+        errors_of_users(inputs, users, split, &peers)
+    }
+}
+
+pub(super) fn shares(args: &PersonalizeArgs) -> SampleShares {
+    if args.held_out.no_split {
+        return SampleShares {
+            test_rows: 0.0,
+            held_out_users: 0.0,
+        };
+    }
+    SampleShares {
+        test_rows: args.held_out.test_share,
+        held_out_users: args.held_out.held_out_users,
+    }
+}

@@ -1,0 +1,102 @@
+//! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
+
+mod held_out;
+mod settings;
+
+use std::path::Path;
+use std::time::Instant;
+
+use dp_core::{Adjacency, ApproxDp};
+use dp_mechanism::NoiseSource;
+use dp_personalize::FittedSubspace;
+
+use self::held_out::HeldOut;
+use self::settings::Settings;
+use crate::args::PersonalizeArgs;
+use crate::commands::ledger::Account;
+use crate::commands::train::protect;
+use crate::error::Result;
+use crate::output::{self, OutputFolder, PersonalReport, Seconds};
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.epsilon, args.delta)?;
+    let settings = Settings::new(args)?;
+    protect(
+        &args.output,
+        &[
+            Some(args.data.as_path()),
+            args.ranges.bounds.as_deref(),
+            args.ledger.ledger.as_deref(),
+        ],
+    )?;
+    let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
+    account.check(&settings.draft_plan(target, ADJACENCY)?)?;
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+
+    let start = Instant::now();
+    let table = dp_data::read_samples(&args.data, &settings.columns)?;
+    let inputs = settings.inputs(&table)?;
+    let n_left_out = *table.n_not_finite().expose();
+    let held_out = HeldOut::new(args, &inputs, table)?;
+    let load = start.elapsed();
+
+    let plan = settings.plan(&inputs, target, ADJACENCY)?;
+    let start = Instant::now();
+    let mut noise = noise_of(args.output.insecure_seed);
+    let spends = account.reserve(&plan)?;
+    let fitted = settings
+        .fit
+        .fit(held_out.train().samples(), &plan, spends, &mut noise)?;
+    let train = start.elapsed();
+
+    let start = Instant::now();
+    let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
+    let report = PersonalReport {
+        fitted: &with_assumptions(fitted, args),
+        inputs: &inputs,
+        settings: &settings.method,
+        users: &users,
+        n_left_out,
+        seconds: Seconds {
+            load: load.as_secs_f64(),
+            train: train.as_secs_f64(),
+            evaluate: start.elapsed().as_secs_f64(),
+        },
+    };
+    report.write(&folder)?;
+    folder.commit()?;
+    if args.output.json {
+        output::print_json(&report.json())
+    } else {
+        let balance = account.balance(&plan);
+        output::print(&report.summary(&args.output.out, balance.as_deref()))
+    }
+}
+
+fn noise_of(insecure_seed: Option<u64>) -> NoiseSource {
+    insecure_seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded)
+}
+
+fn data_set_id(args: &PersonalizeArgs) -> String {
+    args.ledger.data_set.clone().unwrap_or_else(|| {
+        let name = args.data.file_name().unwrap_or(args.data.as_os_str());
+        Path::new(name).to_string_lossy().into_owned()
+    })
+}
+
+/// What the operator answers for.
+fn with_assumptions(mut fitted: FittedSubspace, args: &PersonalizeArgs) -> FittedSubspace {
+    let assumption = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    fitted.certificate = fitted
+        .certificate
+        .with_assumption("names of columns and their ranges are public")
+        .with_assumption(assumption)
+        .with_not_covered("internal report: errors of users and data-handling counts");
+    fitted
+}

@@ -1,0 +1,282 @@
+//! From the numbers of a file to those that models see. Public rules only: no constant comes from the data.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A column and the public range that its values are clipped to and mapped from onto -1 to 1; without one they are
+/// used as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) range: Option<[f64; 2]>,
+}
+
+/// Where a user's level is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Intercept {
+    // Every user takes the own means off features and labels; the subspace holds slopes.
+    Own,
+    // A constant feature, so that levels are in the subspace.
+    Shared,
+    None,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub(crate) enum Task {
+    Regression,
+    /// Whether the target is above the threshold.
+    Classification {
+        threshold: f64,
+    },
+}
+
+/// Everything a user has to know to join: public, and part of the model file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Inputs {
+    pub(crate) target: Column,
+    pub(crate) features: Vec<Column>,
+    pub(crate) intercept: Intercept,
+    pub(crate) task: Task,
+    /// Ridges that a user chooses from by leaving own rows out; classification has one.
+    pub(crate) l2_penalties: Vec<f64>,
+}
+
+impl Column {
+    fn encode(&self, x: f64) -> f64 {
+        match self.range {
+            Some([low, high]) => (2.0 * x.clamp(low, high) - low - high) / (high - low),
+            None => x,
+        }
+    }
+
+    /// Back to the units of the file, within the range.
+    fn decode(&self, z: f64) -> f64 {
+        match self.range {
+            Some([low, high]) => (0.5 * (low + high + z * (high - low))).clamp(low, high),
+            None => z,
+        }
+    }
+}
+
+impl Inputs {
+    /// Numbers in a feature vector as models see it.
+    pub(crate) fn dim(&self) -> usize {
+        self.features.len() + usize::from(self.intercept == Intercept::Shared)
+    }
+
+    /// Names of the numbers that models see.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        let constant = (self.intercept == Intercept::Shared).then(|| "(constant)".to_owned());
+        let names = self.features.iter().map(|column| column.name.clone());
+        names.chain(constant)
+    }
+
+    /// Features as models see them.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "tables of samples are in single precision"
+    )]
+    pub(crate) fn encode(&self, x: &[f32], out: &mut Vec<f32>) {
+        out.clear();
+        let columns = self.features.iter().zip(x);
+        out.extend(columns.map(|(column, &x)| column.encode(x.into()) as f32));
+        if self.intercept == Intercept::Shared {
+            out.push(1.0);
+        }
+    }
+
+    /// A label as models see it.
+    pub(crate) fn label(&self, y: f32) -> f64 {
+        match self.task {
+            Task::Regression => self.target.encode(y.into()),
+            Task::Classification { threshold } if f64::from(y) > threshold => 1.0,
+            Task::Classification { .. } => -1.0,
+        }
+    }
+
+    /// What a score says: a value of the target, or the probability that it is above the threshold.
+    pub(crate) fn answer(&self, score: f64) -> f64 {
+        match self.task {
+            Task::Regression => self.target.decode(score),
+            Task::Classification { .. } => 1.0 / (1.0 + (-score).exp()),
+        }
+    }
+
+    /// Squared error of a score in units of the target, or 1 for the wrong side of the threshold.
+    pub(crate) fn error(&self, score: f64, y: f32) -> f64 {
+        match self.task {
+            Task::Regression => (self.answer(score) - f64::from(y)).powi(2),
+            Task::Classification { .. } if (score > 0.0) == (self.label(y) > 0.0) => 0.0,
+            Task::Classification { .. } => 1.0,
+        }
+    }
+
+    /// What the mean of [`error`](Self::error) is reported as.
+    pub(crate) fn metric(&self) -> &'static str {
+        match self.task {
+            Task::Regression => "RMSE",
+            Task::Classification { .. } => "accuracy",
+        }
+    }
+
+    /// The metric of a mean error.
+    pub(crate) fn figure(&self, mean_error: f64) -> f64 {
+        match self.task {
+            Task::Regression => mean_error.sqrt(),
+            Task::Classification { .. } => 1.0 - mean_error,
+        }
+    }
+
+    /// Checks what comes from flags or from a file.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let columns = self.features.iter().chain([&self.target]);
+        for column in columns {
+            if let Some(range) = column.range {
+                check_range(range)
+                    .map_err(|reason| format!("range of {}: {reason}", column.name))?;
+            }
+        }
+        match self.task {
+            Task::Classification { threshold } if !threshold.is_finite() => {
+                return Err("the threshold is not finite".to_owned());
+            }
+            Task::Classification { .. } if self.intercept == Intercept::Own => {
+                return Err("classes have no own means: the intercept is shared or none".to_owned());
+            }
+            _ => {}
+        }
+        let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
+        if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
+            return Err("an l2 penalty is not finite and above 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A lower end below an upper one, both finite and not too far apart to divide by.
+pub(crate) fn check_range([low, high]: [f64; 2]) -> Result<(), String> {
+    let width = high - low;
+    if low.is_finite() && high.is_finite() && width > 0.0 && width.is_finite() {
+        return Ok(());
+    }
+    Err(format!(
+        "{low} to {high} is not from a number to a larger one"
+    ))
+}
+
+/// Public ranges by column: csv or tsv with `column,lower,upper`.
+pub(crate) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
+    let bad = |line: usize, reason: &str| {
+        Error::model(
+            path,
+            format!("line {line}: {reason}; expected column,lower,upper"),
+        )
+    };
+    let mut lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty());
+    let cut = |line: &str| -> Vec<String> {
+        let separator = if line.contains('\t') { '\t' } else { ',' };
+        line.split(separator)
+            .map(|part| part.trim().trim_matches('"').to_owned())
+            .collect()
+    };
+    match lines.next() {
+        Some((_, header)) if cut(header) == ["column", "lower", "upper"] => {}
+        _ => return Err(bad(1, "no such header")),
+    }
+    let mut ranges: Vec<(String, [f64; 2])> = Vec::new();
+    for (at, line) in lines {
+        let fields = cut(line);
+        let [name, low, high] = fields.as_slice() else {
+            return Err(bad(at, "not three fields"));
+        };
+        let (Ok(low), Ok(high)) = (low.parse(), high.parse()) else {
+            return Err(bad(at, "not two numbers"));
+        };
+        check_range([low, high]).map_err(|reason| bad(at, &reason))?;
+        if ranges.iter().any(|(known, _)| known == name) {
+            return Err(bad(at, "a column a second time"));
+        }
+        ranges.push((name.clone(), [low, high]));
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(task: Task, intercept: Intercept) -> Inputs {
+        let column = |name: &str, range| Column {
+            name: name.to_owned(),
+            range,
+        };
+        Inputs {
+            target: column("score", Some([0.0, 70.0])),
+            features: vec![column("a", Some([-2.0, 6.0])), column("b", None)],
+            intercept,
+            task,
+            l2_penalties: vec![0.1],
+        }
+    }
+
+    #[test]
+    fn values_are_clipped_to_their_range_and_come_back() {
+        let inputs = inputs(Task::Regression, Intercept::Shared);
+        let mut x = Vec::new();
+        inputs.encode(&[4.0, 4.0], &mut x);
+        assert_eq!((x.as_slice(), inputs.dim()), (&[0.5, 4.0, 1.0][..], 3));
+        inputs.encode(&[1e30, -9.0], &mut x);
+        assert_eq!(x, [1.0, -9.0, 1.0]);
+        assert!(
+            (inputs.label(35.0) - 0.0).abs() < 1e-12 && (inputs.label(1e9) - 1.0).abs() < 1e-12
+        );
+        assert!((inputs.answer(inputs.label(21.0)) - 21.0).abs() < 1e-12);
+        assert!((inputs.answer(7.0) - 70.0).abs() < 1e-12);
+        assert!((inputs.error(0.0, 30.0) - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn classes_are_the_sides_of_the_threshold() {
+        let inputs = inputs(Task::Classification { threshold: 20.0 }, Intercept::Shared);
+        assert!(inputs.label(20.0) < 0.0 && inputs.label(20.5) > 0.0);
+        assert!((inputs.answer(0.0) - 0.5).abs() < 1e-12);
+        for (score, y, error) in [(0.1, 30.0, 0.0), (0.1, 10.0, 1.0), (-0.1, 10.0, 0.0)] {
+            assert!((inputs.error(score, y) - error).abs() < 1e-12);
+        }
+        assert!(inputs.check().is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused() {
+        let classes = Task::Classification { threshold: 1.0 };
+        assert!(inputs(classes, Intercept::Own).check().is_err());
+        let endless = Task::Classification {
+            threshold: f64::NAN,
+        };
+        assert!(inputs(endless, Intercept::None).check().is_err());
+        for range in [
+            [1.0, 1.0],
+            [2.0, 1.0],
+            [f64::NAN, 1.0],
+            [-f64::MAX, f64::MAX],
+        ] {
+            let mut bad = inputs(Task::Regression, Intercept::Own);
+            bad.features[0].range = Some(range);
+            assert!(bad.check().is_err(), "{range:?}");
+        }
+        for penalties in [vec![], vec![0.0], vec![1.0, f64::INFINITY]] {
+            let mut bad = inputs(Task::Regression, Intercept::Own);
+            bad.l2_penalties = penalties;
+            assert!(bad.check().is_err());
+        }
+    }
+}

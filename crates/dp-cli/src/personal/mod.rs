@@ -1,0 +1,14 @@
+//! Personal models in a shared subspace: what `dp personalize`, `dp predict` and the reproductions on real data have in
+//! common.
+
+mod fit;
+mod frame;
+mod inputs;
+mod methods;
+mod peers;
+
+pub(crate) use fit::{Fit, Method, MethodSettings};
+pub(crate) use frame::{Personal, Users};
+pub(crate) use inputs::{Column, Inputs, Intercept, Task, ranges_of_file};
+pub(crate) use methods::{Errors, MethodName, UserErrors};
+pub(crate) use peers::{Peers, errors_of_users, pay_apart};

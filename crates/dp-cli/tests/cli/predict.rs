@@ -1,0 +1,154 @@
+//! `dp predict`: users fit their own models locally; nothing is spent and nothing is written.
+
+use crate::personalize::{personalize, sandbox};
+use crate::support::{Run, Sandbox};
+
+const HISTORY: &str = "target,a,b,c,d,e,f\n\
+    1.5,1,0,0,0.1,-0.3,0.2\n-0.5,-1,0,0,0.4,0.2,-0.1\n1.5,0,1,0,-0.2,0.3,0\n-0.5,0,0,1,0.3,0.1,0.3\n\
+    0.5,0.5,0,0.5,-0.4,-0.2,0.1\n2.5,1,1,0,0.1,0.2,-0.3\n";
+
+fn with_model(more: &[&str]) -> Sandbox {
+    let sandbox = sandbox();
+    let args = ["--epsilon", "10", "--ledger", "l.ledger", "--no-split"];
+    personalize(&sandbox, &[&args[..], more].concat()).exits(0);
+    sandbox.write("me.csv", HISTORY);
+    sandbox
+}
+
+fn predict(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let args = ["predict", "--model", "dp-model", "--history", "me.csv"];
+    sandbox.dp(&[&args[..], more].concat())
+}
+
+#[test]
+fn somebody_new_is_folded_in_without_spending() {
+    let sandbox = with_model(&[]);
+    let (ledger, names) = (sandbox.read("l.ledger"), sandbox.names());
+    sandbox.write("new.csv", "f,e,d,c,b,a\n0,0,0,0,1,1\n0,0,0,1,-1,-1\n");
+    let rows = ["--rows", "new.csv", "--json"];
+    let json = predict(&sandbox, &rows).exits(0).json();
+    assert_eq!(json["provenance"], "private");
+    let predicted: Vec<f64> = json["predictions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[1].as_f64().unwrap())
+        .collect();
+    // level .5 and slope 1 along a + b - c
+    assert!(
+        (predicted[0] - 2.5).abs() < 0.5 && (predicted[1] + 2.5).abs() < 0.7,
+        "{predicted:?}"
+    );
+    assert_eq!(sandbox.read("l.ledger"), ledger);
+    assert_eq!(
+        sandbox.names(),
+        [&names[..], &["new.csv".to_owned()]].concat()
+    );
+    assert_eq!(predict(&sandbox, &rows).exits(0).json(), json);
+}
+
+#[test]
+fn rows_come_back_in_their_order_with_their_users() {
+    let sandbox = with_model(&[]);
+    let history = HISTORY
+        .replace("target,", "user,target,")
+        .replace("\n1.5", "\nann,1.5");
+    let history = history
+        .replace("\n-0.5", "\nbob,-0.5")
+        .replace("\n0.5", "\nann,0.5");
+    sandbox.write("me.csv", history.replace("\n2.5", "\nann,2.5"));
+    sandbox.write(
+        "new.csv",
+        "user,a,b,c,d,e,f\nbob,1,0,0,0,0,0\nann,1,0,0,0,0,0\nnobody,1,0,0,0,0,0\nbob,0,0,0,0,0,0\n",
+    );
+    let run = predict(&sandbox, &["--rows", "new.csv"]).exits(0);
+    let users: Vec<&str> = run
+        .stdout
+        .lines()
+        .map(|line| line.split(',').next().unwrap())
+        .collect();
+    assert_eq!(users, ["user", "bob", "ann", "nobody", "bob"]);
+    let line = |at: usize| run.stdout.lines().nth(at).unwrap().to_owned();
+    // without rows there is nothing but the middle
+    assert_eq!(line(3), "nobody,0");
+    assert_ne!(line(1).strip_prefix("bob"), line(2).strip_prefix("ann"));
+    let coefficients = predict(&sandbox, &[]).exits(0).stdout;
+    assert!(
+        coefficients.starts_with("user,rows,level,a,b,c,d,e,f\nann,4,"),
+        "{coefficients}"
+    );
+}
+
+#[test]
+fn ranges_and_classes_of_the_model_are_used() {
+    let sandbox = with_model(&["--target-range", "-1,1", "--feature-range", "-2,2"]);
+    sandbox.write("new.csv", "a,b,c,d,e,f\n900,900,-900,0,0,0\n");
+    let rows = ["--rows", "new.csv"];
+    let run = predict(&sandbox, &rows).exits(0);
+    assert_eq!(run.stdout, "user,target\n,1\n");
+    let classes = ["--task", "classification", "--out", "cls"];
+    personalize(&sandbox, &[&classes[..], &["--threshold", "0"]].concat()).exits(0);
+    let args = [
+        "predict",
+        "--model",
+        "cls",
+        "--history",
+        "me.csv",
+        "--rows",
+        "new.csv",
+        "--json",
+    ];
+    let probability = sandbox.dp(&args).exits(0).json()["predictions"][0][1]
+        .as_f64()
+        .unwrap();
+    assert!((0.0..=1.0).contains(&probability));
+}
+
+#[test]
+fn models_and_rows_that_cannot_be_used_are_refused() {
+    let sandbox = with_model(&[]);
+    sandbox.write("new.csv", "a,b,c,d,e,f\nnan,0,0,0,0,0\n");
+    predict(&sandbox, &["--rows", "new.csv"])
+        .exits(4)
+        .says(&["new.csv", "NaN"]);
+    sandbox.write("new.csv", "a,b,c,d,e\n0,0,0,0,0\n");
+    predict(&sandbox, &["--rows", "new.csv"])
+        .exits(4)
+        .says(&["feature"]);
+    predict(&sandbox, &["--user-col", "who"])
+        .exits(4)
+        .says(&["who"]);
+    sandbox.write("me.csv", "a,b,c,d,e,f\n0,0,0,0,0,0\n");
+    predict(&sandbox, &[]).exits(4).says(&["target"]);
+    sandbox.write("me.csv", HISTORY);
+    let name = "dp-model/subspace.safetensors";
+    let whole = sandbox.read(name);
+    for length in [0, 8, 40, whole.len() / 2, whole.len() - 1] {
+        sandbox.write(name, &whole[..length]);
+        predict(&sandbox, &[]).exits(4).says(&[name]);
+    }
+    let text = String::from_utf8_lossy(&whole).into_owned();
+    for (from, to) in [
+        (r#"schema_version\":1"#, r#"schema_version\":7"#),
+        (r#"rank\":1"#, r#"rank\":2"#),
+        (r#"[0.001,"#, r#"[-.001,"#),
+    ] {
+        let at = text
+            .find(from)
+            .unwrap_or_else(|| panic!("{from} in the header"));
+        let mut bytes = whole.clone();
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        sandbox.write(name, bytes);
+        predict(&sandbox, &[]).exits(4).says(&[name]);
+    }
+    std::fs::remove_file(sandbox.path(name)).unwrap();
+    predict(&sandbox, &[]).exits(4).says(&["cannot read"]);
+}
+
+#[test]
+fn a_seeded_model_warns() {
+    let sandbox = sandbox();
+    personalize(&sandbox, &["--insecure-seed", "1"]).exits(0);
+    sandbox.write("me.csv", HISTORY);
+    predict(&sandbox, &[]).exits(0).says(&["not private"]);
+}

@@ -1,0 +1,270 @@
+//! Files of labelled feature vectors.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::fields::Separator;
+use super::format::Header;
+use super::ids::Interner;
+use super::source::open;
+use super::table::Table;
+use crate::{ColumnRole, Result, SampleTable, SampleUser};
+
+/// Which columns of a csv or tsv file are read. A name given must match exactly; what is not given is found in any case of letters
+/// by usual names.
+///
+/// | column | names | |
+/// |---|---|---|
+/// | user | `user`, `userId`, `user_id` | |
+/// | target | `target`, `label`, `y` | |
+/// | features | all other columns | in the order of the file, or as named |
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SampleColumns {
+    /// Column of user ids.
+    pub user: Option<String>,
+    /// Column of what is to be predicted.
+    pub target: Option<String>,
+    /// Columns of the features.
+    pub features: Option<Vec<String>>,
+    /// Without a user column all rows are one user's, whose id is empty.
+    pub user_is_optional: bool,
+    /// The file holds features alone: no target is read, and every label is 0.
+    pub without_target: bool,
+}
+
+/// Reads labelled feature vectors: a header, then one row a line, separated by tabs if the header has one and by commas
+/// otherwise, plain or gzip.
+///
+/// A row in which a number is NaN, infinite or beyond `f32` is left out and counted; its user stays known. A file without
+/// rows is an empty table: that the last user is gone must not show.
+///
+/// # Errors
+/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read), [`Error::Gzip`](crate::Error::Gzip) - as
+///   [`read_ratings`](crate::read_ratings); [`Error::Empty`](crate::Error::Empty) - not even a header.
+/// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) - a column is missing from the header or stands there twice, or
+///   none is left for the features.
+/// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the header, a field that is no
+///   number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that are not used may hold anything.
+pub fn read_samples(path: impl AsRef<Path>, columns: &SampleColumns) -> Result<SampleTable> {
+    let (file, name) = open(path.as_ref())?;
+    read_samples_from(file, name, columns)
+}
+
+/// Reads labelled feature vectors from anything; `name` stands for the path in errors.
+///
+/// # Errors
+/// Those of [`read_samples`], except that nothing is opened.
+///
+/// # Examples
+/// ```
+/// use dp_data::{SampleColumns, read_samples_from};
+/// let text = "user,age,y,weight\nann,30,1,60\nbob,40,0,nan\nann,31,1,61\n";
+/// let table = read_samples_from(text.as_bytes(), "demo.csv", &SampleColumns::default())?;
+/// assert_eq!(table.features(), ["age", "weight"]);
+/// let users = table.users().expose();
+/// assert_eq!(users[0].rows(2).collect::<Vec<_>>(), [(&[30.0, 60.0][..], 1.0), (&[31.0, 61.0], 1.0)]);
+/// assert_eq!((users[1].id(), users[1].rows(2).len()), ("bob", 0));
+/// # Ok::<(), dp_data::Error>(())
+/// ```
+pub fn read_samples_from(
+    reader: impl Read,
+    name: impl Into<String>,
+    columns: &SampleColumns,
+) -> Result<SampleTable> {
+    let mut table = Table::open(reader, name.into(), |line| {
+        Some(if line.contains(&b'\t') {
+            Separator::Tab
+        } else {
+            Separator::Comma
+        })
+    })?;
+    let header = Header::read(&table)?;
+    let (places, features) = Places::find(&header, columns)?;
+    let target = places.target.map(|at| header.name(at).to_owned());
+    drop(header);
+    let mut collected = Collected::default();
+    let mut row = Vec::with_capacity(features.len() + 1);
+    while table.advance()? {
+        places.read(&table, &mut row)?;
+        collected.push(&table, places.user, &row)?;
+    }
+    Ok(collected.into_table(features, target))
+}
+
+/// Places of the columns within a line.
+struct Places {
+    user: Option<usize>,
+    target: Option<usize>,
+    features: Vec<usize>,
+}
+
+impl Places {
+    /// The places, and the names of the features.
+    fn find(header: &Header<'_, '_>, columns: &SampleColumns) -> Result<(Self, Vec<String>)> {
+        let user = header.find_once(ColumnRole::User, columns.user.as_deref());
+        let user = match user {
+            // a column asked for by name has to be there
+            Err(_) if columns.user_is_optional && columns.user.is_none() => None,
+            found => Some(found?),
+        };
+        let target = (!columns.without_target)
+            .then(|| header.find_once(ColumnRole::Target, columns.target.as_deref()))
+            .transpose()?;
+        let features = match &columns.features {
+            Some(names) => names
+                .iter()
+                .map(|name| header.find_once(ColumnRole::Feature, Some(name)))
+                .collect::<Result<Vec<_>>>()?,
+            None => header.all_but([user, target])?,
+        };
+        let names = features.iter().map(|&at| header.name(at).to_owned());
+        let names = names.collect();
+        Ok((
+            Self {
+                user,
+                target,
+                features,
+            },
+            names,
+        ))
+    }
+
+    /// `x` followed by `y` of the current line.
+    fn read(&self, table: &Table<'_>, row: &mut Vec<f32>) -> Result<()> {
+        row.clear();
+        for &column in &self.features {
+            row.push(table.number(column, ColumnRole::Feature)?);
+        }
+        row.push(match self.target {
+            Some(column) => table.number(column, ColumnRole::Target)?,
+            None => 0.0,
+        });
+        Ok(())
+    }
+}
+
+/// Rows as they stand in the file, by user.
+#[derive(Default)]
+struct Collected {
+    ids: Interner,
+    cells: Vec<Vec<f32>>,
+    order: Vec<u32>,
+    n_not_finite: usize,
+}
+
+impl Collected {
+    fn push(&mut self, table: &Table<'_>, user_column: Option<usize>, row: &[f32]) -> Result<()> {
+        let user = match user_column {
+            Some(column) => self
+                .ids
+                .number(table.id(column, ColumnRole::User)?)
+                .map_err(|expected| table.malformed(column, expected))?,
+            None => self
+                .ids
+                .number(b"")
+                .map_err(|expected| table.malformed(0, expected))?,
+        };
+        let at = user as usize;
+        self.cells
+            .resize_with(self.cells.len().max(at + 1), Vec::new);
+        if row.iter().all(|x| x.is_finite()) {
+            self.cells[at].extend_from_slice(row);
+            self.order.push(user);
+        } else {
+            self.n_not_finite += 1;
+        }
+        Ok(())
+    }
+
+    fn into_table(self, features: Vec<String>, target: Option<String>) -> SampleTable {
+        let users = self.ids.into_ids().into_iter().zip(self.cells);
+        let users = users.map(|(id, cells)| SampleUser { id, cells }).collect();
+        SampleTable::new(features, target, users, self.order, self.n_not_finite)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Expected};
+
+    fn read(text: &str, columns: &SampleColumns) -> Result<SampleTable> {
+        read_samples_from(text.as_bytes(), "t.csv", columns)
+    }
+
+    #[test]
+    fn named_columns_are_read_in_the_order_they_were_named() {
+        let columns = SampleColumns {
+            user: Some("who".to_owned()),
+            target: Some("t".to_owned()),
+            features: Some(vec!["b".to_owned(), "a".to_owned()]),
+            ..SampleColumns::default()
+        };
+        let table = read("a\twho\tnote\tb\tt\n1\tann\tx\t2\t3\n", &columns).unwrap();
+        assert_eq!(table.features(), ["b", "a"]);
+        assert_eq!(table.target(), Some("t"));
+        let rows: Vec<_> = table.users().expose()[0].rows(2).collect();
+        assert_eq!(rows, [(&[2.0, 1.0][..], 3.0)]);
+    }
+
+    #[test]
+    fn rows_keep_the_order_of_the_file_and_bad_values_leave_it() {
+        let text = "user,x,y\nb,1,1\na,2,1\nb,inf,1\nb,1e60,2\nb,3,1\n";
+        let table = read(text, &SampleColumns::default()).unwrap();
+        assert_eq!(table.order().expose(), &[0, 1, 0]);
+        assert_eq!(*table.n_not_finite().expose(), 2);
+        let lone = SampleColumns {
+            user_is_optional: true,
+            without_target: true,
+            ..SampleColumns::default()
+        };
+        let table = read("x,z\n1,2\n3,4\n", &lone).unwrap();
+        assert_eq!(table.users().expose().len(), 1);
+        assert_eq!(table.users().expose()[0].rows(2).len(), 2);
+    }
+
+    #[test]
+    fn a_file_without_rows_is_an_empty_table() {
+        let table = read("user,x,y\n", &SampleColumns::default()).unwrap();
+        assert!(table.users().expose().is_empty() && table.features() == ["x"]);
+        let empty = read("", &SampleColumns::default());
+        assert!(matches!(empty, Err(Error::Empty { .. })));
+    }
+
+    #[test]
+    fn bad_headers_and_lines_are_refused_without_showing_them() {
+        let columns = SampleColumns::default();
+        for text in [
+            "user,x\na,1\n",
+            "user,y\na,1\n",
+            "user,x,x,y\na,1,1,2\n",
+            "user,user,x,y\na,b,1,2\n",
+        ] {
+            let found = read(text, &columns);
+            assert!(matches!(found, Err(Error::UnknownColumn { .. })), "{text}");
+        }
+        for (text, line, column) in [
+            ("user,x,y\na,one,2\n", 2, 2),
+            ("user,x,y\na,1,2\na,1\n", 3, 3),
+            ("user,x,y\n,1,2\n", 2, 1),
+            ("secret,17,3\n", 1, 2),
+        ] {
+            let Err(Error::Malformed {
+                line: l, column: c, ..
+            }) = read(text, &columns)
+            else {
+                panic!("{text}");
+            };
+            assert_eq!((l, c), (line, column), "{text}");
+        }
+        let found = read("user,x,y\na,1,\n", &columns)
+            .err()
+            .unwrap()
+            .to_string();
+        assert_eq!(found, "t.csv:2:3: expected a number for the target");
+        assert_eq!(
+            Expected::Number(ColumnRole::Feature).to_string(),
+            "a number for the feature"
+        );
+    }
+}
