@@ -16,8 +16,8 @@ pub(crate) struct TuneArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Candidates (each is trained and paid for)")]
 pub(crate) struct ChoiceArgs {
-    /// A candidate, such as dim=4,reg=0.5: settings that differ from the flags; repeat for more
-    #[arg(long = "try", value_name = "SETTINGS", required = true)]
+    /// A candidate: settings that differ from the flags; repeat for more
+    #[arg(long = "try", value_name = "dim=4,reg=0.5,...", required = true)]
     pub(crate) candidates: Vec<String>,
     /// Share of the budget spent on comparing them
     #[arg(
