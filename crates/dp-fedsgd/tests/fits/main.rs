@@ -1,0 +1,9 @@
+//! Whole runs.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod accounting;
+mod hostile;
+mod learns;
+mod reference;
+mod support;
