@@ -16,6 +16,9 @@ pub enum Error {
     /// Noise or release.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanism::Error),
+    /// A client's message is not one of this round.
+    #[error(transparent)]
+    Rejected(#[from] crate::Rejection),
     /// The spends handed to a fit are not those of its plan.
     #[error(
         "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"

@@ -2,6 +2,7 @@
 
 mod batches;
 mod error;
+mod federated;
 mod objective;
 mod paid;
 mod ppsgd;
@@ -9,6 +10,9 @@ mod watch;
 
 pub use batches::{HeldBatches, StreamedBatches, UserBatches};
 pub use error::{Error, Result};
+pub use federated::{
+    Client, OpenRound, Rejection, RoundMessage, RoundOutcome, Server, UpdateMessage,
+};
 pub use objective::{
     AdditiveLoss, AdditiveModel, Gradients, Minibatch, PersonalizedObjective, Point,
 };

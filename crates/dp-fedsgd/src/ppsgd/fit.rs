@@ -10,8 +10,8 @@ use super::local_state::StepScratch;
 use super::plan::noise_multiplier;
 use super::round::{LocalStates, RoundWork};
 use super::{
-    ClipState, KeptRound, LocalModels, LocalStep, LocalTraining, Participation, PpSgdParams,
-    Provenance, RoundEnd, RoundLayout, SharedModel,
+    LocalModels, LocalStep, LocalTraining, Participation, PpSgdParams, Provenance, RoundEnd,
+    RoundLayout, Run, SharedModel,
 };
 use crate::objective::PersonalizedObjective;
 use crate::paid::Paid;
@@ -107,15 +107,6 @@ enum SumSource<'s, 'p> {
     Float(f64, &'s mut dyn Rng),
     /// Not at all: `alpha = 0`.
     None,
-}
-
-/// What changes from round to round.
-struct Run {
-    shared: Vec<f64>,
-    sum: Vec<f64>,
-    clip: ClipState,
-    kept: Vec<KeptRound>,
-    n_rounds: usize,
 }
 
 impl PpSgd {
@@ -301,14 +292,15 @@ impl PpSgd {
         let mut states = LocalStates::new(data.table().expose(), objective.n_local(), average)?;
         let mut run = Run::new(self, objective.n_shared());
         for round in 1..=self.params.n_rounds {
-            let clip_norm = run.clip.norm();
+            run.begin_round(round);
+            let clip_norm = run.clip_norm();
             let work = RoundWork {
                 objective,
                 batches: data,
                 states: &states,
                 step: LocalStep {
                     round,
-                    shared: &run.shared,
+                    shared: run.shared(),
                     clip_norm,
                     rate: self.step_sizes(round).0,
                     reduction: self.params.reduction,
@@ -316,17 +308,17 @@ impl PpSgd {
                 layout: self.layout(objective.n_shared()),
             };
             let values = self.sum(&work, &mut source)?;
-            run.finish_round(self, round, values);
-            let (shared, kept_round) = (&run.shared[..], round);
+            run.end_round(self, values);
+            let shared = run.shared();
             if stop(RoundEnd {
-                round: kept_round,
+                round,
                 shared,
                 clip_norm,
             }) {
                 break;
             }
         }
-        let (last, averages) = states.collect(run.n_rounds, average);
+        let (last, averages) = states.collect(run.n_rounds(), average);
         let personal = Private::new(LocalModels {
             n_local: objective.n_local(),
             last,
@@ -421,68 +413,5 @@ impl PpSgd {
             }
         }
         sums
-    }
-
-    /// The step of `w` that released values make, with the clip of the next round.
-    pub(crate) fn apply(
-        &self,
-        round: usize,
-        mut values: Vec<f64>,
-        shared: &mut [f64],
-        clip: &mut ClipState,
-    ) {
-        let layout = self.layout(shared.len());
-        let extras = layout.decode(clip.norm(), &mut values);
-        let too_few = extras.count.zip(self.params.minimum_clients);
-        if too_few.is_some_and(|(count, minimum)| count < minimum) {
-            return; // the round counts for nothing but its cost
-        }
-        let rate = self.step_sizes(round).1 / self.params.denominator();
-        for (w, value) in shared.iter_mut().zip(&values) {
-            *w -= rate * value;
-        }
-        let clients = self.params.expected_clients();
-        clip.advance(extras.within.map(|balance| 0.5 + 0.5 * balance / clients));
-    }
-}
-
-impl Run {
-    fn new(fit: &PpSgd, n_shared: usize) -> Self {
-        Self {
-            shared: vec![0.0; n_shared],
-            sum: vec![0.0; if fit.params.average { n_shared } else { 0 }],
-            clip: ClipState::new(fit.params.clip),
-            kept: Vec::new(),
-            n_rounds: 0,
-        }
-    }
-
-    fn finish_round(&mut self, fit: &PpSgd, round: usize, values: Option<Vec<f64>>) {
-        for (sum, w) in self.sum.iter_mut().zip(&self.shared) {
-            *sum += w;
-        }
-        if let Some(values) = values {
-            fit.apply(round, values, &mut self.shared, &mut self.clip);
-        }
-        self.n_rounds = round;
-        let every = fit.params.keep_every;
-        if every > 0 && round.is_multiple_of(every) {
-            self.kept.push(KeptRound {
-                round,
-                shared: self.shared.clone(),
-            });
-        }
-    }
-
-    fn into_model(self, average: bool, provenance: Provenance) -> SharedModel {
-        let n = self.n_rounds.max(1) as f64;
-        SharedModel {
-            last: self.shared,
-            average: average.then(|| self.sum.iter().map(|sum| sum / n).collect()),
-            clip_norm: self.clip.norm(),
-            n_rounds: self.n_rounds,
-            kept: self.kept,
-            provenance,
-        }
     }
 }

@@ -46,7 +46,11 @@ impl RoundLayout {
     }
 
     /// The extra coordinates of a client.
-    pub(crate) fn extras(&self, clip_norm: f64, is_within: bool) -> impl Iterator<Item = f64> {
+    pub(crate) fn extras(
+        &self,
+        clip_norm: f64,
+        is_within: bool,
+    ) -> impl Iterator<Item = f64> + use<> {
         let size = self.extra * clip_norm;
         let signed = if is_within { size } else { -size };
         let within = self.within.then_some(signed);
