@@ -216,10 +216,10 @@ fn ten_thousand_fuzzed_messages_move_the_sum_by_their_bound_at_most() {
         for _ in 0..1 + numbers.word() % 4 {
             let at = usize::try_from(numbers.word() % bytes.len() as u64).unwrap();
             match numbers.word() % 4 {
-                0 => bytes[at] = (numbers.word() % 256) as u8,
+                0 => bytes[at] = numbers.word().to_le_bytes()[0],
                 1 => {
-                    bytes[at] =
-                        b"0123456789-,[]{}.e\""[usize::try_from(numbers.word() % 19).unwrap()]
+                    let marks = b"0123456789-,[]{}.e\"";
+                    bytes[at] = marks[usize::try_from(numbers.word() % 19).unwrap()];
                 }
                 2 => bytes.insert(
                     at,
