@@ -1,7 +1,8 @@
 //! Where minibatches come from.
 
-use dp_core::{Interactions, Private, SampleRows, UserRow, UserSamples, params};
+use dp_core::{Interactions, Private, UserRow, UserSamples, params};
 
+use crate::places::Places;
 use crate::{Minibatch, Result};
 
 /// The users' data, a minibatch at a time.
@@ -40,7 +41,7 @@ pub trait UserBatches: Sync {
 /// assert_eq!(rows, [3.0, 1.0]); // the second step
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 #[allow(
     missing_debug_implementations,
     reason = "refers to private records; printing them is never wanted"
@@ -48,6 +49,30 @@ pub trait UserBatches: Sync {
 pub struct HeldBatches<'a> {
     samples: &'a UserSamples,
     batch_size: usize,
+    places: Places,
+    usable: Vec<UsableRows>,
+}
+
+/// A user's rows with a feature that is not 0.
+#[derive(Clone, Copy)]
+struct UsableRows {
+    n: usize,
+    /// Whether they are the first `n`, so that a row's number is its place.
+    leading: bool,
+}
+
+impl UsableRows {
+    fn of(user: UserRow<'_>, width: usize) -> Self {
+        let rows = user.features().chunks_exact(width);
+        let n = rows.clone().filter(|row| is_usable(row)).count();
+        let leading = rows.take(n).all(is_usable);
+        Self { n, leading }
+    }
+}
+
+fn is_usable(row: &[f32]) -> bool {
+    let x = row.split_last().map_or(row, |(_, x)| x);
+    x.iter().any(|&x| x != 0.0)
 }
 
 impl<'a> HeldBatches<'a> {
@@ -57,9 +82,15 @@ impl<'a> HeldBatches<'a> {
     /// [`crate::Error::Param`] when `batch_size` is 0.
     pub fn new(samples: &'a UserSamples, batch_size: usize) -> Result<Self> {
         params::at_least_one("batch_size", batch_size)?;
+        let (table, width) = (samples.table().expose(), samples.n_features() + 1);
         Ok(Self {
             samples,
             batch_size,
+            places: Places::of(table)?,
+            usable: table
+                .users()
+                .map(|user| UsableRows::of(user, width))
+                .collect(),
         })
     }
 }
@@ -75,17 +106,26 @@ impl UserBatches for HeldBatches<'_> {
 
     fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
         out.clear();
-        let rows = SampleRows::of(user, self.samples.n_features());
-        let n = rows.iter().count();
-        if n == 0 {
+        let known = self.places.index(user).and_then(|at| self.usable.get(at));
+        let Some(&UsableRows { n, leading }) = known.filter(|rows| rows.n > 0) else {
             return;
-        }
+        };
         let size = self.batch_size.min(n);
-        let first = step.wrapping_mul(size as u64) % n as u64;
-        let first = usize::try_from(first).unwrap_or(0);
-        let round_again = rows.iter().chain(rows.iter());
-        for (x, y) in round_again.skip(first).take(size) {
-            out.push(x, y);
+        let first = usize::try_from(step.wrapping_mul(size as u64) % n as u64).unwrap_or(0);
+        let width = self.samples.n_features() + 1;
+        if leading {
+            for row in (first..first + size).map(|row| row % n * width) {
+                out.cells_mut()
+                    .extend_from_slice(&user.features()[row..row + width]);
+            }
+        } else {
+            let rows = user
+                .features()
+                .chunks_exact(width)
+                .filter(|row| is_usable(row));
+            for row in rows.clone().chain(rows).skip(first).take(size) {
+                out.cells_mut().extend_from_slice(row);
+            }
         }
     }
 }

@@ -1,11 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod batches;
+pub mod bounds;
 mod error;
 mod federated;
+mod local_choice;
 mod objective;
 mod paid;
+mod places;
 mod ppsgd;
+mod selection;
 mod watch;
 
 pub use batches::{HeldBatches, StreamedBatches, UserBatches};
@@ -13,6 +17,7 @@ pub use error::{Error, Result};
 pub use federated::{
     Client, OpenRound, Rejection, RoundMessage, RoundOutcome, Server, UpdateMessage,
 };
+pub use local_choice::{ChosenModel, LocalChoice};
 pub use objective::{
     AdditiveLoss, AdditiveModel, Gradients, Minibatch, PersonalizedObjective, Point,
 };
@@ -21,4 +26,5 @@ pub use ppsgd::{
     Participation, PpSgd, PpSgdParams, Provenance, PublicEarlyStopping, RoundEnd, SharedModel,
     StepSchedule,
 };
+pub use selection::AlphaSelection;
 pub use watch::{Observed, Watch};

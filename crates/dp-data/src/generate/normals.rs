@@ -2,11 +2,12 @@
 
 /// Lanes that run side by side, so that the compiler can use vector registers.
 const LANES: usize = 8;
+/// Numbers made at a time.
+const BLOCK: usize = 4 * LANES;
 /// `2 pi / 8`: an octant.
 const OCTANT: f32 = std::f32::consts::FRAC_PI_4;
 
 type Words = [u32; LANES];
-type Numbers = [f32; LANES];
 
 /// A stream of standard normal numbers in single precision, from a seed.
 ///
@@ -34,48 +35,61 @@ impl NormalLanes {
 
     /// Fills `out` with independent standard normal numbers.
     pub(super) fn fill(&mut self, out: &mut [f32]) {
-        let (pairs, rest) = out.as_chunks_mut::<{ 2 * LANES }>();
-        for block in pairs {
+        let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+        for block in blocks {
             *block = self.block();
         }
         let last = self.block();
         rest.copy_from_slice(&last[..rest.len()]);
     }
 
-    fn block(&mut self) -> [f32; 2 * LANES] {
-        let (radii, angles) = (self.words(), self.words());
-        let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
-        for lane in 0..LANES {
-            let radius = (-2.0 * ln_of_uniform(radii[lane])).sqrt();
-            let (c, s) = point_on_circle(angles[lane]);
-            cosines[lane] = radius * c;
-            sines[lane] = radius * s;
-        }
-        join(cosines, sines)
+    #[inline]
+    fn block(&mut self) -> [f32; BLOCK] {
+        let [a, b, c, d] = self.words();
+        let mut out = [0.0; BLOCK];
+        let (parts, _) = out.as_chunks_mut::<LANES>();
+        [parts[0], parts[1]] = pairs(a, b);
+        [parts[2], parts[3]] = pairs(c, d);
+        out
     }
 
-    fn words(&mut self) -> Words {
+    /// Four words of each lane. Four steps at a time need no moves: each overwrites the oldest.
+    #[inline]
+    fn words(&mut self) -> [Words; 4] {
         let [x, y, z, w] = &mut self.state;
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            let t = x[lane] ^ (x[lane] << 11);
-            (x[lane], y[lane], z[lane]) = (y[lane], z[lane], w[lane]);
-            w[lane] = w[lane] ^ (w[lane] >> 19) ^ t ^ (t >> 8);
-            out[lane] = w[lane];
-        }
-        out
+        step(x, w);
+        step(y, x);
+        step(z, y);
+        step(w, z);
+        [*x, *y, *z, *w]
     }
 }
 
-fn join(a: Numbers, b: Numbers) -> [f32; 2 * LANES] {
-    let mut out = [0.0; 2 * LANES];
-    out[..LANES].copy_from_slice(&a);
-    out[LANES..].copy_from_slice(&b);
-    out
+/// `oldest <- newest ^ (newest >> 19) ^ t ^ (t >> 8)`, `t = oldest ^ (oldest << 11)`.
+#[inline]
+fn step(oldest: &mut Words, newest: &Words) {
+    for lane in 0..LANES {
+        let t = oldest[lane] ^ (oldest[lane] << 11);
+        oldest[lane] = newest[lane] ^ (newest[lane] >> 19) ^ t ^ (t >> 8);
+    }
+}
+
+/// Radii from one word of each lane, angles from another.
+#[inline]
+fn pairs(radii: Words, angles: Words) -> [[f32; LANES]; 2] {
+    let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
+    for lane in 0..LANES {
+        let radius = (-2.0 * ln_of_uniform(radii[lane])).sqrt();
+        let (c, s) = point_on_circle(angles[lane]);
+        cosines[lane] = radius * c;
+        sines[lane] = radius * s;
+    }
+    [cosines, sines]
 }
 
 /// `ln u`, u the word's upper 24 bits plus a half, over 2^24: by exponent and the series of the inverse hyperbolic tangent, to
 /// about 1e-7.
+#[inline]
 fn ln_of_uniform(word: u32) -> f32 {
     #[allow(
         clippy::cast_possible_wrap,
@@ -99,6 +113,7 @@ fn ln_of_uniform(word: u32) -> f32 {
 }
 
 /// A uniform point on the circle: an angle within an octant, reflected by three bits.
+#[inline]
 fn point_on_circle(word: u32) -> (f32, f32) {
     #[allow(
         clippy::cast_possible_wrap,
@@ -166,7 +181,7 @@ mod tests {
         let beyond = out.iter().filter(|x| x.abs() > 2.0).count() as f64 / n;
         assert!((beyond - 0.045_500_264).abs() < 7.0 * (0.0455 * 0.9545 / n).sqrt());
         // neighbours in the stream, and the two halves of a block, are uncorrelated
-        for lag in [1, LANES, 2 * LANES] {
+        for lag in [1, LANES, 2 * LANES, BLOCK] {
             let pairs = out.iter().zip(&out[lag..]);
             let sum: f64 = pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
             assert!((sum / n).abs() < 7.0 / n.sqrt(), "lag {lag}");

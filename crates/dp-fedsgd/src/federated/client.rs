@@ -83,6 +83,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             } else {
                 BatchReduction::Mean
             },
+            layout: round.layout(),
         };
         let row = self.batches.table().expose().user(self.user);
         let scratch = &mut StepScratch::new(self.batches.n_features());
@@ -95,10 +96,8 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     fn answer(&self, round: &RoundMessage, grid: &Grid) -> UpdateMessage {
         let n = round.n_coordinates();
         let row = self.batches.table().expose().user(self.user);
-        let extras = round.layout().extras(round.clip_norm, self.state.within);
-        let values: Vec<f64> = self.state.sent.iter().copied().chain(extras).collect();
         let mut integers = vec![0; n];
-        for (at, z) in vector_contribution(grid, n, &Values(&values), row) {
+        for (at, z) in vector_contribution(grid, n, &Values(&self.state.sent), row) {
             if let Some(place) = integers.get_mut(at) {
                 *place = z;
             }

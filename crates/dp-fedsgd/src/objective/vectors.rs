@@ -2,6 +2,7 @@
 
 const LANES: usize = 8;
 
+#[inline]
 pub(super) fn inner(a: &[f32], b: &[f32]) -> f32 {
     let (a8, a_rest) = a.as_chunks::<LANES>();
     let (b8, b_rest) = b.as_chunks::<LANES>();
@@ -15,6 +16,7 @@ pub(super) fn inner(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
+#[inline]
 pub(super) fn add_scaled(out: &mut [f32], scale: f32, x: &[f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
         *out += scale * x;

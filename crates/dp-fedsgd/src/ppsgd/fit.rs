@@ -304,8 +304,8 @@ impl PpSgd {
                     clip_norm,
                     rate: self.step_sizes(round).0,
                     reduction: self.params.reduction,
+                    layout: self.layout(objective.n_shared()),
                 },
-                layout: self.layout(objective.n_shared()),
             };
             let values = self.sum(&work, &mut source)?;
             run.end_round(self, values);
@@ -369,11 +369,11 @@ impl PpSgd {
         watch: &mut Watch<'_>,
     ) -> Result<Vec<f64>> {
         let table = work.batches.table();
-        let (n, label) = (work.layout.n_coordinates(), spend.label().to_owned());
+        let (n, label) = (work.step.layout.n_coordinates(), spend.label().to_owned());
         let noise_multiplier = noise_multiplier(spend.event())?;
         let grid = Grid::new(
             noise_multiplier,
-            work.layout.whole_norm(work.step.clip_norm),
+            work.step.layout.whole_norm(work.step.clip_norm),
         )?;
         let sum = match self.params.participation {
             Participation::Full => VectorSum::accumulate(table, n, grid, work)?,
@@ -400,12 +400,12 @@ impl PpSgd {
     ) -> Vec<f64> {
         let table = work.batches.table().expose();
         let users = self.params.participation.draw(table.n_users(), rng);
-        let mut sums = vec![0.0; work.layout.n_coordinates()];
+        let mut sums = vec![0.0; work.step.layout.n_coordinates()];
         let mut scratch = StepScratch::new(work.batches.n_features());
         for user in users {
             work.add_to(table.user(user), &mut scratch, &mut sums);
         }
-        let stddev = noise_multiplier * work.layout.whole_norm(work.step.clip_norm);
+        let stddev = noise_multiplier * work.step.layout.whole_norm(work.step.clip_norm);
         if stddev > 0.0 {
             for sum in &mut sums {
                 let normal: f64 = StandardNormal.sample(rng);

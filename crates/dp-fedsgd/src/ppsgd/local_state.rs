@@ -1,5 +1,6 @@
 //! What stays with a user: the local parameters, and one step of them.
 
+use super::RoundLayout;
 use crate::objective::{Gradients, PersonalizedObjective, Point};
 use crate::{BatchReduction, Minibatch};
 
@@ -15,10 +16,8 @@ pub(crate) struct LocalState {
     /// Sum of `theta_i` over the first `summed` rounds' starts; empty when no average is wanted.
     sum: Vec<f64>,
     summed: usize,
-    /// The clipped gradient of `round`.
+    /// What is sent in `round`: the clipped gradient and the extra coordinates.
     pub(crate) sent: Vec<f64>,
-    /// Whether that gradient was within the clip.
-    pub(crate) within: bool,
 }
 
 /// What a round's local steps have in common: public and released values.
@@ -32,6 +31,7 @@ pub(crate) struct LocalStep<'a> {
     /// Step size of `theta_i`.
     pub(crate) rate: f64,
     pub(crate) reduction: BatchReduction,
+    pub(crate) layout: RoundLayout,
 }
 
 /// Working memory of a step.
@@ -62,7 +62,6 @@ impl LocalState {
             },
             summed: 0,
             sent: Vec::new(),
-            within: true,
         }
     }
 
@@ -93,31 +92,32 @@ impl LocalState {
             BatchReduction::Mean => 1.0 / (batch.len().max(1) as f64),
             BatchReduction::Sum { .. } => 1.0,
         };
-        self.keep_clipped(&gradients.shared, scale, step.clip_norm);
+        self.keep_clipped(&gradients.shared, scale, step);
         self.sum_up_to(step.round);
         self.descend(&gradients.local, scale * step.rate);
         self.round = step.round;
         self.n_steps += 1;
     }
 
-    /// `g <- g min(1, C / ||g||)`, 0 where the norm is not finite.
-    fn keep_clipped(&mut self, gradient: &[f64], scale: f64, clip_norm: f64) {
+    /// `g <- g min(1, C / ||g||)`, 0 where the norm is not finite, and the extras behind it.
+    fn keep_clipped(&mut self, gradient: &[f64], scale: f64, step: LocalStep<'_>) {
         let norm = scale * gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        self.within = norm <= clip_norm; // false for NaN
-        let factor = if self.within {
+        let within = norm <= step.clip_norm; // false for NaN
+        let factor = if within {
             1.0
         } else if norm.is_finite() {
-            clip_norm / norm
+            step.clip_norm / norm
         } else {
             0.0
         };
         self.sent.clear();
         if factor > 0.0 {
-            self.sent
-                .extend(gradient.iter().map(|g| g * (scale * factor)));
+            let factor = factor * scale;
+            self.sent.extend(gradient.iter().map(|g| g * factor));
         } else {
             self.sent.resize(gradient.len(), 0.0);
         }
+        self.sent.extend(step.layout.extras(step.clip_norm, within));
     }
 
     fn descend(&mut self, gradient: &[f64], rate: f64) {

@@ -7,48 +7,34 @@ use dp_mechanism::{SparseBuffer, VectorContribution};
 use rayon::prelude::*;
 
 use super::local_state::StepScratch;
-use super::{LocalState, LocalStep, RoundLayout};
+use super::{LocalState, LocalStep};
 use crate::objective::PersonalizedObjective;
+use crate::places::Places;
 use crate::{Result, UserBatches};
 
 /// Users that one task trains at least.
 const USERS_PER_TASK: usize = 16;
 
 /// The local states of the users of one table.
-///
-/// The kernel hands a contribution the user's row and no number, so that nobody's share can depend on where others
-/// stand. A state is found by where the row lies in the table's memory: it is that user's own, whatever its number.
 pub(super) struct LocalStates {
     states: Vec<Mutex<LocalState>>,
-    /// Address of the first user's features, and bytes from one user's to the next's.
-    first: usize,
-    stride: usize,
+    places: Places,
 }
 
 impl LocalStates {
     /// # Errors
-    /// [`crate::Error::Param`] for a table without features: its width is public.
+    /// [`crate::Error::Param`] for a table without features.
     pub(super) fn new(table: &Interactions, n_local: usize, average: bool) -> Result<Self> {
-        let dim = dp_core::params::at_least_one("feature_dim", table.feature_dim())?;
-        let users = 0..table.n_users();
-        let first = users
-            .clone()
-            .next()
-            .map_or(0, |user| place(table.user(user)));
+        let new = |_| Mutex::new(LocalState::new(n_local, average));
         Ok(Self {
-            states: users
-                .map(|_| Mutex::new(LocalState::new(n_local, average)))
-                .collect(),
-            first,
-            stride: dim * size_of::<f32>(),
+            states: (0..table.n_users()).map(new).collect(),
+            places: Places::of(table)?,
         })
     }
 
     fn of(&self, user: UserRow<'_>) -> Option<MutexGuard<'_, LocalState>> {
-        let from_first = place(user).checked_sub(self.first)?;
-        let whole = from_first % self.stride == 0;
-        let state = self.states.get(from_first / self.stride)?;
-        whole.then(|| lock(state))
+        let state = self.states.get(self.places.index(user)?)?;
+        Some(state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Everybody's `theta_i` and its average over `n_rounds`.
@@ -67,21 +53,12 @@ impl LocalStates {
     }
 }
 
-fn place(user: UserRow<'_>) -> usize {
-    user.features().as_ptr().addr()
-}
-
-fn lock(state: &Mutex<LocalState>) -> MutexGuard<'_, LocalState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What users do in one round.
 pub(super) struct RoundWork<'a, O, B> {
     pub(super) objective: &'a O,
     pub(super) batches: &'a B,
     pub(super) states: &'a LocalStates,
     pub(super) step: LocalStep<'a>,
-    pub(super) layout: RoundLayout,
 }
 
 impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
@@ -112,9 +89,7 @@ impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
     /// Adds a user's contribution without noise or grid: for baselines.
     pub(super) fn add_to(&self, user: UserRow<'_>, scratch: &mut StepScratch, sums: &mut [f64]) {
         if let Some(state) = self.train(user, scratch) {
-            let extras = self.layout.extras(self.step.clip_norm, state.within);
-            let values = state.sent.iter().copied().chain(extras);
-            for (sum, value) in sums.iter_mut().zip(values) {
+            for (sum, value) in sums.iter_mut().zip(&state.sent) {
                 *sum += value;
             }
         }
@@ -135,8 +110,7 @@ impl<O: PersonalizedObjective, B: UserBatches> VectorContribution for RoundWork<
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut StepScratch, out: &mut SparseBuffer) {
         if let Some(state) = self.train(user, scratch) {
-            let extras = self.layout.extras(self.step.clip_norm, state.within);
-            out.extend((0..).zip(state.sent.iter().copied().chain(extras)));
+            out.extend((0..).zip(state.sent.iter().copied()));
         }
     }
 }
