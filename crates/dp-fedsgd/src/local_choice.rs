@@ -27,16 +27,14 @@ use crate::{KeptRound, Minibatch, Result, SharedModel};
 /// # Examples
 /// ```
 /// use dp_fedsgd::{LocalChoice, Minibatch};
-/// // a released model that is right for this user up to the level
 /// let choice = LocalChoice::new(vec![0.0, 1.0], vec![0.1, f64::INFINITY])?;
 /// let mut rows = Minibatch::new(2);
-/// for k in 0..8_u8 {
-///     let x = f32::from(k);
-///     rows.push(&[x, 1.0], 3.0 * x + 5.0);
+/// for k in 0..3_u8 {
+///     rows.push(&[f32::from(k), 1.0], 3.0 * f32::from(k));
 /// }
-/// let own = choice.choose(&[&[3.0, 0.0]], &rows);
-/// assert!(own.weight > 0.5 && own.l2_penalty < 1.0);
-/// assert!((own.predict(&[10.0, 1.0]) - 35.0).abs() < 2.0);
+/// let own = choice.choose(&[&[3.0, 0.0], &[-8.0, 2.0]], &rows); // two released models
+/// assert_eq!((own.round, own.weight), (0, 1.0));
+/// assert!((own.predict(&[10.0, 1.0]) - 30.0).abs() < 1e-9);
 /// # Ok::<(), dp_fedsgd::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

@@ -6,5 +6,6 @@ mod accounting;
 mod federated;
 mod hostile;
 mod learns;
+mod neighbours;
 mod reference;
 mod support;
