@@ -1,6 +1,7 @@
 //! How much should users learn together, and how much alone?
 //!
-//! `cargo run --release -p dp-examples --example how_much_to_share -- [--seeds N] [--seed-base S] [--users N]`
+//! `cargo run --release -p dp-examples --example how_much_to_share -- [--seeds N] [--seed-base S] [--users N]
+//! [--noise Z]`
 //!
 //! The synthetic set-up of Bietti et al. 2022, figure 1a: excess risk of the last iterate against the ratio alpha of global to local
 //! steps, for three levels of noise, after 100 and 1000 rounds. The step size of each cell is the best of a grid on data sets of its own
@@ -62,7 +63,16 @@ fn main() -> Result<()> {
         "{:>6} {:>7} {:>6} {:>6} {:>11} {:>11}",
         "noise", "rounds", "alpha", "step", "mean", "se"
     );
-    for noise_multiplier in NOISE_MULTIPLIERS {
+    let only = match args.iter().position(|a| a == "--noise") {
+        Some(at) => Some(
+            args.get(at + 1)
+                .ok_or("a flag needs a value")?
+                .parse::<f64>()?,
+        ),
+        None => None,
+    };
+    let wanted = |z: &f64| only.is_none_or(|only| (only - z).abs() < 1e-9);
+    for noise_multiplier in NOISE_MULTIPLIERS.into_iter().filter(wanted) {
         for n_rounds in [100, 1000] {
             for alpha in ALPHAS {
                 if alpha > 0.0 || noise_multiplier <= 0.0 {

@@ -53,7 +53,7 @@ fn events_are_those_of_the_scheme_that_is_run() {
 fn a_scheme_other_than_the_one_paid_for_does_not_run() {
     let data = samples(50, 2, 3, 1);
     let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
-    let base = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0);
+    let base = PpSgdParams::new(1.0, 0.5, 1.0, 2, 50.0);
     let schemes = [
         (base, ADD_REMOVE),
         (base.sampled(poisson(0.2)), ADD_REMOVE),
