@@ -16,7 +16,8 @@ mod user_split;
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
 pub use generate::{
-    LongTailRatings, SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
+    LongTailRatings, OffsetData, PersonalOffsets, SharedSubspace, SkewedTasks, SubspaceData,
+    TaskData, write_csv,
 };
 pub use metrics::rmse;
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};

@@ -2,12 +2,15 @@
 
 mod activity;
 mod draw;
+mod normals;
+mod offsets;
 mod ratings;
 mod subspace;
 mod tasks;
 mod taste;
 mod write;
 
+pub use offsets::{OffsetData, PersonalOffsets};
 pub use ratings::LongTailRatings;
 pub use subspace::{SharedSubspace, SubspaceData};
 pub use tasks::{SkewedTasks, TaskData};

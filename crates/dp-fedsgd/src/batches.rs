@@ -1,0 +1,183 @@
+//! Where minibatches come from.
+
+use dp_core::{Interactions, Private, UserRow, UserSamples, params};
+
+use crate::places::Places;
+use crate::{Minibatch, Result};
+
+/// The users' data, a minibatch at a time.
+///
+/// # Privacy
+/// [`fill`](Self::fill) runs where the user's data are and may use that user's row and public values only: it decides what a
+/// user's gradient depends on. Wrapping it in a type like [`HeldBatches`] or [`StreamedBatches`] keeps that in one place.
+pub trait UserBatches: Sync {
+    /// The users. Only their rows' places in memory and what `fill` reads of them are used. The table needs features.
+    fn table(&self) -> &Private<Interactions>;
+
+    /// Numbers in `x`.
+    fn n_features(&self) -> usize;
+
+    /// Replaces the rows of `out` with those of the user's local step number `step`, from 0.
+    fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch);
+}
+
+/// Rows that users hold, `batch_size` at a time in their order and round again from the first.
+///
+/// A user with fewer rows than that gives all of them in every step, one without rows none: its gradient is 0.
+///
+/// # Examples
+/// ```
+/// use dp_core::UserSamplesBuilder;
+/// use dp_fedsgd::{HeldBatches, Minibatch, UserBatches};
+/// let mut builder = UserSamplesBuilder::new(1, 3)?;
+/// for x in [1.0, 2.0, 3.0] {
+///     builder.push(0, &[x], 0.0)?;
+/// }
+/// let samples = builder.build().0;
+/// let batches = HeldBatches::new(&samples, 2)?;
+/// let mut batch = Minibatch::new(1);
+/// batches.fill(samples.table().expose().user(0), 1, &mut batch);
+/// let rows: Vec<f32> = batch.rows().map(|(x, _)| x[0]).collect();
+/// assert_eq!(rows, [3.0, 1.0]); // the second step
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "refers to private records; printing them is never wanted"
+)]
+pub struct HeldBatches<'a> {
+    samples: &'a UserSamples,
+    batch_size: usize,
+    places: Places,
+    usable: Vec<UsableRows>,
+}
+
+/// A user's rows with a feature that is not 0.
+#[derive(Clone, Copy)]
+struct UsableRows {
+    n: usize,
+    /// Whether they are the first `n`, so that a row's number is its place.
+    leading: bool,
+}
+
+impl UsableRows {
+    fn of(user: UserRow<'_>, width: usize) -> Self {
+        let rows = user.features().chunks_exact(width);
+        let n = rows.clone().filter(|row| is_usable(row)).count();
+        let leading = rows.take(n).all(is_usable);
+        Self { n, leading }
+    }
+}
+
+fn is_usable(row: &[f32]) -> bool {
+    let x = row.split_last().map_or(row, |(_, x)| x);
+    x.iter().any(|&x| x != 0.0)
+}
+
+impl<'a> HeldBatches<'a> {
+    /// Minibatches of `batch_size` rows of these users.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `batch_size` is 0.
+    pub fn new(samples: &'a UserSamples, batch_size: usize) -> Result<Self> {
+        params::at_least_one("batch_size", batch_size)?;
+        let (table, width) = (samples.table().expose(), samples.n_features() + 1);
+        Ok(Self {
+            samples,
+            batch_size,
+            places: Places::of(table)?,
+            usable: table
+                .users()
+                .map(|user| UsableRows::of(user, width))
+                .collect(),
+        })
+    }
+}
+
+impl UserBatches for HeldBatches<'_> {
+    fn table(&self) -> &Private<Interactions> {
+        self.samples.table()
+    }
+
+    fn n_features(&self) -> usize {
+        self.samples.n_features()
+    }
+
+    fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
+        out.clear();
+        let known = self.places.index(user).and_then(|at| self.usable.get(at));
+        let Some(&UsableRows { n, leading }) = known.filter(|rows| rows.n > 0) else {
+            return;
+        };
+        let size = self.batch_size.min(n);
+        let first = usize::try_from(step.wrapping_mul(size as u64) % n as u64).unwrap_or(0);
+        let width = self.samples.n_features() + 1;
+        if leading {
+            for row in (first..first + size).map(|row| row % n * width) {
+                out.cells_mut()
+                    .extend_from_slice(&user.features()[row..row + width]);
+            }
+        } else {
+            let rows = user
+                .features()
+                .chunks_exact(width)
+                .filter(|row| is_usable(row));
+            for row in rows.clone().chain(rows).skip(first).take(size) {
+                out.cells_mut().extend_from_slice(row);
+            }
+        }
+    }
+}
+
+/// Rows made or fetched as they are asked for, by a function of the user's own row and the step.
+///
+/// # Examples
+/// ```
+/// use dp_data::PersonalOffsets;
+/// use dp_fedsgd::StreamedBatches;
+/// use rand::SeedableRng;
+/// let set_up = PersonalOffsets { n_users: 3, ..PersonalOffsets::figure_1a() };
+/// let data = set_up.generate(&mut rand_chacha::ChaCha8Rng::seed_from_u64(1))?;
+/// let batches = StreamedBatches::new(&data.table, set_up.dim, |user, step, out| {
+///     data.rows(user, step, 10, out.cells_mut());
+/// });
+/// # let _ = batches;
+/// # Ok::<(), dp_data::Error>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "refers to private records; printing them is never wanted"
+)]
+pub struct StreamedBatches<'a, F> {
+    table: &'a Private<Interactions>,
+    n_features: usize,
+    fill: F,
+}
+
+impl<'a, F: Fn(UserRow<'_>, u64, &mut Minibatch) + Sync> StreamedBatches<'a, F> {
+    /// Minibatches of these users, of rows with `n_features` numbers, written by `fill`.
+    #[must_use]
+    pub const fn new(table: &'a Private<Interactions>, n_features: usize, fill: F) -> Self {
+        Self {
+            table,
+            n_features,
+            fill,
+        }
+    }
+}
+
+impl<F: Fn(UserRow<'_>, u64, &mut Minibatch) + Sync> UserBatches for StreamedBatches<'_, F> {
+    fn table(&self) -> &Private<Interactions> {
+        self.table
+    }
+
+    fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
+        out.clear();
+        (self.fill)(user, step, out);
+    }
+}

@@ -1,0 +1,37 @@
+use dp_core::{ParamError, ShapeError};
+
+/// Errors of dp-fedsgd. None of them depends on private data.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A dimension does not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Planning, ledger or certificate.
+    #[error(transparent)]
+    Accounting(#[from] dp_accounting::Error),
+    /// Noise or release.
+    #[error(transparent)]
+    Mechanism(#[from] dp_mechanism::Error),
+    /// A client's message is not one of this round.
+    #[error(transparent)]
+    Rejected(#[from] crate::Rejection),
+    /// The spends handed to a fit are not those of its plan.
+    #[error(
+        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
+    )]
+    Spends {
+        /// Number of spends that the plan asks for.
+        expected: usize,
+        /// Number of spends given.
+        found: usize,
+        /// Label of the first release without its spend.
+        label: String,
+    },
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,124 @@
+//! A client: one user's data and local parameters.
+
+use dp_core::{UserRow, params};
+use dp_mechanism::{Grid, SparseBuffer, VectorContribution, vector_contribution};
+
+use super::{RoundMessage, UpdateMessage};
+use crate::objective::PersonalizedObjective;
+use crate::ppsgd::{LocalState, LocalStep, StepScratch};
+use crate::{BatchReduction, Result, UserBatches};
+
+/// One user in a federation: trains on the user's own rows and answers rounds with clipped integers.
+///
+/// # Privacy
+/// What leaves is [`UpdateMessage`]. The local parameters stay. A client that is not asked says nothing; in rounds where
+/// everybody trains it makes its local step all the same.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private model; printing it is never wanted"
+)]
+pub struct Client<'a, O, B> {
+    objective: &'a O,
+    batches: &'a B,
+    user: usize,
+    number: usize,
+    state: LocalState,
+}
+
+impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
+    /// The client for user `user` of the table behind `batches` (a device's own table has one), known to the server as
+    /// `number`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when objective and data have other numbers of features; [`crate::Error::Param`] when there is no
+    /// such user.
+    pub fn new(objective: &'a O, batches: &'a B, user: usize, number: usize) -> Result<Self> {
+        params::same_size("features", batches.n_features(), objective.n_features())?;
+        let n_users = batches.table().expose().n_users();
+        let below = n_users.saturating_sub(1);
+        params::in_range("user", user, 0, below, "a user of the table")?;
+        Ok(Self {
+            objective,
+            batches,
+            user,
+            number,
+            state: LocalState::new(objective.n_local(), false),
+        })
+    }
+
+    /// Takes part in a round: trains, and answers if asked.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends. Nothing
+    /// depends on the client's data.
+    pub fn receive(&mut self, round: &RoundMessage, asked: bool) -> Result<Option<UpdateMessage>> {
+        round.check()?;
+        params::same_size(
+            "shared parameters",
+            round.shared.len(),
+            self.objective.n_shared(),
+        )?;
+        let grid = round.grid()?;
+        if asked || round.everybody_trains {
+            self.train(round);
+        }
+        Ok(asked.then(|| self.answer(round, &grid)))
+    }
+
+    /// The user's own parameters.
+    #[must_use]
+    pub fn local(&self) -> &[f64] {
+        &self.state.theta
+    }
+
+    fn train(&mut self, round: &RoundMessage) {
+        let rows_per_user = 1.0; // a server's figure, of no use here
+        let step = LocalStep {
+            round: round.round as usize,
+            shared: &round.shared,
+            clip_norm: round.clip_norm,
+            rate: round.local_rate,
+            reduction: if round.sum_rows {
+                BatchReduction::Sum { rows_per_user }
+            } else {
+                BatchReduction::Mean
+            },
+            layout: round.layout(),
+        };
+        let row = self.batches.table().expose().user(self.user);
+        let scratch = &mut StepScratch::new(self.batches.n_features());
+        self.state
+            .step(self.objective, step, scratch, |number, batch| {
+                self.batches.fill(row, number, batch);
+            });
+    }
+
+    fn answer(&self, round: &RoundMessage, grid: &Grid) -> UpdateMessage {
+        let n = round.n_coordinates();
+        let row = self.batches.table().expose().user(self.user);
+        let mut integers = vec![0; n];
+        for (at, z) in vector_contribution(grid, n, &Values(&self.state.sent), row) {
+            if let Some(place) = integers.get_mut(at) {
+                *place = z;
+            }
+        }
+        UpdateMessage {
+            round: round.round,
+            client: self.number,
+            integers,
+        }
+    }
+}
+
+/// Values of one user, whoever is asked.
+struct Values<'a>(&'a [f64]);
+
+impl VectorContribution for Values<'_> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, _: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        out.extend((0..).zip(self.0.iter().copied()));
+    }
+}

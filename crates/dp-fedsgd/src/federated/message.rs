@@ -1,0 +1,167 @@
+//! What travels: plain numbers, for any transport.
+
+use dp_core::params;
+use dp_mechanism::Grid;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::ppsgd::RoundLayout;
+
+/// What the server sends to everybody at the start of a round: released and public values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoundMessage {
+    /// The round, from 1.
+    pub round: u32,
+    /// `w_(t-1)`.
+    pub shared: Vec<f64>,
+    /// Bound `C_t` on the gradient.
+    pub clip_norm: f64,
+    /// With the bound on the whole contribution it fixes the integer grid.
+    pub noise_multiplier: f64,
+    /// Local step size.
+    pub local_rate: f64,
+    /// Whether minibatch gradients are summed instead of averaged.
+    pub sum_rows: bool,
+    /// Whether clients train that are not asked.
+    pub everybody_trains: bool,
+    /// Whether there is a coordinate for the share of clients within the clip.
+    pub share_within: bool,
+    /// Whether there is a coordinate for the number of clients.
+    pub count_clients: bool,
+    /// Size of each extra coordinate in units of the clip norm.
+    pub extra_share: f64,
+}
+
+impl RoundMessage {
+    pub(super) fn layout(&self) -> RoundLayout {
+        RoundLayout {
+            n_shared: self.shared.len(),
+            within: self.share_within,
+            count: self.count_clients,
+            extra: self.extra_share,
+        }
+    }
+
+    /// Length of an update.
+    #[must_use]
+    pub fn n_coordinates(&self) -> usize {
+        self.layout().n_coordinates()
+    }
+
+    /// The grid that updates are integers of.
+    ///
+    /// # Errors
+    /// [`crate::Error::Mechanism`] when noise multiplier or clip norm do not fit a grid.
+    pub fn grid(&self) -> Result<Grid> {
+        let whole = self.layout().whole_norm(self.clip_norm);
+        Ok(Grid::new(self.noise_multiplier, whole)?)
+    }
+
+    /// Whether every number in it is one.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first member that is out of range.
+    pub fn check(&self) -> Result<()> {
+        params::finite_positive("clip_norm", self.clip_norm)?;
+        params::finite_positive("noise_multiplier", self.noise_multiplier)?;
+        params::finite_non_negative("local_rate", self.local_rate)?;
+        params::finite_positive("extra_share", self.extra_share)?;
+        params::closed_unit("extra_share", self.extra_share)?;
+        params::at_least_one("round", self.round as usize)?;
+        for &w in &self.shared {
+            params::finite("shared", w)?;
+        }
+        Ok(())
+    }
+}
+
+/// A client's clipped gradient on the integer grid of its round.
+///
+/// # Privacy
+/// As private as the client's data: it goes to the server over an authenticated link, and the server adds it to a sum that is
+/// released with noise. No `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(
+    missing_debug_implementations,
+    reason = "a private gradient; printing it is never wanted"
+)]
+pub struct UpdateMessage {
+    /// The round that it answers.
+    pub round: u32,
+    /// The client, by the number that the server knows it by.
+    pub client: usize,
+    /// The gradient's integers and those of the extra coordinates.
+    pub integers: Vec<i64>,
+}
+
+/// Why a message counts for nothing. The round goes on.
+///
+/// # Privacy
+/// Every case is a function of one client's message, so it tells about that client: for the operator's eyes, not for
+/// publication, and nothing of the run depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// It answers another round.
+    #[error("the message of client {client} answers round {found}, this is round {expected}")]
+    Round {
+        /// Sender.
+        client: usize,
+        /// Round of the message.
+        found: u32,
+        /// The round that is open.
+        expected: u32,
+    },
+    /// It has another number of integers.
+    #[error("the message of client {client} has {found} integers, expected {expected}")]
+    Length {
+        /// Sender.
+        client: usize,
+        /// Integers in the message.
+        found: usize,
+        /// Coordinates of the round.
+        expected: usize,
+    },
+    /// Its exact norm is above the bound.
+    #[error("the message of client {client} is above the bound")]
+    Norm {
+        /// Sender.
+        client: usize,
+    },
+}
+
+impl UpdateMessage {
+    /// Whether the message is one of this round, by length and exact integer norm.
+    ///
+    /// # Errors
+    /// The first [`Rejection`] that applies.
+    pub fn check(&self, round: &RoundMessage, grid: &Grid) -> Result<(), Rejection> {
+        let client = self.client;
+        if self.round != round.round {
+            return Err(Rejection::Round {
+                client,
+                found: self.round,
+                expected: round.round,
+            });
+        }
+        if self.integers.len() != round.n_coordinates() {
+            return Err(Rejection::Length {
+                client,
+                found: self.integers.len(),
+                expected: round.n_coordinates(),
+            });
+        }
+        let squares = self.integers.iter().map(|z| square(z.unsigned_abs()));
+        let norm = squares.fold(0, u128::saturating_add);
+        if norm > square(grid.l2_bound()) {
+            return Err(Rejection::Norm { client });
+        }
+        Ok(())
+    }
+}
+
+fn square(z: u64) -> u128 {
+    u128::from(z) * u128::from(z)
+}

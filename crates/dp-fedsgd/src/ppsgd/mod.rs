@@ -1,0 +1,25 @@
+//! Algorithms 1, 2 and 3 of Bietti et al. 2022.
+
+mod clip;
+mod fit;
+mod layout;
+mod local_state;
+mod model;
+mod params;
+mod plan;
+mod round;
+mod run;
+mod schedule;
+mod stopping;
+
+pub use clip::ClipSchedule;
+pub(crate) use clip::ClipState;
+pub use fit::{FittedPpSgd, PpSgd};
+pub(crate) use layout::RoundLayout;
+pub(crate) use local_state::{LocalState, LocalStep, StepScratch};
+pub use model::{KeptRound, LocalModels, Provenance, SharedModel};
+pub use params::{BatchReduction, LocalTraining, Participation, PpSgdParams};
+pub(crate) use plan::noise_multiplier;
+pub(crate) use run::Run;
+pub use schedule::StepSchedule;
+pub use stopping::{PublicEarlyStopping, RoundEnd};

@@ -1,0 +1,252 @@
+//! Settings.
+
+use dp_core::{ParamError, params};
+use dp_mechanism::ClientSampling;
+use rand::{Rng, RngExt};
+
+use super::{ClipSchedule, PpSgd, StepSchedule};
+use crate::Result;
+
+/// Who takes part in a round. What is run is what is accounted for: the plan's events are made from this, and every release
+/// takes a spend for exactly this scheme and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Participation {
+    /// Everybody (Algorithm 1): Gaussian mechanisms.
+    Full,
+    /// A fresh sample in every round (Algorithms 2 and 3): independent coins, or a fixed number without replacement.
+    Sampled(ClientSampling),
+}
+
+impl Participation {
+    /// Who takes part in a round of a simulation.
+    pub(super) fn draw(self, n_users: usize, rng: &mut dyn Rng) -> Vec<usize> {
+        match self {
+            Self::Full => (0..n_users).collect(),
+            Self::Sampled(ClientSampling::Poisson(poisson)) => {
+                let q = poisson.sampling_probability();
+                (0..n_users).filter(|_| rng.random_bool(q)).collect()
+            }
+            Self::Sampled(ClientSampling::FixedSize(fixed)) => {
+                let size = fixed.sample_size().min(n_users);
+                rand::seq::index::sample(rng, n_users, size).into_vec()
+            }
+        }
+    }
+}
+
+/// What becomes of the gradients of a minibatch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BatchReduction {
+    /// Their mean (Algorithms 1 and 3): every user counts the same.
+    Mean,
+    /// Their sum (Algorithm 2): every row counts the same, up to the clip.
+    Sum {
+        /// `M / N`: rows in a minibatch of the average user, a declared figure.
+        rows_per_user: f64,
+    },
+}
+
+/// Who makes a local step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalTraining {
+    /// Everybody, in every round: the released model reaches all users.
+    EveryRound,
+    /// Whoever takes part in the round, as the paper has it. Refused for samples of fixed size, see [`PpSgd`].
+    WhenAsked,
+}
+
+/// Settings of [`PpSgd`], not yet checked. All are public.
+///
+/// | setting | default of [`new`](Self::new) | range |
+/// |---|---|---|
+/// | `alpha` | given | 0 or above, infinity included |
+/// | `learning_rate` | given | above 0 |
+/// | `n_rounds` | given | 1 to 2^20 |
+/// | `n_users` | given | above 0 |
+/// | `clip` | constant, given | see [`ClipSchedule`] |
+/// | `participation` | `Full` | |
+/// | `reduction` | `Mean` | |
+/// | `local_training` | `EveryRound` | |
+/// | `local_schedule`, `global_schedule` | `Constant` | see [`StepSchedule`] |
+/// | `average` | false | |
+/// | `keep_every` | 0 | |
+/// | `extra_share` | 0.1 | above 0, at most 1 |
+/// | `minimum_clients` | none | above 0 |
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PpSgdParams {
+    /// Ratio of the global to the local step. 0: users learn alone and nothing is released; infinity: local parameters stay 0.
+    ///
+    /// It is the paper's `alpha Q`: its `alpha` times the number of users in a round.
+    pub alpha: f64,
+    /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha = 1`, local `eta / alpha` and global `eta` above.
+    pub learning_rate: f64,
+    /// Rounds `T`.
+    pub n_rounds: usize,
+    /// Number of users, declared or a noisy count: under add/remove the true one is private. Sampled rounds divide by `q n_users`.
+    pub n_users: f64,
+    /// Bound on a user's gradient.
+    pub clip: ClipSchedule,
+    /// Who takes part in a round.
+    pub participation: Participation,
+    /// Sum or mean of a minibatch.
+    pub reduction: BatchReduction,
+    /// Who makes local steps.
+    pub local_training: LocalTraining,
+    /// Local step sizes over rounds.
+    pub local_schedule: StepSchedule,
+    /// Global step sizes over rounds.
+    pub global_schedule: StepSchedule,
+    /// Whether averages of the iterates `z_0, ..., z_(T-1)` are formed too.
+    pub average: bool,
+    /// Keeps `w_t` of every round that this divides in the model, for users' own choices; 0 for none.
+    pub keep_every: usize,
+    /// Size, in units of the clip norm, of each extra coordinate of the release: share within an adaptive clip, number of clients.
+    pub extra_share: f64,
+    /// A round whose noisy number of clients is below this leaves the model as it is; none: there is no such coordinate.
+    pub minimum_clients: Option<f64>,
+}
+
+impl PpSgdParams {
+    /// Algorithm 1 with the last iterate.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_fedsgd::PpSgdParams;
+    /// let fit = PpSgdParams::new(1.0, 0.5, 10.0, 100, 1000.0).check()?;
+    /// assert_eq!(fit.step_sizes(1), (0.5, 0.5));
+    /// assert!(PpSgdParams::new(-1.0, 0.5, 10.0, 100, 1000.0).check().is_err());
+    /// # Ok::<(), dp_fedsgd::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn new(
+        alpha: f64,
+        learning_rate: f64,
+        clip_norm: f64,
+        n_rounds: usize,
+        n_users: f64,
+    ) -> Self {
+        Self {
+            alpha,
+            learning_rate,
+            n_rounds,
+            n_users,
+            clip: ClipSchedule::Constant { norm: clip_norm },
+            participation: Participation::Full,
+            reduction: BatchReduction::Mean,
+            local_training: LocalTraining::EveryRound,
+            local_schedule: StepSchedule::Constant,
+            global_schedule: StepSchedule::Constant,
+            average: false,
+            keep_every: 0,
+            extra_share: 0.1,
+            minimum_clients: None,
+        }
+    }
+
+    /// The same on samples: Algorithm 3, and with [`BatchReduction::Sum`] Algorithm 2. Users train when they are asked under
+    /// Poisson sampling, in every round under samples of fixed size.
+    #[must_use]
+    pub const fn sampled(mut self, sampling: ClientSampling) -> Self {
+        self.participation = Participation::Sampled(sampling);
+        self.local_training = match sampling {
+            ClientSampling::Poisson(_) => LocalTraining::WhenAsked,
+            ClientSampling::FixedSize(_) => LocalTraining::EveryRound,
+        };
+        self
+    }
+
+    /// A shrinking clip with global steps that shrink alike: noise follows what is left to learn. Best mode where many rounds
+    /// are affordable; local steps stay as they are.
+    ///
+    /// `ratio` is the factor by which both have shrunk at the last round.
+    #[must_use]
+    pub fn shrinking(mut self, ratio: f64) -> Self {
+        let per_round = ratio.powf(1.0 / (self.n_rounds.max(2) as f64 - 1.0));
+        if let ClipSchedule::Constant { norm } = self.clip {
+            self.clip = ClipSchedule::Geometric {
+                start: norm,
+                ratio: per_round,
+                floor: norm * ratio,
+            };
+        }
+        self.global_schedule = StepSchedule::Geometric { ratio: per_round };
+        self
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Shape`] when samples of fixed size are drawn from another number
+    /// of users than `n_users`.
+    pub fn check(self) -> Result<PpSgd> {
+        if self.alpha.is_nan() || self.alpha < 0.0 {
+            return Err(ParamError {
+                name: "alpha",
+                value: self.alpha,
+                expected: "0 or above, infinity included",
+            }
+            .into());
+        }
+        params::finite_positive("learning_rate", self.learning_rate)?;
+        let expected = "a whole number from 1 to 2^20";
+        params::in_range("n_rounds", self.n_rounds, 1, 1 << 20, expected)?;
+        params::finite_positive("n_users", self.n_users)?;
+        self.clip.check()?;
+        self.local_schedule.check()?;
+        self.global_schedule.check()?;
+        if let BatchReduction::Sum { rows_per_user } = self.reduction {
+            params::finite_positive("rows_per_user", rows_per_user)?;
+        }
+        params::finite_positive("extra_share", self.extra_share)?;
+        params::closed_unit("extra_share", self.extra_share)?;
+        if let Some(minimum) = self.minimum_clients {
+            params::finite_positive("minimum_clients", minimum)?;
+        }
+        self.check_participation()?;
+        Ok(PpSgd::new(self))
+    }
+
+    fn check_participation(&self) -> Result<()> {
+        let Participation::Sampled(ClientSampling::FixedSize(fixed)) = self.participation else {
+            return Ok(());
+        };
+        let population = fixed.population_size() as f64;
+        if (self.n_users - population).abs() > 0.0 {
+            return Err(ParamError {
+                name: "n_users",
+                value: self.n_users,
+                expected: "the number of users that samples of fixed size are drawn from",
+            }
+            .into());
+        }
+        if self.local_training == LocalTraining::WhenAsked {
+            return Err(ParamError {
+                name: "local_training",
+                value: fixed.sample_size() as f64,
+                expected: "local steps in every round where samples have a fixed size",
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Clients expected in a round: public.
+    pub(crate) fn expected_clients(&self) -> f64 {
+        match self.participation {
+            Participation::Full => self.n_users,
+            Participation::Sampled(ClientSampling::Poisson(poisson)) => {
+                poisson.sampling_probability() * self.n_users
+            }
+            Participation::Sampled(ClientSampling::FixedSize(fixed)) => fixed.sample_size() as f64,
+        }
+    }
+
+    /// What the sum over clients is divided by: `q N`, or `q M` for sums of rows.
+    pub(crate) fn denominator(&self) -> f64 {
+        let rows = match self.reduction {
+            BatchReduction::Mean => 1.0,
+            BatchReduction::Sum { rows_per_user } => rows_per_user,
+        };
+        self.expected_clients() * rows
+    }
+}

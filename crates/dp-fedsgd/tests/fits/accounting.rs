@@ -1,0 +1,238 @@
+//! What a run costs, and that nothing else than what is paid for can be run.
+
+use dp_core::{Adjacency, ApproxDp, DpEvent};
+use dp_fedsgd::{
+    ClipSchedule, Error, HeldBatches, LocalTraining, Participation, PpSgdParams, Provenance,
+};
+use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
+
+use crate::support::{ADD_REMOVE, paid, samples, squared};
+
+fn poisson(q: f64) -> ClientSampling {
+    PoissonSampling::new(q).unwrap().into()
+}
+
+fn fixed(size: usize, of: usize) -> ClientSampling {
+    FixedSizeSampling::new(size, of).unwrap().into()
+}
+
+#[test]
+fn a_thousand_rounds_at_noise_ten_cost_what_gaussian_privacy_says() {
+    let fit = PpSgdParams::new(1.0, 0.5, 10.0, 1000, 1000.0)
+        .check()
+        .unwrap();
+    // delta 1e-4; mu = sqrt(1000) / 10, and twice that: solved from Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu) with mpmath
+    for (adjacency, epsilon) in [(ADD_REMOVE, 16.1), (Adjacency::ReplaceUser, 42.7)] {
+        let plan = fit.plan_with_noise(100, 10.0, 1e-4, adjacency).unwrap();
+        let found = plan.guarantee().epsilon;
+        assert!((found - epsilon).abs() < 0.05, "{found}");
+        let target = ApproxDp::target(found, 1e-4).unwrap();
+        let back = fit.plan(100, target, adjacency).unwrap();
+        let z = back.releases()[0].noise_multiplier().unwrap();
+        assert!((z / 10.0 - 1.0).abs() < 1e-6, "{z}");
+    }
+}
+
+#[test]
+fn events_are_those_of_the_scheme_that_is_run() {
+    let base = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0);
+    let q = poisson(0.2);
+    let plan = base.sampled(q).check().unwrap();
+    let plan = plan.plan_with_noise(4, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    for release in plan.releases() {
+        assert_eq!(release.event(), &DpEvent::sampled_gaussian(2.0, 0.2));
+    }
+    let plan = base.sampled(fixed(10, 50)).check().unwrap();
+    let replace = Adjacency::ReplaceUser;
+    let plan = plan.plan_with_noise(4, 2.0, 1e-5, replace).unwrap();
+    let expected = fixed(10, 50).event(DpEvent::gaussian(2.0));
+    assert!(plan.releases().iter().all(|r| *r.event() == expected));
+}
+
+#[test]
+fn a_scheme_other_than_the_one_paid_for_does_not_run() {
+    let data = samples(50, 2, 3, 1);
+    let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
+    let base = PpSgdParams::new(1.0, 0.5, 1.0, 2, 50.0);
+    let schemes = [
+        (base, ADD_REMOVE),
+        (base.sampled(poisson(0.2)), ADD_REMOVE),
+        (base.sampled(poisson(0.1)), ADD_REMOVE),
+        (base.sampled(poisson(0.2)), Adjacency::ReplaceUser),
+        (base.sampled(fixed(10, 50)), Adjacency::ReplaceUser),
+        (base.sampled(fixed(5, 50)), Adjacency::ReplaceUser),
+        (
+            PpSgdParams {
+                n_rounds: 4,
+                ..base
+            },
+            ADD_REMOVE,
+        ),
+    ];
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    let planned = schemes.map(|(scheme, adjacency)| {
+        let fit = scheme.check().unwrap();
+        fit.plan_with_noise(2, 2.0, 1e-5, adjacency).unwrap()
+    });
+    for (a, (run, _)) in schemes.iter().enumerate() {
+        for (b, plan) in planned.iter().enumerate() {
+            let fit = run.check().unwrap();
+            let ran = fit.fit(&model, &batches, plan, paid(plan), noise);
+            let same = a == b || [(1, 3), (3, 1)].contains(&(a, b)); // other neighbours, same scheme
+            assert_eq!(ran.is_ok(), same, "{a} {b}");
+            if !same {
+                assert!(matches!(ran, Err(Error::Shape(_))));
+            }
+        }
+    }
+}
+
+#[test]
+fn spends_of_another_plan_are_refused() {
+    let data = samples(50, 2, 3, 1);
+    let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
+    let fit = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0).check().unwrap();
+    let plan = fit.plan_with_noise(2, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let less_noise = fit.plan_with_noise(2, 1.0, 1e-5, ADD_REMOVE).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    for spends in [paid(&less_noise), Vec::new(), paid(&plan).split_off(1)] {
+        let refused = fit.fit(&model, &batches, &plan, spends, noise);
+        assert!(matches!(refused, Err(Error::Spends { .. })));
+    }
+}
+
+#[test]
+fn samples_of_fixed_size_need_local_steps_in_every_round() {
+    let params = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0).sampled(fixed(5, 50));
+    assert!(params.check().is_ok());
+    let when_asked = PpSgdParams {
+        local_training: LocalTraining::WhenAsked,
+        ..params
+    };
+    assert!(when_asked.check().is_err());
+    let other_number = PpSgdParams {
+        n_users: 49.0,
+        ..params
+    };
+    assert!(other_number.check().is_err());
+    let asked = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0).sampled(poisson(0.1));
+    assert_eq!(asked.local_training, LocalTraining::WhenAsked);
+    assert!(asked.check().is_ok());
+}
+
+#[test]
+fn fixed_size_under_add_remove_has_no_plan() {
+    let fit = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0).sampled(fixed(5, 50));
+    let refused = fit
+        .check()
+        .unwrap()
+        .plan_with_noise(2, 2.0, 1e-5, ADD_REMOVE);
+    assert!(matches!(refused, Err(Error::Accounting(_))));
+}
+
+#[test]
+fn local_learning_spends_nothing_and_global_learning_keeps_nothing() {
+    let data = samples(30, 2, 3, 2);
+    let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
+    let noise = &mut NoiseSource::operating_system();
+    let local = PpSgdParams::new(0.0, 0.5, 1.0, 5, 30.0).check().unwrap();
+    let plan = local
+        .plan(2, ApproxDp::target(1.0, 1e-5).unwrap(), ADD_REMOVE)
+        .unwrap();
+    assert!(plan.releases().is_empty());
+    let fitted = local
+        .fit(&model, &batches, &plan, Vec::new(), noise)
+        .unwrap();
+    assert!(fitted.certificate.is_none());
+    assert_eq!(fitted.model.provenance(), Provenance::NotTrained);
+    assert!(fitted.model.last().iter().all(|&w| w == 0.0));
+    assert!(fitted.personal.expose().last(3).iter().any(|&t| t != 0.0));
+
+    let global = PpSgdParams::new(f64::INFINITY, 0.5, 1.0, 5, 30.0)
+        .check()
+        .unwrap();
+    let plan = global
+        .plan(2, ApproxDp::target(1.0, 1e-5).unwrap(), ADD_REMOVE)
+        .unwrap();
+    let fitted = global
+        .fit(&model, &batches, &plan, paid(&plan), noise)
+        .unwrap();
+    assert!(fitted.certificate.unwrap().verify().unwrap().is_private());
+    assert_eq!(fitted.model.provenance(), Provenance::Private);
+    assert!((0..30).all(|user| fitted.personal.expose().last(user) == [0.0, 0.0]));
+}
+
+#[test]
+fn seeded_noise_taints_model_and_certificate() {
+    let data = samples(30, 2, 3, 2);
+    let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
+    for params in [
+        PpSgdParams::new(1.0, 0.5, 1.0, 5, 30.0),
+        PpSgdParams::new(1.0, 0.5, 1.0, 5, 30.0).sampled(poisson(0.5)),
+    ] {
+        let fit = params.check().unwrap();
+        let plan = fit.plan_with_noise(2, 2.0, 1e-5, ADD_REMOVE).unwrap();
+        let run = |noise: &mut NoiseSource| {
+            let fitted = fit
+                .fit(&model, &batches, &plan, paid(&plan), noise)
+                .unwrap();
+            let private = fitted.certificate.unwrap().verify().unwrap().is_private();
+            (private, fitted.model.provenance())
+        };
+        let seeded = &mut NoiseSource::insecure_seeded(3);
+        assert_eq!(run(seeded), (false, Provenance::SeededNoise));
+        let fresh = &mut NoiseSource::operating_system();
+        assert_eq!(run(fresh), (true, Provenance::Private));
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let good = PpSgdParams::new(1.0, 0.5, 1.0, 5, 30.0);
+    assert!(good.check().is_ok());
+    for bad in [
+        PpSgdParams {
+            alpha: f64::NAN,
+            ..good
+        },
+        PpSgdParams {
+            alpha: -0.1,
+            ..good
+        },
+        PpSgdParams {
+            learning_rate: 0.0,
+            ..good
+        },
+        PpSgdParams {
+            n_rounds: 0,
+            ..good
+        },
+        PpSgdParams {
+            n_users: 0.0,
+            ..good
+        },
+        PpSgdParams {
+            n_users: f64::INFINITY,
+            ..good
+        },
+        PpSgdParams {
+            clip: ClipSchedule::Constant { norm: 0.0 },
+            ..good
+        },
+        PpSgdParams {
+            extra_share: 0.0,
+            ..good
+        },
+        PpSgdParams {
+            extra_share: 1.5,
+            ..good
+        },
+        PpSgdParams {
+            minimum_clients: Some(0.0),
+            ..good
+        },
+    ] {
+        assert!(bad.check().is_err(), "{bad:?}");
+    }
+    assert_eq!(good.participation, Participation::Full);
+}
