@@ -235,7 +235,7 @@ fn the_file_holds_released_values_and_no_trace_of_a_generator() {
     let allowed = "schema_version params n_items adjacency epsilon delta data_set_id releases state \
         dim rule_epsilon n_rounds round_growth weight_exponent count_share count_clip_norm count_floor \
         matrix_share clip_norm label_center label_bound bias_shrinkage training_penalties \
-        fold_in_penalties item_ridge_factor item_l2_penalty init_stddev init_seed offset factor \
+        fold_in_penalties item_ridge_factor item_l2_penalty init_stddev init_seed pooled_matrices offset factor \
         factor_per_record label event n_draws release_id mechanism noise_multiplier replace_factor \
         counts rounds values noise_stddev insecure factors precision feedback score_model record_sampling \
         item_update kind";

@@ -213,10 +213,10 @@ impl MatrixFactorization {
         run: &mut Run<'_>,
         noise: &mut NoiseSource,
     ) -> Result<TaskScales> {
+        let dim = self.dim(run, state.counts.as_ref())?;
         let [spend] = run.next()?;
-        let params = self.params();
         let totals = WeightTotals {
-            dim: params.score_model.coordinates(params.largest_dim()),
+            dim: self.params().score_model.coordinates(dim),
             weights,
         };
         let (label, grid) = (spend.label().to_owned(), WeightTotals::grid(&spend)?);
@@ -231,19 +231,23 @@ impl MatrixFactorization {
         Ok(totals.scales(&released, state.counts.as_ref().map(NoisyCounts::values)))
     }
 
-    /// Factors before any round, of the length as set, or by rule from what was released.
+    /// Length of the factors as set, or by rule from what was released.
+    fn dim(&self, run: &Run<'_>, counts: Option<&NoisyCounts>) -> Result<usize> {
+        let params = self.params();
+        Ok(match params.dim {
+            Some(dim) => dim,
+            None => params.rule_dim(run.plan().gdp()?.mu, counts.map(NoisyCounts::mean)),
+        })
+    }
+
+    /// Factors before any round.
     fn first_round(
         &self,
         n_items: usize,
         run: &Run<'_>,
         counts: Option<&NoisyCounts>,
     ) -> Result<RoundState> {
-        let params = self.params();
-        let dim = match params.dim {
-            Some(dim) => dim,
-            None => params.rule_dim(run.plan().gdp()?.mu, counts.map(NoisyCounts::mean)),
-        };
-        RoundState::new(params, n_items, dim)
+        RoundState::new(self.params(), n_items, self.dim(run, counts)?)
     }
 
     /// One round: users, sums, noise, items.

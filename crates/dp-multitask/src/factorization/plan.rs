@@ -31,21 +31,22 @@ impl MatrixFactorization {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        self.check_items(n_items)?;
         let requests = self.requests(n_items);
         let plan = Plan::calibrate(target, adjacency, &requests)?;
-        self.check_releasable(&plan, n_items)?;
+        self.check_grids(&plan)?;
         Ok(plan)
     }
 
-    /// Whether all releases of a plan can be made.
-    pub(crate) fn check_releasable(&self, plan: &Plan, n_items: usize) -> Result<()> {
+    /// Whether sums over so many items can be made.
+    pub(crate) fn check_items(&self, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
             let most = u32::MAX as usize / self.params().largest_dim();
             let expected = "so few that items times the length of factors is below 2^32";
             params::in_range("n_items", n_items, 1, most, expected)?;
         }
-        self.check_grids(plan)
+        Ok(())
     }
 
     /// What a fit over `n_items` releases, with this fit's label in front.
@@ -58,7 +59,7 @@ impl MatrixFactorization {
     }
 
     /// Makes every grid once, so that nothing is paid for that could not be released.
-    fn check_grids(&self, plan: &Plan) -> Result<()> {
+    pub(crate) fn check_grids(&self, plan: &Plan) -> Result<()> {
         let mut releases = plan.releases().iter();
         if self.params().releases_counts() {
             let counts = releases.next();

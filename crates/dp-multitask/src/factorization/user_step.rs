@@ -251,8 +251,11 @@ impl UserStep<'_> {
                 reason = "single precision by design"
             )]
             Rows::Single(rows) => {
-                let labels = labels.map(|y| y as f32);
+                // in units in which no label overflows single precision
+                let unit = labels.clone().fold(1.0, |most: f64, y| most.max(y.abs()));
+                let labels = labels.map(|y| (y / unit) as f32);
                 scratch.single.write(rows, items, labels, out)?;
+                scratch.solution.iter_mut().for_each(|b| *b *= unit);
             }
             Rows::Double(rows) => scratch.double.write(rows, items, labels, out)?,
         }

@@ -153,9 +153,12 @@ impl Tuning {
     /// # Errors
     /// As [`MatrixFactorization::plan`].
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        for fit in &self.candidates {
+            fit.check_items(n_items)?;
+        }
         let plan = Plan::calibrate(target, adjacency, &self.requests(n_items))?;
         for (fit, own) in self.candidates.iter().zip(self.plans(&plan, n_items)?) {
-            fit.check_releasable(&own, n_items)?;
+            fit.check_grids(&own)?;
         }
         if let Some(scores) = plan.releases().last() {
             Grid::new(scores.noise_multiplier()?, self.params.score_clip_norm)?;
