@@ -20,7 +20,9 @@ pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 #[cfg(feature = "dense")]
 pub use eigen::{SymmetricEigen, symmetric_eigen};
 pub use error::{Error, Result};
-pub use gram::{GramAccumulator, INTEGER_LIMIT, integer_row, integer_squared_norms};
+pub use gram::{
+    GramAccumulator, INTEGER_LIMIT, KroneckerAccumulator, integer_row, integer_squared_norms,
+};
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
