@@ -3,7 +3,10 @@
 
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, UserSamplesBuilder};
-use dp_mechanism::{GramGrids, GramSums, Grid, NoiseSource, VectorContribution, VectorSum};
+use dp_mechanism::{
+    GramGrids, GramSums, Grid, KroneckerGrid, KroneckerSum, NoiseSource, VectorContribution,
+    VectorSum,
+};
 
 use crate::alt_min::StepUsers;
 use crate::embedding::SspUser;
@@ -121,6 +124,11 @@ fn vector_shares<C: VectorContribution>(
             .unwrap();
         (grid.l2_bound(), released.integers().to_vec())
     };
+    shares_of(release)
+}
+
+/// What each user moves, from releases of all and of all but one.
+fn shares_of(release: impl Fn(&UserSamples) -> (u64, Vec<i64>)) -> (u64, Vec<Vec<i128>>) {
     let (bound, whole) = release(&samples(None));
     let share = |user| {
         let part = release(&samples(Some(user))).1;
@@ -131,6 +139,24 @@ fn vector_shares<C: VectorContribution>(
             .collect()
     };
     (bound, (0..users().len()).map(share).collect())
+}
+
+/// The same for the matrix of Algorithm 2, 6 by 6: places off the diagonal stand for two.
+fn check_ssp_matrix(matrix: &SspMatrix<'_>, symmetric_noise: SymmetricNoise) {
+    let release = |data: &UserSamples| {
+        let request = ReleaseRequest::new("x", 1.0, ReplaceFactor::Two, KroneckerSum::draws(6));
+        let spend = spends(&[request]).remove(0);
+        let multiplier = spend.noise_multiplier().unwrap();
+        let grid = KroneckerGrid::new(multiplier, matrix.clip_norm()).unwrap();
+        let sum = KroneckerSum::accumulate(data.table(), grid, matrix).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(4);
+        let released = sum.release(symmetric_noise.off_diagonal(), spend, noise);
+        (grid.grid().l2_bound(), released.unwrap().integers().to_vec())
+    };
+    let (bound, shares) = shares_of(release);
+    let diagonal: Vec<usize> = (0..6).map(|a| dp_linalg::packed_index(6, a, a)).collect();
+    let weight = |at: usize| if diagonal.contains(&at) { 1 } else { 2 };
+    check(&shares, &weight, bound, 4.0);
 }
 
 fn check_vector<C: VectorContribution>(n: usize, clip: f64, contribution: &C) {
@@ -180,7 +206,7 @@ fn algorithm_2_moves_by_one_bounded_share() {
                     users,
                 };
                 let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
-                check_vector(21, matrix.clip_norm(), &matrix);
+                check_ssp_matrix(&matrix, symmetric_noise);
                 check_vector(6, rhs.clip_norm(), &rhs);
             }
         }
@@ -235,8 +261,8 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
             max_rows: ROWS,
             users,
         };
-        let matrix = SspMatrix(user);
-        let (_, shares) = vector_shares(21, matrix.clip_norm(), &matrix);
+        let rhs = SspRhs(user);
+        let (_, shares) = vector_shares(6, rhs.clip_norm(), &rhs);
         for (count, share) in moved_in.iter_mut().zip(shares) {
             *count += usize::from(share.iter().any(|x| *x != 0));
         }

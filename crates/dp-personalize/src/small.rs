@@ -13,6 +13,20 @@ pub(crate) fn norm(a: &[f64]) -> f64 {
     inner(a, a).sqrt()
 }
 
+/// The norm of a row of features. Eight sums side by side.
+pub(crate) fn norm_of_row(x: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; 8];
+    let eights = x.chunks_exact(8);
+    let rest = eights.remainder().iter().zip(&mut sums);
+    rest.for_each(|(&x, s)| *s = f64::from(x) * f64::from(x));
+    for eight in eights {
+        for (s, &x) in sums.iter_mut().zip(eight) {
+            *s += f64::from(x) * f64::from(x);
+        }
+    }
+    sums.iter().sum::<f64>().sqrt()
+}
+
 /// `min(1, bound / norm)`, and 0 where the norm is not finite: the factor of clipping.
 pub(crate) fn clip_factor(norm: f64, bound: f64) -> f64 {
     if !norm.is_finite() {

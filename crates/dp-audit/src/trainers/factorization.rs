@@ -87,8 +87,11 @@ impl AuditedFactorization {
                         one_user,
                     } => {
                         let mut view = vector_view(label, f64::NAN, grid, released);
-                        fill_vector(&mut view, data.expose(), canaries, one_user);
-                        kept.push(Kept::Sum(view));
+                        let one_user = |row: UserRow<'_>| Ok(one_user(row));
+                        match fill_vector(&mut view, data.expose(), canaries, &one_user) {
+                            Ok(()) => kept.push(Kept::Sum(view)),
+                            Err(_) => kept.push(Kept::Unknown),
+                        }
                     }
                     _ => kept.push(Kept::Unknown),
                 },
@@ -194,8 +197,9 @@ impl AuditedFactorization {
             exact: vec![0; n_items],
             canaries: Vec::new(),
         };
-        let one_user = |row: UserRow<'_>| vector_contribution(&grid, n_items, &contribution, row);
-        fill_vector(&mut view, data, canaries, &one_user);
+        let one_user =
+            |row: UserRow<'_>| Ok(vector_contribution(&grid, n_items, &contribution, row));
+        fill_vector(&mut view, data, canaries, &one_user)?;
         Ok(view)
     }
 

@@ -2,7 +2,7 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
-use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, WatchedNoise};
 
 use crate::design::{min_norm_least_squares, read_rows};
 use crate::small::{inner, norm};
@@ -73,17 +73,16 @@ impl<'a> ProjectorSum<'a> {
         samples: &UserSamples,
         rank: usize,
         spends: [Spend; 2],
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let [matrix, rhs] = spends;
         let (z, z_rhs) = (matrix.noise_multiplier()?, rhs.noise_multiplier()?);
         let grids = GramGrids::new(z, 1.0, z_rhs, 1.0)?;
-        let sums = GramSums::accumulate(samples.table(), grids, self)?;
-        let released = sums.release(matrix, rhs, noise)?;
+        let released = out.grams(samples.table(), grids, self, [matrix, rhs])?;
         let dim = self.n_features;
         let (mut sum, mut empty) = (vec![0.0; dim * dim], vec![0.0; dim]);
         released.write_item(0, &mut sum, &mut empty);
-        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(noise.is_insecure()))
+        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(out.is_insecure()))
     }
 }
 

@@ -3,7 +3,7 @@
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
 use dp_linalg::{packed_len, symmetric_eigen};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
 
 use super::Whitening;
 use crate::Result;
@@ -96,16 +96,15 @@ impl Whitening {
         &self,
         samples: &UserSamples,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Option<Vec<f64>>> {
         let dim = samples.n_features();
         let moments = DirectionMoments {
             n_features: dim,
             clip_norm: self.clip_norm,
         };
-        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm)?;
-        let sum = VectorSum::accumulate(samples.table(), packed_len(dim), grid, &moments)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (packed_len(dim), self.clip_norm);
+        let released = out.vector(samples.table(), shape, &moments, spend)?;
         self.transform(dim, &released.values(), released.noise_stddev())
     }
 
