@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use dp_benches::processor_seconds;
 use dp_core::Interactions;
 use dp_data::LongTailRatings;
 use dp_multitask::NonPrivateAls;
@@ -41,16 +42,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = rayon::current_num_threads();
     println!("{{\"seconds\": {seconds}, \"threads\": {threads}, \"dim\": {DIM}}}");
     Ok(())
-}
-
-/// Processor time of all threads so far, as Linux tells it: what other programs take does not count.
-fn processor_seconds() -> f64 {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let nanoseconds = |task: std::io::Result<std::fs::DirEntry>| -> Option<f64> {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    1e-9 * tasks.filter_map(nanoseconds).sum::<f64>()
 }
 
 fn write(folder: &Path, table: &Interactions) -> std::io::Result<()> {

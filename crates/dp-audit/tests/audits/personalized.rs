@@ -23,6 +23,7 @@ const MAX_ROWS: usize = 4;
 const COMMON: usize = 5;
 const N_CANARIES: usize = 30;
 const DELTA: f64 = 1e-5;
+const COPIED: &str = "statistics, triangle copied";
 
 fn target(epsilon: f64) -> ApproxDp {
     ApproxDp::target(epsilon, DELTA).unwrap()
@@ -80,7 +81,7 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
         ..section_6()
     };
     vec![
-        ("statistics, triangle copied", section_6()),
+        (COPIED, section_6()),
         ("statistics, isometric, two steps", AltMinParams {
             n_iterations: 2,
             ..section_6().isometric()
@@ -88,11 +89,11 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
         ("statistics, disjoint batches", AltMinParams {
             batches: UserBatches::Disjoint,
             n_iterations: 3,
-            ..section_6()
+            ..section_6().isometric()
         }),
         ("statistics after projectors", AltMinParams {
             init: Initialisation::Projectors,
-            ..section_6()
+            ..section_6().isometric()
         }),
         ("gradients, squared", descent(ConvexLoss::Squared)),
         ("gradients, logistic", descent(ConvexLoss::Logistic)),
@@ -133,12 +134,15 @@ fn residual(dim: usize, adjacency: Adjacency) -> AuditedPersonalization {
 }
 
 /// Canaries use 0.98 of the claim and more under add/remove, and what is released has the noise paid for. Under replacement a canary that
-/// comes or goes is half of what is paid for, more where only sqrt 2 is.
+/// comes or goes is half of what is paid for, more where only sqrt 2 is. A copied triangle has more noise off the diagonal than
+/// anybody needs: 1/8 of the squared mu of a matrix `v v^T` is lost to it, in the mean over directions.
 fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
     assert!(audit.verdict.holds(), "{name}: {audit}");
     let share = audit.canary_mu / audit.claimed_mu;
     let expected = if adjacency.is_replace() {
-        0.49..0.72
+        0.48..0.72
+    } else if name == COPIED {
+        0.96..1.0
     } else {
         0.98..1.0 + 1e-9
     };

@@ -37,8 +37,8 @@ pub trait KroneckerContribution: Sync {
     reason = "holds a private contribution; printing it is never wanted"
 )]
 pub struct RowsBuffer {
-    rows: Vec<f32>,
-    scales: Vec<f64>,
+    pub(super) rows: Vec<f32>,
+    pub(super) scales: Vec<f64>,
     /// The vector `v`, length `k`, data units.
     pub vector: Vec<f64>,
     /// What the kernel makes of scales, vector and their products.
