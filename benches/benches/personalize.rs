@@ -3,7 +3,10 @@
 //!
 //! `cargo bench -p dp-benches --bench personalize`
 
-#![allow(clippy::unwrap_used, reason = "a benchmark may stop at a broken invariant")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark may stop at a broken invariant"
+)]
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,9 +16,7 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_data::SharedSubspace;
 use dp_mechanism::NoiseSource;
-use dp_personalize::{
-    AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams,
-};
+use dp_personalize::{AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -31,7 +32,10 @@ fn main() {
             n_users,
             ..SharedSubspace::section_6()
         };
-        let samples = set_up.generate(&mut ChaCha20Rng::seed_from_u64(1)).unwrap().samples;
+        let samples = set_up
+            .generate(&mut ChaCha20Rng::seed_from_u64(1))
+            .unwrap()
+            .samples;
         group.throughput(Throughput::Elements(n_users as u64));
         for (name, run) in runs(&samples) {
             group.bench_function(BenchmarkId::new(name, n_users), |bencher| {
@@ -45,17 +49,31 @@ fn main() {
 
 fn pay(plan: &Plan) -> Vec<Spend> {
     let budget = Budget::new(plan.target(), plan.adjacency()).unwrap();
-    Ledger::in_memory("made data", budget).unwrap().reserve(plan).unwrap()
+    Ledger::in_memory("made data", budget)
+        .unwrap()
+        .reserve(plan)
+        .unwrap()
 }
 
 type Run<'a> = Box<dyn Fn() + 'a>;
 
 fn runs(samples: &UserSamples) -> [(&'static str, Run<'_>); 3] {
-    let (target, adjacency) = (ApproxDp::target(1.0, 1e-6).unwrap(), Adjacency::AddRemoveUser);
+    let (target, adjacency) = (
+        ApproxDp::target(1.0, 1e-6).unwrap(),
+        Adjacency::AddRemoveUser,
+    );
     let dim = samples.n_features();
     let paper = AltMinParams::section_6(2);
-    let start = NonPrivateAltMin { rank: 2, n_iterations: 0 }.fit(samples).unwrap();
-    let step = AltMinParams { init: Initialisation::Given(start), ..paper.clone() };
+    let start = NonPrivateAltMin {
+        rank: 2,
+        n_iterations: 0,
+    }
+    .fit(samples)
+    .unwrap();
+    let step = AltMinParams {
+        init: Initialisation::Given(start),
+        ..paper.clone()
+    };
     let alternating = |settings: AltMinParams| -> Run<'_> {
         let fit = settings.check().unwrap();
         let plan = fit.plan(dim, target, adjacency).unwrap();

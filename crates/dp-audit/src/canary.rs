@@ -57,7 +57,13 @@ impl Canaries {
         params::same_size("canaries' features", canaries.feature_dim(), expected)?;
         let least = base.expose().n_items();
         let expected = "at least the items of the table";
-        params::in_range("canaries' items", canaries.n_items(), least, usize::MAX, expected)?;
+        params::in_range(
+            "canaries' items",
+            canaries.n_items(),
+            least,
+            usize::MAX,
+            expected,
+        )?;
         Ok(Self {
             base,
             all: canaries,

@@ -120,7 +120,7 @@ impl WatchedNoise<'_> {
         Ok(released)
     }
 
-    /// Sums and releases a matrix of Kronecker products with one user's trace at most `clip_norm`: [`KroneckerSum`].
+    /// Sums and releases a matrix of Kronecker products with one user's Frobenius norm at most `clip_norm`: [`KroneckerSum`].
     ///
     /// # Errors
     /// As [`KroneckerSum::accumulate`] and [`KroneckerSum::release`].

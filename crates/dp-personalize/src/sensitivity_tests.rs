@@ -4,8 +4,8 @@
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, UserSamplesBuilder};
 use dp_mechanism::{
-    GramGrids, GramSums, Grid, KroneckerGrid, KroneckerSum, NoiseSource, VectorContribution,
-    VectorSum,
+    GramGrids, GramSums, Grid, KroneckerContribution, KroneckerGrid, KroneckerSum, NoiseSource,
+    OffDiagonalNoise, VectorContribution, VectorSum,
 };
 
 use crate::alt_min::StepUsers;
@@ -141,20 +141,27 @@ fn shares_of(release: impl Fn(&UserSamples) -> (u64, Vec<i64>)) -> (u64, Vec<Vec
     (bound, (0..users().len()).map(share).collect())
 }
 
-/// The same for the matrix of Algorithm 2, 6 by 6: places off the diagonal stand for two.
-fn check_ssp_matrix(matrix: &SspMatrix<'_>, symmetric_noise: SymmetricNoise) {
+/// The same for a symmetric matrix: places off the diagonal stand for two.
+fn check_kronecker<C: KroneckerContribution>(
+    contribution: &C,
+    clip_norm: f64,
+    off_diagonal: OffDiagonalNoise,
+) {
+    let (dim, rank) = contribution.shape();
+    let side = dim * rank;
     let release = |data: &UserSamples| {
-        let request = ReleaseRequest::new("x", 1.0, ReplaceFactor::Two, KroneckerSum::draws(6));
+        let draws = KroneckerSum::draws(side);
+        let request = ReleaseRequest::new("x", 1.0, ReplaceFactor::Two, draws);
         let spend = spends(&[request]).remove(0);
-        let multiplier = spend.noise_multiplier().unwrap();
-        let grid = KroneckerGrid::new(multiplier, matrix.clip_norm()).unwrap();
-        let sum = KroneckerSum::accumulate(data.table(), grid, matrix).unwrap();
+        let grid = KroneckerGrid::new(spend.noise_multiplier().unwrap(), clip_norm).unwrap();
+        let sum = KroneckerSum::accumulate(data.table(), grid, contribution).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(4);
-        let released = sum.release(symmetric_noise.off_diagonal(), spend, noise);
-        (grid.grid().l2_bound(), released.unwrap().integers().to_vec())
+        let released = sum.release(off_diagonal, spend, noise).unwrap();
+        (grid.grid().l2_bound(), released.integers().to_vec())
     };
     let (bound, shares) = shares_of(release);
-    let diagonal: Vec<usize> = (0..6).map(|a| dp_linalg::packed_index(6, a, a)).collect();
+    let on = |a| dp_linalg::packed_index(side, a, a);
+    let diagonal: Vec<usize> = (0..side).map(on).collect();
     let weight = |at: usize| if diagonal.contains(&at) { 1 } else { 2 };
     check(&shares, &weight, bound, 4.0);
 }
@@ -206,7 +213,8 @@ fn algorithm_2_moves_by_one_bounded_share() {
                     users,
                 };
                 let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
-                check_ssp_matrix(&matrix, symmetric_noise);
+                let off_diagonal = symmetric_noise.off_diagonal();
+                check_kronecker(&matrix, matrix.clip_norm(), off_diagonal);
                 check_vector(6, rhs.clip_norm(), &rhs);
             }
         }
@@ -304,7 +312,7 @@ fn refinement_moves_by_one_bounded_share() {
         n_features: DIM,
         clip_norm: 0.5,
     };
-    check_vector(6, 0.5, &moments);
+    check_kronecker(&moments, 0.5, OffDiagonalNoise::Isometric);
     let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
     let transform = [2.0, 0.1, 0.0, 0.1, 1.0, 0.2, 0.0, 0.2, 0.5];
     for transform in [None, Some(&transform[..])] {

@@ -5,8 +5,18 @@ use std::f64::consts::SQRT_2;
 use dp_linalg::packed_len;
 use dp_mechanism::SparseBuffer;
 
+/// Inner product, four sums side by side.
 pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    let (fours, others) = (a.chunks_exact(4), b.chunks_exact(4));
+    let rest = fours.remainder().iter().zip(others.remainder());
+    let rest: f64 = rest.map(|(a, b)| a * b).sum();
+    let mut sums = [0.0_f64; 4];
+    for (a, b) in fours.zip(others) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
 }
 
 pub(crate) fn norm(a: &[f64]) -> f64 {

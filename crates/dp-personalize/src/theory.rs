@@ -146,19 +146,34 @@ mod tests {
         }
         // the risk is the squared distance times the signal where privacy dominates, up to a power of k and mu
         let (half, whole) = (
-            UtilityRates { noise_multiplier: 4.0, ..rates },
+            UtilityRates {
+                noise_multiplier: 4.0,
+                ..rates
+            },
             rates,
         );
         let privacy = |r: &UtilityRates| {
-            let without = UtilityRates { noise_multiplier: 0.0, ..*r };
+            let without = UtilityRates {
+                noise_multiplier: 0.0,
+                ..*r
+            };
             r.excess_risk() - without.excess_risk()
         };
         assert!((privacy(&whole) / privacy(&half) - 4.0).abs() < 1e-9);
         for bad in [
             UtilityRates { rank: 51, ..rates },
-            UtilityRates { n_users: 0, ..rates },
-            UtilityRates { signal: 0.0, ..rates },
-            UtilityRates { noise_multiplier: f64::NAN, ..rates },
+            UtilityRates {
+                n_users: 0,
+                ..rates
+            },
+            UtilityRates {
+                signal: 0.0,
+                ..rates
+            },
+            UtilityRates {
+                noise_multiplier: f64::NAN,
+                ..rates
+            },
         ] {
             assert!(bad.check().is_err());
         }

@@ -82,25 +82,37 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
     };
     vec![
         (COPIED, section_6()),
-        ("statistics, isometric, two steps", AltMinParams {
-            n_iterations: 2,
-            ..section_6().isometric()
-        }),
-        ("statistics, disjoint batches", AltMinParams {
-            batches: UserBatches::Disjoint,
-            n_iterations: 3,
-            ..section_6().isometric()
-        }),
-        ("statistics after projectors", AltMinParams {
-            init: Initialisation::Projectors,
-            ..section_6().isometric()
-        }),
+        (
+            "statistics, isometric, two steps",
+            AltMinParams {
+                n_iterations: 2,
+                ..section_6().isometric()
+            },
+        ),
+        (
+            "statistics, disjoint batches",
+            AltMinParams {
+                batches: UserBatches::Disjoint,
+                n_iterations: 3,
+                ..section_6().isometric()
+            },
+        ),
+        (
+            "statistics after projectors",
+            AltMinParams {
+                init: Initialisation::Projectors,
+                ..section_6().isometric()
+            },
+        ),
         ("gradients, squared", descent(ConvexLoss::Squared)),
         ("gradients, logistic", descent(ConvexLoss::Logistic)),
-        ("gradients, Huber, disjoint batches", AltMinParams {
-            batches: UserBatches::Disjoint,
-            ..descent(ConvexLoss::Huber { threshold: 0.5 })
-        }),
+        (
+            "gradients, Huber, disjoint batches",
+            AltMinParams {
+                batches: UserBatches::Disjoint,
+                ..descent(ConvexLoss::Huber { threshold: 0.5 })
+            },
+        ),
     ]
 }
 
@@ -111,11 +123,7 @@ fn refinement() -> ResidualAltMinParams {
     }
 }
 
-fn audited(
-    trainer: &impl Trainer,
-    canaries: &Canaries,
-    n_runs: usize,
-) -> RunAudit {
+fn audited(trainer: &impl Trainer, canaries: &Canaries, n_runs: usize) -> RunAudit {
     let runs = RunSettings {
         n_runs,
         ..RunSettings::default()
@@ -148,7 +156,10 @@ fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
     };
     assert!(expected.contains(&share), "{name}, {adjacency}: {share}");
     let measured = audit.white_box_mu / audit.canary_mu;
-    assert!((measured - 1.0).abs() < audit.white_box_error, "{name}: {audit}");
+    assert!(
+        (measured - 1.0).abs() < audit.white_box_error,
+        "{name}: {audit}"
+    );
     assert!(audit.lower_bound_epsilon <= audit.claimed.epsilon, "{name}");
 }
 
@@ -167,7 +178,11 @@ fn runs_of_alternating_minimisation_give_away_what_they_claim_and_no_more() {
 fn runs_of_refinement_give_away_what_they_claim_and_no_more() {
     let (canaries, dim) = canaries(2);
     for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
-        check("refinement", &audited(&residual(dim, adjacency), &canaries, 4), adjacency);
+        check(
+            "refinement",
+            &audited(&residual(dim, adjacency), &canaries, 4),
+            adjacency,
+        );
     }
 }
 
@@ -177,10 +192,17 @@ fn runs_of_refinement_give_away_what_they_claim_and_no_more() {
 fn long_white_box_within_two_percent() {
     let (canaries, dim) = canaries(1);
     for (name, settings) in alternating() {
-        let audit = audited(&alt_min(settings, dim, Adjacency::AddRemoveUser), &canaries, 400);
+        let audit = audited(
+            &alt_min(settings, dim, Adjacency::AddRemoveUser),
+            &canaries,
+            400,
+        );
         eprintln!("{name}: {audit}");
         let share = audit.white_box_mu / audit.claimed_mu;
-        assert!(audit.verdict.holds() && (share - 1.0).abs() < 0.02, "{name}: {share}");
+        assert!(
+            audit.verdict.holds() && (share - 1.0).abs() < 0.02,
+            "{name}: {share}"
+        );
     }
 }
 
@@ -315,7 +337,9 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     let line = |u: &[f64; 2]| Subspace::spanned_by(2, 1, u, Provenance::NonPrivate).unwrap();
     let net = Candidates::new(lines.iter().map(line).collect()).unwrap();
     let loss = SelectionLoss::Explained;
-    let selection = ExponentialSelectionParams { epsilon, loss }.check().unwrap();
+    let selection = ExponentialSelectionParams { epsilon, loss }
+        .check()
+        .unwrap();
     let data = |counts: [usize; 2]| {
         let axes = (0..2).flat_map(|a| std::iter::repeat_n(a, counts[a]));
         let user = |a: usize| {

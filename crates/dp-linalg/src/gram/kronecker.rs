@@ -82,12 +82,18 @@ impl KroneckerAccumulator {
             let gather = GatherIntegers::new(row, &[0], one, shape, INTEGER_LIMIT, out);
             f64::run(self.isa, gather);
         }
-        // four sums side by side; squares are not negative, so one that passed 2^53 stays there
-        let mut sums = [0.0_f64; 4];
-        for four in self.rows.chunks_exact(4) {
-            sums.iter_mut().zip(four).for_each(|(s, x)| *s += x * x);
+        // squares are not negative, so a sum that passed 2^53 stays there
+        Ok(integer_product(&self.rows, &self.rows))
+    }
+
+    /// Writes the inner products `<x_r, x_s>`, `r <= s`, of the loaded rows: exact where `tr C` is. The sum of their squares, those with
+    /// `r < s` twice, is `||C||_F^2`.
+    pub fn write_inner_products(&self, out: &mut Vec<f64>) {
+        out.clear();
+        let row = |r: usize| &self.rows[r * self.width..(r + 1) * self.width];
+        for r in 0..self.n_rows {
+            out.extend((r..self.n_rows).map(|s| integer_product(row(r), row(s))));
         }
-        Ok(sums.iter().sum())
     }
 
     /// Adds `trunc(w_p C)` of the loaded rows to every sum.
@@ -124,8 +130,23 @@ impl KroneckerAccumulator {
     }
 }
 
+/// Four sums side by side over padded rows.
+fn integer_product(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0_f64; 4];
+    for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(4)) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
+}
+
 #[cfg(test)]
-#[allow(clippy::float_cmp, reason = "exact integers are the claim")]
+#[allow(
+    clippy::float_cmp,
+    clippy::cast_possible_truncation,
+    reason = "exact integers are the claim"
+)]
 mod tests {
     use super::*;
 
@@ -147,6 +168,17 @@ mod tests {
                 let mut sums = KroneckerAccumulator::with_instructions(dim, 3, isa).unwrap();
                 let trace = sums.load(&rows, &scales).unwrap();
                 assert_eq!(trace, (0..dim).map(|a| c(a, a)).sum::<i64>() as f64);
+                let mut products = Vec::new();
+                sums.write_inner_products(&mut products);
+                let pairs = (0..n_rows).flat_map(|r| (r..n_rows).map(move |s| (r, s)));
+                let squares = pairs.zip(&products).map(|((r, s), &p)| {
+                    let square = (p as i128).pow(2);
+                    if r == s { square } else { 2 * square }
+                });
+                let norm: i128 = (0..dim * dim)
+                    .map(|at| i128::from(c(at / dim, at % dim)).pow(2))
+                    .sum();
+                assert_eq!(squares.sum::<i128>(), norm);
                 sums.add(&weights).unwrap();
                 sums.add(&weights).unwrap();
                 let mut out = vec![0.0; 3 * packed_len(dim)];

@@ -48,14 +48,13 @@ pub(super) fn all_users<C: KroneckerContribution>(
                 Ok(Some(partial))
             },
         )
-        .map(|partial: Result<Option<Partial<C::Scratch>>>| match partial? {
-            Some(partial) => partial.finish(shape),
-            None => Ok(vec![0; n]),
-        })
-        .try_reduce(
-            || vec![0; n],
-            |mut a, b| add_sums(&mut a, &b).map(|()| a),
+        .map(
+            |partial: Result<Option<Partial<C::Scratch>>>| match partial? {
+                Some(partial) => partial.finish(shape),
+                None => Ok(vec![0; n]),
+            },
         )
+        .try_reduce(|| vec![0; n], |mut a, b| add_sums(&mut a, &b).map(|()| a))
 }
 
 /// `Z_u` of one user.

@@ -18,7 +18,7 @@ const LOG2_TRACE: u32 = 43;
 /// s = 91 - floor(log2 D),   alpha = sqrt(2^s / (2^48 g))   integers of a row per square root of a data unit
 /// ```
 ///
-/// so that a user at the bound has `2^43 <= tr(C) <= 2^44` with `||V|| = 2^24`, and `trunc(C (x) V V^T / 2^s)` is the user's
+/// so that a user at the bound has `2^43 <= ||C||_F <= 2^44` with `||V|| = 2^24`, and `trunc(C (x) V V^T / 2^s)` is the user's
 /// matrix on the grid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KroneckerGrid {
@@ -27,7 +27,7 @@ pub struct KroneckerGrid {
 }
 
 impl KroneckerGrid {
-    /// The grid for noise multiplier `noise_multiplier` and users whose matrices have traces of at most `clip_norm`.
+    /// The grid for noise multiplier `noise_multiplier` and users whose matrices have Frobenius norms of at most `clip_norm`.
     ///
     /// # Errors
     /// [`crate::Error::Param`] as in [`Grid::new`].
@@ -59,10 +59,10 @@ impl KroneckerGrid {
         p as f64 * q as f64 / self.unit()
     }
 
-    /// Whether a matrix with this trace and this squared norm of `V` stays within the bound, rounding of its entries
-    /// included: `N + 2^-52 N + 1 <= D 2^s`, `N = tr(C) ||V||^2` (K24).
-    pub(super) fn admits(&self, trace: u64, squared_vector: u64) -> bool {
-        let product = u128::from(trace).saturating_mul(squared_vector.into());
+    /// Whether a matrix with this norm of `C`, or more, and this squared norm of `V` stays within the bound, rounding of its
+    /// entries included: `N + 2^-52 N + 1 <= D 2^s`, `N = ||C|| ||V||^2` (K24).
+    pub(super) fn admits(&self, norm: u64, squared_vector: u64) -> bool {
+        let product = u128::from(norm).saturating_mul(squared_vector.into());
         let rounding = (product >> 52).saturating_add(1);
         // below 2^42 * 2^92
         let bound = u128::from(self.grid.l2_bound()).saturating_mul(1 << self.shift);

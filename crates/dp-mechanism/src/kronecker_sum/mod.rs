@@ -34,9 +34,10 @@ pub enum OffDiagonalNoise {
 /// along the user's own vector, of norm about 2^24; entry `((a, p), (b, q))` of the matrix is `C_ab V_p V_q`.
 ///
 /// # Privacy
-/// Truncation is toward zero, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s (1 + 2^-53) <= tr(C_u) ||V_u||^2 / 2^s (1 + 2^-53)`, the
-/// last factor for the one rounding of the product. The kernel compares `tr(C_u) ||V_u||^2` with `D 2^s` in
-/// exact integers, that factor included (K24); a user above it adds nothing. So adding or removing one user
+/// Truncation is toward zero, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s (1 + 2^-53)`, the
+/// last factor for the one rounding of the product. The kernel compares `||C_u||_F ||V_u||^2` with `D 2^s` in
+/// exact integers, that factor included (K24), after the trace, which is no less than the norm and quicker to have; a user above
+/// the bound adds nothing. So adding or removing one user
 /// moves `S` by at most `D` in Frobenius norm, replacing one by at most `2 D` (rounded matrices need not be
 /// semidefinite). No sum over the `(d k)^2 / 2` entries of a user is needed for that, and none is formed
 /// before the entries join the sum of all.
@@ -108,7 +109,12 @@ impl KroneckerSum {
             OffDiagonalNoise::Full => stream.add_floored_gaussian(grid.sigma(), &mut self.sums),
         }
         let insecure = noise.is_insecure();
-        Ok(ReleasedVector::new(grid, self.sums, NoiseLaw::Floored, insecure))
+        Ok(ReleasedVector::new(
+            grid,
+            self.sums,
+            NoiseLaw::Floored,
+            insecure,
+        ))
     }
 }
 

@@ -29,18 +29,18 @@ impl KroneckerContribution for Drawn {
         let mut rng = Lcg(seed);
         let hostile = self.hostile;
         let mut draw = || {
-            if hostile {
-                rng.hostile()
-            } else {
-                rng.signed()
-            }
+            if hostile { rng.hostile() } else { rng.signed() }
         };
         out.vector.iter_mut().for_each(|v| *v = draw());
         let length = out.vector.iter().map(|v| v * v).sum::<f64>().sqrt();
         let n_rows = user.len().min(3);
         for _ in 0..n_rows {
             let row: Vec<f32> = (0..self.shape.0).map(|_| draw() as f32).collect();
-            let norm = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+            let norm = row
+                .iter()
+                .map(|&x| f64::from(x).powi(2))
+                .sum::<f64>()
+                .sqrt();
             let fitting = (self.clip / n_rows as f64).sqrt() / (norm * length);
             out.push(&row, if hostile { draw() } else { fitting });
         }
@@ -84,7 +84,8 @@ fn a_contribution_is_the_matrix_of_the_definition() {
         // the same in plain floats; 22 bits of a row of norm sqrt(clip / 3) and less
         let c = |a: usize, b: usize| -> f64 {
             let rows = out.rows.chunks_exact(4).zip(&out.scales);
-            rows.map(|(x, s)| s * s * f64::from(x[a]) * f64::from(x[b])).sum()
+            rows.map(|(x, s)| s * s * f64::from(x[a]) * f64::from(x[b]))
+                .sum()
         };
         for i in 0..12 {
             for j in i..12 {
@@ -128,12 +129,18 @@ fn nobody_exceeds_the_bound_and_honest_users_reach_it() {
                 assert!(norm <= bound, "{dim} {rank}");
                 largest = largest.max(norm);
                 n_admitted += usize::from(!one.is_empty());
-                assert!(hostile || user.is_empty() || !one.is_empty(), "honest, and left out");
+                assert!(
+                    hostile || user.is_empty() || !one.is_empty(),
+                    "honest, and left out"
+                );
             }
         }
         assert!(n_admitted > if hostile { 5 } else { 1_000 }, "{n_admitted}");
         if !hostile {
-            assert!(largest as f64 > 0.99999 * bound as f64, "{largest} of {bound}");
+            assert!(
+                largest as f64 > 0.99999 * bound as f64,
+                "{largest} of {bound}"
+            );
         }
     }
 }
@@ -160,7 +167,8 @@ fn releases_of_neighbours_differ_by_one_contribution() {
         let spend = spends(&[(3.0, ReplaceFactor::Two, 21)]).remove(0);
         let sum = KroneckerSum::accumulate(data, grid(), &contribution).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(2);
-        sum.release(OffDiagonalNoise::Isometric, spend, noise).unwrap()
+        sum.release(OffDiagonalNoise::Isometric, spend, noise)
+            .unwrap()
     };
     let whole = release(&Private::new(data.clone()));
     assert!(whole.is_insecure());

@@ -44,6 +44,7 @@ pub struct RowsBuffer {
     /// What the kernel makes of scales, vector and their products.
     narrow: Vec<f32>,
     integers: Vec<i64>,
+    products: Vec<f64>,
     pub(super) weights: Vec<f64>,
 }
 
@@ -115,7 +116,28 @@ pub(super) fn load_user<C: KroneckerContribution>(
     if dp_core::mutants::active("kronecker-no-clip") {
         return Ok(trace < 1e15);
     }
-    Ok(trace < TRACE_LIMIT && grid.admits(whole(trace), squared_vector))
+    if trace >= TRACE_LIMIT {
+        return Ok(false);
+    }
+    Ok(grid.admits(whole(trace), squared_vector)
+        || grid.admits(frobenius_norm(gram, buffer), squared_vector))
+}
+
+/// `||C||_F`, rounded up: the root of `sum_rs <X_r, X_s>^2`, for traces below [`TRACE_LIMIT`].
+fn frobenius_norm(gram: &KroneckerAccumulator, buffer: &mut RowsBuffer) -> u64 {
+    gram.write_inner_products(&mut buffer.products);
+    let mut products = buffer.products.iter();
+    let mut square = 0_u128;
+    for n in (1..=buffer.scales.len()).rev() {
+        for (at, product) in products.by_ref().take(n).enumerate() {
+            let size = u128::from(whole(product.abs()));
+            let times = if at == 0 { 1 } else { 2 }; // the row with itself comes first
+            square = square.saturating_add(size.saturating_mul(size).saturating_mul(times));
+        }
+    }
+    let root = square.isqrt();
+    let above = u128::from(root.saturating_mul(root) < square);
+    u64::try_from(root.saturating_add(above)).unwrap_or(u64::MAX)
 }
 
 impl RowsBuffer {
@@ -166,10 +188,10 @@ fn whole_signed(value: f64, limit: f64) -> i64 {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a sum of squares of integers below 2^53"
+    reason = "an integer below 2^53 that is not negative"
 )]
-const fn whole(trace: f64) -> u64 {
-    trace as u64
+const fn whole(value: f64) -> u64 {
+    value as u64
 }
 
 #[allow(

@@ -199,8 +199,7 @@ impl SspUser<'_> {
 ///
 /// # Privacy
 /// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
-/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the trace, which is no less than the
-/// Frobenius norm, in exact integers ([`KroneckerSum`]).
+/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`]).
 /// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
 #[allow(
     missing_debug_implementations,

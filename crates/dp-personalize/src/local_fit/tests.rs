@@ -46,8 +46,7 @@ fn leaving_rows_out_by_the_hat_matrix_is_leaving_them_out() {
 
 #[test]
 fn users_without_rows_or_with_absurd_ones_get_finite_models() {
-    let plane =
-        Subspace::spanned_by(2, 2, &[1.0, 0.0, 0.0, 1.0], Provenance::NonPrivate).unwrap();
+    let plane = Subspace::spanned_by(2, 2, &[1.0, 0.0, 0.0, 1.0], Provenance::NonPrivate).unwrap();
     let mut builder = UserSamplesBuilder::new(2, 3).unwrap();
     builder.push(0, &[0.0, 0.0], 1.0).unwrap();
     builder.push(1, &[f32::MAX, f32::MAX], f32::MAX).unwrap();
@@ -88,14 +87,19 @@ fn plane_and_more(beyond: f64, n_rows: usize) -> (Subspace, dp_core::UserSamples
         for _ in 0..n_rows {
             let x: Vec<f32> = (0..20).map(|_| number() as f32).collect();
             let y: f64 = x.iter().zip(&theta).map(|(&x, t)| f64::from(x) * t).sum();
-            builder.push(user, &x, (y + 0.02 * number()) as f32).unwrap();
+            builder
+                .push(user, &x, (y + 0.02 * number()) as f32)
+                .unwrap();
         }
         truth.push(theta);
     }
     (plane, builder.build().0, truth)
 }
 
-fn mean_error(fit: impl Fn(SampleRows<'_>) -> PersonalModel, of: &(Subspace, dp_core::UserSamples, Vec<Vec<f64>>)) -> f64 {
+fn mean_error(
+    fit: impl Fn(SampleRows<'_>) -> PersonalModel,
+    of: &(Subspace, dp_core::UserSamples, Vec<Vec<f64>>),
+) -> f64 {
     let users = of.1.users().zip(&of.2);
     let errors = users.map(|(rows, theta)| {
         let found = fit(rows);
@@ -114,7 +118,10 @@ fn low_rank_plus_sparse_is_found_where_it_is_true_and_costs_little_where_not() {
     let with = mean_error(|rows| sparse.fit(&data.0, rows), &data);
     let without = mean_error(|rows| plain.fit(&data.0, rows), &data);
     let alone = mean_error(|rows| crate::own_data_model(rows, 20), &data);
-    assert!(with < 0.25 * without && with < 0.25 * alone, "{with} {without} {alone}");
+    assert!(
+        with < 0.25 * without && with < 0.25 * alone,
+        "{with} {without} {alone}"
+    );
     let data = plane_and_more(0.0, 16);
     let with = mean_error(|rows| sparse.fit(&data.0, rows), &data);
     let without = mean_error(|rows| plain.fit(&data.0, rows), &data);
@@ -123,7 +130,9 @@ fn low_rank_plus_sparse_is_found_where_it_is_true_and_costs_little_where_not() {
 
 #[test]
 fn a_soft_prior_lies_between_the_subspace_and_the_own_data() {
-    let soft = LocalFit::default().with_soft_prior(vec![1e-4, 1e-2, 1.0]).unwrap();
+    let soft = LocalFit::default()
+        .with_soft_prior(vec![1e-4, 1e-2, 1.0])
+        .unwrap();
     let plain = LocalFit::default();
     for (n_rows, factor) in [(60, 0.01), (12, 1.05)] {
         let data = plane_and_more(0.5, n_rows);
@@ -136,18 +145,41 @@ fn a_soft_prior_lies_between_the_subspace_and_the_own_data() {
     let rows = data.1.rows(3);
     let mut design = UserDesign::new(2);
     design.read(rows.iter(), data.0.basis());
-    let x: Vec<f64> = rows.iter().flat_map(|(x, _)| x.iter().map(|&x| f64::from(x))).collect();
+    let x: Vec<f64> = rows
+        .iter()
+        .flat_map(|(x, _)| x.iter().map(|&x| f64::from(x)))
+        .collect();
     let (z, y) = (design.projected.clone(), design.labels.clone());
-    let own = OwnRows { dim: 20, rank: 2, x, z, y };
+    let own = OwnRows {
+        dim: 20,
+        rank: 2,
+        x,
+        z,
+        y,
+    };
     let (inside, outside) = (0.3, 0.7);
     let (pulled, left_out) = own.near(inside, outside).unwrap();
     let theta: Vec<f64> = {
         let within = PersonalModel::new(&data.0, pulled[20..].to_vec());
-        within.coefficients().iter().zip(&pulled).map(|(a, b)| a + b).collect()
+        within
+            .coefficients()
+            .iter()
+            .zip(&pulled)
+            .map(|(a, b)| a + b)
+            .collect()
     };
     let (t, e) = (inner(&own.z, &own.z) / 2.0, inner(&own.x, &own.x) / 20.0);
     let v: Vec<f64> = (0..2)
-        .map(|k| data.0.basis().iter().skip(k).step_by(2).zip(&theta).map(|(u, t)| u * t).sum())
+        .map(|k| {
+            data.0
+                .basis()
+                .iter()
+                .skip(k)
+                .step_by(2)
+                .zip(&theta)
+                .map(|(u, t)| u * t)
+                .sum()
+        })
         .collect();
     let part = PersonalModel::new(&data.0, v);
     for c in 0..20 {
@@ -174,7 +206,9 @@ fn going_beyond_the_subspace_never_fails_on_absurd_rows() {
     let samples = builder.build().0;
     let fits = [
         LocalFit::default().with_sparse_residual(5).unwrap(),
-        LocalFit::default().with_soft_prior(vec![1e-6, 1.0]).unwrap(),
+        LocalFit::default()
+            .with_soft_prior(vec![1e-6, 1.0])
+            .unwrap(),
     ];
     for fit in fits {
         for rows in samples.users() {
