@@ -63,4 +63,4 @@ pub use sum_backend::{
     InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
 };
 pub use vector_sum::{PaidSum, VectorSum, vector_contribution};
-pub use watch::{Observed, ObservedSums, Watch, WatchedNoise};
+pub use watch::{Observed, ObservedSums, OneUser, Watch, WatchedNoise};

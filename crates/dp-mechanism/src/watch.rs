@@ -58,7 +58,7 @@ pub enum ObservedSums<'a> {
         /// The noisy sum.
         released: &'a ReleasedVector,
         /// Places and integers of one user.
-        one_user: &'a dyn Fn(UserRow<'_>) -> Result<Vec<(usize, i64)>>,
+        one_user: &'a OneUser<'a>,
     },
     /// Matrices and right-hand sides.
     Grams {
@@ -70,6 +70,9 @@ pub enum ObservedSums<'a> {
         one_user: &'a dyn Fn(UserRow<'_>) -> Result<GramContribution>,
     },
 }
+
+/// What one user adds: places and integers.
+pub type OneUser<'a> = dyn Fn(UserRow<'_>) -> Result<Vec<(usize, i64)>> + 'a;
 
 /// Sees every release of a fit.
 pub type Watch<'a> = dyn FnMut(Observed<'_>) + 'a;

@@ -55,7 +55,14 @@ fn canaries(axes_each: usize) -> (Canaries, usize) {
         let row = |r: usize| {
             let mut x = vec![0.0; dim];
             x[COMMON + canary * axes_each + r % axes_each] = 3.0;
-            (x, if r % axes_each == 0 { 50.0 } else { -31.0 })
+            (
+                x,
+                if r.is_multiple_of(axes_each) {
+                    50.0
+                } else {
+                    -31.0
+                },
+            )
         };
         (0..MAX_ROWS).map(row).collect()
     });
@@ -206,10 +213,12 @@ fn long_white_box_within_two_percent() {
     }
 }
 
+type Bug = fn(&mut View);
+
 /// A trainer with a bug.
 struct Broken {
     inner: AuditedPersonalization,
-    bug: fn(&mut View),
+    bug: Bug,
 }
 
 impl Trainer for Broken {
@@ -240,7 +249,7 @@ fn too_little_noise_and_a_forgotten_clip_are_found() {
         let entries = view.canaries.iter_mut().flatten();
         entries.for_each(|(_, z)| *z *= 2);
     };
-    let bugs: [(&str, fn(&mut View)); 2] = [("noise", half_noise), ("clip", unclipped)];
+    let bugs: [(&str, Bug); 2] = [("noise", half_noise), ("clip", unclipped)];
     for (name, bug) in bugs {
         for axes in [1, 2] {
             let (canaries, dim) = canaries(axes);

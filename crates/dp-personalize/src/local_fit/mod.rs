@@ -245,10 +245,9 @@ impl PersonalModel {
         let least = own.near(ridge, 1e12).map_or(f64::INFINITY, |found| found.1);
         let mut best = (least, None);
         for &penalty in penalties {
-            if let Some((pulled, error)) = own.near(ridge, penalty) {
-                if error < best.0 {
-                    best = (error, Some(pulled));
-                }
+            match own.near(ridge, penalty) {
+                Some((pulled, error)) if error < best.0 => best = (error, Some(pulled)),
+                _ => (),
             }
         }
         let Some(pulled) = best.1 else {
