@@ -15,11 +15,7 @@ use crate::Result;
 )]
 pub struct Canaries {
     base: Private<Interactions>,
-    n_canaries: usize,
-    items_each: usize,
-    value: f32,
-    /// Feature vector of every canary.
-    features: Vec<f32>,
+    /// User `c` is canary `c`.
     all: Interactions,
 }
 
@@ -36,17 +32,42 @@ impl Canaries {
     ) -> Result<Self> {
         params::at_least_one("n_canaries", n_canaries)?;
         params::at_least_one("items_each", items_each)?;
-        let mut made = Self {
+        let dim = base.expose().feature_dim();
+        let first = base.expose().n_items();
+        let n_items = first + n_canaries * items_each;
+        let mut builder = InteractionsBuilder::new(n_items).with_feature_dim(dim);
+        for (canary, items) in (0..).zip((first..n_items).step_by(items_each)) {
+            for item in items..items + items_each {
+                builder.push(canary, u32::try_from(item).unwrap_or(u32::MAX), value)?;
+            }
+            builder.set_features(canary, &vec![0.0; dim])?;
+        }
+        let all = builder.build().0;
+        Ok(Self { base, all })
+    }
+
+    /// Canaries of the caller's making, for trainers whose coordinates are not items: users of a table of their own with at least the items of
+    /// `base` and features of the same length.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] or [`crate::Error::Param`] when the tables do not fit, or no canary is given.
+    pub fn of_users(base: Private<Interactions>, canaries: Interactions) -> Result<Self> {
+        params::at_least_one("n_canaries", canaries.n_users())?;
+        let expected = base.expose().feature_dim();
+        params::same_size("canaries' features", canaries.feature_dim(), expected)?;
+        let least = base.expose().n_items();
+        let expected = "at least the items of the table";
+        params::in_range(
+            "canaries' items",
+            canaries.n_items(),
+            least,
+            usize::MAX,
+            expected,
+        )?;
+        Ok(Self {
             base,
-            n_canaries,
-            items_each,
-            value,
-            features: Vec::new(),
-            all: InteractionsBuilder::new(1).build().0,
-        };
-        made.features = vec![0.0; made.base.expose().feature_dim()];
-        made.all = made.table(std::iter::empty(), &vec![true; n_canaries])?;
-        Ok(made)
+            all: canaries,
+        })
     }
 
     /// The same canaries, each with this feature vector instead of the zero vector.
@@ -56,27 +77,32 @@ impl Canaries {
     pub fn with_features(mut self, features: &[f32]) -> Result<Self> {
         let expected = self.base.expose().feature_dim();
         params::same_size("canaries' features", features.len(), expected)?;
-        self.features = features.to_vec();
-        self.all = self.table(std::iter::empty(), &vec![true; self.n_canaries])?;
+        let mut builder =
+            InteractionsBuilder::new(self.all.n_items()).with_feature_dim(features.len());
+        for (canary, row) in (0..).zip(self.all.users()) {
+            push_user(&mut builder, canary, row)?;
+            builder.set_features(canary, features)?;
+        }
+        self.all = builder.build().0;
         Ok(self)
     }
 
     /// Number of canaries.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.n_canaries
+    pub fn len(&self) -> usize {
+        self.all.n_users()
     }
 
     /// Whether there is none, which [`new`](Self::new) refuses.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.n_canaries == 0
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Items of the lengthened catalogue.
     #[must_use]
     pub fn n_items(&self) -> usize {
-        self.base.expose().n_items() + self.n_canaries * self.items_each
+        self.all.n_items()
     }
 
     /// The canaries alone, as a table: user `c` is canary `c`.
@@ -90,37 +116,14 @@ impl Canaries {
     /// # Errors
     /// [`crate::Error::Data`] when ids run out.
     pub fn with(&self, present: &[bool]) -> Result<Private<Interactions>> {
-        Ok(Private::new(
-            self.table(self.base.expose().users(), present)?,
-        ))
-    }
-
-    /// A table of `users` and the canaries that are present.
-    fn table<'a>(
-        &self,
-        users: impl Iterator<Item = UserRow<'a>>,
-        present: &[bool],
-    ) -> Result<Interactions> {
-        let mut builder =
-            InteractionsBuilder::new(self.n_items()).with_feature_dim(self.features.len());
-        let mut next = 0;
-        for row in users {
-            push_user(&mut builder, next, row)?;
-            next += 1;
+        let dim = self.all.feature_dim();
+        let mut builder = InteractionsBuilder::new(self.n_items()).with_feature_dim(dim);
+        let here = self.all.users().zip(present).filter(|(_, here)| **here);
+        let everybody = self.base.expose().users().chain(here.map(|(row, _)| row));
+        for (user, row) in (0..).zip(everybody) {
+            push_user(&mut builder, user, row)?;
         }
-        for (canary, _) in present.iter().enumerate().filter(|&(_, &here)| here) {
-            self.push(&mut builder, next, canary)?;
-            next += 1;
-        }
-        Ok(builder.build().0)
-    }
-
-    fn push(&self, builder: &mut InteractionsBuilder, user: u32, canary: usize) -> Result<()> {
-        let first = self.base.expose().n_items() + canary * self.items_each;
-        for item in first..first + self.items_each {
-            builder.push(user, u32::try_from(item).unwrap_or(u32::MAX), self.value)?;
-        }
-        Ok(builder.set_features(user, &self.features)?)
+        Ok(Private::new(builder.build().0))
     }
 }
 

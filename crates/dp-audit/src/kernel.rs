@@ -180,13 +180,15 @@ pub(crate) fn fill_vector(
     view: &mut View,
     data: &Interactions,
     canaries: Option<&Interactions>,
-    one_user: &dyn Fn(UserRow<'_>) -> Entries,
-) {
+    one_user: &dyn Fn(UserRow<'_>) -> Result<Entries>,
+) -> Result<()> {
     for row in data.users() {
-        add(&mut view.exact, &one_user(row));
+        add(&mut view.exact, &one_user(row)?);
     }
-    let canaries = canaries.into_iter().flat_map(Interactions::users);
-    view.canaries.extend(canaries.map(one_user));
+    for row in canaries.into_iter().flat_map(Interactions::users) {
+        view.canaries.push(one_user(row)?);
+    }
+    Ok(())
 }
 
 pub(crate) fn add_users<'a>(

@@ -19,7 +19,7 @@ mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
-#[cfg(feature = "multitask")]
+#[cfg(any(feature = "multitask", feature = "personalize"))]
 mod trainers;
 mod uniform;
 mod view;
@@ -41,5 +41,7 @@ pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
 #[cfg(feature = "multitask")]
 pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
+#[cfg(feature = "personalize")]
+pub use trainers::{AuditedPersonalization, Personalization};
 pub use uniform::audit_uniform_words;
 pub use view::{Entries, Layout, View};

@@ -21,7 +21,8 @@ pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 pub use eigen::{SymmetricEigen, symmetric_eigen};
 pub use error::{Error, Result};
 pub use gram::{
-    GramAccumulator, INTEGER_LIMIT, add_gathered_rows, integer_row, integer_squared_norms,
+    GramAccumulator, INTEGER_LIMIT, KroneckerAccumulator, add_gathered_rows, integer_row,
+    integer_squared_norms,
 };
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]

@@ -19,6 +19,7 @@ mod error;
 mod exponential;
 mod gram_sum;
 mod grid;
+mod kronecker_sum;
 #[cfg(privacy_mutants)]
 #[allow(
     clippy::arithmetic_side_effects,
@@ -39,6 +40,7 @@ mod summed_users;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
+mod watch;
 
 pub use client_sampling::{
     ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling,
@@ -48,6 +50,10 @@ pub use error::{Error, Result};
 pub use exponential::{ExponentialMechanism, ScoreChange, ScoreSum, SelectedIndex};
 pub use gram_sum::{GramContribution, GramGrids, GramLayout, GramSums, gram_contribution};
 pub use grid::Grid;
+pub use kronecker_sum::{
+    KroneckerContribution, KroneckerGrid, KroneckerSum, OffDiagonalNoise, RowsBuffer,
+    kronecker_contribution,
+};
 pub use noise_source::NoiseSource;
 pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
@@ -57,3 +63,4 @@ pub use sum_backend::{
     InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
 };
 pub use vector_sum::{PaidSum, VectorSum, vector_contribution};
+pub use watch::{Observed, ObservedSums, OneUser, Watch, WatchedNoise};

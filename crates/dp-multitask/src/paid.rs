@@ -7,11 +7,10 @@ use dp_accounting::{
 };
 use dp_core::{Interactions, Private, ShapeError};
 use dp_mechanism::{
-    FactorContribution, GramGrids, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector,
-    VectorContribution, VectorSum, gram_contribution, vector_contribution,
+    FactorContribution, GramGrids, NoiseSource, ReleasedGrams, ReleasedVector, VectorContribution,
+    Watch, WatchedNoise,
 };
 
-use crate::watch::{Observed, ObservedSums, Watch};
 use crate::{Error, Result};
 
 /// The spends of one run, all paid before it.
@@ -51,20 +50,10 @@ impl<'a> Paid<'a> {
         noise: &mut NoiseSource,
     ) -> Result<ReleasedVector> {
         let spend = self.next()?;
-        let (label, multiplier) = (spend.label().to_owned(), spend.noise_multiplier()?);
-        let grid = Grid::new(multiplier, clip_norm)?;
-        let sum = VectorSum::accumulate(data, n_coordinates, grid, contribution)?;
-        let released = sum.release(spend, noise)?;
-        (self.watch)(Observed {
-            labels: [&label; 2],
-            noise_multipliers: [multiplier; 2],
-            sums: ObservedSums::Vector {
-                grid: &grid,
-                released: &released,
-                one_user: &|row| vector_contribution(&grid, n_coordinates, contribution, row),
-            },
-        });
-        Ok(released)
+        let shape = (n_coordinates, clip_norm);
+        let watch = &mut *self.watch;
+        let mut out = WatchedNoise { noise, watch };
+        Ok(out.vector(data, shape, contribution, spend)?)
     }
 
     /// Releases Gram sums on the grids for their two noise multipliers, with the next two spends.
@@ -76,21 +65,10 @@ impl<'a> Paid<'a> {
         noise: &mut NoiseSource,
     ) -> Result<ReleasedGrams> {
         let (matrix, rhs) = (self.next()?, self.next()?);
-        let labels = [matrix.label().to_owned(), rhs.label().to_owned()];
-        let multipliers = [matrix.noise_multiplier()?, rhs.noise_multiplier()?];
-        let grids = grids(multipliers[0], multipliers[1])?;
-        let sums = GramSums::accumulate(data, grids, contribution)?;
-        let released = sums.release(matrix, rhs, noise)?;
-        (self.watch)(Observed {
-            labels: [&labels[0], &labels[1]],
-            noise_multipliers: multipliers,
-            sums: ObservedSums::Grams {
-                grids: &grids,
-                released: &released,
-                one_user: &|row| gram_contribution(&grids, contribution, row),
-            },
-        });
-        Ok(released)
+        let grids = grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
+        let watch = &mut *self.watch;
+        let mut out = WatchedNoise { noise, watch };
+        Ok(out.grams(data, grids, contribution, [matrix, rhs])?)
     }
 
     /// The spend of the next release of the plan.

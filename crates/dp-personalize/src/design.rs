@@ -17,6 +17,22 @@ pub(crate) struct UserDesign {
     pub(crate) labels: Vec<f64>,
     pub(crate) own: Vec<f64>,
     gram: Vec<f64>,
+    /// The basis by columns.
+    columns: Vec<f64>,
+}
+
+/// Inner product of features and a column, eight sums side by side.
+fn mixed_inner(x: &[f32], b: &[f64]) -> f64 {
+    let (eights, others) = (x.chunks_exact(8), b.chunks_exact(8));
+    let rest = eights.remainder().iter().zip(others.remainder());
+    let rest: f64 = rest.map(|(&x, b)| f64::from(x) * b).sum();
+    let mut sums = [0.0_f64; 8];
+    for (x, b) in eights.zip(others) {
+        for ((sum, &x), b) in sums.iter_mut().zip(x).zip(b) {
+            *sum += f64::from(x) * b;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
 }
 
 impl UserDesign {
@@ -33,16 +49,15 @@ impl UserDesign {
     pub(crate) fn read<'a>(&mut self, rows: impl Iterator<Item = (&'a [f32], f32)>, basis: &[f64]) {
         self.projected.clear();
         self.labels.clear();
+        self.columns.clear();
+        for k in 0..self.rank {
+            self.columns.extend(basis.iter().skip(k).step_by(self.rank));
+        }
+        let dim = (basis.len() / self.rank).max(1);
         for (x, y) in rows {
             self.labels.push(y.into());
-            let start = self.projected.len();
-            self.projected.resize(start + self.rank, 0.0);
-            let z = &mut self.projected[start..];
-            for (&x, row) in x.iter().zip(basis.chunks_exact(self.rank)) {
-                z.iter_mut()
-                    .zip(row)
-                    .for_each(|(z, b)| *z += f64::from(x) * b);
-            }
+            let columns = self.columns.chunks_exact(dim);
+            self.projected.extend(columns.map(|b| mixed_inner(x, b)));
         }
     }
 

@@ -7,6 +7,7 @@ mod embedding;
 mod error;
 mod exponential;
 mod init;
+mod interval;
 mod local_fit;
 mod metrics;
 mod paid;
@@ -15,6 +16,7 @@ mod residual;
 mod sensitivity_tests;
 mod small;
 mod subspace;
+mod theory;
 
 pub use alt_min::{
     AltMin, AltMinParams, Embedding, FittedSubspace, Initialisation, RowSplit, UserBatches,
@@ -33,6 +35,7 @@ pub use exponential::{
     SelectionLoss,
 };
 pub use init::{ProjectorSum, SamplePairs};
+pub use interval::SeedMean;
 pub use local_fit::{LocalFit, PersonalModel};
 pub use metrics::GroundTruth;
 pub use residual::{
@@ -40,3 +43,4 @@ pub use residual::{
     ResidualStep, Whitening,
 };
 pub use subspace::{Provenance, Subspace};
+pub use theory::UtilityRates;

@@ -3,7 +3,10 @@
 
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, UserSamplesBuilder};
-use dp_mechanism::{GramGrids, GramSums, Grid, NoiseSource, VectorContribution, VectorSum};
+use dp_mechanism::{
+    GramGrids, GramSums, Grid, KroneckerContribution, KroneckerGrid, KroneckerSum, NoiseSource,
+    OffDiagonalNoise, VectorContribution, VectorSum,
+};
 
 use crate::alt_min::StepUsers;
 use crate::embedding::SspUser;
@@ -121,6 +124,11 @@ fn vector_shares<C: VectorContribution>(
             .unwrap();
         (grid.l2_bound(), released.integers().to_vec())
     };
+    shares_of(release)
+}
+
+/// What each user moves, from releases of all and of all but one.
+fn shares_of(release: impl Fn(&UserSamples) -> (u64, Vec<i64>)) -> (u64, Vec<Vec<i128>>) {
     let (bound, whole) = release(&samples(None));
     let share = |user| {
         let part = release(&samples(Some(user))).1;
@@ -131,6 +139,31 @@ fn vector_shares<C: VectorContribution>(
             .collect()
     };
     (bound, (0..users().len()).map(share).collect())
+}
+
+/// The same for a symmetric matrix: places off the diagonal stand for two.
+fn check_kronecker<C: KroneckerContribution>(
+    contribution: &C,
+    clip_norm: f64,
+    off_diagonal: OffDiagonalNoise,
+) {
+    let (dim, rank) = contribution.shape();
+    let side = dim * rank;
+    let release = |data: &UserSamples| {
+        let draws = KroneckerSum::draws(side);
+        let request = ReleaseRequest::new("x", 1.0, ReplaceFactor::Two, draws);
+        let spend = spends(&[request]).remove(0);
+        let grid = KroneckerGrid::new(spend.noise_multiplier().unwrap(), clip_norm).unwrap();
+        let sum = KroneckerSum::accumulate(data.table(), grid, contribution).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(4);
+        let released = sum.release(off_diagonal, spend, noise).unwrap();
+        (grid.grid().l2_bound(), released.integers().to_vec())
+    };
+    let (bound, shares) = shares_of(release);
+    let on = |a| dp_linalg::packed_index(side, a, a);
+    let diagonal: Vec<usize> = (0..side).map(on).collect();
+    let weight = |at: usize| if diagonal.contains(&at) { 1 } else { 2 };
+    check(&shares, &weight, bound, 4.0);
 }
 
 fn check_vector<C: VectorContribution>(n: usize, clip: f64, contribution: &C) {
@@ -180,7 +213,8 @@ fn algorithm_2_moves_by_one_bounded_share() {
                     users,
                 };
                 let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
-                check_vector(21, matrix.clip_norm(), &matrix);
+                let off_diagonal = symmetric_noise.off_diagonal();
+                check_kronecker(&matrix, matrix.clip_norm(), off_diagonal);
                 check_vector(6, rhs.clip_norm(), &rhs);
             }
         }
@@ -235,8 +269,8 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
             max_rows: ROWS,
             users,
         };
-        let matrix = SspMatrix(user);
-        let (_, shares) = vector_shares(21, matrix.clip_norm(), &matrix);
+        let rhs = SspRhs(user);
+        let (_, shares) = vector_shares(6, rhs.clip_norm(), &rhs);
         for (count, share) in moved_in.iter_mut().zip(shares) {
             *count += usize::from(share.iter().any(|x| *x != 0));
         }
@@ -278,7 +312,7 @@ fn refinement_moves_by_one_bounded_share() {
         n_features: DIM,
         clip_norm: 0.5,
     };
-    check_vector(6, 0.5, &moments);
+    check_kronecker(&moments, 0.5, OffDiagonalNoise::Isometric);
     let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
     let transform = [2.0, 0.1, 0.0, 0.1, 1.0, 0.2, 0.0, 0.2, 0.5];
     for transform in [None, Some(&transform[..])] {

@@ -5,12 +5,36 @@ use std::f64::consts::SQRT_2;
 use dp_linalg::packed_len;
 use dp_mechanism::SparseBuffer;
 
+/// Inner product, four sums side by side.
 pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    let (fours, others) = (a.chunks_exact(4), b.chunks_exact(4));
+    let rest = fours.remainder().iter().zip(others.remainder());
+    let rest: f64 = rest.map(|(a, b)| a * b).sum();
+    let mut sums = [0.0_f64; 4];
+    for (a, b) in fours.zip(others) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
 }
 
 pub(crate) fn norm(a: &[f64]) -> f64 {
     inner(a, a).sqrt()
+}
+
+/// The norm of a row of features. Eight sums side by side.
+pub(crate) fn norm_of_row(x: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; 8];
+    let eights = x.chunks_exact(8);
+    let rest = eights.remainder().iter().zip(&mut sums);
+    rest.for_each(|(&x, s)| *s = f64::from(x) * f64::from(x));
+    for eight in eights {
+        for (s, &x) in sums.iter_mut().zip(eight) {
+            *s += f64::from(x) * f64::from(x);
+        }
+    }
+    sums.iter().sum::<f64>().sqrt()
 }
 
 /// `min(1, bound / norm)`, and 0 where the norm is not finite: the factor of clipping.

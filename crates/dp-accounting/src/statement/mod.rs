@@ -193,7 +193,7 @@ impl PrivacyStatement {
     #[must_use]
     pub const fn tuning_line(&self) -> &'static str {
         if self.tuning_included {
-            "The choice of settings on this data is part of the guarantee."
+            "The choice among the candidates that were trained is part of the guarantee; other settings are not."
         } else {
             "Settings chosen by looking at this data would be outside the guarantee."
         }

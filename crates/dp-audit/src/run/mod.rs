@@ -78,6 +78,9 @@ pub struct RunAudit {
     pub white_box_mu: f64,
     /// Relative error of the white-box estimate at the level of the checks.
     pub white_box_error: f64,
+    /// Share of mu^2 in releases of so few numbers that their noise could not be measured and counts as claimed in
+    /// the white-box estimate.
+    pub unmeasured_share: f64,
     /// Epsilon of the white-box estimate at the claimed delta.
     pub white_box_epsilon: f64,
     /// Lower bound from outputs alone.
@@ -107,7 +110,7 @@ pub struct RunAudit {
 ///
 /// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
 /// was measured in place of sigma (in releases of so few numbers that it cannot be measured to within a
-/// half, sigma itself). Black box: [`audit_black_box`] on the pooled `x_c` with
+/// half, sigma itself; they may hold 5 % of mu^2 at most). Black box: [`audit_black_box`] on the pooled `x_c` with
 /// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
 /// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
 /// above the claim beyond the error of its estimate, lower bounds not above the claim.
@@ -281,6 +284,7 @@ impl Evidence {
             .collect();
         let ratios: Vec<f64> = releases.iter().map(measured_noise).collect();
         let white_box_error = white_box_error(&releases);
+        let unmeasured_share = unmeasured_share(&releases);
         let canary_mu = self.mean_mu(|_| 1.0);
         let white_box_mu = self.mean_mu(|at| ratios[at]);
         let black_box = audit_black_box(
@@ -292,6 +296,15 @@ impl Evidence {
             settings.confidence,
         )?;
         let anytime = self.game.lower_bound_mu(level);
+        self.checks.push(Check::new(
+            "too much in releases of too few numbers to measure: more runs are needed",
+            if unmeasured_share <= MOST_UNMEASURED {
+                1.0
+            } else {
+                0.0
+            },
+            f64::MIN_POSITIVE,
+        ));
         self.add_facts(
             gdp.mu,
             white_box_mu,
@@ -310,6 +323,7 @@ impl Evidence {
             canary_mu,
             white_box_mu,
             white_box_error,
+            unmeasured_share,
             white_box_epsilon: epsilon(white_box_mu),
             lower_bound_epsilon: epsilon(black_box.lower_bound_mu),
             black_box,
@@ -363,6 +377,16 @@ impl Evidence {
 
 /// Noise of a release measured worse than this counts as claimed.
 const MEASURABLE: f64 = 0.5;
+
+/// Most of mu^2 that may lie in releases whose noise cannot be measured.
+const MOST_UNMEASURED: f64 = 0.05;
+
+/// Share of mu^2 in releases whose noise cannot be measured.
+fn unmeasured_share(releases: &[ReleaseAudit]) -> f64 {
+    let square = |release: &&ReleaseAudit| release.claimed_noise_multiplier.powi(-2);
+    let unmeasured = releases.iter().filter(|r| r.relative_error > MEASURABLE);
+    unmeasured.map(|r| square(&r)).sum::<f64>() / releases.iter().map(|r| square(&r)).sum::<f64>()
+}
 
 /// Measured over claimed noise.
 fn measured_noise(release: &ReleaseAudit) -> f64 {

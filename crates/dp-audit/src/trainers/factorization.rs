@@ -1,6 +1,6 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError, UserRow};
-use dp_mechanism::{GramLayout, Grid, NoiseSource, ReleasedGrams, vector_contribution};
+use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, vector_contribution};
 use dp_multitask::{
     CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
 };
@@ -10,9 +10,12 @@ use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
 
+/// How the label of the items' total weights ends.
+const ITEM_WEIGHTS: &str = "item weights";
+
 /// Private matrix factorisation (`dp-multitask`) under audit.
 ///
-/// Everything that the statistics of a round depend on is computed here once more, from what was
+/// Everything that the statistics of a round depend on, one matrix per item or one for all, is computed here once more, from what was
 /// released and public settings: weights from the released counts, factors from the statistics
 /// of the round before. A trainer that used anything private in their place would give sums that
 /// differ from these, and the audit of the release would fail. Sums other than the statistics (of
@@ -31,6 +34,8 @@ enum Kept {
     Counts(NoisyCounts),
     Statistics(Vec<f64>, ReleasedGrams),
     Sum(View),
+    /// The items' total weights, with what items are solved with.
+    Weights(View, Vec<f64>),
     /// A release that this audit does not know: it must not be passed over.
     Unknown,
 }
@@ -87,8 +92,14 @@ impl AuditedFactorization {
                         one_user,
                     } => {
                         let mut view = vector_view(label, f64::NAN, grid, released);
-                        fill_vector(&mut view, data.expose(), canaries, one_user);
-                        kept.push(Kept::Sum(view));
+                        let one_user = |row: UserRow<'_>| Ok(one_user(row));
+                        match fill_vector(&mut view, data.expose(), canaries, &one_user) {
+                            Ok(()) if label.ends_with(ITEM_WEIGHTS) => {
+                                kept.push(Kept::Weights(view, self.fit.item_weights(released)));
+                            }
+                            Ok(()) => kept.push(Kept::Sum(view)),
+                            Err(_) => kept.push(Kept::Unknown),
+                        }
                     }
                     _ => kept.push(Kept::Unknown),
                 },
@@ -108,6 +119,7 @@ impl AuditedFactorization {
         let mut left: Vec<usize> = (0..self.plan.releases().len()).collect();
         let mut weights = TaskWeights::uniform(data.n_items());
         let mut before: Option<&ReleasedGrams> = None;
+        let mut item_weights: Option<&[f64]> = None;
         for release in kept {
             match release {
                 Kept::Counts(counts) => {
@@ -122,7 +134,7 @@ impl AuditedFactorization {
                     .map_err(failed)?;
                 }
                 Kept::Statistics(factors, released) => {
-                    let factors = self.factors(factors, before, released.dim())?;
+                    let factors = self.factors(factors, before, item_weights, released.dim())?;
                     let (matrix, of_matrix) = self.next(&mut left, "matrices")?;
                     let (rhs, of_rhs) = self.next(&mut left, "right-hand sides")?;
                     let planned = [of_matrix, of_rhs];
@@ -131,7 +143,10 @@ impl AuditedFactorization {
                     views.extend([matrix, rhs].into_iter().zip(made));
                     before = Some(released);
                 }
-                Kept::Sum(view) => {
+                Kept::Sum(view) | Kept::Weights(view, _) => {
+                    if let Kept::Weights(_, weights) = release {
+                        item_weights = Some(weights);
+                    }
                     let (at, planned) = self.next(&mut left, &view.label)?;
                     let mut view = view.clone();
                     view.noise_multiplier = planned.noise_multiplier()?;
@@ -157,21 +172,17 @@ impl AuditedFactorization {
     }
 
     /// Factors of a round from the release before it. Those of the first round are public
-    /// constants, runs of item biases alone average their rounds, and those after a pooled matrix also look at the
-    /// released weights: all three are taken as shown.
+    /// constants, and runs of item biases alone average their rounds: both are taken as shown.
     fn factors(
         &self,
         shown: &[f64],
         before: Option<&ReleasedGrams>,
+        item_weights: Option<&[f64]>,
         dim: usize,
     ) -> Result<Vec<f64>> {
         match before {
-            Some(before)
-                if dim > 1
-                    && self.fit.params().feedback.implicit().is_none()
-                    && before.layout() == GramLayout::PerItem =>
-            {
-                self.fit.solve_items(before, None).map_err(failed)
+            Some(before) if dim > 1 && self.fit.params().feedback.implicit().is_none() => {
+                self.fit.solve_items(before, item_weights).map_err(failed)
             }
             _ => Ok(shown.to_vec()),
         }
@@ -199,8 +210,9 @@ impl AuditedFactorization {
             exact: vec![0; n_items],
             canaries: Vec::new(),
         };
-        let one_user = |row: UserRow<'_>| vector_contribution(&grid, n_items, &contribution, row);
-        fill_vector(&mut view, data, canaries, &one_user);
+        let one_user =
+            |row: UserRow<'_>| Ok(vector_contribution(&grid, n_items, &contribution, row));
+        fill_vector(&mut view, data, canaries, &one_user)?;
         Ok(view)
     }
 

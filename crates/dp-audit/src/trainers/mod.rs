@@ -1,12 +1,21 @@
 //! Trainers of this workspace as something to audit.
 
+#[cfg(feature = "multitask")]
 mod factorization;
+mod observe;
+#[cfg(feature = "personalize")]
+mod personalization;
+#[cfg(feature = "multitask")]
 mod regression;
 
 use dp_accounting::Plan;
 use dp_core::{ApproxDp, Gdp};
 
+#[cfg(feature = "multitask")]
 pub use factorization::AuditedFactorization;
+#[cfg(feature = "personalize")]
+pub use personalization::{AuditedPersonalization, Personalization};
+#[cfg(feature = "multitask")]
 pub use regression::{AuditedRegression, Regression};
 
 /// What a run along a plan claims. A plan of Gaussian releases always has a Gaussian-DP parameter.
@@ -15,6 +24,6 @@ fn claim(plan: &Plan) -> (ApproxDp, Gdp) {
     (plan.guarantee(), gdp)
 }
 
-fn failed(error: dp_multitask::Error) -> crate::Error {
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> crate::Error {
     crate::Error::Trainer(Box::new(error))
 }

@@ -1,10 +1,10 @@
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, Observed, ObservedSums, ResidualSsp};
+use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, Observed, ResidualSsp};
 
 use super::failed;
-use crate::kernel::{fill_grams_from, fill_vector, gram_views, vector_view};
+use super::observe::Views;
 use crate::view::View;
 use crate::{Result, Trainer};
 
@@ -70,15 +70,8 @@ impl Trainer for AuditedRegression {
     ) -> Result<Vec<View>> {
         let budget = Budget::new(self.plan.target(), Adjacency::AddRemoveUser)?;
         let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
-        let mut views = Ok(Vec::new());
-        let mut watch = |seen: Observed<'_>| {
-            if let Ok(kept) = &mut views {
-                match look(seen, data.expose(), canaries) {
-                    Ok(seen) => kept.extend(seen),
-                    Err(error) => views = Err(error),
-                }
-            }
-        };
+        let mut seen = Views::of(data.expose(), canaries);
+        let mut watch = |one: Observed<'_>| seen.look(one);
         let fitted = match &self.fit {
             Regression::Ssp(fit) => fit.fit_watched(data, &self.plan, spends, noise, &mut watch),
             Regression::NoisyGd(fit) => {
@@ -89,36 +82,6 @@ impl Trainer for AuditedRegression {
             }
         };
         fitted.map_err(failed)?;
-        let views = views?;
-        // every release of the plan was seen
-        let planned = self.plan.releases().len();
-        dp_core::params::same_size("releases seen", views.len(), planned)?;
-        Ok(views)
-    }
-}
-
-/// The views of one release.
-fn look(seen: Observed<'_>, data: &Interactions, canaries: &Interactions) -> Result<Vec<View>> {
-    let ([label, second], [multiplier, of_rhs]) = (seen.labels, seen.noise_multipliers);
-    match seen.sums {
-        ObservedSums::Vector {
-            grid,
-            released,
-            one_user,
-        } => {
-            let mut view = vector_view(label, multiplier, grid, released);
-            fill_vector(&mut view, data, Some(canaries), one_user);
-            Ok(vec![view])
-        }
-        ObservedSums::Grams {
-            grids,
-            released,
-            one_user,
-        } => {
-            let multipliers = (multiplier, of_rhs);
-            let mut views = gram_views((label, second), multipliers, grids, released);
-            fill_grams_from(&mut views, data, Some(canaries), released.dim(), one_user)?;
-            Ok(views.into())
-        }
+        seen.all(self.plan.releases().len())
     }
 }

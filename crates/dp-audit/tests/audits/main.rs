@@ -5,6 +5,7 @@
 mod accounts;
 mod discrete;
 mod kernel;
+mod personalized;
 mod quantiles;
 mod regressions;
 mod resume;

@@ -135,6 +135,10 @@ pub(super) fn with_assumptions(
         CatalogueSource::Declared => fit,
         CatalogueSource::FromRatings => fit.assuming("item ids of the input are public"),
     };
+    let fit = match &args.input.user_col {
+        Some(name) => fit.assuming(format!("users are told apart by the column `{name}`")),
+        None => fit,
+    };
     match args.ledger.ledger {
         Some(_) => fit.assuming("every run on this data set used the same ledger file"),
         None => fit.assuming("this is the only run on this data set: no ledger file was used"),

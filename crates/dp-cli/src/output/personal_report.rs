@@ -180,8 +180,8 @@ impl PersonalReport<'_> {
     fn internal_report(&self) -> String {
         let metric = self.inputs.metric();
         let mut text = format!(
-            "# Internal: {INTERNAL}\n\nComputed from private data. Do not publish, and do not choose settings by it \
-             without charging every run. `internal-users.csv` has the same for every user.\n\n\
+            "# Internal: {INTERNAL}\n\nComputed from private data. Do not publish, and do not choose settings by it: \
+             charging the runs does not pay for that. `internal-users.csv` has the same for every user.\n\n\
              ![Errors by method](internal.svg)\n"
         );
         for (users, errors) in self.kinds() {

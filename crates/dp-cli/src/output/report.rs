@@ -180,7 +180,7 @@ impl TrainReport<'_> {
     fn internal_report(&self) -> String {
         let mut text = String::from(
             "# Internal: not covered by the guarantee\n\nComputed from private data. Do not publish, and \
-             do not choose settings by it without charging every run.\n\n| | |\n|---|---|\n",
+             do not choose settings by it: charging the runs does not pay for that. `dp tune` chooses within the budget.\n\n| | |\n|---|---|\n",
         );
         for (name, value) in self.metric_rows() {
             put(&mut text, &format!("| {name} | {value} |"));

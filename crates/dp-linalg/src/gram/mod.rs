@@ -6,8 +6,10 @@ use crate::packed::{mirror_upper, pack_upper, packed_len};
 use crate::{Error, Real, Result};
 
 mod integers;
+mod kronecker;
 
 pub use integers::{INTEGER_LIMIT, add_gathered_rows, integer_row, integer_squared_norms};
+pub use kronecker::KroneckerAccumulator;
 
 /// Bytes of rows that one sweep of the register tiles goes over; they should stay in the
 /// first-level cache, which the tiles read several times.

@@ -19,6 +19,7 @@ mod dispatch;
 mod factor;
 mod gram;
 mod integers;
+mod kronecker;
 mod lanes;
 #[cfg(feature = "dense")]
 mod ql;
@@ -35,6 +36,7 @@ pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
+pub(crate) use kronecker::KroneckerUpdate;
 pub(crate) use rows::{Ahead, Gather, Rows};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;

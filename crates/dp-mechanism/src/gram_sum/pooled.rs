@@ -14,7 +14,7 @@ use crate::contribution::FactorBuffer;
 /// Users whose outer products one task sums.
 const USERS_AT_A_TIME: usize = 1 << 13;
 
-/// Quantisation (K24) and exact check (K25) of one user: `factor` becomes an integer row, `labels` integers. A
+/// Quantisation (K26) and exact check (K27) of one user: `factor` becomes an integer row, `labels` integers. A
 /// user above a bound or without records is zeroed.
 pub(super) fn bound(
     grids: &GramGrids,

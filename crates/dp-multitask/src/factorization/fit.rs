@@ -231,6 +231,14 @@ impl MatrixFactorization {
         Ok(totals.scales(&released, state.counts.as_ref().map(NoisyCounts::values)))
     }
 
+    /// The items' total weights as [`solve_items`](Self::solve_items) takes them, from their released sum: at least the standard
+    /// deviation of the noise. Post-processing.
+    #[must_use]
+    pub fn item_weights(&self, released: &ReleasedVector) -> Vec<f64> {
+        let sd = released.noise_stddev();
+        released.values().iter().map(|w| w.max(sd)).collect()
+    }
+
     /// Length of the factors as set, or by rule from what was released.
     fn dim(&self, run: &Run<'_>, counts: Option<&NoisyCounts>) -> Result<usize> {
         let params = self.params();

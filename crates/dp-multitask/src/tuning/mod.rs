@@ -255,8 +255,7 @@ impl Tuning {
         progress(Progress { done: total, total });
         let scores = released.values();
         let chosen = smallest(&scores);
-        let certificate =
-            self.certificate(plan, data_set_id, records, chosen, noise.is_insecure())?;
+        let certificate = self.certificate(plan, data_set_id, records, noise.is_insecure())?;
         Ok(TunedModel {
             fitted: FittedModel {
                 certificate,
@@ -273,7 +272,6 @@ impl Tuning {
         plan: &Plan,
         data_set_id: String,
         records: Vec<ReleaseRecord>,
-        chosen: usize,
         insecure: bool,
     ) -> Result<Certificate> {
         let builder = Certificate::builder(plan, data_set_id)
@@ -282,10 +280,22 @@ impl Tuning {
                 "item factors of the chosen candidate, every release listed below, settings",
                 "anyone",
             )
-            .assumption("the list of candidates was not made by looking at this data set")
+            .assumption(
+                "neither the candidates nor any other setting was made by looking at this data set (the \
+                 rules behind the defaults come from MovieLens-1M)",
+            )
             .not_covered("personal models: each is seen by its own user only (joint DP)");
-        let assumptions = self.candidates[chosen].assumptions();
-        complete(builder, assumptions, insecure, true)
+        let mut assumptions: Vec<String> = Vec::new();
+        for assumption in self
+            .candidates
+            .iter()
+            .flat_map(MatrixFactorization::assumptions)
+        {
+            if !assumptions.contains(assumption) {
+                assumptions.push(assumption.clone());
+            }
+        }
+        complete(builder, &assumptions, insecure, true)
     }
 }
 

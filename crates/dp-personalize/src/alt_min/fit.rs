@@ -2,7 +2,7 @@
 
 use dp_accounting::{Certificate, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples, params};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Watch, WatchedNoise};
 
 use super::{AltMinParams, Embedding, Initialisation, StepUsers, UserBatches};
 use crate::embedding::DpGdEmbedding;
@@ -171,15 +171,31 @@ impl AltMin {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedSubspace> {
+        self.fit_watched(samples, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = &mut WatchedNoise { noise, watch };
         let dim = samples.n_features();
         self.check_dim(dim)?;
         self.check_rows(samples.max_rows())?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, self.n_accounts())?;
-        let mut subspace = self.start(samples, &mut paid, noise)?;
+        let mut subspace = self.start(samples, &mut paid, out)?;
         for step in 0..self.params.n_iterations {
-            subspace = self.step(step, &subspace, samples, &mut paid, noise)?;
+            subspace = self.step(step, &subspace, samples, &mut paid, out)?;
         }
-        let (mut insecure, mut assumptions) = (noise.is_insecure(), Vec::new());
+        let (mut insecure, mut assumptions) = (out.is_insecure(), Vec::new());
         if let Initialisation::Given(start) = &self.params.init {
             // a start without privacy stays without, however little the steps change
             insecure |= start.provenance() == Provenance::SeededNoise;
@@ -196,7 +212,7 @@ impl AltMin {
         &self,
         samples: &UserSamples,
         paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let (dim, rank) = (samples.n_features(), self.params.rank);
         match &self.params.init {
@@ -213,11 +229,11 @@ impl AltMin {
                     symmetric_noise,
                     rows,
                 };
-                pairs.release(samples, rank, paid.next()?, noise)
+                pairs.release(samples, rank, paid.next()?, out)
             }
             Initialisation::Projectors => {
                 let spends = [paid.next()?, paid.next()?];
-                ProjectorSum::new(dim).release(samples, rank, spends, noise)
+                ProjectorSum::new(dim).release(samples, rank, spends, out)
             }
             Initialisation::Given(start) => {
                 params::same_size("features", dim, start.dim())?;
@@ -232,7 +248,7 @@ impl AltMin {
         subspace: &Subspace,
         samples: &UserSamples,
         paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let (rows, n) = (self.params.rows, self.params.n_iterations);
         let (batch, account) = match self.params.batches {
@@ -247,9 +263,9 @@ impl AltMin {
         match &self.params.embedding {
             Embedding::Ssp(ssp) => {
                 let spends = [paid.next_of(account)?, paid.next_of(account)?];
-                ssp.step(subspace, samples, users, spends, noise)
+                ssp.step(subspace, samples, users, spends, out)
             }
-            Embedding::Gd(gd) => gd.step(subspace, samples, users, paid.next_of(account)?, noise),
+            Embedding::Gd(gd) => gd.step(subspace, samples, users, paid.next_of(account)?, out),
         }
     }
 }

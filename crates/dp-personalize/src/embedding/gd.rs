@@ -2,7 +2,7 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
 
 use super::ConvexLoss;
 use crate::alt_min::StepUsers;
@@ -55,7 +55,7 @@ impl DpGdEmbedding {
         samples: &UserSamples,
         users: StepUsers,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let max_rows = samples.max_rows();
         let gradients = SubspaceGradients {
@@ -64,10 +64,9 @@ impl DpGdEmbedding {
             max_rows,
             users,
         };
-        let grid = Grid::new(spend.noise_multiplier()?, COUNT_WEIGHT.hypot(1.0))?;
         let n = current.basis().len() + 1;
-        let sum = VectorSum::accumulate(samples.table(), n, grid, &gradients)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (n, COUNT_WEIGHT.hypot(1.0));
+        let released = out.vector(samples.table(), shape, &gradients, spend)?;
         let values = released.values();
         let (gradient, count) = values.split_at(n - 1);
         let least = released.noise_stddev() / COUNT_WEIGHT;
@@ -83,7 +82,7 @@ impl DpGdEmbedding {
             .zip(gradient)
             .map(|(u, g)| u - scale * g);
         let columns: Vec<f64> = moved.collect();
-        let provenance = Provenance::of(noise.is_insecure());
+        let provenance = Provenance::of(out.is_insecure());
         Subspace::spanned_by(current.dim(), current.rank(), &columns, provenance)
     }
 }

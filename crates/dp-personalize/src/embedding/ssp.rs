@@ -2,15 +2,16 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
-use dp_linalg::{PsdScratch, packed_len, psd_part_plus_ridge_solve};
+use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric};
 use dp_mechanism::{
-    Grid, NoiseSource, ReleasedVector, SparseBuffer, VectorContribution, VectorSum,
+    KroneckerContribution, KroneckerSum, ReleasedVector, RowsBuffer, SparseBuffer,
+    VectorContribution, WatchedNoise,
 };
 
 use super::SymmetricNoise;
 use crate::alt_min::StepUsers;
 use crate::design::{TINY_RIDGE, UserDesign};
-use crate::small::clip_factor;
+use crate::small::{clip_factor, norm, norm_of_row};
 use crate::{Provenance, Result, Subspace};
 
 /// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a least-squares
@@ -70,7 +71,7 @@ impl SspEmbedding {
         share: f64,
     ) -> [ReleaseRequest; 2] {
         let n = dim * rank;
-        let matrix_draws = packed_len(n) as u64;
+        let matrix_draws = KroneckerSum::draws(n);
         let request = |what, share, draws| {
             ReleaseRequest::new(format!("{step} {what}"), share, ReplaceFactor::Two, draws)
         };
@@ -91,7 +92,7 @@ impl SspEmbedding {
         samples: &UserSamples,
         users: StepUsers,
         spends: [Spend; 2],
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let user = SspUser {
             settings: self,
@@ -101,18 +102,12 @@ impl SspEmbedding {
         };
         let [matrix_spend, rhs_spend] = spends;
         let n = current.dim() * current.rank();
-        let release = |sum: VectorSum, spend, noise: &mut NoiseSource| -> Result<ReleasedVector> {
-            Ok(sum.release(spend, noise)?)
-        };
         let matrix = SspMatrix(user);
-        let grid = Grid::new(matrix_spend.noise_multiplier()?, matrix.clip_norm())?;
-        let sum = VectorSum::accumulate(samples.table(), packed_len(n), grid, &matrix)?;
-        let a = release(sum, matrix_spend, noise)?;
+        let shape = (self.symmetric_noise.off_diagonal(), matrix.clip_norm());
+        let a = out.kronecker(samples.table(), shape, &matrix, matrix_spend)?;
         let rhs = SspRhs(user);
-        let grid = Grid::new(rhs_spend.noise_multiplier()?, rhs.clip_norm())?;
-        let sum = VectorSum::accumulate(samples.table(), n, grid, &rhs)?;
-        let b = release(sum, rhs_spend, noise)?;
-        self.solve(current, &a, b.values(), noise.is_insecure())
+        let b = out.vector(samples.table(), (n, rhs.clip_norm()), &rhs, rhs_spend)?;
+        self.solve(current, &a, b.values(), out.is_insecure())
     }
 
     /// Post-processing of the two releases.
@@ -128,7 +123,8 @@ impl SspEmbedding {
         let (a_unit, b_unit) = (self.design_clip.powi(2), self.design_clip * self.label_clip);
         let values: Vec<f64> = matrix.values().iter().map(|a| a / a_unit).collect();
         rhs.iter_mut().for_each(|b| *b /= b_unit);
-        let full = self.symmetric_noise.read(&values, n);
+        let mut full = vec![0.0; n * n];
+        unpack_symmetric(&values, n, &mut full)?;
         let ridge = self.ridge_factor * matrix.noise_stddev() / a_unit * (n as f64).sqrt();
         psd_part_plus_ridge_solve(&full, ridge, &mut rhs, &mut PsdScratch::new(n)?)?;
         Subspace::spanned_by(
@@ -149,7 +145,7 @@ pub(crate) struct SspUser<'a> {
     pub(crate) users: StepUsers,
 }
 
-/// Working memory: the user's least squares, one `W`, the user's sum.
+/// Working memory: the user's least squares, the user's sum.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -157,47 +153,40 @@ pub(crate) struct SspUser<'a> {
 )]
 pub struct SspScratch {
     design: UserDesign,
-    row: Vec<f64>,
     sum: Vec<f64>,
 }
 
 impl SspUser<'_> {
-    /// Calls `add` with `W_ij` and the clipped label of each row of the user's.
-    fn for_each_row(
+    /// Fits `v_j` into `scratch` and calls `add` with `x_ij`, the clip factor of `W_ij = x_ij v_j^T` and the clipped label of each
+    /// row of the user's.
+    fn for_each_row<'a>(
         &self,
-        user: UserRow<'_>,
+        user: UserRow<'a>,
         scratch: &mut SspScratch,
-        add: impl Fn(&[f64], f64, &mut [f64]),
+        mut add: impl FnMut(&'a [f32], f64, f64, &mut Vec<f64>),
     ) {
         let dim = self.subspace.dim();
         let rows = SampleRows::of(user, dim);
         if !self.users.include(rows) {
             return;
         }
-        let SspScratch { design, row, sum } = scratch;
+        let SspScratch { design, sum } = scratch;
         design.read(
             self.users.model_rows.of(rows.iter(), self.max_rows),
             self.subspace.basis(),
         );
         design.solve(TINY_RIDGE);
-        let zeta = self.settings.label_clip;
+        let (own, zeta) = (norm(&design.own), self.settings.label_clip);
         for (x, y) in self.users.embedding_rows.of(rows.iter(), self.max_rows) {
-            row.clear();
-            row.extend(
-                x.iter()
-                    .flat_map(|&x| design.own.iter().map(move |v| f64::from(x) * v)),
-            );
-            let factor = clip_factor(crate::small::norm(row), self.settings.design_clip);
-            row.iter_mut().for_each(|w| *w *= factor);
-            add(row, f64::from(y).clamp(-zeta, zeta), sum);
+            let factor = clip_factor(norm_of_row(x) * own, self.settings.design_clip);
+            add(x, factor, f64::from(y).clamp(-zeta, zeta), sum);
         }
     }
 
-    fn scratch(&self, n_sum: usize) -> SspScratch {
+    fn scratch(&self) -> SspScratch {
         SspScratch {
             design: UserDesign::new(self.subspace.rank()),
-            row: Vec::new(),
-            sum: vec![0.0; n_sum],
+            sum: vec![0.0; self.subspace.dim()],
         }
     }
 
@@ -206,11 +195,11 @@ impl SspUser<'_> {
     }
 }
 
-/// One user's share of `A = sum_ij W_ij W_ij^T`.
+/// One user's share of `A = sum_ij W_ij W_ij^T`, which is `(sum_i x_ij x_ij^T) (x) v_j v_j^T` with the clip factors in the rows.
 ///
 /// # Privacy
 /// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
-/// Frobenius norm under add/remove, and by twice that under replacement (the noise of a vector sum is paid for general shares).
+/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`]).
 /// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
 #[allow(
     missing_debug_implementations,
@@ -226,37 +215,25 @@ impl SspMatrix<'_> {
     }
 }
 
-impl VectorContribution for SspMatrix<'_> {
+impl KroneckerContribution for SspMatrix<'_> {
     type Scratch = SspScratch;
 
     fn scratch(&self) -> SspScratch {
-        let n = self.0.subspace.basis().len();
-        self.0.scratch(n * n)
+        self.0.scratch()
     }
 
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
-        let n = self.0.subspace.basis().len();
-        scratch.sum.fill(0.0);
-        self.0.for_each_row(user, scratch, |w, _, sum| {
-            for (a, entries) in sum.chunks_exact_mut(n).enumerate() {
-                let upper = entries[a..].iter_mut().zip(&w[a..]);
-                upper.for_each(|(s, b)| *s += w[a] * b);
-            }
-        });
-        if self
-            .0
-            .users
-            .include(SampleRows::of(user, self.0.subspace.dim()))
-        {
-            self.0
-                .settings
-                .symmetric_noise
-                .push(out, 0, &scratch.sum, n, 1.0);
-        }
+    fn shape(&self) -> (usize, usize) {
+        (self.0.subspace.dim(), self.0.subspace.rank())
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut RowsBuffer) {
+        let mut add = |x: &[f32], factor, _, _: &mut Vec<f64>| out.push(x, factor);
+        self.0.for_each_row(user, scratch, &mut add);
+        out.vector.clone_from(&scratch.design.own);
     }
 }
 
-/// One user's share of `b = sum_ij y'_ij W_ij`.
+/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`.
 ///
 /// # Privacy
 /// `||y' W|| <= zeta eta`, so a user moves `b` by at most `m' zeta eta` under add/remove and twice that under replacement.
@@ -278,14 +255,20 @@ impl VectorContribution for SspRhs<'_> {
     type Scratch = SspScratch;
 
     fn scratch(&self) -> SspScratch {
-        self.0.scratch(self.0.subspace.basis().len())
+        self.0.scratch()
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
         scratch.sum.fill(0.0);
-        self.0.for_each_row(user, scratch, |w, y, sum| {
-            sum.iter_mut().zip(w).for_each(|(s, w)| *s += y * w);
+        scratch.design.own.fill(0.0);
+        self.0.for_each_row(user, scratch, |x, factor, y, sum| {
+            let scale = factor * y;
+            sum.iter_mut()
+                .zip(x)
+                .for_each(|(s, &x)| *s += scale * f64::from(x));
         });
-        crate::small::push_all(out, 0, scratch.sum.iter().copied());
+        let (pulled, own) = (&scratch.sum, &scratch.design.own);
+        let entries = pulled.iter().flat_map(|p| own.iter().map(move |v| p * v));
+        crate::small::push_all(out, 0, entries);
     }
 }

@@ -1,6 +1,6 @@
 //! In which coordinates a symmetric matrix gets its noise.
 
-use dp_mechanism::SparseBuffer;
+use dp_mechanism::{OffDiagonalNoise, SparseBuffer};
 
 use crate::small::{push_all, push_symmetric, read_symmetric};
 
@@ -18,6 +18,14 @@ pub enum SymmetricNoise {
 }
 
 impl SymmetricNoise {
+    /// The same for a sum of Kronecker products, whose integers are those of the triangle itself.
+    pub(crate) const fn off_diagonal(self) -> OffDiagonalNoise {
+        match self {
+            Self::Isometric => OffDiagonalNoise::Isometric,
+            Self::Copied => OffDiagonalNoise::Full,
+        }
+    }
+
     /// Pushes `scale` times the matrix with the given upper triangle.
     pub(crate) fn push(
         self,

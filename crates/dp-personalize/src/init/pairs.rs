@@ -3,7 +3,7 @@
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
 use dp_linalg::packed_len;
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
 
 use crate::embedding::{RowUse, SymmetricNoise};
 use crate::{Provenance, Result, Subspace};
@@ -58,14 +58,13 @@ impl SamplePairs {
         samples: &UserSamples,
         rank: usize,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let dim = self.n_features;
-        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm())?;
-        let sum = VectorSum::accumulate(samples.table(), packed_len(dim), grid, self)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (packed_len(dim), self.clip_norm());
+        let released = out.vector(samples.table(), shape, self, spend)?;
         let matrix = self.symmetric_noise.read(&released.values(), dim);
-        Subspace::top_eigenvectors(dim, rank, &matrix, Provenance::of(noise.is_insecure()))
+        Subspace::top_eigenvectors(dim, rank, &matrix, Provenance::of(out.is_insecure()))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
-use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, NoiseSource};
+use dp_linalg::score_rows;
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, WatchedNoise};
 
 use crate::design::{min_norm_least_squares, read_rows};
-use crate::small::{inner, norm};
+use crate::small::norm;
 use crate::{Provenance, Result, Subspace};
 
 /// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
@@ -73,17 +74,16 @@ impl<'a> ProjectorSum<'a> {
         samples: &UserSamples,
         rank: usize,
         spends: [Spend; 2],
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let [matrix, rhs] = spends;
         let (z, z_rhs) = (matrix.noise_multiplier()?, rhs.noise_multiplier()?);
         let grids = GramGrids::new(z, 1.0, z_rhs, 1.0)?;
-        let sums = GramSums::accumulate(samples.table(), grids, self)?;
-        let released = sums.release(matrix, rhs, noise)?;
+        let released = out.grams(samples.table(), grids, self, [matrix, rhs])?;
         let dim = self.n_features;
         let (mut sum, mut empty) = (vec![0.0; dim * dim], vec![0.0; dim]);
         released.write_item(0, &mut sum, &mut empty);
-        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(noise.is_insecure()))
+        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(out.is_insecure()))
     }
 }
 
@@ -102,11 +102,14 @@ impl FactorContribution for ProjectorSum<'_> {
         let [x, y, moved] = scratch;
         read_rows(SampleRows::of(user, self.n_features), x, y);
         if let Some(transform) = self.transform {
-            let rows = x.chunks_exact(self.n_features);
             moved.clear();
-            moved.extend(
-                rows.flat_map(|x| transform.chunks_exact(x.len()).map(move |w| inner(w, x))),
-            );
+            moved.resize(x.len(), 0.0);
+            let rows = x.chunks_exact(self.n_features);
+            for (x, out) in rows.zip(moved.chunks_exact_mut(self.n_features)) {
+                if score_rows(transform, x, out).is_err() {
+                    return;
+                }
+            }
             std::mem::swap(x, moved);
         }
         let theta = min_norm_least_squares(x, y, self.n_features);

@@ -2,7 +2,7 @@
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, params};
-use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_mechanism::{NoiseSource, Watch, WatchedNoise};
 
 use super::step::{Released, advance};
 use super::user::Public;
@@ -115,23 +115,39 @@ impl ResidualAltMin {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedSubspace> {
+        self.fit_watched(samples, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = &mut WatchedNoise { noise, watch };
         let dim = samples.n_features();
         self.check_dim(dim)?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, 1)?;
         let transform = match self.params.whitening {
-            Some(whitening) => whitening.release(samples, paid.next()?, noise)?,
+            Some(whitening) => whitening.release(samples, paid.next()?, out)?,
             None => None,
         };
         let transform = transform.as_deref();
         let projectors = ProjectorSum::transformed(dim, transform);
         let spends = [paid.next()?, paid.next()?];
-        let start = projectors.release(samples, self.params.rank, spends, noise)?;
-        let whitened = self.refine(start, transform, samples, &mut paid, noise)?;
+        let start = projectors.release(samples, self.params.rank, spends, out)?;
+        let whitened = self.refine(start, transform, samples, &mut paid, out)?;
         let basis = unwhitened(&whitened, transform);
         let rank = self.params.rank;
         Ok(FittedSubspace {
             model: Subspace::spanned_by(dim, rank, &basis, whitened.provenance())?,
-            certificate: paid.certificate(OUTPUT, &[], noise.is_insecure())?,
+            certificate: paid.certificate(OUTPUT, &[], out.is_insecure())?,
         })
     }
 
@@ -141,7 +157,7 @@ impl ResidualAltMin {
         transform: Option<&[f64]>,
         samples: &UserSamples,
         paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
         let mut clip = self.params.first_clip;
         let mut weight = f64::INFINITY;
@@ -155,10 +171,10 @@ impl ResidualAltMin {
                 basis: &basis,
             };
             if step > 1 {
-                let size = mean_size(public, clip, weight, samples, paid.next()?, noise)?;
+                let size = mean_size(public, clip, weight, samples, paid.next()?, out)?;
                 clip = (self.params.clip_factor * size).min(clip);
             }
-            let released = self.step(public, clip, samples, paid.next()?, noise)?;
+            let released = self.step(public, clip, samples, paid.next()?, out)?;
             (subspace, weight) = (released.subspace, released.weight);
         }
         Ok(subspace)
@@ -170,7 +186,7 @@ impl ResidualAltMin {
         clip_norm: f64,
         samples: &UserSamples,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Released> {
         let moment_weight = self.params.moment_weight;
         let current = public.subspace;
@@ -179,19 +195,15 @@ impl ResidualAltMin {
             clip_norm,
             moment_weight,
         };
-        let grid = Grid::new(
-            spend.noise_multiplier()?,
-            ResidualStep::share_norm(moment_weight),
-        )?;
         let n = ResidualStep::n_coordinates(current.dim(), current.rank());
-        let sum = VectorSum::accumulate(samples.table(), n, grid, &step)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (n, ResidualStep::share_norm(moment_weight));
+        let released = out.vector(samples.table(), shape, &step, spend)?;
         advance(
             current,
             &released,
             clip_norm,
             moment_weight,
-            noise.is_insecure(),
+            out.is_insecure(),
         )
     }
 }
@@ -204,12 +216,10 @@ fn mean_size(
     weight: f64,
     samples: &UserSamples,
     spend: Spend,
-    noise: &mut NoiseSource,
+    out: &mut WatchedNoise<'_>,
 ) -> Result<f64> {
-    let grid = Grid::new(spend.noise_multiplier()?, 1.0)?;
     let energy = ResidualEnergy { public, clip_norm };
-    let sum = VectorSum::accumulate(samples.table(), 1, grid, &energy)?;
-    let released = sum.release(spend, noise)?;
+    let released = out.vector(samples.table(), (1, 1.0), &energy, spend)?;
     let total = released.values().first().copied().unwrap_or(0.0).max(0.0);
     Ok(clip_norm * (total + released.noise_stddev()) / weight)
 }

@@ -1,10 +1,11 @@
 //! What a user computes for a step: the own model, its residual, the gradient of the subspace.
 
 use dp_core::{SampleRows, UserRow};
+use dp_linalg::score_rows;
 
 use crate::Subspace;
 use crate::design::{TINY_RIDGE, UserDesign};
-use crate::small::{inner, norm};
+use crate::small::norm;
 
 /// Public values of a step that users compute with.
 #[derive(Clone, Copy)]
@@ -75,11 +76,7 @@ impl Public<'_> {
         let scale = boost * self.n_features as f64 / (length * energy);
         let pulled = match self.transform {
             Some(transform) => {
-                let rows = transform.chunks_exact(self.n_features);
-                whitened
-                    .iter_mut()
-                    .zip(rows)
-                    .for_each(|(p, row)| *p = inner(row, sum));
+                score_rows(transform, sum, whitened).ok()?;
                 whitened
             }
             None => sum,

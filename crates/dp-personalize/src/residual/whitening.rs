@@ -2,12 +2,14 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
-use dp_linalg::{packed_len, symmetric_eigen};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_linalg::{symmetric_eigen, unpack_symmetric};
+use dp_mechanism::{
+    KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBuffer, WatchedNoise,
+};
 
 use super::Whitening;
 use crate::Result;
-use crate::small::{clip_factor, push_symmetric, read_symmetric};
+use crate::small::{clip_factor, inner, norm_of_row};
 
 /// One user's share of the second moments of feature directions: `min(1, c/||C_j||_F) C_j`, with
 ///
@@ -18,8 +20,9 @@ use crate::small::{clip_factor, push_symmetric, read_symmetric};
 /// Directions alone need no bound in data units; the scale comes back through each user's own row norms, and the trace is known.
 ///
 /// # Privacy
-/// The share has Frobenius norm at most `c = clip_norm`; so the sum moves by at most `c` under add/remove and is paid for
-/// `2 c` under replacement (`sqrt 2 c` would do: shares are positive semidefinite, but a vector sum does not know).
+/// The share has Frobenius norm at most `c = clip_norm`, which the kernel checks in exact integers ([`KroneckerSum`] with `k = 1`); so the
+/// sum moves by at most `c` under add/remove and is paid for `2 c` under replacement (`sqrt 2 c` for shares that are semidefinite
+/// to the last bit, which rounded ones are not).
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -32,61 +35,55 @@ pub struct DirectionMoments {
     pub clip_norm: f64,
 }
 
-impl VectorContribution for DirectionMoments {
+impl KroneckerContribution for DirectionMoments {
+    /// Directions of the user's rows, one after the other, and the inverse norms.
     type Scratch = (Vec<f64>, Vec<f64>);
 
     fn scratch(&self) -> Self::Scratch {
-        (
-            vec![0.0; self.n_features * self.n_features],
-            vec![0.0; self.n_features],
-        )
+        Default::default()
     }
 
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
-        let (sum, x) = scratch;
-        let dim = self.n_features;
-        sum.fill(0.0);
-        let mut n_rows = 0.0;
-        for (features, _) in SampleRows::of(user, dim).iter() {
-            x.iter_mut().zip(features).for_each(|(x, &f)| *x = f.into());
-            let square = crate::small::inner(x, x);
-            if square > 0.0 {
-                n_rows += 1.0;
-                for (a, row) in sum.chunks_exact_mut(dim).enumerate() {
-                    let scaled = x[a] / square;
-                    row[a..]
-                        .iter_mut()
-                        .zip(&x[a..])
-                        .for_each(|(s, b)| *s += scaled * b);
-                }
-            }
+    fn shape(&self) -> (usize, usize) {
+        (self.n_features, 1)
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer) {
+        let (directions, inverses) = scratch;
+        directions.clear();
+        inverses.clear();
+        let rows = SampleRows::of(user, self.n_features);
+        for (x, _) in rows.iter() {
+            let inverse = norm_of_row(x).recip();
+            directions.extend(x.iter().map(|&x| f64::from(x) * inverse));
+            inverses.push(inverse);
         }
-        if n_rows > 0.0 {
-            sum.iter_mut().for_each(|s| *s /= n_rows);
-            push_symmetric(
-                out,
-                0,
-                sum,
-                dim,
-                clip_factor(frobenius(sum, dim), self.clip_norm),
-            );
+        let n_rows = inverses.len() as f64;
+        let factor = clip_factor(
+            gramian_norm(directions, self.n_features) / n_rows,
+            self.clip_norm,
+        );
+        let scale = (factor / n_rows).sqrt();
+        for ((x, _), inverse) in rows.iter().zip(&*inverses) {
+            out.push(x, scale * inverse);
         }
+        out.vector.fill(1.0);
     }
 }
 
-/// Frobenius norm of the symmetric matrix with this upper triangle.
-fn frobenius(upper: &[f64], dim: usize) -> f64 {
-    let rows = upper.chunks_exact(dim).enumerate();
-    let squares = rows.map(|(a, row)| {
-        let off: f64 = row[a + 1..].iter().map(|x| x * x).sum();
-        row[a] * row[a] + 2.0 * off
-    });
-    squares.sum::<f64>().sqrt()
+/// `||sum_r u_r u_r^T||_F` by the inner products of the rows.
+fn gramian_norm(rows: &[f64], dim: usize) -> f64 {
+    let mut square = 0.0;
+    for (r, u) in rows.chunks_exact(dim).enumerate() {
+        square += inner(u, u).powi(2);
+        let others = rows[..r * dim].chunks_exact(dim);
+        square += others.map(|v| 2.0 * inner(u, v).powi(2)).sum::<f64>();
+    }
+    square.sqrt()
 }
 
 impl Whitening {
     pub(super) fn request(n_features: usize, share: f64) -> ReleaseRequest {
-        let draws = packed_len(n_features) as u64;
+        let draws = KroneckerSum::draws(n_features);
         ReleaseRequest::new("feature directions", share, ReplaceFactor::Two, draws)
     }
 
@@ -96,22 +93,22 @@ impl Whitening {
         &self,
         samples: &UserSamples,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Option<Vec<f64>>> {
         let dim = samples.n_features();
         let moments = DirectionMoments {
             n_features: dim,
             clip_norm: self.clip_norm,
         };
-        let grid = Grid::new(spend.noise_multiplier()?, self.clip_norm)?;
-        let sum = VectorSum::accumulate(samples.table(), packed_len(dim), grid, &moments)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (OffDiagonalNoise::Isometric, self.clip_norm);
+        let released = out.kronecker(samples.table(), shape, &moments, spend)?;
         self.transform(dim, &released.values(), released.noise_stddev())
     }
 
     /// Post-processing of the release.
     fn transform(&self, dim: usize, values: &[f64], noise_stddev: f64) -> Result<Option<Vec<f64>>> {
-        let matrix = read_symmetric(values, dim);
+        let mut matrix = vec![0.0; dim * dim];
+        unpack_symmetric(values, dim, &mut matrix)?;
         let trace: f64 = matrix.iter().step_by(dim + 1).sum();
         let n = dim as f64;
         if trace.is_nan() || trace <= 4.0 * n.sqrt() * noise_stddev {
@@ -154,10 +151,9 @@ mod tests {
             clip_norm: 0.5,
             damping: 0.0,
         };
-        let root = std::f64::consts::SQRT_2;
-        // coordinates of 10 [[4, 1], [1, 2]]
+        // the triangle of 10 [[4, 1], [1, 2]]
         let found = whitening
-            .transform(2, &[40.0, 10.0 * root, 20.0], 1e-9)
+            .transform(2, &[40.0, 10.0, 20.0], 1e-9)
             .unwrap()
             .unwrap();
         let w = |a: usize, b: usize| found[2 * a + b];

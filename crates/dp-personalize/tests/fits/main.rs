@@ -6,3 +6,4 @@ mod bad_input;
 mod certificate;
 mod learns;
 mod support;
+mod targets;

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Shared subspaces with privacy against the same steps written in numpy (PyPI), on one made data set (50,000 users, 10 rows of 50
+# features, rank 2) in this one run.
+#
+#   benches/peers/personalize.sh [--users N] [--runs N]
+#
+# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
+# target folder unless $PEER_PYTHON names a Python that has it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target="${CARGO_TARGET_DIR:-target}"
+python="${PEER_PYTHON:-$target/peers-personalize/bin/python}"
+if [ ! -x "$(command -v "$python")" ]; then
+  python3 -m venv "$target/peers-personalize"
+  "$python" -m pip install --quiet "numpy==2.*"
+fi
+cargo build --quiet --release -p dp-benches --example personalize_peer
+exec "$python" benches/peers/personalize.py --ours "$target/release/examples/personalize_peer" "$@"

@@ -1,0 +1,138 @@
+//! Exact sums of Kronecker products: a user's Gramian of several rows, and one vector of the user's own.
+
+mod accumulate;
+mod grid;
+mod user;
+
+use dp_accounting::Spend;
+use dp_core::{Interactions, Private, UserRow};
+use dp_linalg::packed_len;
+
+use crate::payment::check_spend;
+use crate::release::{NoiseLaw, ReleasedVector};
+use crate::{NoiseSource, Result};
+
+pub use grid::KroneckerGrid;
+pub use user::{KroneckerContribution, RowsBuffer};
+
+/// Noise off the diagonal of a symmetric matrix that is released as its upper triangle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffDiagonalNoise {
+    /// `2^k / sqrt 2`: all that the bound on the Frobenius norm asks for (K11).
+    Isometric,
+    /// `2^k` as on the diagonal: more than is asked for, as in publications that copy one triangle to the other.
+    Full,
+}
+
+/// An exact integer sum of one symmetric matrix per user, not yet released.
+///
+/// ```text
+/// S = sum_u Z_u,   Z_u = trunc(C_u (x) V_u V_u^T / 2^s),   C_u = sum_r X_ur X_ur^T
+/// ```
+///
+/// `X_ur` are integer rows of length d (the user's rows with their scales), `V_u` an integer vector of length k
+/// along the user's own vector, of norm about 2^24; entry `((a, p), (b, q))` of the matrix is `C_ab V_p V_q`.
+///
+/// # Privacy
+/// Truncation is toward zero, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s (1 + 2^-53)`, the
+/// last factor for the one rounding of the product. The kernel compares `||C_u||_F ||V_u||^2` with `D 2^s` in
+/// exact integers, that factor included (K24), after the trace, which is no less than the norm and quicker to have; a user above
+/// the bound adds nothing. So adding or removing one user
+/// moves `S` by at most `D` in Frobenius norm, replacing one by at most `2 D` (rounded matrices need not be
+/// semidefinite). No sum over the `(d k)^2 / 2` entries of a user is needed for that, and none is formed
+/// before the entries join the sum of all.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private sum; printing it is never wanted"
+)]
+pub struct KroneckerSum {
+    grid: KroneckerGrid,
+    /// Upper triangle of the `(d k) x (d k)` matrix.
+    sums: Vec<i64>,
+    dim: usize,
+}
+
+impl KroneckerSum {
+    /// Sums the contributions of all users in this process. Integers: neither the order of the users nor the
+    /// number of threads matters.
+    ///
+    /// # Errors
+    /// [`crate::Error::Linalg`] or [`crate::Error::Param`] unless `d` and `k` are at least 1 and `d k` at most 1024.
+    pub fn accumulate<C: KroneckerContribution>(
+        data: &Private<Interactions>,
+        grid: KroneckerGrid,
+        contribution: &C,
+    ) -> Result<Self> {
+        let shape = user::check_shape(contribution)?;
+        Ok(Self {
+            grid,
+            sums: accumulate::all_users(data.expose(), shape, &grid, contribution)?,
+            dim: shape.side(),
+        })
+    }
+
+    /// Noise coordinates that the release of matrices of side `d k` draws.
+    #[must_use]
+    pub const fn draws(side: usize) -> u64 {
+        packed_len(side) as u64
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sums(&self) -> &[i64] {
+        &self.sums
+    }
+
+    /// Adds exact noise once and makes the upper triangle public, row by row.
+    ///
+    /// # Privacy
+    /// One event under the spend given: a Gaussian with `mu = D / 2^k` under add/remove and twice that under
+    /// replacement. With [`OffDiagonalNoise::Full`] the noise off the diagonal is larger than needed.
+    ///
+    /// # Errors
+    /// As [`VectorSum::release`](crate::VectorSum::release).
+    pub fn release(
+        mut self,
+        off_diagonal: OffDiagonalNoise,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<ReleasedVector> {
+        let grid = *self.grid.grid();
+        check_spend(&spend, None, &grid, self.sums.len(), false)?;
+        let stream = noise.release_stream()?;
+        match off_diagonal {
+            OffDiagonalNoise::Isometric => stream.add_floored_gaussian_packed(
+                grid.sigma(),
+                grid.off_diagonal_sigma(),
+                self.dim,
+                &mut self.sums,
+            ),
+            OffDiagonalNoise::Full => stream.add_floored_gaussian(grid.sigma(), &mut self.sums),
+        }
+        let insecure = noise.is_insecure();
+        Ok(ReleasedVector::new(
+            grid,
+            self.sums,
+            NoiseLaw::Floored,
+            insecure,
+        ))
+    }
+}
+
+/// The integers that [`KroneckerSum`] adds for one user: places in the upper triangle and values, those that are
+/// not 0. As private as the records they are made from.
+///
+/// # Errors
+/// As [`KroneckerSum::accumulate`].
+pub fn kronecker_contribution<C: KroneckerContribution>(
+    grid: &KroneckerGrid,
+    contribution: &C,
+    user: UserRow<'_>,
+) -> Result<Vec<(usize, i64)>> {
+    let shape = user::check_shape(contribution)?;
+    let sums = accumulate::one_user(shape, grid, contribution, user)?;
+    let entries = sums.into_iter().enumerate();
+    Ok(entries.filter(|&(_, z)| z != 0).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! One user's rows and vector, quantised and bounded.
+#![allow(
+    clippy::float_arithmetic,
+    reason = "the quantiser itself; what it makes is bounded in exact integers afterwards"
+)]
+
+use dp_core::{UserRow, params};
+use dp_linalg::KroneckerAccumulator;
+
+use super::grid::{KroneckerGrid, LOG2_VECTOR};
+use crate::Result;
+
+/// One user's share of a sum of matrices `sum_r (s_r x_r (x) v)(s_r x_r (x) v)^T`.
+///
+/// The rule of [`VectorContribution`](crate::VectorContribution) holds: only the user's own records, and values
+/// that are public or released.
+pub trait KroneckerContribution: Sync {
+    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
+    /// enter what the next user adds. In debug builds every user gets a fresh one.
+    type Scratch: Send;
+
+    /// Fresh working memory.
+    fn scratch(&self) -> Self::Scratch;
+
+    /// Lengths `d` of a row and `k` of the user's vector, the same for every user.
+    fn shape(&self) -> (usize, usize);
+
+    /// Pushes the user's rows with their scales and fills in the user's vector. A user who pushes no row adds
+    /// nothing.
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer);
+}
+
+/// One user's rows, scales and vector.
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private contribution; printing it is never wanted"
+)]
+pub struct RowsBuffer {
+    pub(super) rows: Vec<f32>,
+    pub(super) scales: Vec<f64>,
+    /// The vector `v`, length `k`, data units.
+    pub vector: Vec<f64>,
+    /// What the kernel makes of scales, vector and their products.
+    narrow: Vec<f32>,
+    integers: Vec<i64>,
+    products: Vec<f64>,
+    pub(super) weights: Vec<f64>,
+}
+
+impl RowsBuffer {
+    /// Adds a row and its scale `s`. Rows of another length than the contribution's `d` count for nothing of the user's.
+    pub fn push(&mut self, row: &[f32], scale: f64) {
+        self.rows.extend_from_slice(row);
+        self.scales.push(scale);
+    }
+
+    fn reset(&mut self, rank: usize) {
+        self.rows.clear();
+        self.scales.clear();
+        self.vector.clear();
+        self.vector.resize(rank, 0.0);
+    }
+}
+
+/// Checked lengths.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) dim: usize,
+    pub(super) rank: usize,
+}
+
+impl Shape {
+    /// `d k`.
+    pub(super) const fn side(self) -> usize {
+        self.dim.saturating_mul(self.rank)
+    }
+}
+
+pub(super) fn check_shape<C: KroneckerContribution>(contribution: &C) -> Result<Shape> {
+    let (dim, rank) = contribution.shape();
+    let shape = Shape { dim, rank };
+    params::at_least_one("dim", dim)?;
+    params::at_least_one("rank", rank)?;
+    let expected = "dim * rank from 1 to 1024";
+    params::in_range("dim * rank", shape.side(), 1, 1024, expected)?;
+    Ok(shape)
+}
+
+/// Runs the contribution, quantises it into `gram` and `buffer.weights`, and says whether it is within the bound: (K24). If
+/// not, nothing of it may be added.
+pub(super) fn load_user<C: KroneckerContribution>(
+    shape: Shape,
+    grid: &KroneckerGrid,
+    contribution: &C,
+    user: UserRow<'_>,
+    scratch: &mut C::Scratch,
+    buffer: &mut RowsBuffer,
+    gram: &mut KroneckerAccumulator,
+) -> Result<bool> {
+    buffer.reset(shape.rank);
+    contribution.contribute(user, scratch, buffer);
+    buffer.vector.resize(shape.rank, 0.0);
+    let expected = buffer.scales.len().checked_mul(shape.dim);
+    if buffer.scales.is_empty() || expected != Some(buffer.rows.len()) {
+        return Ok(false);
+    }
+    let length = quantise_vector(buffer);
+    let scale = length * grid.row_scale();
+    buffer.narrow.clear();
+    let scales = buffer.scales.iter().map(|s| single(s * scale));
+    buffer.narrow.extend(scales);
+    let trace = gram.load(&buffer.rows, &buffer.narrow)?;
+    let squared_vector = squared_norm(&buffer.integers);
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("kronecker-no-clip") {
+        return Ok(trace < 1e15);
+    }
+    if trace >= TRACE_LIMIT {
+        return Ok(false);
+    }
+    Ok(grid.admits(whole(trace), squared_vector)
+        || grid.admits(frobenius_norm(gram, buffer), squared_vector))
+}
+
+/// `||C||_F`, rounded up: the root of `sum_rs <X_r, X_s>^2`, for traces below [`TRACE_LIMIT`].
+fn frobenius_norm(gram: &KroneckerAccumulator, buffer: &mut RowsBuffer) -> u64 {
+    gram.write_inner_products(&mut buffer.products);
+    let mut products = buffer.products.iter();
+    let mut square = 0_u128;
+    for n in (1..=buffer.scales.len()).rev() {
+        for (at, product) in products.by_ref().take(n).enumerate() {
+            let size = u128::from(whole(product.abs()));
+            let times = if at == 0 { 1 } else { 2 }; // the row with itself comes first
+            square = square.saturating_add(size.saturating_mul(size).saturating_mul(times));
+        }
+    }
+    let root = square.isqrt();
+    let above = u128::from(root.saturating_mul(root) < square);
+    u64::try_from(root.saturating_add(above)).unwrap_or(u64::MAX)
+}
+
+impl RowsBuffer {
+    /// `V_p V_q / 2^s` for `p <= q`, row by row.
+    pub(super) fn fill_weights(&mut self, grid: &KroneckerGrid) {
+        self.weights.clear();
+        for (p, &v) in self.integers.iter().enumerate() {
+            let rest = self.integers.iter().skip(p);
+            self.weights.extend(rest.map(|&w| grid.weight(v, w)));
+        }
+    }
+}
+
+/// `V = trunc(2^24 v / ||v||)`; returns `||v||`, or 0 with `V = 0` where it is not finite and positive.
+fn quantise_vector(buffer: &mut RowsBuffer) -> f64 {
+    let length = buffer.vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let usable = length > 0.0 && length.is_finite();
+    let scale = if usable {
+        2.0_f64.powi(LOG2_VECTOR.cast_signed()) / length
+    } else {
+        0.0
+    };
+    buffer.integers.clear();
+    let limit = VECTOR_LIMIT;
+    let integers = buffer.vector.iter().map(|v| whole_signed(v * scale, limit));
+    buffer.integers.extend(integers);
+    if usable { length } else { 0.0 }
+}
+
+/// Coordinates of `V` are clamped to this, so that products of two are exact.
+const VECTOR_LIMIT: f64 = (1_u64 << 25) as f64;
+/// Traces from here on may have been rounded.
+const TRACE_LIMIT: f64 = (1_u64 << 53) as f64;
+
+fn squared_norm(integers: &[i64]) -> u64 {
+    let squares = integers.iter().map(|v| v.unsigned_abs().saturating_pow(2));
+    squares.fold(0, u64::saturating_add)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "toward zero, clamped to 25 bits, NaN to 0: the quantiser"
+)]
+fn whole_signed(value: f64, limit: f64) -> i64 {
+    value.clamp(-limit, limit) as i64
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an integer below 2^53 that is not negative"
+)]
+const fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "one rounding to f32; the grid's margin of 2^-20 covers its growth of norms"
+)]
+const fn single(scale: f64) -> f32 {
+    scale as f32
+}
