@@ -190,6 +190,14 @@ fn runs_of_the_other_item_updates_hold_as_well() {
 
 #[test]
 fn a_user_who_adds_nothing_changes_nothing() {
+    let mut defaults = FactorizationParams::for_target(target(2.0));
+    (defaults.dim, defaults.n_rounds) = (Some(3), 6);
+    for fit in [settings(2.0, 3), defaults.check().unwrap()] {
+        nobody_changes(&fit);
+    }
+}
+
+fn nobody_changes(fit: &MatrixFactorization) {
     let run = |n_users: usize| {
         let mut builder = dp_core::InteractionsBuilder::new(N_ITEMS);
         let base = ratings();
@@ -200,7 +208,7 @@ fn a_user_who_adds_nothing_changes_nothing() {
         }
         builder.ensure_users(n_users);
         let data = Private::new(builder.build().0);
-        let trainer = AuditedFactorization::new(settings(2.0, 3), N_ITEMS, target(2.0)).unwrap();
+        let trainer = AuditedFactorization::new(fit.clone(), N_ITEMS, target(2.0)).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(3);
         trainer.run(&data, None, noise).unwrap().0
     };
