@@ -120,3 +120,81 @@ impl VectorContribution for ValidationScores<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dp_core::ApproxDp;
+    use dp_mechanism::{Grid, vector_contribution};
+
+    use super::*;
+    use crate::{FactorizationParams, Provenance};
+
+    /// Models of the same length that predict the centre plus this much for every item.
+    fn models(biases: &[f64]) -> Vec<FactorModel> {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let scoring = FactorizationParams::for_target(target).scoring(1);
+        let model = |&bias| FactorModel::new(scoring, vec![bias; 30], Provenance::Private);
+        biases.iter().map(|bias| model(bias).unwrap()).collect()
+    }
+
+    fn row(value: impl Fn(u32) -> f32) -> Interactions {
+        let mut builder = InteractionsBuilder::new(30);
+        (0..30).for_each(|item| builder.push(0, item, value(item)).unwrap());
+        builder.build().0
+    }
+
+    #[test]
+    fn a_user_adds_bounded_differences_and_wild_ratings_are_not_rejected() {
+        let models = models(&[0.0, 0.5, -2.0]);
+        let scores = ValidationScores {
+            models: models.iter().collect(),
+            held_out: HeldOut {
+                fraction: 0.3,
+                seed: 5,
+            },
+            clip_norm: 2.0,
+        };
+        let grid = Grid::new(3.0, 2.0).unwrap();
+        let share = |table: &Interactions| {
+            let entries = vector_contribution(&grid, 3, &scores, table.user(0));
+            let squares = entries.iter().map(|(_, z)| (*z as f64).powi(2));
+            let norm = squares.sum::<f64>().sqrt() / grid.l2_bound() as f64;
+            (entries, norm)
+        };
+        // so little between the models that nothing is clipped: the differences add up to nothing
+        let (entries, norm) = share(&row(|item| 3.0 + (item % 2) as f32 / 1e3));
+        assert!(norm > 0.99 && norm <= 1.0, "{norm}");
+        let sum: i64 = entries.iter().map(|(_, z)| z).sum();
+        assert!(sum.unsigned_abs() < grid.l2_bound() >> 18);
+        // so large that rounding hides what the models differ by, the loss says nothing
+        for (wild, least) in [(1e6, 0.99), (-3e38, 0.0)] {
+            let (_, norm) = share(&row(|item| if item == 7 { wild } else { 3.0 }));
+            assert!((least..=1.0).contains(&norm), "{wild}: {norm}");
+        }
+        let mut nobody = InteractionsBuilder::new(30);
+        nobody.ensure_users(1);
+        assert!(share(&nobody.build().0).0.is_empty());
+    }
+
+    #[test]
+    fn what_is_held_out_follows_from_the_user_alone_and_in_the_stated_share() {
+        let held_out = HeldOut {
+            fraction: 0.25,
+            seed: 1,
+        };
+        let mut builder = InteractionsBuilder::new(400);
+        for user in 0..200 {
+            (0..400).for_each(|item| builder.push(user, item, user as f32).unwrap());
+        }
+        let data = builder.build().0;
+        let train = held_out.training_part(&data).unwrap();
+        // 80,000 draws: five deviations are .0077
+        let share = train.n_records() as f64 / data.n_records() as f64;
+        assert!((share - 0.75).abs() < 0.0077, "{share}");
+        for (all, kept) in data.users().zip(train.users()) {
+            let [own, rest] = held_out.parts(all, 400).unwrap();
+            assert_eq!(own.user(0).items(), kept.items());
+            assert_eq!(own.n_records() + rest.n_records(), 400);
+        }
+    }
+}
