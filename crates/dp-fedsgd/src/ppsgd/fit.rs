@@ -8,7 +8,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::local_state::StepScratch;
 use super::plan::noise_multiplier;
-use super::round::{LocalStates, RoundWork};
+use super::round::{LocalStates, Look, RoundWork};
 use super::{
     LocalModels, LocalStep, LocalTraining, Participation, PpSgdParams, Provenance, RoundEnd,
     RoundLayout, Run, SharedModel,
@@ -387,7 +387,7 @@ impl PpSgd {
             noise_multiplier,
             grid: &grid,
             released: &released,
-            one_user: &|row| vector_contribution(&grid, n, work, row),
+            one_user: &|row| vector_contribution(&grid, n, &Look(work), row),
         });
         Ok(released.values())
     }
@@ -403,6 +403,9 @@ impl PpSgd {
         let mut sums = vec![0.0; work.step.layout.n_coordinates()];
         let mut scratch = StepScratch::new(work.batches.n_features());
         for user in users {
+            if cfg!(debug_assertions) {
+                scratch = StepScratch::new(work.batches.n_features());
+            }
             work.add_to(table.user(user), &mut scratch, &mut sums);
         }
         let stddev = noise_multiplier * work.step.layout.whole_norm(work.step.clip_norm);

@@ -9,3 +9,4 @@ mod learns;
 mod neighbours;
 mod reference;
 mod support;
+mod watched;
