@@ -1,6 +1,7 @@
 //! Clients in several runs, and clients beside others.
 
-use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
+use dp_accounting::{Plan, PlannedRelease};
+use dp_core::{Adjacency, DpEvent, UserSamples, UserSamplesBuilder};
 use dp_fedsgd::{
     AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, RoundMessage, Server, UpdateMessage,
 };
@@ -87,6 +88,23 @@ fn messages_of_another_run_count_for_nothing() {
     let found = shared_after(stale.2.clone(), &mut seen);
     assert_eq!(seen, [Rejection::Run { client: 0 }]);
     assert_eq!(found, shared_after(Vec::new(), &mut seen));
+}
+
+#[test]
+fn a_round_that_cannot_be_opened_is_passed_over_with_its_spend() {
+    let fit = everybody_asked(0.5, 2).check().unwrap();
+    let good = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let beyond_the_grid = good.releases().iter().map(|round| {
+        let event = DpEvent::sampled_gaussian(1e10, 1.0);
+        PlannedRelease::new(round.label(), event, round.n_draws())
+    });
+    let plan = Plan::with_noise_multipliers(1e-5, ADD_REMOVE, beyond_the_grid.collect()).unwrap();
+    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
+    let noise = &mut seeded();
+    for _ in 0..2 {
+        assert!(server.open_round(8, noise).is_err());
+    }
+    assert!(server.open_round(8, noise).unwrap().is_none()); // the last round is over, whatever became of it
 }
 
 const N: u32 = 12;
