@@ -65,6 +65,7 @@ impl RoundMessage {
     /// # Errors
     /// [`crate::Error::Param`] naming the first member that is out of range.
     pub fn check(&self) -> Result<()> {
+        params::at_least_one("run (its length)", self.run.len())?;
         params::finite_positive("clip_norm", self.clip_norm)?;
         params::finite_positive("noise_multiplier", self.noise_multiplier)?;
         params::finite_non_negative("local_rate", self.local_rate)?;

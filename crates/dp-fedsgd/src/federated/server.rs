@@ -226,8 +226,8 @@ impl OpenRound<'_, '_> {
 
     /// Adds up the answers as they come, adds noise, and makes the step.
     ///
-    /// A message of another run, round or length, or above the bound, counts for nothing and goes to `rejected`, which is as secret as the sample ([`Rejection`]); a second one of a client, or one of a client
-    /// that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
+    /// A message of another run, round or length, or above the bound, counts for nothing and goes to `rejected`, which is as secret as
+    /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
     ///
     /// # Errors
     /// [`crate::Error::Mechanism`] when the release is refused or entropy fails, and nothing that depends on messages.

@@ -47,7 +47,8 @@ pub struct FittedPpSgd {
 ///
 /// # Privacy
 /// Released to everybody: `w` after every round. Unit: the user with all rows. Local parameters go to their users alone, so the
-/// whole is jointly private (billboard model): what user `i` learns besides the releases is a function of `i`'s own data and coins.
+/// whole is jointly private (billboard model): what user `i` learns besides the releases is a function of `i`'s own data and coins. With samples of fixed size
+/// those coins say something of others', see below.
 ///
 /// **Sensitivity of a round.** Given what was released before, user `i` adds a vector of norm at most `C_t sqrt(1 + a^2 k)` (`k` extra
 /// coordinates) or nothing: that is what adding or removing moves the sum by, and replacing moves it at most twice as far. The denominator is public.

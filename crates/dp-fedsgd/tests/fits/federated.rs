@@ -337,6 +337,10 @@ fn clients_refuse_rounds_of_another_model() {
     };
     for bad in [
         RoundMessage {
+            run: String::new(),
+            ..good.clone()
+        },
+        RoundMessage {
             shared: vec![0.0; 2],
             ..good.clone()
         },
