@@ -1,6 +1,8 @@
 use dp_core::{ParamError, ShapeError};
 
-/// Errors of dp-fedsgd. None of them depends on private data.
+/// Errors of dp-fedsgd. They depend on settings, on the shape of what was handed over and on the number of users in a table, never on what
+/// the users' rows say. Where the number of users is private, as under add/remove, what [`Client::new`](crate::Client::new) says of a user that is not there is for
+/// whoever holds the table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,9 +18,6 @@ pub enum Error {
     /// Noise or release.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanism::Error),
-    /// A client's message is not one of this round.
-    #[error(transparent)]
-    Rejected(#[from] crate::Rejection),
     /// The spends handed to a fit are not those of its plan.
     #[error(
         "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"

@@ -8,6 +8,7 @@ use dp_mechanism::{Grid, ReleasedVector};
 /// # Privacy
 /// The release is public. `one_user` computes what a user adds from that user's own records and local parameters: whoever calls
 /// it must hold the data anyway, as an audit does. Nothing of it may leave. On a sample it says what the user adds *if drawn*.
+/// Looking moves nothing: local parameters and all later rounds are those of a run that nobody watched.
 #[allow(
     missing_debug_implementations,
     reason = "holds functions of private records"

@@ -13,6 +13,9 @@ use crate::{BatchReduction, Result, UserBatches};
 /// # Privacy
 /// What leaves is [`UpdateMessage`]. The local parameters stay. A client that is not asked says nothing; in rounds where
 /// everybody trains it makes its local step all the same.
+///
+/// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
+/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private model; printing it is never wanted"
@@ -22,6 +25,7 @@ pub struct Client<'a, O, B> {
     batches: &'a B,
     user: usize,
     number: usize,
+    run: String,
     state: LocalState,
 }
 
@@ -42,11 +46,12 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             batches,
             user,
             number,
+            run: String::new(),
             state: LocalState::new(objective.n_local(), false),
         })
     }
 
-    /// Takes part in a round: trains, and answers if asked.
+    /// Takes part in a round: trains, and answers if asked. A round of another run than the last one starts anew.
     ///
     /// # Errors
     /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends. Nothing
@@ -59,6 +64,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             self.objective.n_shared(),
         )?;
         let grid = round.grid()?;
+        self.enter(&round.run);
         if asked || round.everybody_trains {
             self.train(round);
         }
@@ -69,6 +75,14 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     #[must_use]
     pub fn local(&self) -> &[f64] {
         &self.state.theta
+    }
+
+    /// Forgets the run before this one.
+    fn enter(&mut self, run: &str) {
+        if self.run != run {
+            run.clone_into(&mut self.run);
+            self.state = LocalState::new(self.objective.n_local(), false);
+        }
     }
 
     fn train(&mut self, round: &RoundMessage) {
@@ -103,6 +117,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             }
         }
         UpdateMessage {
+            run: round.run.clone(),
             round: round.round,
             client: self.number,
             integers,

@@ -11,6 +11,8 @@ use crate::ppsgd::RoundLayout;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundMessage {
+    /// The run: the release id of its first round, which is public. Clients start anew at one that they do not know.
+    pub run: String,
     /// The round, from 1.
     pub round: u32,
     /// `w_(t-1)`.
@@ -63,6 +65,7 @@ impl RoundMessage {
     /// # Errors
     /// [`crate::Error::Param`] naming the first member that is out of range.
     pub fn check(&self) -> Result<()> {
+        params::at_least_one("run (its length)", self.run.len())?;
         params::finite_positive("clip_norm", self.clip_norm)?;
         params::finite_positive("noise_multiplier", self.noise_multiplier)?;
         params::finite_non_negative("local_rate", self.local_rate)?;
@@ -88,6 +91,8 @@ impl RoundMessage {
     reason = "a private gradient; printing it is never wanted"
 )]
 pub struct UpdateMessage {
+    /// The run of the round that it answers.
+    pub run: String,
     /// The round that it answers.
     pub round: u32,
     /// The client, by the number that the server knows it by.
@@ -99,11 +104,17 @@ pub struct UpdateMessage {
 /// Why a message counts for nothing. The round goes on.
 ///
 /// # Privacy
-/// Every case is a function of one client's message, so it tells about that client: for the operator's eyes, not for
-/// publication, and nothing of the run depends on it.
+/// **As secret as the sample.** It names a client that sent something, and only clients that were asked send: whoever reads it, in a log say, learns
+/// who took part. It is for the eyes of those who may see the sample, and nothing of the run may depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
+    /// It answers a round of another run.
+    #[error("the message of client {client} is of another run")]
+    Run {
+        /// Sender.
+        client: usize,
+    },
     /// It answers another round.
     #[error("the message of client {client} answers round {found}, this is round {expected}")]
     Round {
@@ -133,12 +144,15 @@ pub enum Rejection {
 }
 
 impl UpdateMessage {
-    /// Whether the message is one of this round, by length and exact integer norm.
+    /// Whether the message is one of this round, by run, number, length and exact integer norm.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.
     pub fn check(&self, round: &RoundMessage, grid: &Grid) -> Result<(), Rejection> {
         let client = self.client;
+        if self.run != round.run {
+            return Err(Rejection::Run { client });
+        }
         if self.round != round.round {
             return Err(Rejection::Round {
                 client,

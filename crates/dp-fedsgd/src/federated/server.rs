@@ -27,8 +27,8 @@ pub enum RoundOutcome {
 /// # Privacy
 /// As for [`PpSgd`]. Every message is checked here by exact integer norm and again by the kernel. Drop-outs add nothing and the noise
 /// stays what it is. Fewer clients than a minimum, a number that may be secret, are noticed by a noisy count only, which is part of
-/// the same release ([`minimum_clients`](crate::PpSgdParams::minimum_clients)). The server sees single updates before it adds them: where that is not wanted, messages go
-/// through [`TwoServers`](dp_mechanism::TwoServers).
+/// the same release ([`minimum_clients`](crate::PpSgdParams::minimum_clients)). The server sees single updates before it adds them and
+/// has to be trusted with them, as the certificate says.
 ///
 /// # Examples
 /// ```
@@ -59,7 +59,7 @@ pub enum RoundOutcome {
 ///         let asked = round.asked().binary_search(&number).is_ok();
 ///         updates.extend(client.receive(round.message(), asked)?); // any transport
 ///     }
-///     round.close(updates, &mut |rejection| eprintln!("{rejection}"), noise)?;
+///     round.close(updates, &mut |_| {}, noise)?;
 /// }
 /// let (shared, certificate) = server.finish()?;
 /// assert!(certificate.verify()?.is_private());
@@ -71,6 +71,8 @@ pub enum RoundOutcome {
     reason = "holds spends, which are not shown"
 )]
 pub struct Server<'p> {
+    /// Release id of the first round.
+    id: String,
     fit: PpSgd,
     paid: Paid<'p>,
     run: Run,
@@ -96,6 +98,9 @@ impl<'p> Server<'p> {
         }
         fit.check_plan(n_shared, plan)?;
         Ok(Self {
+            id: spends
+                .first()
+                .map_or_else(String::new, |spend| spend.release_id().to_owned()),
             paid: Paid::new(plan, spends)?,
             run: Run::new(&fit, n_shared),
             fit,
@@ -126,11 +131,11 @@ impl<'p> Server<'p> {
         if round > self.fit.params().n_rounds {
             return Ok(None);
         }
+        self.run.begin_round(round); // first: whatever fails, this round's spend is of this round
         let spend = self.paid.next()?;
         let noise_multiplier = noise_multiplier(spend.event())?;
         let message = self.message(round, noise_multiplier);
         let grid = message.grid()?;
-        self.run.begin_round(round);
         let sample = sampling.pay_and_sample(n_clients, spend, noise)?;
         self.insecure |= sample.is_insecure();
         Ok(Some(OpenRound {
@@ -145,6 +150,7 @@ impl<'p> Server<'p> {
         let params = self.fit.params();
         let layout = self.fit.layout(self.run.shared().len());
         RoundMessage {
+            run: self.id.clone(),
             round: u32::try_from(round).unwrap_or(u32::MAX), // at most 2^20
             shared: self.run.shared().to_vec(),
             clip_norm: self.run.clip_norm(),
@@ -160,6 +166,10 @@ impl<'p> Server<'p> {
 
     /// The model as it stands, with the certificate of all rounds that were paid for.
     ///
+    /// # Privacy
+    /// The number of rounds is released. When to call this may follow from released models, as in [`PpSgd::fit_until`], and from public data, never
+    /// from [`OpenRound::asked`] or from who answered or how many.
+    ///
     /// # Errors
     /// [`crate::Error::Accounting`] should the certificate not verify.
     pub fn finish(self) -> Result<(SharedModel, Certificate)> {
@@ -171,13 +181,24 @@ impl<'p> Server<'p> {
         let average = self.fit.params().average;
         let certificate = self
             .paid
-            .certificate(self.fit.assumptions(), self.insecure)?;
+            .certificate(&self.fit.assumptions(&TRUST), self.insecure)?;
         let certificate = certificate.ok_or(dp_accounting::Error::NothingReleased)?;
         Ok((self.run.into_model(average, provenance), certificate))
     }
 }
 
+/// What a run by messages takes on trust beyond a fit.
+const TRUST: [&str; 3] = [
+    "the server sees every update before noise is added, and tells nobody",
+    "every message comes from the client whose number it carries",
+    "no round was dropped or closed early, and the run not ended, because of who was drawn, who answered or how many did",
+];
+
 /// A round that waits for its answers.
+///
+/// # Privacy
+/// Whether and when it is closed, and whether another one follows, must not be decided by [`asked`](Self::asked) or by the answers: wait for a time
+/// that was settled before, and close with what is there.
 #[must_use = "a round that is dropped stays paid for"]
 #[allow(
     missing_debug_implementations,
@@ -205,8 +226,8 @@ impl OpenRound<'_, '_> {
 
     /// Adds up the answers as they come, adds noise, and makes the step.
     ///
-    /// A message of another round or length, or above the bound, counts for nothing and goes to `rejected`; a second one of a client, or one of a client
-    /// that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
+    /// A message of another run, round or length, or above the bound, counts for nothing and goes to `rejected`, which is as secret as
+    /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
     ///
     /// # Errors
     /// [`crate::Error::Mechanism`] when the release is refused or entropy fails, and nothing that depends on messages.

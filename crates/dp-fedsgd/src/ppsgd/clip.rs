@@ -82,6 +82,22 @@ impl ClipSchedule {
         Ok(())
     }
 
+    /// Norms between which those of all rounds lie.
+    pub(super) fn extremes(self, n_rounds: usize) -> Vec<f64> {
+        match self {
+            Self::Constant { norm } => vec![norm],
+            Self::Geometric {
+                start,
+                ratio,
+                floor,
+            } => {
+                let last = start * ratio.powf(n_rounds.max(1) as f64 - 1.0);
+                vec![start, last.max(floor)]
+            }
+            Self::Quantile { low, high, .. } => vec![low, high],
+        }
+    }
+
     pub(crate) const fn is_adaptive(self) -> bool {
         matches!(self, Self::Quantile { .. })
     }

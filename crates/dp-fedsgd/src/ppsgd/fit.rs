@@ -8,7 +8,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::local_state::StepScratch;
 use super::plan::noise_multiplier;
-use super::round::{LocalStates, RoundWork};
+use super::round::{LocalStates, Look, RoundWork};
 use super::{
     LocalModels, LocalStep, LocalTraining, Participation, PpSgdParams, Provenance, RoundEnd,
     RoundLayout, Run, SharedModel,
@@ -47,7 +47,8 @@ pub struct FittedPpSgd {
 ///
 /// # Privacy
 /// Released to everybody: `w` after every round. Unit: the user with all rows. Local parameters go to their users alone, so the
-/// whole is jointly private (billboard model): what user `i` learns besides the releases is a function of `i`'s own data and coins.
+/// whole is jointly private (billboard model): what user `i` learns besides the releases is a function of `i`'s own data and coins. With samples of fixed size
+/// those coins say something of others', see below.
 ///
 /// **Sensitivity of a round.** Given what was released before, user `i` adds a vector of norm at most `C_t sqrt(1 + a^2 k)` (`k` extra
 /// coordinates) or nothing: that is what adding or removing moves the sum by, and replacing moves it at most twice as far. The denominator is public.
@@ -62,7 +63,10 @@ pub struct FittedPpSgd {
 /// the means over both users' coins. Composition over rounds is given the releases only, and not knowing the others' coins makes nothing worse.
 /// With samples of fixed size the others' coins do tell `i`'s: if the rest of a sample is one short, `i` was in it. Then others' local parameters, and with
 /// them what they add later, would depend on `i` in a way that no bound on `i`'s own vector covers. So there everybody trains in every
-/// round ([`LocalTraining::EveryRound`]), contributions are functions of own data and releases, and the standard argument holds.
+/// round ([`LocalTraining::EveryRound`]), contributions are functions of own data and releases, and the standard argument holds. It wants that
+/// clients who miss a round do not miss it because they were asked or not. And joint privacy is weaker there: a user knows whether it was asked itself, and a
+/// user who was not knows that the `m` who were are among `n - 1`. Against one user the ratio is `m / (n - 1)` instead of `m / n`, against `k` who pool what they
+/// know `m / (n - k)`; the plan pays for `m / n`, against those who see releases alone. Independent coins say nothing of one another, and there nothing changes.
 ///
 /// # Examples
 /// ```
@@ -98,6 +102,13 @@ pub struct FittedPpSgd {
 pub struct PpSgd {
     params: PpSgdParams,
 }
+
+const N_USERS_IS_PUBLIC: &str = "the declared number of users is public or was paid for elsewhere";
+const SAMPLES_ARE_SECRET: &str = "who took part in which round stays secret";
+const EVERYBODY_TRAINS: &str = "every client trains in every round, whether asked or not, and missing a round does not depend on being asked";
+const OWN_PARTICIPATION_IS_KNOWN: &str = "the stated guarantee is against those who do not know who took part: \
+    against a user who knows its own participation the sampling ratio is m/(n - 1), against k users who pool theirs m/(n - k), \
+    for samples of m of n";
 
 /// How a run gets the sum over the users of a round.
 enum SumSource<'s, 'p> {
@@ -254,7 +265,7 @@ impl PpSgd {
         let (model, personal, paid) = self.rounds(objective, data, source, stop)?;
         let insecure = model.provenance == Provenance::SeededNoise;
         let certificate = match paid {
-            Some(paid) => paid.certificate(self.assumptions(), insecure)?,
+            Some(paid) => paid.certificate(&self.assumptions(&[]), insecure)?,
             None => None,
         };
         Ok(FittedPpSgd {
@@ -264,20 +275,20 @@ impl PpSgd {
         })
     }
 
-    /// What the certificate takes on trust beyond what holds for every run.
-    pub(crate) const fn assumptions(&self) -> &'static [&'static str] {
-        match self.params.participation {
-            Participation::Full => {
-                &["the declared number of users is public or was paid for elsewhere"]
+    /// What the certificate takes on trust beyond what holds for every run, and `more`.
+    pub(crate) fn assumptions(&self, more: &[&'static str]) -> Vec<&'static str> {
+        let own: &[&str] = match self.params.participation {
+            Participation::Full => &[N_USERS_IS_PUBLIC],
+            Participation::Sampled(ClientSampling::Poisson(_)) => {
+                &[N_USERS_IS_PUBLIC, SAMPLES_ARE_SECRET]
             }
-            Participation::Sampled(ClientSampling::Poisson(_)) => &[
-                "the declared number of users is public or was paid for elsewhere",
-                "who took part in which round stays secret",
+            Participation::Sampled(ClientSampling::FixedSize(_)) => &[
+                SAMPLES_ARE_SECRET,
+                EVERYBODY_TRAINS,
+                OWN_PARTICIPATION_IS_KNOWN,
             ],
-            Participation::Sampled(ClientSampling::FixedSize(_)) => {
-                &["who took part in which round stays secret"]
-            }
-        }
+        };
+        [own, more].concat()
     }
 
     fn rounds<'s, 'p, O: PersonalizedObjective, B: UserBatches>(
@@ -387,7 +398,7 @@ impl PpSgd {
             noise_multiplier,
             grid: &grid,
             released: &released,
-            one_user: &|row| vector_contribution(&grid, n, work, row),
+            one_user: &|row| vector_contribution(&grid, n, &Look(work), row),
         });
         Ok(released.values())
     }
@@ -403,6 +414,9 @@ impl PpSgd {
         let mut sums = vec![0.0; work.step.layout.n_coordinates()];
         let mut scratch = StepScratch::new(work.batches.n_features());
         for user in users {
+            if cfg!(debug_assertions) {
+                scratch = StepScratch::new(work.batches.n_features());
+            }
             work.add_to(table.user(user), &mut scratch, &mut sums);
         }
         let stddev = noise_multiplier * work.step.layout.whole_norm(work.step.clip_norm);

@@ -6,7 +6,9 @@ use crate::{BatchReduction, Minibatch};
 
 /// One user's side of a run.
 ///
-/// A step is made once a round, however often it is asked for: the contribution of a round is the same every time.
+/// A step is made once a round, however often it is asked for: the contribution of a round is the same every time. A copy
+/// is for looking at a step without making it.
+#[derive(Clone)]
 pub(crate) struct LocalState {
     /// The last round in which a step was made, 0 for none.
     round: usize,
@@ -81,6 +83,7 @@ impl LocalState {
             return;
         }
         let StepScratch { batch, gradients } = scratch;
+        batch.clear(); // whatever `fill` does, no rows of another user
         fill(self.n_steps, batch);
         gradients.reset(objective);
         let at = Point {
@@ -143,5 +146,40 @@ impl LocalState {
         self.sum_up_to(n_rounds);
         let n = n_rounds.max(1) as f64;
         self.sum.iter().map(|sum| sum / n).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AdditiveLoss, AdditiveModel};
+
+    #[test]
+    fn a_fill_that_appends_gets_no_rows_of_the_user_before() {
+        let model = AdditiveModel::new(AdditiveLoss::Squared, 1).unwrap();
+        let step = LocalStep {
+            round: 1,
+            shared: &[0.0],
+            clip_norm: 1e3,
+            rate: 0.1,
+            reduction: BatchReduction::Sum { rows_per_user: 1.0 },
+            layout: RoundLayout {
+                n_shared: 1,
+                within: false,
+                count: false,
+                extra: 0.1,
+            },
+        };
+        let mut scratch = StepScratch::new(1);
+        let mut sent = |label: f32| {
+            let mut state = LocalState::new(1, false);
+            state.step(&model, step, &mut scratch, |_, batch| {
+                batch.push(&[1.0], label);
+            });
+            (state.sent, state.theta)
+        };
+        let (first, second) = (sent(3.0), sent(-5.0));
+        assert!((second.0[0] / first.0[0] + 5.0 / 3.0).abs() < 1e-12); // linear in one label
+        assert!((second.1[0] / first.1[0] + 5.0 / 3.0).abs() < 1e-12);
     }
 }

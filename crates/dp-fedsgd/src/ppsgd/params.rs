@@ -98,7 +98,7 @@ pub struct PpSgdParams {
     pub global_schedule: StepSchedule,
     /// Whether averages of the iterates `z_0, ..., z_(T-1)` are formed too.
     pub average: bool,
-    /// Keeps `w_t` of every round that this divides in the model, for users' own choices; 0 for none.
+    /// Rounds from one `w_t` that is kept in the model to the next, for users' own choices; 0 keeps none.
     pub keep_every: usize,
     /// Size, in units of the clip norm, of each extra coordinate of the release: share within an adaptive clip, number of clients.
     pub extra_share: f64,

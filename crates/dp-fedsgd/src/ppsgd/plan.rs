@@ -4,7 +4,7 @@ use dp_accounting::{Plan, PlannedRelease, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor, ShapeError};
 use dp_mechanism::Grid;
 
-use super::{ClipState, Participation, PpSgd};
+use super::{Participation, PpSgd};
 use crate::{Error, Result};
 
 impl PpSgd {
@@ -29,7 +29,7 @@ impl PpSgd {
                 Plan::calibrate_noise(target, adjacency, rounds)?.0
             }
         };
-        self.try_grid(&plan)?;
+        self.try_grids(n_shared, &plan)?;
         Ok(plan)
     }
 
@@ -51,7 +51,7 @@ impl PpSgd {
             Vec::new()
         };
         let plan = Plan::with_noise_multipliers(delta, adjacency, rounds)?;
-        self.try_grid(&plan)?;
+        self.try_grids(n_shared, &plan)?;
         Ok(plan)
     }
 
@@ -104,13 +104,15 @@ impl PpSgd {
         }))
     }
 
-    /// Nothing should be paid for that could not be released.
-    fn try_grid(&self, plan: &Plan) -> Result<()> {
+    /// Nothing should be paid for that could not be released, with the least and the largest clip norm that a round may have.
+    fn try_grids(&self, n_shared: usize, plan: &Plan) -> Result<()> {
         let Some(first) = plan.releases().first() else {
             return Ok(());
         };
-        let norm = ClipState::new(self.params().clip).norm();
-        Grid::new(noise_multiplier(first.event())?, norm)?;
+        let noise_multiplier = noise_multiplier(first.event())?;
+        for norm in self.params().clip.extremes(self.params().n_rounds) {
+            Grid::new(noise_multiplier, self.layout(n_shared).whole_norm(norm))?;
+        }
         Ok(())
     }
 }

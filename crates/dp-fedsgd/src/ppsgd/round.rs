@@ -69,6 +69,9 @@ impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
             .into_par_iter()
             .with_min_len(USERS_PER_TASK)
             .for_each_init(scratch, |scratch, user| {
+                if cfg!(debug_assertions) {
+                    *scratch = StepScratch::new(self.batches.n_features()); // one that remembers shows
+                }
                 self.train(table.user(user), scratch);
             });
     }
@@ -84,6 +87,15 @@ impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
             self.batches.fill(user, number, batch);
         });
         Some(state)
+    }
+
+    /// What the user sends in this round if asked. Nothing moves: a step that was not made is made on a copy.
+    fn would_send(&self, user: UserRow<'_>, scratch: &mut StepScratch) -> Option<Vec<f64>> {
+        let mut copy = self.states.of(user)?.clone();
+        copy.step(self.objective, self.step, scratch, |number, batch| {
+            self.batches.fill(user, number, batch);
+        });
+        Some(copy.sent)
     }
 
     /// Adds a user's contribution without noise or grid: for baselines.
@@ -112,5 +124,23 @@ impl<O: PersonalizedObjective, B: UserBatches> VectorContribution for RoundWork<
         if let Some(state) = self.train(user, scratch) {
             out.extend((0..).zip(state.sent.iter().copied()));
         }
+    }
+}
+
+/// A look at what users add, for audits: the same values as [`RoundWork`], and the run goes on as if nobody had looked.
+pub(super) struct Look<'a, 'w, O, B>(pub(super) &'a RoundWork<'w, O, B>);
+
+/// # Privacy
+/// As for [`RoundWork`]: the values are the same.
+impl<O: PersonalizedObjective, B: UserBatches> VectorContribution for Look<'_, '_, O, B> {
+    type Scratch = StepScratch;
+
+    fn scratch(&self) -> StepScratch {
+        self.0.scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut StepScratch, out: &mut SparseBuffer) {
+        let sent = self.0.would_send(user, scratch).unwrap_or_default();
+        out.extend((0..).zip(sent));
     }
 }

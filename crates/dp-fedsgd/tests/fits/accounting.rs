@@ -2,7 +2,7 @@
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 use dp_fedsgd::{
-    ClipSchedule, Error, HeldBatches, LocalTraining, Participation, PpSgdParams, Provenance,
+    ClipSchedule, Error, HeldBatches, LocalTraining, Participation, PpSgdParams, Provenance, Server,
 };
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
@@ -82,6 +82,68 @@ fn a_scheme_other_than_the_one_paid_for_does_not_run() {
             assert_eq!(ran.is_ok(), same, "{a} {b}");
             if !same {
                 assert!(matches!(ran, Err(Error::Shape(_))));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clip_that_may_grow_out_of_the_grid_is_not_paid_for() {
+    let mut params = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0);
+    for (high, fits) in [(1e6, true), (f64::MAX, false)] {
+        params.extra_share = 1.0; // the bound on all is sqrt 2 times the clip
+        params.clip = ClipSchedule::Quantile {
+            start: 1.0,
+            quantile: 0.5,
+            rate: 0.2,
+            low: 0.1,
+            high,
+        };
+        let plan = params.check().unwrap();
+        let plan = plan.plan_with_noise(2, 2.0, 1e-5, ADD_REMOVE);
+        assert_eq!(plan.is_ok(), fits);
+    }
+}
+
+#[test]
+fn certificates_say_what_is_taken_on_trust() {
+    let data = samples(50, 2, 3, 1);
+    let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
+    let base = PpSgdParams::new(1.0, 0.5, 1.0, 2, 50.0);
+    let trains = "every client trains in every round";
+    let own = "m/(n - 1)";
+    let secret = "who took part in which round stays secret";
+    let number = "declared number of users";
+    let all = [number, secret, trains, own];
+    for (params, adjacency, said) in [
+        (base, ADD_REMOVE, [true, false, false, false]),
+        (
+            base.sampled(poisson(0.2)),
+            ADD_REMOVE,
+            [true, true, false, false],
+        ),
+        (
+            base.sampled(fixed(10, 50)),
+            Adjacency::ReplaceUser,
+            [false, true, true, true],
+        ),
+    ] {
+        let fit = params.check().unwrap();
+        let plan = fit.plan_with_noise(2, 2.0, 1e-5, adjacency).unwrap();
+        let noise = &mut NoiseSource::operating_system();
+        let fitted = fit.fit(&model, &batches, &plan, paid(&plan), noise);
+        let text = fitted.unwrap().certificate.unwrap().to_json();
+        assert_eq!(all.map(|words| text.contains(words)), said);
+        if params.participation != Participation::Full {
+            let server = Server::new(fit, 2, &plan, paid(&plan)).unwrap();
+            let served = server.finish().unwrap().1.to_json();
+            assert_eq!(all.map(|words| served.contains(words)), said);
+            for words in [
+                "the server sees every update",
+                "the client whose number it carries",
+                "who answered or how many",
+            ] {
+                assert!(served.contains(words) && !text.contains(words));
             }
         }
     }

@@ -104,7 +104,17 @@ fn asking_everybody_costs_what_full_participation_costs() {
     assert!((all / full - 1.0).abs() < 1e-6, "{all} {full}");
 }
 
-/// One round of one-dimensional... three coordinates: the released integers, given what goes to the server.
+/// A message of a run that [`released`] fills in.
+fn update(round: u32, client: usize, integers: &[i64]) -> UpdateMessage {
+    UpdateMessage {
+        run: String::new(),
+        round,
+        client,
+        integers: integers.to_vec(),
+    }
+}
+
+/// One round of three coordinates in which everybody is asked: the model after it, given what goes to the server.
 fn released(updates: Vec<UpdateMessage>, rejected: &mut dyn FnMut(Rejection)) -> Vec<f64> {
     let fit = PpSgdParams::new(1.0, 1.0, 1.0, 1, 1.0)
         .sampled(poisson(1.0))
@@ -114,6 +124,11 @@ fn released(updates: Vec<UpdateMessage>, rejected: &mut dyn FnMut(Rejection)) ->
     let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
     let noise = &mut seeded();
     let round = server.open_round(10, noise).unwrap().unwrap();
+    let run = round.message().run.clone();
+    let updates = updates.into_iter().map(|update| UpdateMessage {
+        run: run.clone(),
+        ..update
+    });
     round.close(updates, rejected, noise).unwrap();
     server.shared().to_vec()
 }
@@ -125,18 +140,20 @@ fn moved_by(updates: Vec<UpdateMessage>) -> Vec<i128> {
     let found = released(updates, &mut |_| {});
     // the model moves by -values / 1
     let change = found.iter().zip(&empty).map(|(a, b)| (b - a) / step);
+    change.map(whole).collect()
+}
+
+/// A whole number below 2^50 that a few roundings have moved.
+fn whole(z: f64) -> i128 {
+    assert!((z - z.round()).abs() < 0.1, "{z}");
     #[allow(clippy::cast_possible_truncation, reason = "whole numbers below 2^53")]
-    change.map(|z| z.round() as i128).collect()
+    let whole = z.round() as i128;
+    whole
 }
 
 #[test]
 fn a_message_counts_as_it_is_or_not_at_all() {
     let bound = i64::try_from(dp_mechanism::Grid::new(2.0, 1.0).unwrap().l2_bound()).unwrap();
-    let update = |round, client, integers: &[i64]| UpdateMessage {
-        round,
-        client,
-        integers: integers.to_vec(),
-    };
     let good = [bound, 0, 0];
     assert_eq!(
         moved_by(vec![update(1, 4, &good)]),
@@ -169,11 +186,6 @@ fn a_message_counts_as_it_is_or_not_at_all() {
 #[test]
 fn malformed_messages_are_named_and_the_round_goes_on() {
     let bound = i64::try_from(dp_mechanism::Grid::new(2.0, 1.0).unwrap().l2_bound()).unwrap();
-    let update = |round, client, integers: &[i64]| UpdateMessage {
-        round,
-        client,
-        integers: integers.to_vec(),
-    };
     let mut seen = Vec::new();
     let updates = vec![
         update(3, 1, &[0; 3]),
@@ -204,11 +216,7 @@ fn malformed_messages_are_named_and_the_round_goes_on() {
 fn ten_thousand_fuzzed_messages_move_the_sum_by_their_bound_at_most() {
     let mut numbers = Numbers(11);
     let bound = dp_mechanism::Grid::new(2.0, 1.0).unwrap().l2_bound();
-    let honest = serde_json::to_string(&UpdateMessage {
-        round: 1,
-        client: 4,
-        integers: vec![5, -7, 9],
-    });
+    let honest = serde_json::to_string(&update(1, 4, &[5, -7, 9]));
     let honest = honest.unwrap().into_bytes();
     let (mut parsed, mut all) = (0, Vec::new());
     for _ in 0..10_000 {
@@ -238,13 +246,11 @@ fn ten_thousand_fuzzed_messages_move_the_sum_by_their_bound_at_most() {
             2 => (numbers.word() >> (numbers.word() % 64)).cast_signed(),
             _ => -((numbers.word() >> (20 + numbers.word() % 40)).cast_signed()),
         };
-        all.push(UpdateMessage {
-            round: u32::try_from(numbers.word() % 3).unwrap(),
-            client: usize::try_from(numbers.word() % 12).unwrap(),
-            integers: (0..numbers.word() % 6)
-                .map(|_| wild(&mut numbers))
-                .collect(),
-        });
+        let round = u32::try_from(numbers.word() % 3).unwrap();
+        let client = usize::try_from(numbers.word() % 12).unwrap();
+        let n = numbers.word() % 6;
+        let integers: Vec<i64> = (0..n).map(|_| wild(&mut numbers)).collect();
+        all.push(update(round, client, &integers));
     }
     assert!(parsed > 100, "{parsed}"); // some bytes are still messages
     let n = all.len();
@@ -271,30 +277,30 @@ fn drop_outs_change_neither_noise_nor_other_clients_and_few_clients_stop_the_mod
     assert_eq!(outcomes, [RoundOutcome::TooFewClients; 4]);
     assert_eq!(shared, [0.0; 3]);
 
-    params.minimum_clients = None;
-    params.n_rounds = 1;
-    let fit = params.check().unwrap();
-    let drop_from = |from: usize| {
-        let mut some = move |_: &RoundMessage, update: UpdateMessage| {
-            if update.client < from {
-                vec![update]
-            } else {
-                Vec::new()
-            }
+    // the model of one round is linear in the sum: its integers come back, each with the half step that floored
+    // noise is read with
+    let one = PpSgdParams::new(1.0, 1.0, 0.5, 1, 64.0).sampled(poisson(1.0));
+    let fit = one.check().unwrap();
+    let step = dp_mechanism::Grid::new(2.0, 0.5).unwrap().step();
+    let of = |kept: std::ops::Range<usize>| {
+        let mut some = |_: &RoundMessage, update: UpdateMessage| {
+            let kept = kept.contains(&update.client);
+            kept.then_some(update).into_iter().collect()
         };
-        federate(fit, &data, ADD_REMOVE, &mut some, &mut no_rejection).0
+        let model = federate(fit, &data, ADD_REMOVE, &mut some, &mut no_rejection).0;
+        model
+            .into_iter()
+            .map(|w| whole(-w * 64.0 / step - 0.5))
+            .collect()
     };
-    // one round: the model is linear in the sum, so what clients 10.. add is the same with 0..10 there or not
-    let (none, few, all) = (drop_from(0), drop_from(10), drop_from(60));
-    assert!(none != few && few != all);
-    let grid = dp_mechanism::Grid::new(2.0, 0.5).unwrap();
-    let per_step = 0.3 / 60.0 * grid.step();
-    for (a, b) in [(&none, &few), (&few, &all), (&none, &all)] {
-        for (a, b) in a.iter().zip(b) {
-            let steps = (a - b) / per_step;
-            assert!((steps - steps.round()).abs() < 1e-2, "noise moved: {steps}");
-        }
-    }
+    let difference =
+        |a: &[i128], b: &[i128]| -> Vec<i128> { a.iter().zip(b).map(|(a, b)| a - b).collect() };
+    let (none, few, rest, all): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) =
+        (of(0..0), of(0..10), of(10..60), of(0..60));
+    // what clients 10.. add is the same with 0..10 there or not, and the noise with any of them
+    let added = difference(&rest, &none);
+    assert_eq!(difference(&all, &few), added);
+    assert!(added.iter().all(|&z| z != 0) && few != none);
 }
 
 #[test]
@@ -317,6 +323,7 @@ fn clients_refuse_rounds_of_another_model() {
     assert!(Client::new(&model, &rows, 2, 0).is_err());
     let mut client = Client::new(&model, &rows, 1, 0).unwrap();
     let good = RoundMessage {
+        run: "a run".to_owned(),
         round: 1,
         shared: vec![0.0; 3],
         clip_norm: 1.0,
@@ -329,6 +336,10 @@ fn clients_refuse_rounds_of_another_model() {
         extra_share: 0.1,
     };
     for bad in [
+        RoundMessage {
+            run: String::new(),
+            ..good.clone()
+        },
         RoundMessage {
             shared: vec![0.0; 2],
             ..good.clone()

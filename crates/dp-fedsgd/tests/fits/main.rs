@@ -8,4 +8,6 @@ mod hostile;
 mod learns;
 mod neighbours;
 mod reference;
+mod runs;
 mod support;
+mod watched;

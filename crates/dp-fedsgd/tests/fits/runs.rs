@@ -1,0 +1,168 @@
+//! Clients in several runs, and clients beside others.
+
+use dp_accounting::{Plan, PlannedRelease};
+use dp_core::{Adjacency, DpEvent, UserSamples, UserSamplesBuilder};
+use dp_fedsgd::{
+    AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, RoundMessage, Server, UpdateMessage,
+};
+use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
+
+use crate::support::{ADD_REMOVE, Numbers, paid, samples, squared};
+
+type Held<'a> = Client<'a, AdditiveModel, HeldBatches<'a>>;
+
+fn seeded() -> NoiseSource {
+    NoiseSource::insecure_seeded(7)
+}
+
+/// A round as it went out, who was asked, and what came back.
+type Heard = (RoundMessage, Vec<usize>, Vec<UpdateMessage>);
+
+/// A run of these clients, client `k` with number `k`.
+fn run(params: PpSgdParams, adjacency: Adjacency, clients: &mut [Held<'_>]) -> Vec<Heard> {
+    let fit = params.check().unwrap();
+    let plan = fit.plan_with_noise(3, 2.0, 1e-5, adjacency).unwrap();
+    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
+    let (noise, mut heard) = (&mut seeded(), Vec::new());
+    while let Some(round) = server.open_round(clients.len(), noise).unwrap() {
+        let (message, asked) = (round.message().clone(), round.asked().to_vec());
+        let mut updates = Vec::new();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let asked = asked.contains(&number);
+            updates.extend(client.receive(&message, asked).unwrap());
+        }
+        let no_rejection = &mut |rejection| panic!("{rejection}");
+        round.close(updates.clone(), no_rejection, noise).unwrap();
+        heard.push((message, asked, updates));
+    }
+    heard
+}
+
+fn everybody_asked(clip_norm: f64, n_rounds: usize) -> PpSgdParams {
+    let all = PoissonSampling::new(1.0).unwrap().into();
+    PpSgdParams::new(1.0, 0.3, clip_norm, n_rounds, 8.0).sampled(all)
+}
+
+#[test]
+fn a_client_that_was_in_another_run_is_as_good_as_new() {
+    let data = samples(8, 3, 4, 3);
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let fresh = || -> Vec<Held<'_>> {
+        let each = (0..8).map(|user| Client::new(&model, &rows, user, user).unwrap());
+        each.collect()
+    };
+    let (mut new, second) = (fresh(), everybody_asked(0.7, 2));
+    let expected = run(second, ADD_REMOVE, &mut new);
+    for rounds_before in [1, 3] {
+        let mut used = fresh();
+        run(everybody_asked(0.5, rounds_before), ADD_REMOVE, &mut used);
+        let found = run(second, ADD_REMOVE, &mut used);
+        for (found, expected) in found.iter().zip(&expected) {
+            let pairs = found.2.iter().zip(&expected.2);
+            assert!(pairs.into_iter().all(|(a, b)| a.integers == b.integers));
+        }
+        for (used, new) in used.iter().zip(&new) {
+            assert_eq!(used.local(), new.local());
+        }
+    }
+}
+
+#[test]
+fn messages_of_another_run_count_for_nothing() {
+    let data = samples(8, 3, 4, 3);
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let mut clients = [Client::new(&model, &rows, 0, 0).unwrap()];
+    let stale = run(everybody_asked(0.5, 1), ADD_REMOVE, &mut clients).remove(0);
+    let fit = everybody_asked(0.5, 1).check().unwrap();
+    let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let shared_after = |updates: Vec<UpdateMessage>, seen: &mut Vec<Rejection>| {
+        let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
+        let noise = &mut seeded();
+        let round = server.open_round(1, noise).unwrap().unwrap();
+        assert!(round.message().run.len() == 64 && round.message().run != stale.0.run);
+        let rejected = &mut |rejection| seen.push(rejection);
+        round.close(updates, rejected, noise).unwrap();
+        server.shared().to_vec()
+    };
+    let mut seen = Vec::new();
+    let found = shared_after(stale.2.clone(), &mut seen);
+    assert_eq!(seen, [Rejection::Run { client: 0 }]);
+    assert_eq!(found, shared_after(Vec::new(), &mut seen));
+}
+
+#[test]
+fn a_round_that_cannot_be_opened_is_passed_over_with_its_spend() {
+    let fit = everybody_asked(0.5, 2).check().unwrap();
+    let good = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let beyond_the_grid = good.releases().iter().map(|round| {
+        let event = DpEvent::sampled_gaussian(1e10, 1.0);
+        PlannedRelease::new(round.label(), event, round.n_draws())
+    });
+    let plan = Plan::with_noise_multipliers(1e-5, ADD_REMOVE, beyond_the_grid.collect()).unwrap();
+    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
+    let noise = &mut seeded();
+    for _ in 0..2 {
+        assert!(server.open_round(8, noise).is_err());
+    }
+    assert!(server.open_round(8, noise).unwrap().is_none()); // the last round is over, whatever became of it
+}
+
+const N: u32 = 12;
+const CHANGED: u32 = 5;
+
+/// Users `0..N` by seeds of their own; `other` is the seed of the changed one, none leaves it out.
+fn users(other: Option<u64>) -> UserSamples {
+    let mut builder = UserSamplesBuilder::new(3, 4).unwrap();
+    for user in 0..N {
+        let seed = if user == CHANGED {
+            other
+        } else {
+            Some(u64::from(user))
+        };
+        let Some(seed) = seed else { continue };
+        let mut numbers = Numbers(seed);
+        for _ in 0..4 {
+            let x = [0; 3].map(|_| numbers.next());
+            builder.push(user, &x, 9.0 * numbers.next()).unwrap();
+        }
+    }
+    builder.build().0
+}
+
+/// Given what was released, and their own coins, nobody's messages depend on another user, however long local parameters are kept.
+#[test]
+fn given_the_releases_others_send_the_same_whoever_is_beside_them() {
+    let poisson: ClientSampling = PoissonSampling::new(0.5).unwrap().into();
+    let fixed = FixedSizeSampling::new(6, N as usize).unwrap().into();
+    let settings = [
+        (poisson, ADD_REMOVE, None),
+        (poisson, Adjacency::ReplaceUser, Some(99)),
+        (fixed, Adjacency::ReplaceUser, Some(99)),
+    ];
+    let (with, model) = (users(Some(u64::from(CHANGED))), squared(3));
+    let rows = HeldBatches::new(&with, 2).unwrap();
+    for (sampling, adjacency, other) in settings {
+        let params = PpSgdParams::new(1.0, 0.3, 0.5, 6, f64::from(N)).sampled(sampling);
+        let each = (0..N as usize).map(|user| Client::new(&model, &rows, user, user).unwrap());
+        let mut clients: Vec<Held<'_>> = each.collect();
+        let heard = run(params, adjacency, &mut clients);
+        let sent_by_changed = heard
+            .iter()
+            .filter(|(_, asked, _)| asked.contains(&5))
+            .count();
+        assert!(sent_by_changed > 1, "{sent_by_changed}"); // else nothing is shown; seeds are fixed
+
+        let neighbour = users(other);
+        let beside = HeldBatches::new(&neighbour, 2).unwrap();
+        for number in (0..N as usize).filter(|&number| number != CHANGED as usize) {
+            let gone = usize::from(other.is_none() && number > CHANGED as usize);
+            let mut client = Client::new(&model, &beside, number - gone, number).unwrap();
+            for (message, asked, updates) in &heard {
+                let found = client.receive(message, asked.contains(&number)).unwrap();
+                let expected = updates.iter().find(|update| update.client == number);
+                assert!(found.as_ref() == expected, "{number} {}", message.round);
+            }
+            assert_eq!(client.local(), clients[number].local());
+        }
+    }
+}
