@@ -61,6 +61,7 @@ fn messages(c: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter(dim), |b| {
             let updates: Vec<_> = (0..n_clients)
                 .map(|client| UpdateMessage {
+                    run: String::new(),
                     round: 1,
                     client,
                     integers: (0..dim as i64).collect(),
@@ -68,13 +69,15 @@ fn messages(c: &mut Criterion) {
                 .collect();
             b.iter_batched(
                 || updates.clone(),
-                |updates| {
+                |mut updates| {
                     let plan = plan(&fit, dim);
                     let server = Server::new(fit, dim, &plan, spends(&plan));
                     let mut server = server.expect("a paid server");
                     let noise = &mut NoiseSource::operating_system();
                     let round = server.open_round(n_clients, noise).expect("entropy");
                     let round = round.expect("a first round");
+                    let run = &round.message().run;
+                    updates.iter_mut().for_each(|u| u.run.clone_from(run));
                     round.close(updates, &mut |_| {}, noise).expect("entropy")
                 },
                 criterion::BatchSize::PerIteration,
