@@ -93,10 +93,15 @@ fn with_assumptions(mut fitted: FittedSubspace, args: &PersonalizeArgs) -> Fitte
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",
     };
+    let unit = match &args.columns.user_col {
+        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        None => "a user is whoever shares a value of the user column".to_owned(),
+    };
     fitted.certificate = fitted
         .certificate
         .with_assumption("names of columns and their ranges are public")
         .with_assumption(assumption)
+        .with_assumption(unit)
         .with_not_covered("internal report: errors of users and data-handling counts");
     fitted
 }
