@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dp_mechanism::NoiseSource;
 
 use super::{InputArgs, SettingArgs, SplitArgs, TargetArgs};
 
@@ -120,4 +121,12 @@ pub(crate) struct OutputArgs {
     /// Repeatable noise for tests: NOT PRIVATE and marked so; not with --ledger
     #[arg(long, value_name = "N", conflicts_with = "ledger")]
     pub(crate) insecure_seed: Option<u64>,
+}
+
+impl OutputArgs {
+    /// The noise of the run: the operating system's, unless it is to repeat.
+    pub(crate) fn noise(&self) -> NoiseSource {
+        let seeded = self.insecure_seed.map(NoiseSource::insecure_seeded);
+        seeded.unwrap_or_else(NoiseSource::operating_system)
+    }
 }

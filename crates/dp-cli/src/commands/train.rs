@@ -56,13 +56,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
         None => {
             let spends = account.reserve(&plan)?;
-            fit_model(
-                &fit,
-                &plan,
-                spends,
-                split.train(),
-                args.output.insecure_seed,
-            )?
+            fit_model(&fit, &plan, spends, split.train(), args.output.noise())?
         }
     };
     let train = start.elapsed();
@@ -136,7 +130,9 @@ pub(super) fn with_assumptions(
         CatalogueSource::FromRatings => fit.assuming("item ids of the input are public"),
     };
     let fit = match &args.input.user_col {
-        Some(name) => fit.assuming(format!("users are told apart by the column `{name}`")),
+        Some(name) => fit.assuming(format!(
+            "a user is whoever shares a value of the column `{name}`"
+        )),
         None => fit,
     };
     match args.ledger.ledger {
@@ -151,10 +147,8 @@ fn fit_model(
     plan: &Plan,
     spends: Vec<Spend>,
     train: &Private<Interactions>,
-    insecure_seed: Option<u64>,
+    mut noise: NoiseSource,
 ) -> Result<FittedModel> {
-    let mut noise =
-        insecure_seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded);
     let bar = ReleaseBar::new(plan.releases().len());
     let mut progress = |done| bar.show(done);
     Ok(fit.fit(train, plan, spends, &mut noise, &mut progress)?)

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use dp_core::ApproxDp;
-use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
 
 use super::input::{HeldOut, as_feedback, read, settings_for};
@@ -55,8 +54,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
     let spends = account.reserve(&plan)?;
-    let seed = train.output.insecure_seed;
-    let mut noise = seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded);
+    let mut noise = train.output.noise();
     let bar = ReleaseBar::new(plan.releases().len());
     let mut progress = |done| bar.show(done);
     let tuned = tuning.fit(split.train(), &plan, spends, &mut noise, &mut progress)?;

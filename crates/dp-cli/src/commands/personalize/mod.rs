@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_mechanism::NoiseSource;
 use dp_personalize::FittedSubspace;
 
 use self::held_out::HeldOut;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
 
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     let start = Instant::now();
-    let mut noise = noise_of(args.output.insecure_seed);
+    let mut noise = args.output.noise();
     let spends = account.reserve(&plan)?;
     let fitted = settings
         .fit
@@ -74,10 +73,6 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
         let balance = account.balance(&plan);
         output::print(&report.summary(&args.output.out, balance.as_deref()))
     }
-}
-
-fn noise_of(insecure_seed: Option<u64>) -> NoiseSource {
-    insecure_seed.map_or_else(NoiseSource::operating_system, NoiseSource::insecure_seeded)
 }
 
 fn data_set_id(args: &PersonalizeArgs) -> String {
