@@ -89,7 +89,7 @@ where
             to,
             Accum::Replace,
             x,
-            x.transpose(),
+            x,
             T::one_impl(),
             Par::Seq,
         );

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod aligned;
 mod cholesky;
 #[cfg(feature = "dense")]
 mod eigen;

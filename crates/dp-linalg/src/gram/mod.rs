@@ -1,5 +1,6 @@
 use dp_core::params::in_range;
 
+use crate::aligned::Aligned;
 use crate::error::check_len;
 use crate::kernels::{Ahead, Gather, GramUpdate, InstructionSet, Rows, WeightedSum};
 use crate::packed::{mirror_upper, pack_upper, packed_len};
@@ -62,11 +63,11 @@ pub struct GramAccumulator<T> {
     block_rows: usize,
     isa: InstructionSet,
     /// width x width, of which the tiles that meet the upper triangle are kept.
-    gram: Vec<T>,
-    rhs: Vec<T>,
+    gram: Aligned<T>,
+    rhs: Aligned<T>,
     /// Room for one block of gathered rows, and for the same rows times their weights.
-    rows: Vec<T>,
-    scaled: Vec<T>,
+    rows: Aligned<T>,
+    scaled: Aligned<T>,
 }
 
 /// Prints the dimension only: the sums may be private.
@@ -99,7 +100,7 @@ impl<T: Real> GramAccumulator<T> {
         )?;
         let width = dim.next_multiple_of(T::width(isa));
         let block_rows = (BLOCK_BYTES / (width * size_of::<T>())).clamp(16, 512);
-        let zeros = |n| vec![T::default(); n];
+        let zeros = Aligned::zeros;
         Ok(Self {
             dim,
             width,

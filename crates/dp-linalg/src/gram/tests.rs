@@ -235,7 +235,7 @@ fn bad_input_is_refused_and_changes_nothing() -> Result<()> {
     assert_eq!(got, shape("labels", 2, 1));
     let got = gram.add_gathered(&table, &[0, 3], None);
     assert_eq!(got, Err(Error::IndexOutOfRange { n_rows: 3 }));
-    assert!(gram.gram == before && gram.rhs() == [0.0; 3]);
+    assert!(gram.gram[..] == before[..] && gram.rhs() == [0.0; 3]);
     assert_eq!(gram.write_packed(&mut [0.0; 5]), shape("out", 5, 6));
     assert_eq!(gram.write_full(&mut [0.0; 10]), shape("out", 10, 9));
     Ok(())

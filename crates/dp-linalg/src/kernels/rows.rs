@@ -63,6 +63,8 @@ pub(crate) struct Ahead<'a> {
     /// Where the rows begin; never read through, so its element type does not matter.
     factors: *const u8,
     row_bytes: usize,
+    /// Whether a row may end on one line more than its length fills.
+    straddles: bool,
     indices: &'a [u32],
 }
 
@@ -71,13 +73,17 @@ impl<'a> Ahead<'a> {
     pub(crate) const NONE: Self = Self {
         factors: std::ptr::null(),
         row_bytes: 0,
+        straddles: false,
         indices: &[],
     };
 
     pub(crate) fn new<T>(factors: &[T], indices: &'a [u32], dim: usize) -> Self {
+        let row_bytes = dim * size_of::<T>();
+        let aligned = factors.as_ptr().addr() % CACHE_LINE == 0;
         Self {
             factors: factors.as_ptr().cast(),
-            row_bytes: dim * size_of::<T>(),
+            row_bytes,
+            straddles: !(aligned && row_bytes.is_multiple_of(CACHE_LINE)),
             indices,
         }
     }
@@ -90,11 +96,13 @@ impl<'a> Ahead<'a> {
         let bytes = self.row_bytes;
         for &index in &self.indices[share.start * n / work..share.end * n / work] {
             let row = self.factors.wrapping_add(index as usize * bytes);
-            // as many fetches for every row, whatever its alignment: no branch to mispredict
+            // as many fetches for every row: no branch to mispredict
             for offset in (0..bytes).step_by(CACHE_LINE) {
                 prefetch(row.wrapping_byte_add(offset));
             }
-            prefetch(row.wrapping_byte_add(bytes - 1));
+            if self.straddles {
+                prefetch(row.wrapping_byte_add(bytes - 1));
+            }
         }
     }
 }

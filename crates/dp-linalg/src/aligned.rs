@@ -1,0 +1,74 @@
+//! Buffers that begin on a cache line.
+
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line, and of the widest vector.
+const LINE: usize = 64;
+
+/// A buffer of fixed length whose first element begins a cache line, so that whole vectors read
+/// from it at multiples of their width never straddle two lines, which takes two reads.
+pub(crate) struct Aligned<T> {
+    /// The buffer with room to move its start.
+    room: Vec<T>,
+    start: usize,
+    len: usize,
+}
+
+impl<T: Copy + Default> Aligned<T> {
+    /// `len` zeros.
+    pub(crate) fn zeros(len: usize) -> Self {
+        let room = vec![T::default(); len + LINE / size_of::<T>()];
+        let start = start_of_line(&room);
+        Self { room, start, len }
+    }
+}
+
+/// Elements before the first that begins a cache line, fewer than a line holds.
+fn start_of_line<T>(room: &[T]) -> usize {
+    room.as_ptr().align_offset(LINE) % (LINE / size_of::<T>())
+}
+
+/// A copy moves to where its own memory is aligned.
+impl<T: Clone> Clone for Aligned<T> {
+    fn clone(&self) -> Self {
+        let mut room = self.room.clone();
+        let start = start_of_line(&room);
+        room.rotate_left(self.start);
+        room.rotate_right(start);
+        let len = self.len;
+        Self { room, start, len }
+    }
+}
+
+impl<T> Deref for Aligned<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.room[self.start..self.start + self.len]
+    }
+}
+
+impl<T> DerefMut for Aligned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.room[self.start..self.start + self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_and_their_copies_begin_a_cache_line() {
+        let others: Vec<Vec<u8>> = (1..50).map(|n| vec![0; n]).collect();
+        for len in [0, 1, 5, 16, 1000] {
+            let mut buffer = Aligned::<f32>::zeros(len);
+            buffer.fill(1.5);
+            let copy = buffer.clone();
+            for found in [&buffer, &copy] {
+                assert_eq!(found.as_ptr().addr() % LINE, 0, "{len} of {}", others.len());
+                assert_eq!(found[..], vec![1.5; len]);
+            }
+        }
+    }
+}
