@@ -66,7 +66,11 @@ mod tests {
             buffer.fill(1.5);
             let copy = buffer.clone();
             for found in [&buffer, &copy] {
-                assert_eq!(found.as_ptr().addr() % LINE, 0, "{len} of {}", others.len());
+                assert!(
+                    found.as_ptr().addr().is_multiple_of(LINE),
+                    "{len} of {}",
+                    others.len()
+                );
                 assert_eq!(found[..], vec![1.5; len]);
             }
         }

@@ -79,7 +79,7 @@ impl<'a> Ahead<'a> {
 
     pub(crate) fn new<T>(factors: &[T], indices: &'a [u32], dim: usize) -> Self {
         let row_bytes = dim * size_of::<T>();
-        let aligned = factors.as_ptr().addr() % CACHE_LINE == 0;
+        let aligned = factors.as_ptr().addr().is_multiple_of(CACHE_LINE);
         Self {
             factors: factors.as_ptr().cast(),
             row_bytes,
