@@ -84,6 +84,11 @@ pub(crate) enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A bad command line, of which clap has said all.
+    #[error("the command line was refused")]
+    Refused,
+    #[error("{}: {reason}", path.display())]
+    Config { path: PathBuf, reason: String },
     #[error("cannot print the result: {0}")]
     Print(#[from] std::io::Error),
     #[error("cannot write the result as JSON: {0}")]
@@ -135,7 +140,7 @@ impl Error {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Param(_) | Self::Usage(_) => 2,
+            Self::Param(_) | Self::Usage(_) | Self::Refused | Self::Config { .. } => 2,
             Self::Budget(_) => 3,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } | Self::Questions { .. } => 4,
             Self::Certificate { .. }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod error;
 mod evaluate;
 mod output;
@@ -11,13 +12,28 @@ mod ranking;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
+use args::Command;
+use config::Invocation;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let argv: Vec<_> = std::env::args_os().collect();
+    let outcome = config::invocation(&argv).and_then(|invocation| match invocation {
+        Invocation::Run(command) => run(*command),
+        Invocation::Print(settings) => output::print(&settings),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::print_error(&error);
+            error.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> error::Result<()> {
+    match command {
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Synth(args) => commands::synth::run(&args),
         Command::Train(args) => commands::train::run(&args),
         Command::Tune(args) => commands::tune::run(&args),
         Command::Personalize(args) => commands::personalize::run(&args),
@@ -27,13 +43,7 @@ fn main() -> ExitCode {
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Audit(args) => commands::audit::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::print_error(&error);
-            error.exit_code()
-        }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct AuditArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Trials")]
 pub(crate) struct TrialArgs {
-    /// Users planted in the data; a coin for each says if it takes part in a run
+    /// Users planted in the data; a coin each says if it joins a run
     #[arg(
         long,
         value_name = "N",

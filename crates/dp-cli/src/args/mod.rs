@@ -5,16 +5,20 @@ mod audit;
 mod model;
 mod personalize;
 mod shared;
+mod synth;
 mod train;
 mod tune;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use audit::{AuditArgs, TrialArgs};
-pub(crate) use model::{DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
+pub(crate) use model::{CompletionsArgs, DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
 pub(crate) use personalize::{ModelArgs, PersonalizeArgs, TaskKind};
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
+pub(crate) use synth::{SynthArgs, SynthKind};
 pub(crate) use train::{
     FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind, TrainArgs,
 };
@@ -27,6 +31,19 @@ pub(crate) use tune::{ChoiceArgs, TuneArgs};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Settings as TOML, a table for each command; flags and DP_FLAG variables count before it
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "DP_CONFIG",
+        hide_env = true,
+        help_heading = "Settings from a file"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the settings as such a file and do nothing else
+    #[arg(long, global = true, help_heading = "Settings from a file")]
+    pub(crate) print_config: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -46,6 +63,8 @@ use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output c
 pub(crate) enum Command {
     /// Generate ratings, train on them at epsilon 1 and 5, compare with no privacy
     Demo(DemoArgs),
+    /// Generate data to try the other commands on
+    Synth(SynthArgs),
     /// Train private item factors from a file of ratings
     Train(Box<TrainArgs>),
     /// Train several settings within one budget and keep the best
@@ -64,6 +83,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Train many times with planted users and measure what they give away
     Audit(Box<AuditArgs>),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
     /// Recompute figures and tables of the papers (seeded noise, no guarantee)
     Reproduce(crate::commands::reproduce::ReproduceArgs),
 }

@@ -72,3 +72,11 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Flags of `dp completions`.
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

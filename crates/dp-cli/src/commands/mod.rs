@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod calibrate;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod input;
 mod ledger;
@@ -11,6 +12,7 @@ pub(crate) mod predict;
 pub(crate) mod recommend;
 pub(crate) mod reproduce;
 mod resume;
+pub(crate) mod synth;
 pub(crate) mod train;
 pub(crate) mod tune;
 pub(crate) mod verify;

@@ -26,6 +26,9 @@ pub(crate) fn warn(text: &str) {
 
 /// The error, what caused it and what to do, one line each, on standard error.
 pub(crate) fn print_error(error: &Error) {
+    if matches!(error, Error::Refused) {
+        return;
+    }
     let mut said = error.to_string();
     say(&format!("error: {said}"));
     let mut cause = error.source();
@@ -44,6 +47,6 @@ pub(crate) fn print_error(error: &Error) {
 
 /// A failure to write here is left out on purpose: with standard error gone there is nobody left to
 /// tell, and the exit code still speaks.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

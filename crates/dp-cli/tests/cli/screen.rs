@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 12] = [
     "demo",
     "train",
     "tune",
@@ -15,6 +15,9 @@ const COMMANDS: [&str; 9] = [
     "verify",
     "account",
     "calibrate",
+    "audit",
+    "completions",
+    "synth",
 ];
 
 #[test]

@@ -103,7 +103,20 @@ impl Sandbox {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
         command.current_dir(self.0.path()).stdin(Stdio::null());
+        // settings of whoever runs the tests are no settings of the tests
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("DP_") {
+                command.env_remove(name);
+            }
+        }
         command
+    }
+
+    /// `dp` with these arguments and variables of the environment.
+    pub(crate) fn dp_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
+        let mut command = self.command();
+        command.args(args).envs(env.iter().copied());
+        command.output().unwrap().into()
     }
 
     /// `dp` with these arguments.

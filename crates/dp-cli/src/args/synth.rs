@@ -1,0 +1,43 @@
+//! `dp synth`: which made data, how much of it, and where.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::GeneratedArgs;
+
+#[derive(Args)]
+pub(crate) struct SynthArgs {
+    /// ratings (long-tailed, in stars) or groups (labelled rows of users alike in a few directions)
+    #[arg(value_enum, value_name = "KIND", hide_possible_values = true)]
+    pub(crate) kind: SynthKind,
+    /// Folder for the files; it must not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Users
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub(crate) users: usize,
+    /// ratings: items of the catalogue [default: 500]
+    #[arg(long, value_name = "N")]
+    pub(crate) items: Option<usize>,
+    /// ratings: ratings in all [default: 40 for each user]
+    #[arg(long, value_name = "N")]
+    pub(crate) ratings: Option<usize>,
+    /// groups: rows of each user [default: 10]
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<usize>,
+    /// groups: features of a row [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) features: Option<usize>,
+    /// groups: directions in which users' models differ [default: 2]
+    #[arg(long, value_name = "K")]
+    pub(crate) rank: Option<usize>,
+    #[command(flatten)]
+    pub(crate) generated: GeneratedArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SynthKind {
+    Ratings,
+    Groups,
+}
