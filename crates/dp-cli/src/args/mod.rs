@@ -31,7 +31,7 @@ pub(crate) use tune::{ChoiceArgs, TuneArgs};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Settings as TOML, a table for each command; flags and DP_FLAG variables count before it
+    /// Settings as TOML, a table for each command; flags and `DP_FLAG` variables count before it
     #[arg(
         long,
         global = true,
