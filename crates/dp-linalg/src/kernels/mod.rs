@@ -24,6 +24,7 @@ mod lanes;
 #[cfg(feature = "dense")]
 mod ql;
 mod rows;
+mod samples;
 mod score;
 mod solve;
 #[cfg(feature = "dense")]
@@ -31,15 +32,20 @@ mod spectral;
 mod sum;
 #[cfg(feature = "dense")]
 mod tridiagonal;
+mod vector;
 
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::KroneckerUpdate;
-pub(crate) use rows::{Ahead, Gather, Rows};
+pub(crate) use rows::{Ahead, Gather, Rows, fetch_lines};
+pub(crate) use samples::{
+    IntegerRows, PairProducts, RowProducts, RowSum, RowsTimes, SumOfSquares, Widen,
+};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
 #[cfg(feature = "dense")]
 pub(crate) use spectral::{LaneSystems, PsdSolve};
 pub(crate) use sum::GatheredSum;
+pub(crate) use vector::{AddVector, Quantise, ScaledCopy, SquareParts};

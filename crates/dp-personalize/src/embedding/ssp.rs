@@ -2,7 +2,7 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
-use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric};
+use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric, write_outer_product};
 use dp_mechanism::{
     KroneckerContribution, KroneckerSum, ReleasedVector, RowsBuffer, SparseBuffer,
     VectorContribution, WatchedNoise,
@@ -10,8 +10,9 @@ use dp_mechanism::{
 
 use super::SymmetricNoise;
 use crate::alt_min::StepUsers;
-use crate::design::{TINY_RIDGE, UserDesign};
-use crate::small::{clip_factor, norm, norm_of_row};
+use crate::design::{SINGLE_RIDGE, UserDesign};
+use crate::small::{clip_factor, norm, transposed};
+use crate::user_rows::{Sweep, UserCells};
 use crate::{Provenance, Result, Subspace};
 
 /// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a least-squares
@@ -107,7 +108,9 @@ impl SspEmbedding {
         let a = out.kronecker(samples.table(), shape, &matrix, matrix_spend)?;
         let rhs = SspRhs(user);
         let b = out.vector(samples.table(), (n, rhs.clip_norm()), &rhs, rhs_spend)?;
-        self.solve(current, &a, b.values(), out.is_insecure())
+        // released column by column
+        let b = transposed(&b.values(), current.rank());
+        self.solve(current, &a, b, out.is_insecure())
     }
 
     /// Post-processing of the two releases.
@@ -145,48 +148,62 @@ pub(crate) struct SspUser<'a> {
     pub(crate) users: StepUsers,
 }
 
-/// Working memory: the user's least squares, the user's sum.
+/// Working memory: the user's rows and least squares, and the rows of the step.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct SspScratch {
+    sweep: Sweep,
     design: UserDesign,
-    sum: Vec<f64>,
+    rows: Vec<ClippedRow>,
+    /// Clip factors of all rows, 0 for those that are not in the step.
+    factors: Vec<f64>,
+}
+
+/// A row `x_ij` of the step with the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
+struct ClippedRow {
+    row: usize,
+    factor: f64,
+    label: f64,
 }
 
 impl SspUser<'_> {
-    /// Fits `v_j` into `scratch` and calls `add` with `x_ij`, the clip factor of `W_ij = x_ij v_j^T` and the clipped label of each
-    /// row of the user's.
-    fn for_each_row<'a>(
-        &self,
-        user: UserRow<'a>,
-        scratch: &mut SspScratch,
-        mut add: impl FnMut(&'a [f32], f64, f64, &mut Vec<f64>),
-    ) {
-        let dim = self.subspace.dim();
-        let rows = SampleRows::of(user, dim);
-        if !self.users.include(rows) {
-            return;
+    /// Fits `v_j` and clips the rows of the step. `None` for a user who is not in it.
+    fn read<'a>(&self, user: UserRow<'a>, scratch: &mut SspScratch) -> Option<UserCells<'a>> {
+        let (dim, most) = (self.subspace.dim(), self.max_rows);
+        if !self.users.include(SampleRows::of(user, dim)) {
+            return None;
         }
-        let SspScratch { design, sum } = scratch;
-        design.read(
-            self.users.model_rows.of(rows.iter(), self.max_rows),
-            self.subspace.basis(),
-        );
-        design.solve(TINY_RIDGE);
+        let user = UserCells::of(user, dim);
+        let SspScratch {
+            sweep,
+            design,
+            rows,
+            ..
+        } = scratch;
+        sweep.read(user);
+        sweep.fill(design, user, (self.users.model_rows, most));
+        design.solve(SINGLE_RIDGE);
         let (own, zeta) = (norm(&design.own), self.settings.label_clip);
-        for (x, y) in self.users.embedding_rows.of(rows.iter(), self.max_rows) {
-            let factor = clip_factor(norm_of_row(x) * own, self.settings.design_clip);
-            add(x, factor, f64::from(y).clamp(-zeta, zeta), sum);
+        rows.clear();
+        for row in sweep.used((self.users.embedding_rows, most)) {
+            rows.push(ClippedRow {
+                row,
+                factor: clip_factor(sweep.norm(user, row) * own, self.settings.design_clip),
+                label: f64::from(user.label(row)).clamp(-zeta, zeta),
+            });
         }
+        Some(user)
     }
 
     fn scratch(&self) -> SspScratch {
+        let rank = self.subspace.rank();
         SspScratch {
-            design: UserDesign::new(self.subspace.rank()),
-            sum: vec![0.0; self.subspace.dim()],
+            sweep: Sweep::new(self.subspace.basis(), rank),
+            design: UserDesign::new(rank),
+            ..SspScratch::default()
         }
     }
 
@@ -227,13 +244,20 @@ impl KroneckerContribution for SspMatrix<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut RowsBuffer) {
-        let mut add = |x: &[f32], factor, _, _: &mut Vec<f64>| out.push(x, factor);
-        self.0.for_each_row(user, scratch, &mut add);
-        out.vector.clone_from(&scratch.design.own);
+        if let Some(user) = self.0.read(user, scratch) {
+            scratch.factors.clear();
+            scratch.factors.resize(user.n_rows(), 0.0);
+            for used in &scratch.rows {
+                scratch.factors[used.row] = used.factor;
+            }
+            let factors = scratch.factors.iter().copied();
+            out.rows_of(user.cells(), user.stride(), factors);
+            out.vector.clone_from(&scratch.design.own);
+        }
     }
 }
 
-/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`.
+/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`, released column by column.
 ///
 /// # Privacy
 /// `||y' W|| <= zeta eta`, so a user moves `b` by at most `m' zeta eta` under add/remove and twice that under replacement.
@@ -259,16 +283,27 @@ impl VectorContribution for SspRhs<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
-        scratch.sum.fill(0.0);
-        scratch.design.own.fill(0.0);
-        self.0.for_each_row(user, scratch, |x, factor, y, sum| {
-            let scale = factor * y;
-            sum.iter_mut()
-                .zip(x)
-                .for_each(|(s, &x)| *s += scale * f64::from(x));
-        });
-        let (pulled, own) = (&scratch.sum, &scratch.design.own);
-        let entries = pulled.iter().flat_map(|p| own.iter().map(move |v| p * v));
-        crate::small::push_all(out, 0, entries);
+        let settings = self.0.settings;
+        let Some(user) = self.0.read(user, scratch) else {
+            return;
+        };
+        let own = &scratch.design.own;
+        let length = norm(own);
+        if length == 0.0 {
+            return;
+        }
+        // in units of the clips, so that tiny ones stay far from underflow
+        let unit = settings.design_clip * settings.label_clip;
+        let coefficients = scratch.rows.iter();
+        let coefficients = coefficients.map(|r| r.factor * r.label * length / unit);
+        let rows = (self.0.users.embedding_rows, self.0.max_rows);
+        let pulled = scratch.sweep.weighted_sum(user, rows, coefficients);
+        scratch.factors.clear();
+        let scales = own.iter().map(|v| v * unit / length);
+        scratch.factors.extend(scales);
+        let out = out.dense(pulled.len() * own.len());
+        if write_outer_product(&scratch.factors, pulled, out).is_err() {
+            out.fill(0.0); // not for any user: lengths are public
+        }
     }
 }
