@@ -116,8 +116,8 @@ mod tests {
             1 => f64::NAN,
             2 => -0.0,
             3 => x * 1e-9,
-            4 if i % 5 == 0 => f64::INFINITY,
-            5 if i % 7 == 0 => -1e300,
+            4 if i.is_multiple_of(5) => f64::INFINITY,
+            5 if i.is_multiple_of(7) => -1e300,
             _ => x,
         }
     }
@@ -130,10 +130,10 @@ mod tests {
                 let vector: Vec<f64> = (0..len).map(value).collect();
                 let wide = |v: f64| i128::from(((v / step) as i64).clamp(-limit, limit));
                 let expected: Vec<i128> = vector.iter().map(|&v| wide(v)).collect();
-                let norm: i128 = expected.iter().map(|z| z * z).sum();
+                let norm: u128 = expected.iter().map(|z| z.unsigned_abs().pow(2)).sum();
                 for isa in InstructionSet::available() {
                     let mut sum = GridSum::with_instructions(len, isa);
-                    assert_eq!(sum.load(&vector, step).unwrap(), norm as u128, "{isa:?}");
+                    assert_eq!(sum.load(&vector, step).unwrap(), norm, "{isa:?}");
                     assert!(sum.sums().iter().all(|&s| s == 0.0));
                     sum.add();
                     sum.load(&vec![step * 3.5; len], step).unwrap();

@@ -198,7 +198,11 @@ mod tests {
                     dim,
                 })?;
                 for (row, given) in rows.iter().zip(data.chunks_exact(stride)) {
-                    assert!(row.iter().zip(given).all(|(&a, &b)| a as f32 == b));
+                    assert!(
+                        row.iter()
+                            .zip(given)
+                            .all(|(a, b)| a.to_bits() == f64::from(*b).to_bits())
+                    );
                 }
                 let padded = PaddedMatrix::with_instructions(&matrix, dim, isa)?;
                 moved.load_product(&rows, &padded)?;

@@ -182,9 +182,7 @@ fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -
             return false;
         }
         let inverse = pivot.sqrt().recip();
-        for c in k..K {
-            a[k][c] *= inverse;
-        }
+        a[k].iter_mut().for_each(|u| *u *= inverse); // what is left of the diagonal is never read
         x[k] *= inverse;
         for r in k + 1..K {
             for c in r..K {

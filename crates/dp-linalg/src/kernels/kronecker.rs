@@ -27,6 +27,7 @@ impl<L: Lanes<Scalar = f64>> TowardZero<L> for Clamped {
 }
 
 /// One instruction of AVX-512F.
+#[cfg(target_arch = "x86_64")]
 struct Rounded;
 
 #[cfg(target_arch = "x86_64")]
