@@ -102,7 +102,7 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
             continue;
         };
         let number: usize = user.parse().unwrap();
-        let slope = if number % 2 == 0 { 2.0 } else { -2.0 };
+        let slope = if number.is_multiple_of(2) { 2.0 } else { -2.0 };
         let own: f64 = cells[3 + number % 5].parse().unwrap();
         let y = slope * a + 1.5 * own;
         text.push_str(&format!("{},{y:.4},{}\n", cells[0], cells[2..].join(",")));
