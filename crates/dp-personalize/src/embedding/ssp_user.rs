@@ -30,7 +30,7 @@ pub struct SspScratch {
     sweep: Sweep,
     design: UserDesign,
     rows: Vec<ClippedRow>,
-    /// Clip factors of all rows, 0 for those that are not in the step.
+    /// For the matrix: clip factors of all rows, 0 for those that are not in the step. For the right-hand side: the scales of its columns.
     factors: Vec<f64>,
 }
 
@@ -88,7 +88,7 @@ impl SspUser<'_> {
 ///
 /// # Privacy
 /// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
-/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`]).
+/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`](dp_mechanism::KroneckerSum)).
 /// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
 #[allow(
     missing_debug_implementations,
