@@ -6,6 +6,7 @@ mod cholesky;
 mod eigen;
 mod error;
 mod gram;
+mod grid_sum;
 mod kernels;
 mod packed;
 #[cfg(feature = "dense")]
@@ -14,8 +15,10 @@ mod psd;
 mod psd_batch;
 mod real;
 mod score;
+mod strided;
 #[cfg(test)]
 mod test_numbers;
+mod wide_rows;
 
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 #[cfg(feature = "dense")]
@@ -25,6 +28,7 @@ pub use gram::{
     GramAccumulator, INTEGER_LIMIT, KroneckerAccumulator, add_gathered_rows, integer_row,
     integer_squared_norms,
 };
+pub use grid_sum::GridSum;
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
@@ -32,3 +36,5 @@ pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_sol
 pub use psd_batch::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
 pub use real::Real;
 pub use score::{ScoredItem, dot, score_rows, top_k};
+pub use strided::{StridedRows, fetch_ahead, row_products, weighted_row_sum, write_outer_product};
+pub use wide_rows::{PaddedMatrix, WideRows};

@@ -48,6 +48,8 @@ pub struct SparseBuffer {
     pub(crate) entries: Vec<(u32, f64)>,
     /// What the kernel makes of them.
     pub(crate) integers: Vec<(usize, i64)>,
+    /// Coordinates from 0 on, of a user who fills all of them.
+    pub(crate) dense: Vec<f64>,
 }
 
 impl SparseBuffer {
@@ -55,6 +57,30 @@ impl SparseBuffer {
     /// outside the sum is ignored.
     pub fn push(&mut self, index: u32, value: f64) {
         self.entries.push((index, value));
+    }
+
+    /// The first `n` coordinates in one piece, zeros until they are filled: the quick way for contributions that have something in
+    /// all of them. What is pushed as well adds up.
+    pub fn dense(&mut self, n: usize) -> &mut [f64] {
+        self.dense.resize(n, 0.0);
+        &mut self.dense
+    }
+
+    /// Forgets the user before.
+    pub(crate) fn reset(&mut self) {
+        self.entries.clear();
+        self.integers.clear();
+        self.dense.clear();
+    }
+
+    /// Whether this is one number for each of `n` coordinates.
+    pub(crate) const fn is_dense(&self, n: usize) -> bool {
+        self.dense.len() == n && self.entries.is_empty()
+    }
+
+    /// Turns what is in one piece into entries like the others.
+    pub(crate) fn spread(&mut self) {
+        self.entries.extend((0..).zip(self.dense.drain(..)));
     }
 }
 

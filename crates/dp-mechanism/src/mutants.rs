@@ -83,6 +83,12 @@ pub(crate) fn vector_norm(
     pick("squares-overflow", norm, wrapped.into())
 }
 
+/// The same for a user who fills all coordinates.
+pub(crate) fn dense_norm(grid: &Grid, values: &[f64], right: u128) -> u128 {
+    let entries: Vec<_> = (0..).zip(values.iter().copied()).collect();
+    vector_norm(grid, &entries, right, right)
+}
+
 fn squares(grid: &Grid, entries: &[(u32, f64)]) -> impl Iterator<Item = u128> {
     entries
         .iter()

@@ -9,6 +9,9 @@ use crate::small::inner;
 /// matrix without full rank, too little to matter otherwise.
 pub(crate) const TINY_RIDGE: f64 = 1e-9;
 
+/// The same for designs in single precision, whose rounding could make up directions that the rows do not have.
+pub(crate) const SINGLE_RIDGE: f64 = 1e-5;
+
 /// Working memory for one user: rows through the basis `(n_rows, rank)`, labels, solution.
 #[derive(Default)]
 pub(crate) struct UserDesign {
@@ -65,15 +68,18 @@ impl UserDesign {
         self.labels.len()
     }
 
-    /// `Z^T Z` and its trace.
+    /// The upper triangle of `Z^T Z`, and its trace.
     pub(crate) fn gram(&mut self) -> (Vec<f64>, f64) {
         let rank = self.rank;
         let mut gram = std::mem::take(&mut self.gram);
         gram.clear();
         gram.resize(rank * rank, 0.0);
         for z in self.projected.chunks_exact(rank) {
-            for (a, row) in gram.chunks_exact_mut(rank).enumerate() {
-                row.iter_mut().zip(z).for_each(|(g, b)| *g += z[a] * b);
+            for a in 0..rank {
+                let row = &mut gram[a * rank..][..rank];
+                for b in a..rank {
+                    row[b] += z[a] * z[b];
+                }
             }
         }
         let trace = gram.iter().step_by(rank + 1).sum();
@@ -82,6 +88,21 @@ impl UserDesign {
 
     /// `v = (Z^T Z + ridge tr(Z^T Z)/k I)^-1 Z^T y` into `own`. Where that has no finite solution: zeros, and false.
     pub(crate) fn solve(&mut self, ridge: f64) -> bool {
+        let solved = match self.rank {
+            1 => self.solve_few::<1>(ridge),
+            2 => self.solve_few::<2>(ridge),
+            3 => self.solve_few::<3>(ridge),
+            4 => self.solve_few::<4>(ridge),
+            _ => self.solve_any(ridge),
+        };
+        if !solved || self.own.iter().any(|v| !v.is_finite()) {
+            self.own.fill(0.0);
+            return false;
+        }
+        true
+    }
+
+    fn solve_any(&mut self, ridge: f64) -> bool {
         let rank = self.rank;
         let trace;
         (self.gram, trace) = self.gram();
@@ -90,23 +111,42 @@ impl UserDesign {
             self.own.iter_mut().zip(z).for_each(|(o, z)| *o += z * y);
         }
         let lift = ridge * trace / rank as f64;
-        self.gram
-            .iter_mut()
-            .step_by(rank + 1)
-            .for_each(|g| *g += lift);
-        let solved = cholesky_in_place(&mut self.gram, rank)
-            .and_then(|()| cholesky_solve_in_place(&self.gram, rank, &mut self.own));
-        if solved.is_err() || self.own.iter().any(|v| !v.is_finite()) {
-            self.own.fill(0.0);
-            return false;
+        let diagonal = self.gram.iter_mut().step_by(rank + 1);
+        diagonal.for_each(|g| *g += lift);
+        cholesky_in_place(&mut self.gram, rank)
+            .and_then(|()| cholesky_solve_in_place(&self.gram, rank, &mut self.own))
+            .is_ok()
+    }
+
+    /// The same for a rank known to the compiler, all in registers.
+    fn solve_few<const K: usize>(&mut self, ridge: f64) -> bool {
+        let (mut a, mut x) = ([[0.0; K]; K], [0.0; K]);
+        let (rows, _) = self.projected.as_chunks::<K>();
+        for (z, y) in rows.iter().zip(&self.labels) {
+            for r in 0..K {
+                x[r] += z[r] * y;
+                for c in r..K {
+                    a[r][c] += z[r] * z[c];
+                }
+            }
         }
-        true
+        let trace: f64 = (0..K).map(|k| a[k][k]).sum();
+        let lift = ridge * trace / K as f64;
+        (0..K).for_each(|k| a[k][k] += lift);
+        let solved = solve_in_registers(&mut a, &mut x);
+        self.gram.clear();
+        self.gram.extend(a.iter().flatten());
+        self.own.copy_from_slice(&x);
+        solved
     }
 
     /// `y_i - z_i^T v` of each row.
     pub(crate) fn residuals(&self) -> impl Iterator<Item = f64> + '_ {
         let rows = self.projected.chunks_exact(self.rank);
-        rows.zip(&self.labels).map(|(z, y)| y - inner(z, &self.own))
+        rows.zip(&self.labels).map(|(z, y)| {
+            let products = z.iter().zip(&self.own).map(|(z, v)| z * v);
+            y - products.sum::<f64>()
+        })
     }
 
     /// Mean squared error over the rows when each is left out of the fit at this ridge, by the diagonal of the hat
@@ -132,6 +172,32 @@ impl UserDesign {
             f64::INFINITY
         }
     }
+}
+
+/// [`cholesky_in_place`] and [`cholesky_solve_in_place`] for a system too small to be worth vectors. False where the matrix is not positive definite.
+fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -> bool {
+    for k in 0..K {
+        let pivot = a[k][k];
+        if !(pivot > 0.0 && pivot.is_normal()) {
+            return false;
+        }
+        let inverse = pivot.sqrt().recip();
+        a[k].iter_mut().for_each(|u| *u *= inverse); // what is left of the diagonal is never read
+        x[k] *= inverse;
+        for r in k + 1..K {
+            for c in r..K {
+                a[r][c] -= a[k][r] * a[k][c];
+            }
+            x[r] -= a[k][r] * x[k];
+        }
+    }
+    for k in (0..K).rev() {
+        for c in k + 1..K {
+            x[k] -= a[k][c] * x[c];
+        }
+        x[k] /= a[k][k];
+    }
+    true
 }
 
 /// All rows of a user, for what wants them in double precision: `(n_rows, n_features)`.
@@ -160,13 +226,8 @@ pub(crate) fn min_norm_least_squares(x: &[f64], y: &[f64], dim: usize) -> Vec<f6
     let mut gram: Vec<f64> = (0..n_rows * n_rows)
         .map(|at| inner(row(at / n_rows), row(at % n_rows)))
         .collect();
-    let trace: f64 = gram.iter().step_by(n_rows + 1).sum();
-    let lift = TINY_RIDGE * trace / n_rows.max(1) as f64;
-    gram.iter_mut().step_by(n_rows + 1).for_each(|g| *g += lift);
     let mut dual = y.to_vec();
-    let solved = cholesky_in_place(&mut gram, n_rows)
-        .and_then(|()| cholesky_solve_in_place(&gram, n_rows, &mut dual));
-    if solved.is_ok() {
+    if solve_dual(&mut gram, &mut dual) {
         for (i, a) in dual.iter().enumerate() {
             theta.iter_mut().zip(row(i)).for_each(|(t, x)| *t += a * x);
         }
@@ -175,4 +236,16 @@ pub(crate) fn min_norm_least_squares(x: &[f64], y: &[f64], dim: usize) -> Vec<f6
         theta.fill(0.0);
     }
     theta
+}
+
+/// `a = (K + ridge tr(K)/m I)^-1 y` over `y`, with the ridge [`TINY_RIDGE`]: the solution of smallest norm is `X^T a`, for `K = X X^T`. False
+/// where that has no solution.
+pub(crate) fn solve_dual(kernel: &mut [f64], y: &mut [f64]) -> bool {
+    let n = y.len();
+    let trace: f64 = kernel.iter().step_by(n + 1).sum();
+    let lift = TINY_RIDGE * trace / n.max(1) as f64;
+    kernel.iter_mut().step_by(n + 1).for_each(|k| *k += lift);
+    cholesky_in_place(kernel, n)
+        .and_then(|()| cholesky_solve_in_place(kernel, n, y))
+        .is_ok()
 }

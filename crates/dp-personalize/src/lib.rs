@@ -17,6 +17,7 @@ mod sensitivity_tests;
 mod small;
 mod subspace;
 mod theory;
+mod user_rows;
 
 pub use alt_min::{
     AltMin, AltMinParams, Embedding, FittedSubspace, Initialisation, RowSplit, UserBatches,
@@ -34,7 +35,7 @@ pub use exponential::{
     CandidateGains, Candidates, ExponentialSelection, ExponentialSelectionParams, GainScratch,
     SelectionLoss,
 };
-pub use init::{ProjectorSum, SamplePairs};
+pub use init::{ProjectorScratch, ProjectorSum, SamplePairs};
 pub use interval::SeedMean;
 pub use local_fit::{LocalFit, PersonalModel};
 pub use metrics::GroundTruth;

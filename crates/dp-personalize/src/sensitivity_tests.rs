@@ -141,12 +141,11 @@ fn shares_of(release: impl Fn(&UserSamples) -> (u64, Vec<i64>)) -> (u64, Vec<Vec
     (bound, (0..users().len()).map(share).collect())
 }
 
-/// The same for a symmetric matrix: places off the diagonal stand for two.
-fn check_kronecker<C: KroneckerContribution>(
+fn kronecker_shares<C: KroneckerContribution>(
     contribution: &C,
     clip_norm: f64,
     off_diagonal: OffDiagonalNoise,
-) {
+) -> (u64, Vec<Vec<i128>>) {
     let (dim, rank) = contribution.shape();
     let side = dim * rank;
     let release = |data: &UserSamples| {
@@ -159,7 +158,18 @@ fn check_kronecker<C: KroneckerContribution>(
         let released = sum.release(off_diagonal, spend, noise).unwrap();
         (grid.grid().l2_bound(), released.integers().to_vec())
     };
-    let (bound, shares) = shares_of(release);
+    shares_of(release)
+}
+
+/// The same for a symmetric matrix: places off the diagonal stand for two.
+fn check_kronecker<C: KroneckerContribution>(
+    contribution: &C,
+    clip_norm: f64,
+    off_diagonal: OffDiagonalNoise,
+) {
+    let (dim, rank) = contribution.shape();
+    let side = dim * rank;
+    let (bound, shares) = kronecker_shares(contribution, clip_norm, off_diagonal);
     let on = |a| dp_linalg::packed_index(side, a, a);
     let diagonal: Vec<usize> = (0..side).map(on).collect();
     let weight = |at: usize| if diagonal.contains(&at) { 1 } else { 2 };
@@ -256,27 +266,43 @@ fn gradients_move_by_one_bounded_share_whatever_the_loss() {
 fn a_user_moves_nothing_in_the_batches_of_others() {
     let plane = plane();
     let settings = SspEmbedding::section_6();
-    let mut moved_in = vec![0; users().len()];
+    let moved = |share: &Vec<i128>| share.iter().any(|x| *x != 0);
+    // by user: batches whose matrix, and whose right-hand side, the user moves
+    let mut moved_in = vec![[Vec::<usize>::new(), Vec::new()]; users().len()];
     for batch in 0..3 {
-        let users = StepUsers {
-            batch: Some((batch, 3)),
-            model_rows: RowUse::All,
-            embedding_rows: RowUse::All,
-        };
         let user = SspUser {
             settings: &settings,
             subspace: &plane,
             max_rows: ROWS,
-            users,
+            users: StepUsers {
+                batch: Some((batch, 3)),
+                model_rows: RowUse::All,
+                embedding_rows: RowUse::All,
+            },
         };
-        let rhs = SspRhs(user);
-        let (_, shares) = vector_shares(6, rhs.clip_norm(), &rhs);
-        for (count, share) in moved_in.iter_mut().zip(shares) {
-            *count += usize::from(share.iter().any(|x| *x != 0));
+        let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
+        let kind = OffDiagonalNoise::Isometric;
+        let (_, of_matrix) = kronecker_shares(&matrix, matrix.clip_norm(), kind);
+        let (_, of_rhs) = vector_shares(6, rhs.clip_norm(), &rhs);
+        for (found, shares) in moved_in.iter_mut().zip(of_matrix.iter().zip(&of_rhs)) {
+            found[0].extend(moved(shares.0).then_some(batch));
+            found[1].extend(moved(shares.1).then_some(batch));
         }
     }
+    let (mut n_batches, mut n_moving) = (std::collections::BTreeSet::<usize>::new(), [0; 2]);
+    for [matrix, rhs] in &moved_in {
+        assert!(matrix.len() <= 1 && rhs.len() <= 1, "{moved_in:?}");
+        // a label of 0 moves the matrix alone, and no row moves neither: never two batches
+        assert!(
+            rhs.iter().all(|batch| matrix.contains(batch)),
+            "{moved_in:?}"
+        );
+        n_batches.extend(matrix);
+        n_moving[0] += matrix.len();
+        n_moving[1] += rhs.len();
+    }
     assert!(
-        moved_in.iter().all(|&n| n <= 1) && moved_in.iter().sum::<usize>() >= 4,
+        n_batches.len() > 1 && n_moving.iter().all(|&n| n >= 4),
         "{moved_in:?}"
     );
 }

@@ -3,7 +3,6 @@
 use std::f64::consts::SQRT_2;
 
 use dp_linalg::packed_len;
-use dp_mechanism::SparseBuffer;
 
 /// Inner product, four sums side by side.
 pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
@@ -48,40 +47,38 @@ pub(crate) fn clip_factor(norm: f64, bound: f64) -> f64 {
     }
 }
 
-/// Pushes a matrix from coordinate `first` on, row by row.
-pub(crate) fn push_all(
-    out: &mut SparseBuffer,
-    first: usize,
-    values: impl IntoIterator<Item = f64>,
-) {
-    let first = coordinate(first);
-    out.extend((first..).zip(values));
-}
-
-/// Pushes `scale` times the symmetric matrix with the upper triangle of `matrix` in coordinates that keep the Frobenius norm: the packed
+/// Writes `scale` times the symmetric matrix with the upper triangle of `matrix` in coordinates that keep the Frobenius norm: the packed
 /// triangle with off-diagonal entries times sqrt 2.
-pub(crate) fn push_symmetric(
-    out: &mut SparseBuffer,
-    first: usize,
-    matrix: &[f64],
-    dim: usize,
-    scale: f64,
-) {
-    let rows = matrix.chunks_exact(dim).enumerate();
-    let entries = rows.flat_map(|(a, row)| {
-        let upper = row.iter().enumerate().skip(a);
-        upper.map(move |(b, &x)| {
-            if a == b {
-                x * scale
-            } else {
-                SQRT_2 * x * scale
-            }
-        })
-    });
-    push_all(out, first, entries);
+pub(crate) fn write_symmetric(out: &mut [f64], matrix: &[f64], dim: usize, scale: f64) {
+    let mut rest = out;
+    for (a, row) in matrix.chunks_exact(dim).enumerate() {
+        let upper = rest.split_at_mut(dim - a);
+        for (out, x) in upper.0.iter_mut().zip(&row[a..]) {
+            *out = SQRT_2 * x * scale;
+        }
+        upper.0[0] = row[a] * scale;
+        rest = upper.1;
+    }
 }
 
-/// The full matrix behind released coordinates of [`push_symmetric`].
+/// The same for `w w^T`.
+pub(crate) fn write_symmetric_square(out: &mut [f64], w: &[f64], scale: f64) {
+    let pairs = (0..w.len()).flat_map(|a| (a..w.len()).map(move |b| (a, b)));
+    for (out, (a, b)) in out.iter_mut().zip(pairs) {
+        let twice = if a == b { 1.0 } else { SQRT_2 };
+        *out = twice * w[a] * w[b] * scale;
+    }
+}
+
+/// A matrix of `n_rows` rows, row by row, as its transpose.
+pub(crate) fn transposed(matrix: &[f64], n_rows: usize) -> Vec<f64> {
+    let n = matrix.len() / n_rows;
+    (0..n)
+        .flat_map(|a| matrix.iter().skip(a).step_by(n).copied())
+        .collect()
+}
+
+/// The full matrix behind released coordinates of [`write_symmetric`].
 pub(crate) fn read_symmetric(values: &[f64], dim: usize) -> Vec<f64> {
     let mut matrix = vec![0.0; dim * dim];
     let mut packed = values.iter().take(packed_len(dim));
@@ -94,11 +91,6 @@ pub(crate) fn read_symmetric(values: &[f64], dim: usize) -> Vec<f64> {
         }
     }
     matrix
-}
-
-/// Coordinates fit 32 bits: dimensions are at most 1024, checked with the settings.
-fn coordinate(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -95,8 +95,12 @@ impl PersonalReport<'_> {
         };
         let method = serde_json::to_value(settings.method).unwrap_or_default();
         let method = method.as_str().unwrap_or_default().to_owned();
+        let sparse = match self.inputs.sparse {
+            0 => String::new(),
+            most => format!(" and up to {most} coefficients of the user's own"),
+        };
         format!(
-            "{n} features and {level}, subspace of dimension {}, {method}{steps}",
+            "{n} features and {level}, subspace of dimension {}{sparse}, {method}{steps}",
             settings.rank
         )
     }

@@ -21,6 +21,8 @@ pub(crate) enum Method {
     Projectors,
     // Projector sum, then clipped gradient steps on the loss of the task.
     Gradient,
+    // Algorithms 1 to 3 of Jain et al. 2021 with the settings of section 6: squared loss.
+    Alternating,
 }
 
 /// Public settings of a method, not yet checked.
@@ -64,6 +66,7 @@ impl MethodSettings {
             Method::Residual => self.steps.unwrap_or(4),
             Method::Projectors => 0,
             Method::Gradient => self.steps.unwrap_or(3),
+            Method::Alternating => self.steps.unwrap_or(1),
         }
     }
 
@@ -75,13 +78,20 @@ impl MethodSettings {
             };
             return Ok(Fit::Residual(params.check()?));
         }
+        let n_iterations = self.n_steps();
+        if self.method == Method::Alternating {
+            let params = AltMinParams {
+                n_iterations,
+                ..AltMinParams::section_6(self.rank).isometric()
+            };
+            return Ok(Fit::AltMin(Box::new(params.check()?)));
+        }
         let gradient = DpGdEmbedding {
             loss: self.loss,
             gradient_clip: self.gradient_clip,
             learning_rate: self.learning_rate,
             l2_penalty: self.l2_penalty,
         };
-        let n_iterations = self.n_steps();
         let params = AltMinParams {
             rank: self.rank,
             init: Initialisation::Projectors,

@@ -151,7 +151,13 @@ impl Inputs {
     /// How users fit their own models.
     pub(crate) fn local_fit(&self) -> Result<LocalFit> {
         Ok(match self.task {
-            Task::Regression => LocalFit::leave_one_out(self.l2_penalties.clone())?,
+            Task::Regression => {
+                let fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
+                match self.sparse {
+                    0 => fit,
+                    most => fit.with_sparse_residual(most)?,
+                }
+            }
             Task::Classification { .. } => {
                 let penalty = self.l2_penalties.first().copied().unwrap_or(0.0);
                 LocalFit::convex(ConvexLoss::Logistic, penalty)?

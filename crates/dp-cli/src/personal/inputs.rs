@@ -45,6 +45,9 @@ pub(crate) struct Inputs {
     pub(crate) task: Task,
     /// Ridges that a user chooses from by leaving own rows out; classification has one.
     pub(crate) l2_penalties: Vec<f64>,
+    /// Most coefficients of a user's own beside the subspace; of regression alone.
+    #[serde(default)]
+    pub(crate) sparse: usize,
 }
 
 impl Column {
@@ -149,6 +152,9 @@ impl Inputs {
             Task::Classification { .. } if self.intercept == Intercept::Own => {
                 return Err("classes have no own means: the intercept is shared or none".to_owned());
             }
+            Task::Classification { .. } if self.sparse > 0 => {
+                return Err("coefficients beside the subspace are for regression".to_owned());
+            }
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
@@ -225,6 +231,7 @@ mod tests {
             intercept,
             task,
             l2_penalties: vec![0.1],
+            sparse: 0,
         }
     }
 

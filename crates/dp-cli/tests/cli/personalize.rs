@@ -88,6 +88,87 @@ fn few_rows_of_many_users_gain_from_the_shared_subspace() {
 }
 
 #[test]
+fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
+    let sandbox = Sandbox::new();
+    // `2 s_u a`, and 1.5 times one of b to f by user
+    let mut text = String::new();
+    for line in samples(N_USERS).lines() {
+        let cells: Vec<&str> = line.split(',').collect();
+        let (Some(user), Some(Ok(a))) = (
+            cells[0].strip_prefix(USER),
+            cells.get(2).map(|x| x.parse::<f64>()),
+        ) else {
+            text.push_str(&format!("{line}\n"));
+            continue;
+        };
+        let number: usize = user.parse().unwrap();
+        let slope = if number.is_multiple_of(2) { 2.0 } else { -2.0 };
+        let own: f64 = cells[3 + number % 5].parse().unwrap();
+        let y = slope * a + 1.5 * own;
+        text.push_str(&format!("{},{y:.4},{}\n", cells[0], cells[2..].join(",")));
+    }
+    sandbox.write("data.csv", text);
+    let private = |more: &[&str]| {
+        let json = personalize(&sandbox, more).exits(0).json();
+        figure(&json, "trained_on", "private")
+    };
+    let args = ["--insecure-seed", "3", "--json", "--out", "plain"];
+    let plain = private(&args);
+    let args = ["--insecure-seed", "3", "--json", "--sparse", "1"];
+    let sparse = private(&args);
+    assert!(sparse < 0.5 * plain, "{sparse} {plain}");
+    // who joins fits the same kind of model
+    let users = sandbox.dp(&[
+        "predict",
+        "--model",
+        "dp-model",
+        "--history",
+        "data.csv",
+        "--json",
+    ]);
+    let users = users.exits(0).json();
+    let own = users["users"][0]["coefficients"]["b"].as_f64().unwrap();
+    assert!((own - 1.5).abs() < 0.3, "{own}");
+}
+
+#[test]
+fn the_published_method_can_be_chosen() {
+    let sandbox = sandbox();
+    let args = [
+        "--method",
+        "alternating",
+        "--epsilon",
+        "30",
+        "--insecure-seed",
+        "3",
+        "--json",
+    ];
+    let json = personalize(&sandbox, &args).exits(0).json();
+    assert_eq!(
+        (&json["method"], &json["steps"]),
+        (&"alternating".into(), &1.into())
+    );
+    let rmse = |method| figure(&json, "trained_on", method);
+    assert!(rmse("private") < rmse("random-subspace"));
+    let args = ["--method", "alternating", "--task", "classification"];
+    let run = personalize(&sandbox, &args).exits(2);
+    assert!(
+        run.stderr.contains("--task classification"),
+        "{}",
+        run.stderr
+    );
+    let args = [
+        "--sparse",
+        "1",
+        "--task",
+        "classification",
+        "--out",
+        "other",
+    ];
+    personalize(&sandbox, &args).exits(2);
+}
+
+#[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays() {
     let sandbox = sandbox();
     let ledger = ["--ledger", "l.ledger", "--ledger-epsilon", "5"];

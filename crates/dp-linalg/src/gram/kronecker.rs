@@ -3,9 +3,13 @@
 use dp_core::params::{at_least_one, in_range};
 
 use crate::error::check_len;
-use crate::kernels::{GatherIntegers, InstructionSet, Kernel, KroneckerUpdate, Rows};
+use crate::kernels::{InstructionSet, IntegerRows, Kernel, KroneckerUpdate, Rows, SumOfSquares};
 use crate::packed::packed_len;
-use crate::{GramAccumulator, INTEGER_LIMIT, Result};
+use crate::wide_rows::pair_products;
+use crate::{GramAccumulator, INTEGER_LIMIT, Result, StridedRows};
+
+/// Rows that wait to be summed: a few users', so that the sums need not go through the cache for each.
+const WAITING_ROWS: usize = 40;
 
 /// Sums of the Gramian of a few integer rows times each of several weights, every product rounded toward zero.
 ///
@@ -24,9 +28,14 @@ pub struct KroneckerAccumulator {
     dim: usize,
     width: usize,
     n_weights: usize,
-    /// Rows of the call at hand, padded to `width`.
+    /// Rows of the calls that are not in the sums yet, padded to `width`, and behind them those of the call at hand.
     rows: Vec<f64>,
+    /// Where the latter start, and how many they are.
+    start: usize,
     n_rows: usize,
+    /// Calls that wait: how many rows each has, and the weights.
+    waiting: Vec<usize>,
+    weights: Vec<f64>,
     planes: Vec<f64>,
 }
 
@@ -60,61 +69,78 @@ impl KroneckerAccumulator {
             width,
             n_weights,
             rows: Vec::new(),
+            start: 0,
             n_rows: 0,
+            waiting: Vec::new(),
+            weights: Vec::new(),
             planes: vec![0.0; n_weights * width * width],
         })
     }
 
-    /// Makes the integer rows of `rows`, shape `(n, dim)`, and returns `tr C`: exact below 2^53, and 2^53 or more where it is not.
+    /// Makes the integer rows of `rows` and returns `tr C`: exact below 2^53, and 2^53 or more where it is not.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when there are not `dim` numbers to each scale.
-    pub fn load(&mut self, rows: &[f32], scales: &[f32]) -> Result<f64> {
-        check_len("rows", rows.len(), scales.len() * self.dim)?;
+    /// [`Shape`](crate::Error::Shape) when rows are not of length `dim`, end behind their data or are not as many as the scales.
+    pub fn load(&mut self, rows: StridedRows<'_>, scales: &[f32]) -> Result<f64> {
+        check_len("rows", rows.dim, self.dim)?;
+        check_len("scales", scales.len(), rows.n_rows)?;
+        let rows = rows.check()?;
         self.n_rows = scales.len();
-        self.rows.resize(self.n_rows * self.width, 0.0);
-        for ((row, scale), out) in rows
-            .chunks_exact(self.dim)
-            .zip(scales)
-            .zip(self.rows.chunks_exact_mut(self.width))
-        {
-            let (shape, one) = ((self.dim, self.width), std::slice::from_ref(scale));
-            let gather = GatherIntegers::new(row, &[0], one, shape, INTEGER_LIMIT, out);
-            f64::run(self.isa, gather);
-        }
+        self.rows.resize(self.start + self.n_rows * self.width, 0.0);
+        let (limit, width, out) = (INTEGER_LIMIT, self.width, &mut self.rows[self.start..]);
+        f64::run(self.isa, IntegerRows::new(rows, scales, limit, width, out));
         // squares are not negative, so a sum that passed 2^53 stays there
-        Ok(integer_product(&self.rows, &self.rows))
+        Ok(f64::run(self.isa, SumOfSquares(&self.rows[self.start..])))
     }
 
     /// Writes the inner products `<x_r, x_s>`, `r <= s`, of the loaded rows: exact where `tr C` is. The sum of their squares, those with
     /// `r < s` twice, is `||C||_F^2`.
     pub fn write_inner_products(&self, out: &mut Vec<f64>) {
-        out.clear();
-        let row = |r: usize| &self.rows[r * self.width..(r + 1) * self.width];
-        for r in 0..self.n_rows {
-            out.extend((r..self.n_rows).map(|s| integer_product(row(r), row(s))));
-        }
+        let rows = &self.rows[self.start..];
+        let rows = Rows::new(rows, self.width, self.n_rows, self.width);
+        pair_products(self.isa, rows, out);
     }
 
-    /// Adds `trunc(w_p C)` of the loaded rows to every sum.
+    /// Adds `trunc(w_p C)` of the loaded rows to every sum, once for each time they were loaded.
     ///
     /// # Errors
     /// [`Shape`](crate::Error::Shape) when there are not as many weights as sums.
     pub fn add(&mut self, weights: &[f64]) -> Result<()> {
         check_len("weights", weights.len(), self.n_weights)?;
-        let rows = Rows::new(&self.rows, self.width, self.n_rows, self.width);
-        let update = KroneckerUpdate::new(rows, weights, self.dim, &mut self.planes);
-        f64::run(self.isa, update);
+        self.weights.extend_from_slice(weights);
+        self.waiting.push(std::mem::take(&mut self.n_rows));
+        self.start = self.rows.len();
+        if self.rows.len() >= WAITING_ROWS * self.width {
+            self.sum_up();
+        }
         Ok(())
+    }
+
+    /// Adds the calls that wait.
+    fn sum_up(&mut self) {
+        let n_rows = self.waiting.iter().sum();
+        let rows = Rows::new(&self.rows, self.width, n_rows, self.width);
+        let (waiting, weights, planes) = (&self.waiting, &self.weights, &mut self.planes);
+        KroneckerUpdate::new(rows, waiting, weights, self.dim, planes).run(self.isa);
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.weights.clear();
+        self.rows.clear();
+        (self.start, self.n_rows) = (0, 0);
     }
 
     /// Writes the upper triangle of every sum, packed, one after the other.
     ///
     /// # Errors
     /// [`Shape`](crate::Error::Shape) when `out` has another length.
-    pub fn write_packed(&self, out: &mut [f64]) -> Result<()> {
+    pub fn write_packed(&mut self, out: &mut [f64]) -> Result<()> {
         let n = packed_len(self.dim);
         check_len("out", out.len(), self.n_weights * n)?;
+        self.rows.truncate(self.start); // what was loaded and not added
+        self.sum_up();
         let planes = self.planes.chunks_exact(self.width * self.width);
         for (plane, out) in planes.zip(out.chunks_exact_mut(n)) {
             let rows = plane.chunks_exact(self.width).take(self.dim).enumerate();
@@ -126,19 +152,9 @@ impl KroneckerAccumulator {
 
     /// Sets all sums to zero.
     pub fn reset(&mut self) {
+        self.clear();
         self.planes.fill(0.0);
     }
-}
-
-/// Four sums side by side over padded rows.
-fn integer_product(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0_f64; 4];
-    for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(4)) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum()
 }
 
 #[cfg(test)]
@@ -149,6 +165,16 @@ fn integer_product(a: &[f64], b: &[f64]) -> f64 {
 )]
 mod tests {
     use super::*;
+
+    fn of(data: &[f32], dim: usize) -> StridedRows<'_> {
+        let n_rows = data.len() / dim;
+        StridedRows {
+            data,
+            stride: dim,
+            n_rows,
+            dim,
+        }
+    }
 
     #[test]
     fn every_instruction_set_gives_the_integers_of_the_definition() {
@@ -166,7 +192,7 @@ mod tests {
             };
             for isa in InstructionSet::available() {
                 let mut sums = KroneckerAccumulator::with_instructions(dim, 3, isa).unwrap();
-                let trace = sums.load(&rows, &scales).unwrap();
+                let trace = sums.load(of(&rows, dim), &scales).unwrap();
                 assert_eq!(trace, (0..dim).map(|a| c(a, a)).sum::<i64>() as f64);
                 let mut products = Vec::new();
                 sums.write_inner_products(&mut products);
@@ -180,7 +206,11 @@ mod tests {
                     .sum();
                 assert_eq!(squares.sum::<i128>(), norm);
                 sums.add(&weights).unwrap();
-                sums.add(&weights).unwrap();
+                for _ in 0..7 {
+                    sums.load(of(&rows, dim), &scales).unwrap();
+                    sums.add(&weights).unwrap();
+                }
+                sums.load(of(&rows, dim), &scales).unwrap(); // and not added
                 let mut out = vec![0.0; 3 * packed_len(dim)];
                 sums.write_packed(&mut out).unwrap();
                 let mut found = out.iter();
@@ -188,7 +218,7 @@ mod tests {
                     for a in 0..dim {
                         for b in a..dim {
                             let once = (c(a, b) as f64 * w).trunc();
-                            assert_eq!(*found.next().unwrap(), 2.0 * once, "{isa:?} {dim}");
+                            assert_eq!(*found.next().unwrap(), 8.0 * once, "{isa:?} {dim}");
                         }
                     }
                 }
@@ -201,9 +231,10 @@ mod tests {
         assert!(KroneckerAccumulator::new(0, 1).is_err());
         assert!(KroneckerAccumulator::new(2, 0).is_err());
         let mut sums = KroneckerAccumulator::new(2, 1).unwrap();
-        assert!(sums.load(&[1.0; 3], &[1.0]).is_err());
-        assert_eq!(sums.load(&[9.0; 4], &[1.0; 2]).unwrap(), 324.0);
-        assert_eq!(sums.load(&[2.0, f32::NAN], &[1.0]).unwrap(), 4.0);
+        assert!(sums.load(of(&[1.0; 3], 3), &[1.0]).is_err());
+        assert!(sums.load(of(&[1.0; 4], 2), &[1.0]).is_err());
+        assert_eq!(sums.load(of(&[9.0; 4], 2), &[1.0; 2]).unwrap(), 324.0);
+        assert_eq!(sums.load(of(&[2.0, f32::NAN], 2), &[1.0]).unwrap(), 4.0);
         assert!(sums.add(&[1.0; 2]).is_err());
         sums.add(&[1.0]).unwrap();
         let mut out = [0.0; 3];

@@ -39,6 +39,13 @@ impl InstructionSet {
         Self(Level::Portable)
     }
 
+    /// Whether it holds AVX-512F.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) const fn has_avx512(self) -> bool {
+        matches!(self.0, Level::Avx512)
+    }
+
     /// Every set that this processor has, widest last.
     #[cfg(test)]
     pub(crate) fn available() -> Vec<Self> {

@@ -15,12 +15,14 @@
 )]
 
 mod block;
+mod combine;
 mod dispatch;
 mod factor;
 mod gram;
 mod integers;
 mod kronecker;
 mod lanes;
+mod products;
 #[cfg(feature = "dense")]
 mod ql;
 mod rows;
@@ -31,15 +33,21 @@ mod spectral;
 mod sum;
 #[cfg(feature = "dense")]
 mod tridiagonal;
+mod vector;
+mod widen;
 
+pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::KroneckerUpdate;
-pub(crate) use rows::{Ahead, Gather, Rows};
+pub(crate) use products::{PairProducts, RowProducts, SumOfSquares};
+pub(crate) use rows::{Ahead, Gather, Rows, fetch_lines};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
 #[cfg(feature = "dense")]
 pub(crate) use spectral::{LaneSystems, PsdSolve};
 pub(crate) use sum::GatheredSum;
+pub(crate) use vector::{AddVector, Quantise, ScaledCopy, SquareParts};
+pub(crate) use widen::{IntegerRows, Widen};

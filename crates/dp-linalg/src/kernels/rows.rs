@@ -110,6 +110,15 @@ impl<'a> Ahead<'a> {
 /// Bytes moved by one fetch.
 const CACHE_LINE: usize = 64;
 
+/// Starts to fetch a slice into the cache. A hint only.
+#[inline]
+pub(crate) fn fetch_lines<T>(slice: &[T]) {
+    let start: *const u8 = slice.as_ptr().cast();
+    for offset in (0..size_of_val(slice)).step_by(CACHE_LINE) {
+        prefetch(start.wrapping_add(offset));
+    }
+}
+
 #[inline(always)]
 fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

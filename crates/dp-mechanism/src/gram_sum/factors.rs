@@ -9,6 +9,7 @@ use super::grids::{GramGrids, GramLayout};
 use super::quantise::{integer, integer_label, integer_norm, narrow, quantise_record};
 use crate::Result;
 use crate::contribution::{FactorBuffer, FactorContribution};
+use crate::sum_backend::fetch_next;
 
 /// Users handled by one task.
 const USERS_PER_TASK: usize = 256;
@@ -127,6 +128,7 @@ impl UserTask<'_> {
         let factors = self.factors.chunks_exact_mut(contribution.dim());
         for (user, factor) in (self.first_user..).zip(factors) {
             let row = data.user(user);
+            fetch_next(data, user);
             let (own_scales, own_labels);
             (own_scales, scales) = scales.split_at_mut(row.len());
             (own_labels, labels) = labels.split_at_mut(row.len());

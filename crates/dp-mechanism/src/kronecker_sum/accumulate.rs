@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::grid::KroneckerGrid;
 use super::user::{KroneckerContribution, RowsBuffer, Shape, load_user};
 use crate::Result;
-use crate::sum_backend::add_sums;
+use crate::sum_backend::{add_sums, fetch_next};
 
 /// Users summed by one task; large enough that sums of its own pay off.
 const USERS_PER_TASK: usize = 2048;
@@ -44,6 +44,7 @@ pub(super) fn all_users<C: KroneckerContribution>(
                     Some(partial) => partial,
                     None => Partial::new(shape, grid, contribution)?,
                 };
+                fetch_next(data, user);
                 partial.add(shape, grid, contribution, data.user(user))?;
                 Ok(Some(partial))
             },

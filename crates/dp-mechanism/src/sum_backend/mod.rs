@@ -15,7 +15,7 @@ pub use noisy_share::NoisyShare;
 pub use sharded::Sharded;
 pub(crate) use two_servers::join;
 pub use two_servers::{Share, ShareServer, TwoServers};
-pub(crate) use users::sum_over_users;
+pub(crate) use users::{fetch_next, sum_over_users};
 
 /// The exact sum of one shard's users, by the shard's number from 0.
 pub type ShardSum<'a> = dyn Fn(usize) -> Result<Private<Vec<i64>>> + Sync + 'a;

@@ -63,3 +63,11 @@ fn wrong(name: &'static str, found: usize, expected: usize) -> crate::Error {
     }
     .into()
 }
+
+/// Starts to fetch the features of the user after this one, which a task reads next.
+pub(crate) fn fetch_next(data: &Interactions, user: usize) {
+    let next = user.saturating_add(1);
+    if next < data.n_users() {
+        dp_linalg::fetch_ahead(data.user(next).features());
+    }
+}

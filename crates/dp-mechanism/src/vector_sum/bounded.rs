@@ -16,31 +16,19 @@ pub fn vector_contribution<C: VectorContribution>(
     user: UserRow<'_>,
 ) -> Vec<(usize, i64)> {
     let mut buffer = SparseBuffer::default();
-    let mut scratch = contribution.scratch();
-    bounded_entries(
-        grid,
-        n_coordinates,
-        contribution,
-        user,
-        &mut scratch,
-        &mut buffer,
-    )
-    .filter(|&(index, _)| index < n_coordinates)
-    .collect()
+    contribution.contribute(user, &mut contribution.scratch(), &mut buffer);
+    bounded_entries(grid, n_coordinates, &mut buffer)
+        .filter(|&(index, _)| index < n_coordinates)
+        .collect()
 }
 
-/// Runs the contribution and returns its integer entries, none if they exceed the bound: (K3) to
-/// (K5).
-pub(super) fn bounded_entries<'b, C: VectorContribution>(
+/// The integer entries of what a contribution put into `buffer`, none if they exceed the bound: (K3) to (K5).
+pub(super) fn bounded_entries<'b>(
     grid: &Grid,
     n_coordinates: usize,
-    contribution: &C,
-    user: UserRow<'_>,
-    scratch: &mut C::Scratch,
     buffer: &'b mut SparseBuffer,
 ) -> impl Iterator<Item = (usize, i64)> + 'b {
-    buffer.entries.clear();
-    contribution.contribute(user, scratch, buffer);
+    buffer.spread();
     #[cfg(privacy_mutants)]
     let unmerged = crate::mutants::unmerged_norm(grid, &buffer.entries);
     merge_repeats(&mut buffer.entries);
@@ -57,7 +45,9 @@ pub(super) fn bounded_entries<'b, C: VectorContribution>(
 /// is 0.
 fn quantise_entries(grid: &Grid, n_coordinates: usize, buffer: &mut SparseBuffer) -> u128 {
     let step = grid.step();
-    let SparseBuffer { entries, integers } = buffer;
+    let SparseBuffer {
+        entries, integers, ..
+    } = buffer;
     integers.clear();
     integers.extend(entries.iter().map(|&(index, value)| {
         let index = index as usize;

@@ -4,8 +4,9 @@ use dp_core::Interactions;
 use rayon::prelude::*;
 
 use super::bounded::bounded_entries;
+use super::dense::DenseSum;
 use crate::contribution::{SparseBuffer, VectorContribution};
-use crate::sum_backend::add_sums;
+use crate::sum_backend::{add_sums, fetch_next};
 use crate::{Grid, Result};
 
 /// Users summed by one task; large enough that a private partial sum pays off.
@@ -14,6 +15,7 @@ const USERS_PER_TASK: usize = 1024;
 /// What one task works on.
 struct Partial<S> {
     sums: Vec<i64>,
+    dense: DenseSum,
     scratch: S,
     buffer: SparseBuffer,
 }
@@ -29,16 +31,17 @@ pub(super) fn local_sum<C: VectorContribution>(
     let empty = || vec![0_i64; n_coordinates];
     let start = || Partial {
         sums: empty(),
+        dense: DenseSum::new(n_coordinates, grid),
         scratch: contribution.scratch(),
         buffer: SparseBuffer::default(),
     };
     users
         .with_min_len(USERS_PER_TASK)
-        .fold(start, |mut partial, user| {
-            partial.add(shard, user, grid, contribution);
-            partial
+        .try_fold(start, |mut partial, user| {
+            partial.add(shard, user, grid, contribution)?;
+            Ok(partial)
         })
-        .map(|partial| Ok(partial.sums))
+        .map(|partial: Result<Partial<_>>| partial.map(Partial::finish))
         .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
 }
 
@@ -49,24 +52,30 @@ impl<S> Partial<S> {
         user: usize,
         grid: &Grid,
         contribution: &C,
-    ) {
+    ) -> Result<()> {
         if cfg!(debug_assertions) {
             self.scratch = contribution.scratch(); // what one user left there shows in tests
         }
-        let entries = bounded_entries(
-            grid,
-            self.sums.len(),
-            contribution,
-            shard.user(user),
-            &mut self.scratch,
-            &mut self.buffer,
-        );
-        for (index, z) in entries {
+        fetch_next(shard, user);
+        self.buffer.reset();
+        contribution.contribute(shard.user(user), &mut self.scratch, &mut self.buffer);
+        let n = self.sums.len();
+        if self.buffer.is_dense(n) {
+            let values = &self.buffer.dense;
+            return self.dense.add(values, grid, &mut self.sums);
+        }
+        for (index, z) in bounded_entries(grid, n, &mut self.buffer) {
             #[cfg(privacy_mutants)]
             let z = dp_core::mutants::pick("users-count-twice", z, z.wrapping_mul(2));
             if let Some(sum) = self.sums.get_mut(index) {
                 *sum = sum.wrapping_add(z);
             }
         }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Vec<i64> {
+        self.dense.spill(&mut self.sums);
+        self.sums
     }
 }

@@ -1,6 +1,7 @@
 //! Exact sums of bounded per-user vectors.
 
 mod bounded;
+mod dense;
 mod discrete;
 mod local;
 mod paid;
@@ -254,6 +255,8 @@ impl VectorSum {
     }
 }
 
+#[cfg(test)]
+mod dense_tests;
 #[cfg(test)]
 mod discrete_tests;
 #[cfg(test)]

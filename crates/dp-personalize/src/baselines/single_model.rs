@@ -6,7 +6,7 @@ use dp_linalg::{PsdScratch, packed_len, psd_part_plus_ridge_solve};
 use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
 
 use crate::paid::{Paid, plan_of};
-use crate::small::{clip_factor, norm, push_all, push_symmetric, read_symmetric};
+use crate::small::{clip_factor, norm, read_symmetric, write_symmetric};
 use crate::{PersonalModel, Result};
 
 /// Settings of [`SingleModel`], not yet checked. All are public.
@@ -168,7 +168,9 @@ impl VectorContribution for SingleModelStatistics {
             }
         }
         let scale = 1.0 / self.max_rows as f64;
-        push_symmetric(out, 0, matrix, dim, scale);
-        push_all(out, packed_len(dim), rhs.iter().map(|b| b * scale));
+        let n = packed_len(dim);
+        let (triangle, rest) = out.dense(n + dim).split_at_mut(n);
+        write_symmetric(triangle, matrix, dim, scale);
+        rest.iter_mut().zip(rhs).for_each(|(o, b)| *o = *b * scale);
     }
 }

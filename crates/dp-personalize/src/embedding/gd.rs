@@ -7,7 +7,7 @@ use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
 use super::ConvexLoss;
 use crate::alt_min::StepUsers;
 use crate::design::UserDesign;
-use crate::small::{clip_factor, norm, push_all};
+use crate::small::{clip_factor, norm};
 use crate::{Provenance, Result, Subspace};
 
 /// Weight of the count of users in a release, against the gradient.
@@ -150,10 +150,11 @@ impl VectorContribution for SubspaceGradients<'_> {
         let size = norm(pulled) * norm(&design.own) / n_rows;
         let clip = self.settings.gradient_clip;
         let scale = clip_factor(size, clip) / (clip * n_rows);
-        let gradient = pulled
-            .iter()
-            .flat_map(|p| design.own.iter().map(move |v| scale * p * v));
-        push_all(out, 0, gradient);
-        push_all(out, basis.len(), [COUNT_WEIGHT]);
+        let (gradient, count) = out.dense(basis.len() + 1).split_at_mut(basis.len());
+        for (row, p) in gradient.chunks_exact_mut(design.own.len()).zip(&*pulled) {
+            let entries = row.iter_mut().zip(&design.own);
+            entries.for_each(|(g, v)| *g = scale * p * v);
+        }
+        count.fill(COUNT_WEIGHT);
     }
 }

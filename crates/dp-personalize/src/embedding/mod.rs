@@ -4,12 +4,13 @@ mod gd;
 mod loss;
 mod rows;
 mod ssp;
+mod ssp_user;
 mod symmetric_noise;
 
 pub use gd::{DpGdEmbedding, GradientScratch, SubspaceGradients};
 pub use loss::ConvexLoss;
 pub use rows::RowUse;
-#[cfg(test)]
-pub(crate) use ssp::SspUser;
-pub use ssp::{SspEmbedding, SspMatrix, SspRhs, SspScratch};
+pub use ssp::SspEmbedding;
+pub(crate) use ssp_user::SspUser;
+pub use ssp_user::{SspMatrix, SspRhs, SspScratch};
 pub use symmetric_noise::SymmetricNoise;

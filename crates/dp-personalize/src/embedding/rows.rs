@@ -33,7 +33,7 @@ impl RowUse {
         used.map(|(_, row)| row)
     }
 
-    const fn includes(self, row: usize, max_rows: usize) -> bool {
+    pub(crate) const fn includes(self, row: usize, max_rows: usize) -> bool {
         match self {
             Self::All => row < max_rows,
             Self::Quarter(quarter) => row < max_rows && 4 * row / max_rows == quarter,

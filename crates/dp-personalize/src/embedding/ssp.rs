@@ -1,17 +1,13 @@
 //! Algorithm 2: sufficient statistics of the embedding, perturbed.
 
 use dp_accounting::{ReleaseRequest, Spend};
-use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
+use dp_core::{ReplaceFactor, UserSamples, params};
 use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric};
-use dp_mechanism::{
-    KroneckerContribution, KroneckerSum, ReleasedVector, RowsBuffer, SparseBuffer,
-    VectorContribution, WatchedNoise,
-};
+use dp_mechanism::{KroneckerSum, ReleasedVector, WatchedNoise};
 
-use super::SymmetricNoise;
+use super::{SspMatrix, SspRhs, SspUser, SymmetricNoise};
 use crate::alt_min::StepUsers;
-use crate::design::{TINY_RIDGE, UserDesign};
-use crate::small::{clip_factor, norm, norm_of_row};
+use crate::small::transposed;
 use crate::{Provenance, Result, Subspace};
 
 /// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a least-squares
@@ -107,7 +103,9 @@ impl SspEmbedding {
         let a = out.kronecker(samples.table(), shape, &matrix, matrix_spend)?;
         let rhs = SspRhs(user);
         let b = out.vector(samples.table(), (n, rhs.clip_norm()), &rhs, rhs_spend)?;
-        self.solve(current, &a, b.values(), out.is_insecure())
+        // released column by column
+        let b = transposed(&b.values(), current.rank());
+        self.solve(current, &a, b, out.is_insecure())
     }
 
     /// Post-processing of the two releases.
@@ -133,142 +131,5 @@ impl SspEmbedding {
             &rhs,
             Provenance::of(insecure),
         )
-    }
-}
-
-/// What both sums of Algorithm 2 need to know.
-#[derive(Clone, Copy)]
-pub(crate) struct SspUser<'a> {
-    pub(crate) settings: &'a SspEmbedding,
-    pub(crate) subspace: &'a Subspace,
-    pub(crate) max_rows: usize,
-    pub(crate) users: StepUsers,
-}
-
-/// Working memory: the user's least squares, the user's sum.
-#[derive(Default)]
-#[allow(
-    missing_debug_implementations,
-    reason = "holds one user's private rows; printing it is never wanted"
-)]
-pub struct SspScratch {
-    design: UserDesign,
-    sum: Vec<f64>,
-}
-
-impl SspUser<'_> {
-    /// Fits `v_j` into `scratch` and calls `add` with `x_ij`, the clip factor of `W_ij = x_ij v_j^T` and the clipped label of each
-    /// row of the user's.
-    fn for_each_row<'a>(
-        &self,
-        user: UserRow<'a>,
-        scratch: &mut SspScratch,
-        mut add: impl FnMut(&'a [f32], f64, f64, &mut Vec<f64>),
-    ) {
-        let dim = self.subspace.dim();
-        let rows = SampleRows::of(user, dim);
-        if !self.users.include(rows) {
-            return;
-        }
-        let SspScratch { design, sum } = scratch;
-        design.read(
-            self.users.model_rows.of(rows.iter(), self.max_rows),
-            self.subspace.basis(),
-        );
-        design.solve(TINY_RIDGE);
-        let (own, zeta) = (norm(&design.own), self.settings.label_clip);
-        for (x, y) in self.users.embedding_rows.of(rows.iter(), self.max_rows) {
-            let factor = clip_factor(norm_of_row(x) * own, self.settings.design_clip);
-            add(x, factor, f64::from(y).clamp(-zeta, zeta), sum);
-        }
-    }
-
-    fn scratch(&self) -> SspScratch {
-        SspScratch {
-            design: UserDesign::new(self.subspace.rank()),
-            sum: vec![0.0; self.subspace.dim()],
-        }
-    }
-
-    fn n_rows(&self) -> f64 {
-        self.users.embedding_rows.most(self.max_rows) as f64
-    }
-}
-
-/// One user's share of `A = sum_ij W_ij W_ij^T`, which is `(sum_i x_ij x_ij^T) (x) v_j v_j^T` with the clip factors in the rows.
-///
-/// # Privacy
-/// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
-/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`]).
-/// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
-#[allow(
-    missing_debug_implementations,
-    reason = "public numbers; print those instead"
-)]
-pub struct SspMatrix<'a>(pub(crate) SspUser<'a>);
-
-impl SspMatrix<'_> {
-    /// `m' eta^2`: the sensitivity under add/remove.
-    #[must_use]
-    pub fn clip_norm(&self) -> f64 {
-        self.0.n_rows() * self.0.settings.design_clip.powi(2)
-    }
-}
-
-impl KroneckerContribution for SspMatrix<'_> {
-    type Scratch = SspScratch;
-
-    fn scratch(&self) -> SspScratch {
-        self.0.scratch()
-    }
-
-    fn shape(&self) -> (usize, usize) {
-        (self.0.subspace.dim(), self.0.subspace.rank())
-    }
-
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut RowsBuffer) {
-        let mut add = |x: &[f32], factor, _, _: &mut Vec<f64>| out.push(x, factor);
-        self.0.for_each_row(user, scratch, &mut add);
-        out.vector.clone_from(&scratch.design.own);
-    }
-}
-
-/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`.
-///
-/// # Privacy
-/// `||y' W|| <= zeta eta`, so a user moves `b` by at most `m' zeta eta` under add/remove and twice that under replacement.
-#[allow(
-    missing_debug_implementations,
-    reason = "public numbers; print those instead"
-)]
-pub struct SspRhs<'a>(pub(crate) SspUser<'a>);
-
-impl SspRhs<'_> {
-    /// `m' zeta eta`: the sensitivity under add/remove.
-    #[must_use]
-    pub fn clip_norm(&self) -> f64 {
-        self.0.n_rows() * self.0.settings.design_clip * self.0.settings.label_clip
-    }
-}
-
-impl VectorContribution for SspRhs<'_> {
-    type Scratch = SspScratch;
-
-    fn scratch(&self) -> SspScratch {
-        self.0.scratch()
-    }
-
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
-        scratch.sum.fill(0.0);
-        scratch.design.own.fill(0.0);
-        self.0.for_each_row(user, scratch, |x, factor, y, sum| {
-            let scale = factor * y;
-            sum.iter_mut()
-                .zip(x)
-                .for_each(|(s, &x)| *s += scale * f64::from(x));
-        });
-        let (pulled, own) = (&scratch.sum, &scratch.design.own);
-        let entries = pulled.iter().flat_map(|p| own.iter().map(move |v| p * v));
-        crate::small::push_all(out, 0, entries);
     }
 }

@@ -1,8 +1,8 @@
 //! In which coordinates a symmetric matrix gets its noise.
 
-use dp_mechanism::{OffDiagonalNoise, SparseBuffer};
+use dp_mechanism::OffDiagonalNoise;
 
-use crate::small::{push_all, push_symmetric, read_symmetric};
+use crate::small::{read_symmetric, write_symmetric};
 
 /// In which coordinates a symmetric matrix is released. Both have the sensitivity of the matrix in Frobenius norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -26,24 +26,14 @@ impl SymmetricNoise {
         }
     }
 
-    /// Pushes `scale` times the matrix with the given upper triangle.
-    pub(crate) fn push(
-        self,
-        out: &mut SparseBuffer,
-        first: usize,
-        matrix: &[f64],
-        dim: usize,
-        scale: f64,
-    ) {
+    /// Writes the matrix with the given upper triangle.
+    pub(crate) fn write(self, out: &mut [f64], matrix: &[f64], dim: usize) {
         match self {
-            Self::Isometric => push_symmetric(out, first, matrix, dim, scale),
+            Self::Isometric => write_symmetric(out, matrix, dim, 1.0),
             Self::Copied => {
                 let rows = matrix.chunks_exact(dim).enumerate();
-                push_all(
-                    out,
-                    first,
-                    rows.flat_map(|(a, row)| row[a..].iter().map(|x| x * scale)),
-                );
+                let entries = rows.flat_map(|(a, row)| &row[a..]);
+                out.iter_mut().zip(entries).for_each(|(o, x)| *o = *x);
             }
         }
     }

@@ -4,4 +4,4 @@ mod pairs;
 mod projector;
 
 pub use pairs::SamplePairs;
-pub use projector::ProjectorSum;
+pub use projector::{ProjectorScratch, ProjectorSum};

@@ -98,7 +98,8 @@ impl VectorContribution for SamplePairs {
                 upper.for_each(|((m, f), s)| *m += p * s + q * f);
             }
         }
-        self.symmetric_noise.push(out, 0, matrix, dim, 1.0);
+        let out = out.dense(packed_len(dim));
+        self.symmetric_noise.write(out, matrix, dim);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The sum over users of projectors on the user's own least-squares direction.
 
 use dp_accounting::{ReleaseRequest, Spend};
-use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
-use dp_linalg::score_rows;
+use dp_core::{ReplaceFactor, UserRow, UserSamples};
+use dp_linalg::{PaddedMatrix, WideRows, unpack_symmetric};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, WatchedNoise};
 
-use crate::design::{min_norm_least_squares, read_rows};
+use crate::design::{min_norm_least_squares, solve_dual};
 use crate::small::norm;
+use crate::user_rows::UserCells;
 use crate::{Provenance, Result, Subspace};
 
 /// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
@@ -33,13 +34,13 @@ const RHS_SHARE: f64 = 1e-6;
     missing_debug_implementations,
     reason = "public numbers; print those instead"
 )]
-pub struct ProjectorSum<'a> {
+pub struct ProjectorSum {
     n_features: usize,
-    /// Rows are multiplied by this before the fit, shape `(dim, dim)`; nothing stands for the identity.
-    transform: Option<&'a [f64]>,
+    /// Rows are multiplied by this before the fit; nothing stands for the identity.
+    transform: Option<PaddedMatrix>,
 }
 
-impl<'a> ProjectorSum<'a> {
+impl ProjectorSum {
     /// The contribution for features of length `n_features`.
     #[must_use]
     pub const fn new(n_features: usize) -> Self {
@@ -50,12 +51,12 @@ impl<'a> ProjectorSum<'a> {
     }
 
     /// The same on rows `W x`, with a symmetric `W` of shape `(n_features, n_features)` that is public or released.
-    #[must_use]
-    pub(crate) const fn transformed(n_features: usize, transform: Option<&'a [f64]>) -> Self {
-        Self {
+    pub(crate) fn transformed(n_features: usize, transform: Option<&[f64]>) -> Result<Self> {
+        let transform = transform.map(|w| PaddedMatrix::new(w, n_features));
+        Ok(Self {
             n_features,
-            transform,
-        }
+            transform: transform.transpose()?,
+        })
     }
 
     pub(crate) fn requests(n_features: usize, share: f64) -> [ReleaseRequest; 2] {
@@ -87,11 +88,30 @@ impl<'a> ProjectorSum<'a> {
     }
 }
 
-impl FactorContribution for ProjectorSum<'_> {
-    type Scratch = [Vec<f64>; 3];
+/// Working memory for one user.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private rows; printing it is never wanted"
+)]
+pub struct ProjectorScratch {
+    /// Rows as they are and multiplied by the transform.
+    rows: [WideRows; 2],
+    labels: Vec<f64>,
+    pairs: Vec<f64>,
+    kernel: Vec<f64>,
+}
+
+impl FactorContribution for ProjectorSum {
+    type Scratch = Option<ProjectorScratch>;
 
     fn scratch(&self) -> Self::Scratch {
-        Default::default()
+        let rows = WideRows::new(self.n_features).ok()?;
+        Some(ProjectorScratch {
+            rows: [rows.clone(), rows],
+            labels: Vec::new(),
+            pairs: Vec::new(),
+            kernel: Vec::new(),
+        })
     }
 
     fn dim(&self) -> usize {
@@ -99,27 +119,56 @@ impl FactorContribution for ProjectorSum<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
-        let [x, y, moved] = scratch;
-        read_rows(SampleRows::of(user, self.n_features), x, y);
-        if let Some(transform) = self.transform {
-            moved.clear();
-            moved.resize(x.len(), 0.0);
-            let rows = x.chunks_exact(self.n_features);
-            for (x, out) in rows.zip(moved.chunks_exact_mut(self.n_features)) {
-                if score_rows(transform, x, out).is_err() {
-                    return;
-                }
-            }
-            std::mem::swap(x, moved);
+        let user = UserCells::of(user, self.n_features).without_padding();
+        let Some(scratch) = scratch else {
+            return; // not for any user: the length of the features is public
+        };
+        if self.solve(user, scratch, &mut out.factor).is_err() {
+            out.factor.fill(0.0);
         }
-        let theta = min_norm_least_squares(x, y, self.n_features);
-        let length = norm(&theta);
+        let length = norm(&out.factor);
         if length > 0.0 && length.is_finite() {
-            out.factor
-                .iter_mut()
-                .zip(&theta)
-                .for_each(|(u, t)| *u = t / length);
+            out.factor.iter_mut().for_each(|u| *u /= length);
             out.weights.fill(1.0);
+        } else {
+            out.factor.fill(0.0);
         }
+    }
+}
+
+impl ProjectorSum {
+    /// Least squares of smallest norm on the user's rows.
+    fn solve(
+        &self,
+        user: UserCells<'_>,
+        own: &mut ProjectorScratch,
+        theta: &mut [f64],
+    ) -> dp_linalg::Result<()> {
+        let [given, moved] = &mut own.rows;
+        given.load(user.rows())?;
+        let rows = match &self.transform {
+            Some(transform) => {
+                moved.load_product(given, transform)?;
+                &*moved
+            }
+            None => &*given,
+        };
+        // rows of zeros are none, whatever their labels
+        let label = |row| f64::from(user.label(row)) * f64::from(u8::from(user.is_used(row)));
+        let labels = &mut own.labels;
+        labels.clear();
+        labels.extend((0..user.n_rows()).map(label));
+        if labels.len() >= self.n_features {
+            let x: Vec<f64> = rows.iter().flatten().copied().collect();
+            theta.copy_from_slice(&min_norm_least_squares(&x, labels, self.n_features));
+            return Ok(());
+        }
+        rows.inner_products(&mut own.pairs);
+        own.kernel.resize(labels.len().pow(2), 0.0);
+        unpack_symmetric(&own.pairs, labels.len(), &mut own.kernel)?;
+        if solve_dual(&mut own.kernel, labels) {
+            rows.weighted_sum(labels, theta)?;
+        }
+        Ok(())
     }
 }

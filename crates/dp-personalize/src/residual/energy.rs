@@ -27,8 +27,8 @@ impl VectorContribution for ResidualEnergy<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
-        if let Some(size) = self.public.gradient(user, own) {
-            out.push(0, (size / self.clip_norm).min(1.0));
+        if let Some(gradient) = self.public.gradient(user, own) {
+            out.push(0, (gradient.size / self.clip_norm).min(1.0));
         }
     }
 }

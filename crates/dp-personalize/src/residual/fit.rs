@@ -139,7 +139,7 @@ impl ResidualAltMin {
             None => None,
         };
         let transform = transform.as_deref();
-        let projectors = ProjectorSum::transformed(dim, transform);
+        let projectors = ProjectorSum::transformed(dim, transform)?;
         let spends = [paid.next()?, paid.next()?];
         let start = projectors.release(samples, self.params.rank, spends, out)?;
         let whitened = self.refine(start, transform, samples, &mut paid, out)?;

@@ -1,11 +1,13 @@
 //! One refinement step: a joint release of residual gradients and of the moments of the models.
 
 use dp_core::UserRow;
-use dp_linalg::{PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen};
+use dp_linalg::{
+    PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen, write_outer_product,
+};
 use dp_mechanism::{ReleasedVector, SparseBuffer, VectorContribution};
 
 use super::user::{Public, ResidualScratch};
-use crate::small::{clip_factor, norm, push_all, push_symmetric, read_symmetric};
+use crate::small::{clip_factor, norm, read_symmetric, transposed, write_symmetric_square};
 use crate::{Provenance, Result, Subspace};
 
 /// One user's share of a residual Gauss-Newton step.
@@ -13,7 +15,7 @@ use crate::{Provenance, Result, Subspace};
 /// ```text
 /// R_j = m_j/(m_j - k) X_j^T r_j w_j^T / (||v_j|| e_j)     shape (d, k)
 /// S_j = w_j w_j^T                                         shape (k, k)
-/// share: a_j (R_j / c, beta S_j),   a_j = min(1, c / ||R_j||_F)
+/// share: a_j (R_j / c, beta S_j),   a_j = min(1, c / ||R_j||_F)      R_j column by column, then the triangle of S_j
 /// ```
 ///
 /// with `v_j` the user's own least-squares model in the current subspace, `w_j` its direction, `r_j = y_j - X_j U v_j`, `e_j = ||X_j||_F^2 / d` and `X_j` whitened. The user's error
@@ -54,18 +56,22 @@ impl VectorContribution for ResidualStep<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
-        let Some(size) = self.public.gradient(user, own) else {
+        let Some(found) = self.public.gradient(user, own) else {
             return;
         };
-        let weight = clip_factor(size, self.clip_norm);
-        let (gradient, direction) = (&own.gradient, &own.direction);
-        push_all(out, 0, gradient.iter().map(|g| weight * g / self.clip_norm));
-        let moments: Vec<f64> = direction
-            .iter()
-            .flat_map(|a| direction.iter().map(move |b| a * b))
-            .collect();
+        let (dim, rank) = (found.pulled.len(), found.direction.len());
+        let weight = clip_factor(found.size, self.clip_norm);
+        let out = out.dense(Self::n_coordinates(dim, rank));
+        let (gradient, moments) = out.split_at_mut(dim * rank);
+        let scale = weight * found.scale / self.clip_norm;
+        found.scales.clear();
+        let scales = found.direction.iter().map(|w| scale * w);
+        found.scales.extend(scales);
+        if write_outer_product(found.scales, found.pulled, gradient).is_err() {
+            gradient.fill(0.0); // not for any user: lengths are public
+        }
         let scale = weight * self.moment_weight;
-        push_symmetric(out, gradient.len(), &moments, direction.len(), scale);
+        write_symmetric_square(moments, found.direction, scale);
     }
 }
 
@@ -97,7 +103,8 @@ pub(super) fn advance(
     let noise = released.noise_stddev();
     let ridge = noise * (2.0 * rank as f64).sqrt();
     let mut scratch = PsdScratch::new(rank)?;
-    let mut change: Vec<f64> = residual.to_vec();
+    // released column by column
+    let mut change = transposed(residual, rank);
     for row in change.chunks_exact_mut(rank) {
         psd_part_plus_ridge_solve(&moments, ridge, row, &mut scratch)?;
         row.iter_mut().for_each(|x| *x *= clip_norm * moment_weight);

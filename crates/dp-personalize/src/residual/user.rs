@@ -1,11 +1,13 @@
 //! What a user computes for a step: the own model, its residual, the gradient of the subspace.
 
-use dp_core::{SampleRows, UserRow};
-use dp_linalg::score_rows;
+use dp_core::UserRow;
+use dp_linalg::{StridedRows, weighted_row_sum};
 
 use crate::Subspace;
-use crate::design::{TINY_RIDGE, UserDesign};
-use crate::small::norm;
+use crate::design::{SINGLE_RIDGE, UserDesign};
+use crate::embedding::RowUse;
+use crate::small::{norm, norm_of_row};
+use crate::user_rows::{Sweep, UserCells, single};
 
 /// Public values of a step that users compute with.
 #[derive(Clone, Copy)]
@@ -26,71 +28,90 @@ pub(crate) struct Public<'a> {
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct ResidualScratch {
+    sweep: Sweep,
     design: UserDesign,
-    /// Residual-weighted sum of the rows, and the same after whitening.
-    pulled: [Vec<f64>; 2],
+    /// The transform in single precision, as the rows are.
+    transform: Vec<f32>,
+    whitened: Vec<f32>,
     /// Unit vector along the own model.
-    pub(super) direction: Vec<f64>,
-    /// `R_j`, shape `(dim, rank)`.
-    pub(super) gradient: Vec<f64>,
+    direction: Vec<f64>,
+    scales: Vec<f64>,
+}
+
+/// `R_j = scale p w_j^T` of one user, with `w_j` left in [`ResidualScratch`].
+pub(super) struct Gradient<'a> {
+    pub(super) scale: f64,
+    pub(super) pulled: &'a [f32],
+    pub(super) direction: &'a [f64],
+    /// Working memory.
+    pub(super) scales: &'a mut Vec<f64>,
+    /// `||R_j||_F`.
+    pub(super) size: f64,
 }
 
 impl Public<'_> {
     pub(super) fn scratch(&self) -> ResidualScratch {
         let (dim, rank) = (self.n_features, self.subspace.rank());
+        let transform = self.transform.unwrap_or_default();
         ResidualScratch {
+            sweep: Sweep::new(self.basis, rank),
             design: UserDesign::new(rank),
-            pulled: [vec![0.0; dim], vec![0.0; dim]],
+            transform: transform.iter().map(|&t| single(t)).collect(),
+            whitened: vec![0.0; dim],
             direction: vec![0.0; rank],
-            gradient: vec![0.0; dim * rank],
+            scales: Vec::new(),
         }
     }
 
-    /// Fills direction and gradient of one user and returns the norm of the gradient, or `None` for
-    /// a user who has nothing to say: no more rows than `rank`, or a model that is zero.
+    /// One user's gradient, or `None` for a user who has nothing to say: no more rows than `rank`, or a model
+    /// that is zero.
     ///
     /// ```text
     /// R_j = m_j/(m_j - k) W X_j^T r_j w_j^T / (||v_j|| e_j),  w_j = v_j/||v_j||,  r_j = y_j - X_j W U v_j,  e_j = ||X_j||_F^2 / d
     /// ```
-    pub(super) fn gradient(&self, user: UserRow<'_>, own: &mut ResidualScratch) -> Option<f64> {
-        let rank = self.subspace.rank();
-        let rows = SampleRows::of(user, self.n_features);
-        let design = &mut own.design;
-        design.read(rows.iter(), self.basis);
+    pub(super) fn gradient<'s>(
+        &self,
+        user: UserRow<'_>,
+        own: &'s mut ResidualScratch,
+    ) -> Option<Gradient<'s>> {
+        const ALL: (RowUse, usize) = (RowUse::All, usize::MAX);
+        let (dim, rank) = (self.n_features, self.subspace.rank());
+        let user = UserCells::of(user, dim);
+        let ResidualScratch { sweep, design, .. } = own;
+        sweep.read(user);
+        sweep.fill(design, user, ALL);
         let n_rows = design.n_rows();
-        if n_rows <= rank || !design.solve(TINY_RIDGE) {
+        if n_rows <= rank || !design.solve(SINGLE_RIDGE) {
             return None;
         }
-        let [sum, whitened] = &mut own.pulled;
-        sum.fill(0.0);
-        let mut energy = 0.0;
-        for ((x, _), r) in rows.iter().zip(design.residuals()) {
-            for (s, &x) in sum.iter_mut().zip(x) {
-                let x = f64::from(x);
-                *s += r * x;
-                energy += x * x;
-            }
-        }
+        let energy: f64 = sweep.used(ALL).map(|row| sweep.square(user, row)).sum();
+        let size = design.residuals().map(|r| r * r).sum::<f64>().sqrt();
+        let residuals = design.residuals().map(|r| r / size.max(f64::MIN_POSITIVE));
+        let pulled = sweep.weighted_sum(user, ALL, residuals);
         let length = norm(&design.own);
         let boost = n_rows as f64 / (n_rows - rank) as f64;
-        let scale = boost * self.n_features as f64 / (length * energy);
-        let pulled = match self.transform {
-            Some(transform) => {
-                score_rows(transform, sum, whitened).ok()?;
-                whitened
-            }
-            None => sum,
+        let scale = size * boost * dim as f64 / (length * energy);
+        let pulled = if self.transform.is_some() {
+            let transform = StridedRows {
+                data: &own.transform,
+                stride: dim,
+                n_rows: dim,
+                dim,
+            };
+            weighted_row_sum(transform, pulled, &mut own.whitened).ok()?;
+            &own.whitened
+        } else {
+            pulled
         };
-        own.direction
-            .iter_mut()
-            .zip(&design.own)
-            .for_each(|(w, v)| *w = v / length);
-        for (row, p) in own.gradient.chunks_exact_mut(rank).zip(&*pulled) {
-            row.iter_mut()
-                .zip(&own.direction)
-                .for_each(|(g, w)| *g = scale * p * w);
-        }
-        let size = norm(&own.gradient);
-        size.is_finite().then_some(size)
+        let models = own.direction.iter_mut().zip(&design.own);
+        models.for_each(|(w, v)| *w = v / length);
+        let size = scale * norm_of_row(pulled);
+        size.is_finite().then_some(Gradient {
+            scale,
+            pulled,
+            direction: &own.direction,
+            scales: &mut own.scales,
+            size,
+        })
     }
 }

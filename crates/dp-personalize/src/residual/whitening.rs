@@ -1,15 +1,16 @@
 //! Second moments of the features, and the transform that makes them alike in all directions.
 
 use dp_accounting::{ReleaseRequest, Spend};
-use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
-use dp_linalg::{symmetric_eigen, unpack_symmetric};
+use dp_core::{ReplaceFactor, UserRow, UserSamples};
+use dp_linalg::{WideRows, packed_index, symmetric_eigen, unpack_symmetric};
 use dp_mechanism::{
     KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBuffer, WatchedNoise,
 };
 
 use super::Whitening;
 use crate::Result;
-use crate::small::{clip_factor, inner, norm_of_row};
+use crate::small::clip_factor;
+use crate::user_rows::UserCells;
 
 /// One user's share of the second moments of feature directions: `min(1, c/||C_j||_F) C_j`, with
 ///
@@ -36,11 +37,11 @@ pub struct DirectionMoments {
 }
 
 impl KroneckerContribution for DirectionMoments {
-    /// Directions of the user's rows, one after the other, and the inverse norms.
-    type Scratch = (Vec<f64>, Vec<f64>);
+    /// Rows in double precision, their inner products, and the inverse norms.
+    type Scratch = (Option<WideRows>, [Vec<f64>; 2]);
 
     fn scratch(&self) -> Self::Scratch {
-        Default::default()
+        (WideRows::new(self.n_features).ok(), Default::default())
     }
 
     fn shape(&self) -> (usize, usize) {
@@ -48,37 +49,38 @@ impl KroneckerContribution for DirectionMoments {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer) {
-        let (directions, inverses) = scratch;
-        directions.clear();
-        inverses.clear();
-        let rows = SampleRows::of(user, self.n_features);
-        for (x, _) in rows.iter() {
-            let inverse = norm_of_row(x).recip();
-            directions.extend(x.iter().map(|&x| f64::from(x) * inverse));
-            inverses.push(inverse);
+        let user = UserCells::of(user, self.n_features).without_padding();
+        let (Some(rows), [products, inverses]) = scratch else {
+            return; // not for any user: the length of the features is public
+        };
+        if rows.load(user.rows()).is_err() {
+            return; // the same
         }
-        let n_rows = inverses.len() as f64;
-        let factor = clip_factor(
-            gramian_norm(directions, self.n_features) / n_rows,
-            self.clip_norm,
-        );
+        rows.inner_products(products);
+        let square = gramian_square(products, user.n_rows(), inverses);
+        let n_rows = inverses.iter().filter(|&&inverse| inverse > 0.0).count() as f64;
+        let factor = clip_factor(square.sqrt() / n_rows, self.clip_norm);
         let scale = (factor / n_rows).sqrt();
-        for ((x, _), inverse) in rows.iter().zip(&*inverses) {
-            out.push(x, scale * inverse);
-        }
+        let scales = inverses.iter().map(|inverse| scale * inverse);
+        out.rows_of(user.cells(), user.stride(), scales);
         out.vector.fill(1.0);
     }
 }
 
-/// `||sum_r u_r u_r^T||_F` by the inner products of the rows.
-fn gramian_norm(rows: &[f64], dim: usize) -> f64 {
-    let mut square = 0.0;
-    for (r, u) in rows.chunks_exact(dim).enumerate() {
-        square += inner(u, u).powi(2);
-        let others = rows[..r * dim].chunks_exact(dim);
-        square += others.map(|v| 2.0 * inner(u, v).powi(2)).sum::<f64>();
+/// `||sum_r u_r u_r^T||_F^2` of the directions of rows with these inner products, whose inverse norms are written; 0 for a row of zeros.
+fn gramian_square(products: &[f64], n_rows: usize, inverses: &mut Vec<f64>) -> f64 {
+    let on_diagonal = (0..n_rows).map(|r| products[packed_index(n_rows, r, r)]);
+    inverses.clear();
+    inverses.extend(on_diagonal.map(|p| if p > 0.0 { p.sqrt().recip() } else { 0.0 }));
+    let (mut square, mut rest) = (0.0, products);
+    for (r, inverse) in inverses.iter().enumerate() {
+        let (row, below) = rest.split_at(n_rows - r);
+        let cosines = row.iter().zip(&inverses[r..]);
+        let squares = cosines.map(|(p, other)| (p * inverse * other).powi(2));
+        square += 2.0 * squares.sum::<f64>() - if *inverse > 0.0 { 1.0 } else { 0.0 };
+        rest = below;
     }
-    square.sqrt()
+    square
 }
 
 impl Whitening {

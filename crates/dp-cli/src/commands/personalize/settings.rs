@@ -129,6 +129,10 @@ fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
         let text = "--steps has no meaning with --method projectors";
         return Err(Error::Usage(text.to_owned()));
     }
+    if method == Method::Alternating && args.task != TaskKind::Regression {
+        let text = "--method alternating is for the squared loss: not with --task classification";
+        return Err(Error::Usage(text.to_owned()));
+    }
     Ok(MethodSettings {
         steps: args.steps,
         gradient_clip: args.gradient_clip,
@@ -162,6 +166,7 @@ fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
         intercept: model.intercept.unwrap_or(intercept),
         task,
         l2_penalties: model.l2_penalty.clone().unwrap_or(penalties),
+        sparse: model.sparse.unwrap_or(0),
     };
     if task != Task::Regression && draft.l2_penalties.len() > 1 {
         let text = "--l2-penalty takes one number with --task classification";

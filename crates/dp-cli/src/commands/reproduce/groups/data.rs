@@ -103,6 +103,7 @@ impl DataSet {
             },
             task,
             l2_penalties,
+            sparse: 0,
         }
     }
 

@@ -1,0 +1,165 @@
+//! Inner products of a few rows, with columns and with each other.
+
+use super::dispatch::{Kernel, Operation};
+use super::lanes::Lanes;
+use super::rows::Rows;
+use super::score::dot;
+
+/// Writes the inner products of each row with some columns, and behind them its squared norm.
+#[derive(Debug)]
+pub(crate) struct RowProducts<'a, T> {
+    rows: Rows<'a, T>,
+    columns: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<'a, T> RowProducts<'a, T> {
+    /// Columns as long as a row, one after the other.
+    ///
+    /// # Panics
+    /// When `out` does not hold one number for each row and column and one more for each row.
+    pub(crate) fn new(rows: Rows<'a, T>, columns: &'a [T], out: &'a mut [T]) -> Self {
+        let n_columns = columns.len() / rows.width();
+        assert!(columns.len() == n_columns * rows.width());
+        assert!(out.len() == rows.count() * (n_columns + 1));
+        Self { rows, columns, out }
+    }
+}
+
+/// Inner products of `x` with each of `others`, side by side.
+///
+/// # Safety
+/// All can be read for `dim` elements; instructions of `L`.
+#[inline(always)]
+unsafe fn side_by_side<L: Lanes, const N: usize>(
+    x: *const L::Scalar,
+    others: [*const L::Scalar; N],
+    dim: usize,
+) -> [L; N] {
+    let whole = dim / L::WIDTH * L::WIDTH;
+    // SAFETY: whole <= dim, and what is left from there is less than a vector.
+    unsafe {
+        let mut sums = [L::zero(); N];
+        for i in (0..whole).step_by(L::WIDTH) {
+            let a = L::load(x.add(i));
+            for k in 0..N {
+                sums[k] = sums[k].plus_product(a, L::load(others[k].add(i)));
+            }
+        }
+        if whole < dim {
+            let rest = dim - whole;
+            let a = L::load_first(x.add(whole), rest);
+            for k in 0..N {
+                let b = L::load_first(others[k].add(whole), rest);
+                sums[k] = sums[k].plus_product(a, b);
+            }
+        }
+        sums
+    }
+}
+
+impl<T: Kernel> Operation<T> for RowProducts<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
+        let dim = self.rows.width();
+        let n = self.columns.len() / dim + 1;
+        for (r, out) in self.out.chunks_exact_mut(n).enumerate() {
+            // SAFETY: `Rows` makes `dim` elements of each of its rows readable, of which `out` has as many; column
+            // k < n - 1 has `dim` elements.
+            unsafe {
+                let x = self.rows.as_ptr().add(r * self.rows.stride());
+                let other = |k: usize| match k + 1 < n {
+                    true => self.columns.as_ptr().add(k * dim),
+                    false => x,
+                };
+                let mut first = 0;
+                while first < n {
+                    let to = &mut out[first..];
+                    first += match n - first {
+                        1 => put(side_by_side::<L, 1>(x, [other(first)], dim), to),
+                        2 => put(
+                            side_by_side::<L, 2>(x, [other(first), other(first + 1)], dim),
+                            to,
+                        ),
+                        _ => {
+                            let three = [other(first), other(first + 1), other(first + 2)];
+                            put(side_by_side::<L, 3>(x, three, dim), to)
+                        }
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Writes the sums of the lanes and returns how many they are.
+///
+/// # Safety
+/// Instructions of `L`.
+#[inline(always)]
+unsafe fn put<L: Lanes, const N: usize>(sums: [L; N], out: &mut [L::Scalar]) -> usize {
+    for (out, sum) in out.iter_mut().zip(sums) {
+        // SAFETY: as the caller vouches.
+        *out = unsafe { sum.sum() };
+    }
+    N
+}
+
+/// Writes the inner products of all pairs of rows, each row first with itself and then with those behind it.
+#[derive(Debug)]
+pub(crate) struct PairProducts<'a, T> {
+    rows: Rows<'a, T>,
+    out: &'a mut [T],
+}
+
+impl<'a, T> PairProducts<'a, T> {
+    /// # Panics
+    /// When `out` does not hold a number for each pair.
+    pub(crate) fn new(rows: Rows<'a, T>, out: &'a mut [T]) -> Self {
+        assert!(out.len() == rows.count() * (rows.count() + 1) / 2);
+        Self { rows, out }
+    }
+}
+
+impl<T: Kernel> Operation<T> for PairProducts<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
+        let (count, dim, stride) = (self.rows.count(), self.rows.width(), self.rows.stride());
+        let mut out = self.out;
+        for r in 0..count {
+            // SAFETY: `Rows` makes `dim` elements of each of its `count` rows readable.
+            unsafe {
+                let row = |s: usize| self.rows.as_ptr().add(s * stride);
+                let mut s = r;
+                while s < count {
+                    let n = if count - s >= 4 {
+                        let four = [row(s), row(s + 1), row(s + 2), row(s + 3)];
+                        put(side_by_side::<L, 4>(row(r), four, dim), out)
+                    } else {
+                        put(side_by_side::<L, 1>(row(r), [row(s)], dim), out)
+                    };
+                    s += n;
+                    out = out.split_at_mut(n).1;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the sum of the squares.
+#[derive(Debug)]
+pub(crate) struct SumOfSquares<'a, T>(pub(crate) &'a [T]);
+
+impl<T: Kernel> Operation<T> for SumOfSquares<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) -> T {
+        // SAFETY: equal lengths; instructions as the caller vouches.
+        unsafe { dot::<L>(self.0, self.0) }
+    }
+}

@@ -1,0 +1,181 @@
+//! One user's share of the sums of Algorithm 2.
+
+use dp_core::{SampleRows, UserRow};
+use dp_linalg::write_outer_product;
+use dp_mechanism::{KroneckerContribution, RowsBuffer, SparseBuffer, VectorContribution};
+
+use super::SspEmbedding;
+use crate::Subspace;
+use crate::alt_min::StepUsers;
+use crate::design::{SINGLE_RIDGE, UserDesign};
+use crate::small::{clip_factor, norm};
+use crate::user_rows::{Sweep, UserCells};
+
+/// What both sums of Algorithm 2 need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct SspUser<'a> {
+    pub(crate) settings: &'a SspEmbedding,
+    pub(crate) subspace: &'a Subspace,
+    pub(crate) max_rows: usize,
+    pub(crate) users: StepUsers,
+}
+
+/// Working memory: the user's rows and least squares, and the rows of the step.
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private rows; printing it is never wanted"
+)]
+pub struct SspScratch {
+    sweep: Sweep,
+    design: UserDesign,
+    rows: Vec<ClippedRow>,
+    /// For the matrix: clip factors of all rows, 0 for those that are not in the step. For the right-hand side: the scales of its columns.
+    factors: Vec<f64>,
+}
+
+/// A row `x_ij` of the step with the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
+struct ClippedRow {
+    row: usize,
+    factor: f64,
+    label: f64,
+}
+
+impl SspUser<'_> {
+    /// Fits `v_j` and clips the rows of the step. `None` for a user who is not in it.
+    fn read<'a>(&self, user: UserRow<'a>, scratch: &mut SspScratch) -> Option<UserCells<'a>> {
+        let (dim, most) = (self.subspace.dim(), self.max_rows);
+        if !self.users.include(SampleRows::of(user, dim)) {
+            return None;
+        }
+        let user = UserCells::of(user, dim);
+        let SspScratch {
+            sweep,
+            design,
+            rows,
+            ..
+        } = scratch;
+        sweep.read(user);
+        sweep.fill(design, user, (self.users.model_rows, most));
+        design.solve(SINGLE_RIDGE);
+        let (own, zeta) = (norm(&design.own), self.settings.label_clip);
+        rows.clear();
+        for row in sweep.used((self.users.embedding_rows, most)) {
+            rows.push(ClippedRow {
+                row,
+                factor: clip_factor(sweep.norm(user, row) * own, self.settings.design_clip),
+                label: f64::from(user.label(row)).clamp(-zeta, zeta),
+            });
+        }
+        Some(user)
+    }
+
+    fn scratch(&self) -> SspScratch {
+        let rank = self.subspace.rank();
+        SspScratch {
+            sweep: Sweep::new(self.subspace.basis(), rank),
+            design: UserDesign::new(rank),
+            ..SspScratch::default()
+        }
+    }
+
+    fn n_rows(&self) -> f64 {
+        self.users.embedding_rows.most(self.max_rows) as f64
+    }
+}
+
+/// One user's share of `A = sum_ij W_ij W_ij^T`, which is `(sum_i x_ij x_ij^T) (x) v_j v_j^T` with the clip factors in the rows.
+///
+/// # Privacy
+/// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
+/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`](dp_mechanism::KroneckerSum)).
+/// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct SspMatrix<'a>(pub(crate) SspUser<'a>);
+
+impl SspMatrix<'_> {
+    /// `m' eta^2`: the sensitivity under add/remove.
+    #[must_use]
+    pub fn clip_norm(&self) -> f64 {
+        self.0.n_rows() * self.0.settings.design_clip.powi(2)
+    }
+}
+
+impl KroneckerContribution for SspMatrix<'_> {
+    type Scratch = SspScratch;
+
+    fn scratch(&self) -> SspScratch {
+        self.0.scratch()
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        (self.0.subspace.dim(), self.0.subspace.rank())
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut RowsBuffer) {
+        if let Some(user) = self.0.read(user, scratch) {
+            scratch.factors.clear();
+            scratch.factors.resize(user.n_rows(), 0.0);
+            for used in &scratch.rows {
+                scratch.factors[used.row] = used.factor;
+            }
+            let factors = scratch.factors.iter().copied();
+            out.rows_of(user.cells(), user.stride(), factors);
+            out.vector.clone_from(&scratch.design.own);
+        }
+    }
+}
+
+/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`, released column by column.
+///
+/// # Privacy
+/// `||y' W|| <= zeta eta`, so a user moves `b` by at most `m' zeta eta` under add/remove and twice that under replacement.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct SspRhs<'a>(pub(crate) SspUser<'a>);
+
+impl SspRhs<'_> {
+    /// `m' zeta eta`: the sensitivity under add/remove.
+    #[must_use]
+    pub fn clip_norm(&self) -> f64 {
+        self.0.n_rows() * self.0.settings.design_clip * self.0.settings.label_clip
+    }
+}
+
+impl VectorContribution for SspRhs<'_> {
+    type Scratch = SspScratch;
+
+    fn scratch(&self) -> SspScratch {
+        self.0.scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
+        let settings = self.0.settings;
+        let Some(user) = self.0.read(user, scratch) else {
+            return;
+        };
+        let own = &scratch.design.own;
+        let length = norm(own);
+        if length == 0.0 {
+            return;
+        }
+        // in units of the clips, so that tiny ones stay far from underflow
+        let unit = settings.design_clip * settings.label_clip;
+        let coefficients = scratch.rows.iter();
+        let coefficients = coefficients.map(|r| r.factor * r.label * length / unit);
+        let rows = (self.0.users.embedding_rows, self.0.max_rows);
+        let pulled = scratch.sweep.weighted_sum(user, rows, coefficients);
+        scratch.factors.clear();
+        let scales = own.iter().map(|v| v * unit / length);
+        scratch.factors.extend(scales);
+        let out = out.dense(pulled.len() * own.len());
+        if write_outer_product(&scratch.factors, pulled, out).is_err() {
+            out.fill(0.0); // not for any user: lengths are public
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One sweep over a user's rows, in single precision as the rows are: inner products with a public basis, norms, weighted sums.
+
+use dp_core::UserRow;
+use dp_linalg::{StridedRows, row_products, weighted_row_sum};
+
+use crate::design::UserDesign;
+use crate::embedding::RowUse;
+use crate::small::norm_of_row;
+
+/// Norms come out of single precision so much on the high side at least, which is above the error of sums of up to 1024 squares: what is
+/// clipped by them stays below its clip.
+const NORM_MARGIN: f64 = 1.0 + 1e-5;
+/// Squares outside of this may have lost digits or overflowed.
+const SAFE_SQUARES: std::ops::Range<f32> = 1e-25..1e30;
+
+/// A user's rows as they lie in the table, each followed by its label.
+#[derive(Clone, Copy)]
+pub(crate) struct UserCells<'a> {
+    cells: &'a [f32],
+    n_features: usize,
+}
+
+impl<'a> UserCells<'a> {
+    pub(crate) fn of(user: UserRow<'a>, n_features: usize) -> Self {
+        Self {
+            cells: user.features(),
+            n_features,
+        }
+    }
+
+    pub(crate) const fn cells(self) -> &'a [f32] {
+        self.cells
+    }
+
+    pub(crate) const fn stride(self) -> usize {
+        self.n_features + 1
+    }
+
+    pub(crate) const fn n_rows(self) -> usize {
+        self.cells.len() / self.stride()
+    }
+
+    pub(crate) const fn rows(self) -> StridedRows<'a> {
+        StridedRows {
+            data: self.cells,
+            stride: self.stride(),
+            n_rows: self.n_rows(),
+            dim: self.n_features,
+        }
+    }
+
+    pub(crate) fn features(self, row: usize) -> &'a [f32] {
+        &self.cells[row * self.stride()..][..self.n_features]
+    }
+
+    pub(crate) fn label(self, row: usize) -> f32 {
+        self.cells[row * self.stride() + self.n_features]
+    }
+
+    /// The rows up to the last that says something.
+    pub(crate) fn without_padding(self) -> Self {
+        let end = (0..self.n_rows()).rev().find(|&row| self.is_used(row));
+        let n_rows = end.map_or(0, |last| last + 1);
+        Self {
+            cells: &self.cells[..n_rows * self.stride()],
+            ..self
+        }
+    }
+
+    /// Whether the row says something: zeros stand behind the last one.
+    pub(crate) fn is_used(self, row: usize) -> bool {
+        self.features(row).iter().any(|&x| x != 0.0)
+    }
+}
+
+/// What a sweep found, and working memory.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    rank: usize,
+    /// The basis by columns.
+    columns: Vec<f32>,
+    /// Per row of the table: products with the columns, and the squared norm.
+    found: Vec<f32>,
+    /// Rows that say something, in order.
+    used: Vec<usize>,
+    coefficients: Vec<f32>,
+    sum: Vec<f32>,
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "one rounding to f32, as the rows are f32"
+)]
+pub(crate) const fn single(x: f64) -> f32 {
+    x as f32
+}
+
+impl Sweep {
+    /// For a basis of shape `(n_features, rank)`.
+    pub(crate) fn new(basis: &[f64], rank: usize) -> Self {
+        let column = |k: usize| basis.iter().skip(k).step_by(rank);
+        Self {
+            rank,
+            columns: (0..rank).flat_map(column).map(|&b| single(b)).collect(),
+            sum: vec![0.0; basis.len() / rank],
+            ..Self::default()
+        }
+    }
+
+    /// Reads all rows of a user.
+    pub(crate) fn read(&mut self, user: UserCells<'_>) {
+        self.used.clear();
+        if row_products(user.rows(), &self.columns, &mut self.found).is_err() {
+            return; // not for any user: lengths are those of the table and the basis
+        }
+        let squares = self.found.chunks_exact(self.rank + 1);
+        let used = squares.enumerate().filter(|(row, found)| {
+            found[self.rank] > 0.0 || user.is_used(*row) // a square may have underflowed
+        });
+        self.used.extend(used.map(|(row, _)| row));
+    }
+
+    /// The rows that say something and belong to `rows`.
+    pub(crate) fn used(
+        &self,
+        (rows, max_rows): (RowUse, usize),
+    ) -> impl Iterator<Item = usize> + '_ {
+        let used = self.used.iter().enumerate();
+        used.filter(move |(i, _)| rows.includes(*i, max_rows))
+            .map(|(_, &row)| row)
+    }
+
+    /// Hands `(x^T B, y)` of these rows over, to be solved with [`SINGLE_RIDGE`](crate::design::SINGLE_RIDGE) or more.
+    pub(crate) fn fill(&self, design: &mut UserDesign, user: UserCells<'_>, rows: (RowUse, usize)) {
+        design.projected.clear();
+        design.labels.clear();
+        for row in self.used(rows) {
+            let products = &self.found[row * (self.rank + 1)..][..self.rank];
+            for &z in products {
+                design.projected.push(z.into());
+            }
+            design.labels.push(user.label(row).into());
+        }
+    }
+
+    /// The squared norm of a row.
+    pub(crate) fn square(&self, user: UserCells<'_>, row: usize) -> f64 {
+        let square = self.found[row * (self.rank + 1) + self.rank];
+        if SAFE_SQUARES.contains(&square) {
+            square.into()
+        } else {
+            norm_of_row(user.features(row)).powi(2)
+        }
+    }
+
+    /// The norm of a row, up to 2e-5 above it and not below.
+    pub(crate) fn norm(&self, user: UserCells<'_>, row: usize) -> f64 {
+        self.square(user, row).sqrt() * NORM_MARGIN
+    }
+
+    /// `sum_i c_i x_i` over the rows that [`used`](Self::used) names, `c_i x_i` of about the size 1.
+    pub(crate) fn weighted_sum(
+        &mut self,
+        user: UserCells<'_>,
+        (rows, max_rows): (RowUse, usize),
+        coefficients: impl Iterator<Item = f64>,
+    ) -> &[f32] {
+        self.coefficients.clear();
+        self.coefficients.resize(user.n_rows(), 0.0);
+        let used = self.used.iter().enumerate();
+        let used = used.filter(|(i, _)| rows.includes(*i, max_rows));
+        for ((_, &row), c) in used.zip(coefficients) {
+            self.coefficients[row] = single(c);
+        }
+        if weighted_row_sum(user.rows(), &self.coefficients, &mut self.sum).is_err() {
+            self.sum.fill(0.0); // as in `read`
+        }
+        &self.sum
+    }
+}
