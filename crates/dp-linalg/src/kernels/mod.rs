@@ -21,6 +21,7 @@ mod gram;
 mod integers;
 mod kronecker;
 mod lanes;
+mod plain;
 #[cfg(feature = "dense")]
 mod ql;
 mod rows;
@@ -37,6 +38,7 @@ pub(crate) use factor::Factor;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::KroneckerUpdate;
+pub use plain::{PlainLoops, with_vector_instructions};
 pub(crate) use rows::{Ahead, Gather, Rows};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
