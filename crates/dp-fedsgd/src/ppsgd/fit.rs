@@ -156,6 +156,12 @@ impl PpSgd {
                 },
             };
             let values = self.sum(&work, &mut source)?;
+            #[cfg(privacy_mutants)]
+            let values = values.map(|values| {
+                let ratio = self.params().n_users / data.table().expose().n_users() as f64;
+                let ratio = dp_core::mutants::pick("sgd-denominator-true-n", 1.0, ratio);
+                values.into_iter().map(|v| ratio * v).collect()
+            });
             run.end_round(self, values);
             let shared = run.shared();
             if stop(RoundEnd {

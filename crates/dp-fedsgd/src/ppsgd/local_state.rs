@@ -113,6 +113,8 @@ impl LocalState {
     fn keep_clipped(&mut self, gradient: &[f64], scale: f64, step: LocalStep<'_>) {
         let norm = scale * sum_of(gradient, |g| g * g).sqrt();
         let within = norm <= step.clip_norm; // false for NaN
+        #[cfg(privacy_mutants)]
+        let within = dp_core::mutants::pick("sgd-clip-missing", within, true);
         let factor = if within {
             1.0
         } else if norm.is_finite() {
@@ -133,6 +135,8 @@ impl LocalState {
     #[inline(always)]
     fn descend(&mut self, gradient: &[f64], rate: f64) {
         let size = sum_of(gradient, |g| (g * rate).abs());
+        #[cfg(privacy_mutants)]
+        let size = dp_core::mutants::pick("sgd-overflow-let-through", size, 0.0);
         if rate > 0.0 && size.is_finite() {
             for (theta, g) in self.theta.iter_mut().zip(gradient) {
                 *theta -= rate * g;

@@ -33,7 +33,14 @@ impl LocalStates {
     }
 
     fn of(&self, user: UserRow<'_>) -> Option<MutexGuard<'_, LocalState>> {
-        self.at(self.places.index(user)?)
+        let number = self.places.index(user)?;
+        #[cfg(privacy_mutants)]
+        let number = dp_core::mutants::pick(
+            "sgd-local-model-of-another-user",
+            number,
+            (number + 1) % self.states.len(),
+        );
+        self.at(number)
     }
 
     fn at(&self, number: usize) -> Option<MutexGuard<'_, LocalState>> {

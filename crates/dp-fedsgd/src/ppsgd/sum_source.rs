@@ -62,6 +62,11 @@ impl PpSgd {
             noise_multiplier,
             work.step.layout.whole_norm(work.step.clip_norm),
         )?;
+        #[cfg(privacy_mutants)]
+        let grid = match dp_core::mutants::active("sgd-grid-without-clip") {
+            true => Grid::new(noise_multiplier, 1.0)?,
+            false => grid,
+        };
         let sum = match self.params().participation {
             Participation::Full => VectorSum::accumulate(table, n, grid, work)?,
             Participation::Sampled(sampling) => {

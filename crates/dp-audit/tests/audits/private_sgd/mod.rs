@@ -3,6 +3,7 @@
 mod everybody;
 mod rounds;
 mod samples;
+mod server;
 
 use dp_accounting::Plan;
 use dp_audit::AuditedPpSgd;

@@ -212,3 +212,27 @@ fn no_round_moves_further_than_paid_for_on_neighbouring_data() {
         assert!(reached >= 3, "{params:?}: {worst:?}");
     }
 }
+
+/// Squares of the first two rows overflow; the two after them are like anybody's, far beyond the clip.
+#[test]
+fn numbers_that_overflow_cost_a_user_one_round_and_no_more() {
+    let row = |value: f32, label: f32| (vec![value; COMMON], label);
+    let mut users = everybody();
+    users[0] = vec![
+        row(f32::MAX, 1.0),
+        row(f32::MAX, 1.0),
+        row(1.0, 1e6),
+        row(1.0, 1e6),
+    ];
+    let trainer = trainer(base(None), Adjacency::AddRemoveUser);
+    let data = table(&users);
+    let run = trainer
+        .run(&data, &mut NoiseSource::operating_system())
+        .unwrap();
+    let each = trainer.contributions(&run, &data, 0, &|_| true).unwrap();
+    for (at, entries) in each.iter().enumerate() {
+        let of_gradient = entries.iter().filter(|&&(at, _)| at < COMMON).count();
+        let expected = if at % 2 == 0 { 0 } else { COMMON };
+        assert_eq!(of_gradient, expected, "round {at}");
+    }
+}
