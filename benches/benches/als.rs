@@ -85,14 +85,7 @@ where
     Contestant::new(move || {
         let x = MatRef::from_column_major_slice(black_box(&x[..]), N, N);
         let to = MatMut::from_column_major_slice_mut(&mut out, N, N);
-        matmul(
-            to,
-            Accum::Replace,
-            x,
-            x,
-            T::one_impl(),
-            Par::Seq,
-        );
+        matmul(to, Accum::Replace, x, x, T::one_impl(), Par::Seq);
     })
 }
 

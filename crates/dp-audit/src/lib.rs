@@ -6,6 +6,7 @@
 
 mod black_box;
 mod canary;
+mod epsilon;
 mod error;
 mod frequencies;
 mod kernel;
@@ -19,13 +20,14 @@ mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
-#[cfg(any(feature = "multitask", feature = "personalize"))]
+#[cfg(any(feature = "fedsgd", feature = "multitask", feature = "personalize"))]
 mod trainers;
 mod uniform;
 mod view;
 
 pub use black_box::{BlackBoxAudit, audit_black_box};
 pub use canary::Canaries;
+pub use epsilon::{EpsilonAudit, audit_epsilon};
 pub use error::{Error, Result};
 pub use frequencies::{FrequencyAudit, audit_frequencies};
 pub use kernel::{
@@ -43,5 +45,7 @@ pub use sequential::{GuessingGame, NoiseWatch};
 pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
 #[cfg(feature = "personalize")]
 pub use trainers::{AuditedPersonalization, Personalization};
+#[cfg(feature = "fedsgd")]
+pub use trainers::{AuditedPpSgd, SgdRound, SgdRun};
 pub use uniform::audit_uniform_words;
 pub use view::{Entries, Layout, View};

@@ -2,11 +2,16 @@
 
 #[cfg(feature = "multitask")]
 mod factorization;
+#[cfg(any(feature = "multitask", feature = "personalize"))]
 mod observe;
 #[cfg(feature = "personalize")]
 mod personalization;
+#[cfg(feature = "fedsgd")]
+mod private_sgd;
 #[cfg(feature = "multitask")]
 mod regression;
+#[cfg(any(feature = "fedsgd", feature = "personalize"))]
+mod samples;
 
 use dp_accounting::Plan;
 use dp_core::{ApproxDp, Gdp};
@@ -15,6 +20,8 @@ use dp_core::{ApproxDp, Gdp};
 pub use factorization::AuditedFactorization;
 #[cfg(feature = "personalize")]
 pub use personalization::{AuditedPersonalization, Personalization};
+#[cfg(feature = "fedsgd")]
+pub use private_sgd::{AuditedPpSgd, SgdRound, SgdRun};
 #[cfg(feature = "multitask")]
 pub use regression::{AuditedRegression, Regression};
 

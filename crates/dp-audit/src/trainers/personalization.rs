@@ -1,12 +1,11 @@
 use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_core::{
-    Adjacency, ApproxDp, Gdp, Interactions, Private, SampleRows, UserSamples, UserSamplesBuilder,
-};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
 use dp_mechanism::{NoiseSource, Observed};
 use dp_personalize::{AltMin, ResidualAltMin};
 
 use super::failed;
 use super::observe::Views;
+use super::samples::samples_of;
 use crate::view::View;
 use crate::{Result, Trainer};
 
@@ -88,18 +87,6 @@ impl AuditedPersonalization {
         }
         Ok(spends)
     }
-
-    /// The table as rows of users.
-    fn samples(&self, data: &Interactions) -> Result<UserSamples> {
-        let mut builder = UserSamplesBuilder::new(self.n_features, self.max_rows)?;
-        for (user, row) in (0..).zip(data.users()) {
-            builder.push(user, &vec![f32::NAN; self.n_features], 0.0)?; // known even without rows
-            for (x, y) in SampleRows::of(row, self.n_features).iter() {
-                builder.push(user, x, y)?;
-            }
-        }
-        Ok(builder.build().0)
-    }
 }
 
 impl Trainer for AuditedPersonalization {
@@ -114,7 +101,7 @@ impl Trainer for AuditedPersonalization {
         noise: &mut NoiseSource,
     ) -> Result<Vec<View>> {
         let (plan, spends) = (&self.plan, self.spends()?);
-        let samples = self.samples(data.expose())?;
+        let samples = samples_of(data.expose(), self.n_features, self.max_rows)?;
         let mut seen = Views::of(data.expose(), canaries);
         let watch = &mut |one: Observed<'_>| seen.look(one);
         let fitted = match &self.fit {

@@ -6,6 +6,7 @@ mod accounts;
 mod discrete;
 mod kernel;
 mod personalized;
+mod private_sgd;
 mod quantiles;
 mod regressions;
 mod resume;

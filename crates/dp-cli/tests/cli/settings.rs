@@ -33,7 +33,11 @@ fn a_file_gives_what_the_command_line_leaves_out() {
     let sandbox = sandbox();
     sandbox.dp(&["train", "--config", "nightly.toml"]).exits(0);
     let run = sandbox.dp(&["--config", "nightly.toml", "verify"]).exits(0);
-    assert!(run.stdout.contains("certificate.json holds"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("certificate.json holds"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]

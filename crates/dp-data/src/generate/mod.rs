@@ -2,6 +2,7 @@
 
 mod activity;
 mod draw;
+mod new_rows;
 mod normals;
 mod offsets;
 mod ratings;

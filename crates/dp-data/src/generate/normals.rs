@@ -34,7 +34,8 @@ impl NormalLanes {
         Self { state }
     }
 
-    /// Fills `out` with independent standard normal numbers.
+    /// Fills `out` with independent standard normal numbers: a plain loop.
+    #[inline(always)]
     pub(super) fn fill(&mut self, out: &mut [f32]) {
         let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
         for block in blocks {
@@ -47,10 +48,13 @@ impl NormalLanes {
     #[inline(always)]
     fn block(&mut self) -> [f32; BLOCK] {
         let [a, b, c, d] = self.words();
+        let [cosines, sines] = pairs(side_by_side(a, c), side_by_side(b, d));
         let mut out = [0.0; BLOCK];
         let (parts, _) = out.as_chunks_mut::<LANES>();
-        [parts[0], parts[1]] = pairs(a, b);
-        [parts[2], parts[3]] = pairs(c, d);
+        parts[0].copy_from_slice(&cosines[..LANES]);
+        parts[1].copy_from_slice(&sines[..LANES]);
+        parts[2].copy_from_slice(&cosines[LANES..]);
+        parts[3].copy_from_slice(&sines[LANES..]);
         out
     }
 
@@ -75,11 +79,20 @@ fn step(oldest: &mut Words, newest: &Words) {
     }
 }
 
+/// Two steps at once, to fill the widest registers.
+#[inline(always)]
+fn side_by_side(first: Words, second: Words) -> [u32; 2 * LANES] {
+    let mut both = [0; 2 * LANES];
+    both[..LANES].copy_from_slice(&first);
+    both[LANES..].copy_from_slice(&second);
+    both
+}
+
 /// Radii from one word of each lane, angles from another.
 #[inline(always)]
-fn pairs(radii: Words, angles: Words) -> [[f32; LANES]; 2] {
-    let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
-    for lane in 0..LANES {
+fn pairs<const N: usize>(radii: [u32; N], angles: [u32; N]) -> [[f32; N]; 2] {
+    let (mut cosines, mut sines) = ([0.0; N], [0.0; N]);
+    for lane in 0..N {
         let radius = (-2.0 * ln_of_uniform(radii[lane])).sqrt();
         let (c, s) = point_on_circle(angles[lane]);
         cosines[lane] = radius * c;

@@ -2,9 +2,11 @@
 
 use dp_core::params::{at_least_one, finite_non_negative, in_range};
 use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
+use dp_linalg::with_vector_instructions;
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
+use super::new_rows::NewRows;
 use super::normals::{NormalLanes, halves, mix};
 use crate::Result;
 
@@ -162,16 +164,13 @@ impl OffsetData {
         }
         cells.resize(n_rows * (dim + 1), 0.0);
         let seed = seed.iter().fold(0, |all, &c| (all << 16) | cell_bits(c));
-        NormalLanes::new(mix(seed ^ mix(step.wrapping_add(1)))).fill(cells);
-        for row in cells.chunks_exact_mut(dim + 1) {
-            let Some((y, x)) = row.split_last_mut() else {
-                continue;
-            };
-            for (x, &stddev) in x.iter_mut().zip(&self.stddevs) {
-                *x *= stddev;
-            }
-            *y = self.label_noise * *y + inner(x, own);
-        }
+        with_vector_instructions(NewRows {
+            normals: NormalLanes::new(mix(seed ^ mix(step.wrapping_add(1)))),
+            stddevs: &self.stddevs,
+            label_noise: self.label_noise,
+            own,
+            cells,
+        });
     }
 
     /// The mean over users of the excess risk of squared loss, `1/N sum_i ||model_i - theta_i||_Sigma^2`. `model` writes the
@@ -202,20 +201,6 @@ fn seed_cells(seed: u64) -> [f32; SEED_CELLS] {
 )]
 const fn cell_bits(cell: f32) -> u64 {
     cell as u64 & 0xffff
-}
-
-/// Eight partial sums, so that the compiler can use vector registers.
-fn inner(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; 8];
-    let (a8, a_rest) = a.as_chunks::<8>();
-    let (b8, b_rest) = b.as_chunks::<8>();
-    for (a, b) in a8.iter().zip(b8) {
-        for lane in 0..8 {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }
 
 fn normal<R: Rng + ?Sized>(rng: &mut R) -> f64 {

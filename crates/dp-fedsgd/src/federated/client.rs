@@ -1,5 +1,7 @@
 //! A client: one user's data and local parameters.
 
+use std::collections::BTreeSet;
+
 use dp_core::{UserRow, params};
 use dp_mechanism::{Grid, SparseBuffer, VectorContribution, vector_contribution};
 
@@ -15,7 +17,9 @@ use crate::{BatchReduction, Result, UserBatches};
 /// everybody trains it makes its local step all the same.
 ///
 /// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
-/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before.
+/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before. A run that was left is over: a message
+/// of it that comes late is passed over, and so is one of a round before the last one heard of, else it would cost the local parameters of the run
+/// at hand or make a step twice. The ids of runs left are kept for that; they are public.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private model; printing it is never wanted"
@@ -26,6 +30,10 @@ pub struct Client<'a, O, B> {
     user: usize,
     number: usize,
     run: String,
+    /// Runs that came before.
+    left: BTreeSet<String>,
+    /// The latest round of the run that was heard of.
+    round: u32,
     state: LocalState,
 }
 
@@ -47,11 +55,13 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             user,
             number,
             run: String::new(),
+            left: BTreeSet::new(),
+            round: 0,
             state: LocalState::new(objective.n_local(), false),
         })
     }
 
-    /// Takes part in a round: trains, and answers if asked. A round of another run than the last one starts anew.
+    /// Takes part in a round: trains, and answers if asked. A round of a new run starts anew, a late one is passed over without an answer.
     ///
     /// # Errors
     /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends. Nothing
@@ -64,7 +74,9 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             self.objective.n_shared(),
         )?;
         let grid = round.grid()?;
-        self.enter(&round.run);
+        if !self.enter(round) {
+            return Ok(None);
+        }
         if asked || round.everybody_trains {
             self.train(round);
         }
@@ -77,12 +89,20 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         &self.state.theta
     }
 
-    /// Forgets the run before this one.
-    fn enter(&mut self, run: &str) {
-        if self.run != run {
-            run.clone_into(&mut self.run);
+    /// Forgets the run before this one; false for a message that comes late.
+    fn enter(&mut self, message: &RoundMessage) -> bool {
+        if self.run != message.run {
+            if self.left.contains(&message.run) {
+                return false;
+            }
+            let left = std::mem::replace(&mut self.run, message.run.clone());
+            self.left.insert(left);
             self.state = LocalState::new(self.objective.n_local(), false);
+            self.round = 0;
         }
+        let in_time = message.round >= self.round;
+        self.round = self.round.max(message.round);
+        in_time
     }
 
     fn train(&mut self, round: &RoundMessage) {

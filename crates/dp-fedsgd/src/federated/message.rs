@@ -153,7 +153,10 @@ impl UpdateMessage {
         if self.run != round.run {
             return Err(Rejection::Run { client });
         }
-        if self.round != round.round {
+        let same_round = self.round == round.round;
+        #[cfg(privacy_mutants)]
+        let same_round = dp_core::mutants::pick("sgd-any-round-accepted", same_round, true);
+        if !same_round {
             return Err(Rejection::Round {
                 client,
                 found: self.round,
@@ -169,6 +172,8 @@ impl UpdateMessage {
         }
         let squares = self.integers.iter().map(|z| square(z.unsigned_abs()));
         let norm = squares.fold(0, u128::saturating_add);
+        #[cfg(privacy_mutants)]
+        let norm = dp_core::mutants::pick("sgd-server-norm-unchecked", norm, 0);
         if norm > square(grid.l2_bound()) {
             return Err(Rejection::Norm { client });
         }

@@ -253,10 +253,21 @@ impl OpenRound<'_, '_> {
                         None
                     }
                 });
+        #[cfg(privacy_mutants)]
+        let mut answered = 0_u32;
+        #[cfg(privacy_mutants)]
+        let checked = checked.inspect(|_| answered += 1);
         let n = message.n_coordinates();
         let released = VectorSum::from_messages(sample, checked, n, grid)?.release(noise)?;
         server.insecure |= released.is_insecure();
-        let stepped = server.run.end_round(&server.fit, Some(released.values()));
+        let values = released.values();
+        #[cfg(privacy_mutants)]
+        let values = {
+            let ratio = server.fit.params().expected_clients() / f64::from(answered.max(1));
+            let ratio = dp_core::mutants::pick("sgd-mean-of-those-who-answered", 1.0, ratio);
+            values.into_iter().map(|v| ratio * v).collect()
+        };
+        let stepped = server.run.end_round(&server.fit, Some(values));
         Ok(if stepped {
             RoundOutcome::Stepped
         } else {

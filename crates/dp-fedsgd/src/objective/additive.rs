@@ -1,4 +1,5 @@
 use dp_core::params;
+use dp_linalg::{PlainLoops, with_vector_instructions};
 
 use super::vectors::{add_scaled, inner, to_f32};
 use super::{AdditiveLoss, Gradients, Minibatch, PersonalizedObjective, Point};
@@ -95,23 +96,58 @@ impl PersonalizedObjective for AdditiveModel {
     }
 
     fn gradients(&self, at: Point<'_>, batch: &Minibatch, out: &mut Gradients) {
-        let n = self.n_shared();
-        out.work.clear();
-        let both = at.shared.iter().zip(at.local);
-        out.work.extend(both.map(|(w, t)| to_f32(w + t)));
-        out.work.resize(2 * n, 0.0);
-        let (model, sum) = out.work.split_at_mut(n);
-        let mut scores = vec![0.0; self.loss.n_scores()];
-        for (x, y) in batch.rows() {
-            for (score, u) in scores.iter_mut().zip(model.chunks_exact(self.n_features)) {
-                *score = f64::from(inner(u, x));
-            }
-            self.loss.derivative(&mut scores, y);
-            for (sum, &slope) in sum.chunks_exact_mut(self.n_features).zip(&scores) {
+        with_vector_instructions(MinibatchGradient {
+            model: *self,
+            at,
+            batch,
+            out,
+        });
+    }
+}
+
+/// Both gradients of a minibatch, which are the same.
+struct MinibatchGradient<'a> {
+    model: AdditiveModel,
+    at: Point<'a>,
+    batch: &'a Minibatch,
+    out: &'a mut Gradients,
+}
+
+impl PlainLoops for MinibatchGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (n, n_features) = (self.model.n_shared(), self.model.n_features);
+        let Gradients {
+            shared,
+            local,
+            work,
+            scores,
+        } = self.out;
+        work.clear();
+        let both = self.at.shared.iter().zip(self.at.local);
+        work.extend(both.map(|(w, t)| to_f32(w + t)));
+        work.resize(2 * n, 0.0);
+        let (model, sum) = work.split_at_mut(n);
+        if self.model.loss.n_scores() == 1 {
+            for (x, y) in self.batch.rows() {
+                let slope = self.model.loss.slope(f64::from(inner(model, x)), y);
                 add_scaled(sum, to_f32(slope), x);
             }
+        } else {
+            scores.resize(self.model.loss.n_scores(), 0.0);
+            for (x, y) in self.batch.rows() {
+                for (score, u) in scores.iter_mut().zip(model.chunks_exact(n_features)) {
+                    *score = f64::from(inner(u, x));
+                }
+                self.model.loss.derivative(scores, y);
+                for (sum, &slope) in sum.chunks_exact_mut(n_features).zip(&*scores) {
+                    add_scaled(sum, to_f32(slope), x);
+                }
+            }
         }
-        for ((shared, local), &sum) in out.shared.iter_mut().zip(&mut out.local).zip(&*sum) {
+        for ((shared, local), &sum) in shared.iter_mut().zip(local).zip(&*sum) {
             *shared += f64::from(sum);
             *local += f64::from(sum);
         }

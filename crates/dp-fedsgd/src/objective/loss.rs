@@ -90,11 +90,20 @@ impl AdditiveLoss {
 
     /// Puts the derivative with respect to each score in its place.
     pub fn derivative(self, scores: &mut [f64], y: f32) {
+        match self {
+            Self::Squared | Self::Logistic => scores[0] = self.slope(scores[0], y),
+            _ => self.derivative_of_class(scores, y),
+        }
+    }
+
+    /// The derivative of a loss of one score; 0 for those of several.
+    #[inline]
+    pub(super) fn slope(self, score: f64, y: f32) -> f64 {
         let label = f64::from(y);
         match self {
-            Self::Squared => scores[0] -= label,
-            Self::Logistic => scores[0] = sigmoid(scores[0]) - indicator(label > 0.0),
-            _ => self.derivative_of_class(scores, y),
+            Self::Squared => score - label,
+            Self::Logistic => sigmoid(score) - indicator(label > 0.0),
+            _ => 0.0,
         }
     }
 

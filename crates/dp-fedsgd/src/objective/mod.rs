@@ -3,7 +3,7 @@
 mod additive;
 mod loss;
 mod minibatch;
-mod vectors;
+pub(crate) mod vectors;
 
 pub use additive::AdditiveModel;
 pub use loss::AdditiveLoss;
@@ -31,6 +31,8 @@ pub struct Gradients {
     pub local: Vec<f64>,
     /// For the objective's own use, in single precision.
     pub(crate) work: Vec<f32>,
+    /// Scores of a row.
+    pub(crate) scores: Vec<f64>,
 }
 
 impl Gradients {

@@ -39,6 +39,10 @@ impl RoundLayout {
 
     /// Norm of a user's whole contribution when gradients are clipped to `clip_norm`.
     pub(crate) fn whole_norm(&self, clip_norm: f64) -> f64 {
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("sgd-extras-outside-the-bound") {
+            return clip_norm;
+        }
         clip_norm
             * (self.extra * self.extra)
                 .mul_add(self.n_extras() as f64, 1.0)

@@ -1,6 +1,9 @@
 //! What stays with a user: the local parameters, and one step of them.
 
+use dp_linalg::{PlainLoops, with_vector_instructions};
+
 use super::RoundLayout;
+use crate::objective::vectors::sum_of;
 use crate::objective::{Gradients, PersonalizedObjective, Point};
 use crate::{BatchReduction, Minibatch};
 
@@ -95,17 +98,23 @@ impl LocalState {
             BatchReduction::Mean => 1.0 / (batch.len().max(1) as f64),
             BatchReduction::Sum { .. } => 1.0,
         };
-        self.keep_clipped(&gradients.shared, scale, step);
-        self.sum_up_to(step.round);
-        self.descend(&gradients.local, scale * step.rate);
+        with_vector_instructions(StepEnd {
+            state: self,
+            gradients,
+            scale,
+            step,
+        });
         self.round = step.round;
         self.n_steps += 1;
     }
 
     /// `g <- g min(1, C / ||g||)`, 0 where the norm is not finite, and the extras behind it.
+    #[inline(always)]
     fn keep_clipped(&mut self, gradient: &[f64], scale: f64, step: LocalStep<'_>) {
-        let norm = scale * gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        let norm = scale * sum_of(gradient, |g| g * g).sqrt();
         let within = norm <= step.clip_norm; // false for NaN
+        #[cfg(privacy_mutants)]
+        let within = dp_core::mutants::pick("sgd-clip-missing", within, true);
         let factor = if within {
             1.0
         } else if norm.is_finite() {
@@ -123,8 +132,11 @@ impl LocalState {
         self.sent.extend(step.layout.extras(step.clip_norm, within));
     }
 
+    #[inline(always)]
     fn descend(&mut self, gradient: &[f64], rate: f64) {
-        let size: f64 = gradient.iter().map(|g| (g * rate).abs()).sum();
+        let size = sum_of(gradient, |g| (g * rate).abs());
+        #[cfg(privacy_mutants)]
+        let size = dp_core::mutants::pick("sgd-overflow-let-through", size, 0.0);
         if rate > 0.0 && size.is_finite() {
             for (theta, g) in self.theta.iter_mut().zip(gradient) {
                 *theta -= rate * g;
@@ -146,6 +158,32 @@ impl LocalState {
         self.sum_up_to(n_rounds);
         let n = n_rounds.max(1) as f64;
         self.sum.iter().map(|sum| sum / n).collect()
+    }
+}
+
+/// What follows the gradients in a step.
+struct StepEnd<'a> {
+    state: &'a mut LocalState,
+    gradients: &'a Gradients,
+    /// Of the gradients: 1 over the rows for their mean.
+    scale: f64,
+    step: LocalStep<'a>,
+}
+
+impl PlainLoops for StepEnd<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self {
+            state,
+            gradients,
+            scale,
+            step,
+        } = self;
+        state.keep_clipped(&gradients.shared, scale, step);
+        state.sum_up_to(step.round);
+        state.descend(&gradients.local, scale * step.rate);
     }
 }
 

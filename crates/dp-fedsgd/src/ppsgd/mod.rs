@@ -1,5 +1,6 @@
 //! Algorithms 1, 2 and 3 of Bietti et al. 2022.
 
+mod algorithm;
 mod clip;
 mod fit;
 mod layout;
@@ -11,13 +12,15 @@ mod round;
 mod run;
 mod schedule;
 mod stopping;
+mod sum_source;
+mod trust;
 
+pub use algorithm::PpSgd;
 pub use clip::ClipSchedule;
 pub(crate) use clip::ClipState;
-pub use fit::{FittedPpSgd, PpSgd};
 pub(crate) use layout::RoundLayout;
 pub(crate) use local_state::{LocalState, LocalStep, StepScratch};
-pub use model::{KeptRound, LocalModels, Provenance, SharedModel};
+pub use model::{FittedPpSgd, KeptRound, LocalModels, Provenance, SharedModel};
 pub use params::{BatchReduction, LocalTraining, Participation, PpSgdParams};
 pub(crate) use plan::noise_multiplier;
 pub(crate) use run::Run;

@@ -1,5 +1,8 @@
 //! What a run leaves: shared parameters, which are released, and local ones, which are not.
 
+use dp_accounting::Certificate;
+use dp_core::Private;
+
 /// How shared parameters came about, and with it who may see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -103,4 +106,18 @@ impl LocalModels {
         let all = self.average.as_ref()?;
         Some(&all[user * self.n_local..][..self.n_local])
     }
+}
+
+/// A run's shared model with its certificate, and the local models of the simulated users.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private models; printing them is never wanted"
+)]
+pub struct FittedPpSgd {
+    /// What was released.
+    pub model: SharedModel,
+    /// Under which guarantee; none where nothing was released or there was no privacy.
+    pub certificate: Option<Certificate>,
+    /// Every user's own parameters. They stay with their users.
+    pub personal: Private<LocalModels>,
 }

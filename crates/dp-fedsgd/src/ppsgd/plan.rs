@@ -58,6 +58,14 @@ impl PpSgd {
     /// The event of a round: made from the scheme that is run.
     fn event(&self, noise_multiplier: f64) -> DpEvent {
         let gaussian = DpEvent::gaussian(noise_multiplier);
+        #[cfg(privacy_mutants)]
+        if let Participation::Sampled(dp_mechanism::ClientSampling::Poisson(poisson)) =
+            self.params().participation
+            && dp_core::mutants::active("sgd-accounted-probability-halved")
+        {
+            let half = 0.5 * poisson.sampling_probability();
+            return DpEvent::sampled_gaussian(noise_multiplier, half);
+        }
         match self.params().participation {
             Participation::Full => gaussian,
             Participation::Sampled(sampling) => sampling.event(gaussian),

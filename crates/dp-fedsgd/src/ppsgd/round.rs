@@ -33,7 +33,18 @@ impl LocalStates {
     }
 
     fn of(&self, user: UserRow<'_>) -> Option<MutexGuard<'_, LocalState>> {
-        let state = self.states.get(self.places.index(user)?)?;
+        let number = self.places.index(user)?;
+        #[cfg(privacy_mutants)]
+        let number = dp_core::mutants::pick(
+            "sgd-local-model-of-another-user",
+            number,
+            (number + 1) % self.states.len(),
+        );
+        self.at(number)
+    }
+
+    fn at(&self, number: usize) -> Option<MutexGuard<'_, LocalState>> {
+        let state = self.states.get(number)?;
         Some(state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -72,7 +83,9 @@ impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
                 if cfg!(debug_assertions) {
                     *scratch = StepScratch::new(self.batches.n_features()); // one that remembers shows
                 }
-                self.train(table.user(user), scratch);
+                if let Some(mut state) = self.states.at(user) {
+                    self.make_step(&mut state, table.user(user), scratch);
+                }
             });
     }
 
@@ -83,18 +96,20 @@ impl<O: PersonalizedObjective, B: UserBatches> RoundWork<'_, O, B> {
         scratch: &mut StepScratch,
     ) -> Option<MutexGuard<'_, LocalState>> {
         let mut state = self.states.of(user)?;
+        self.make_step(&mut state, user, scratch);
+        Some(state)
+    }
+
+    fn make_step(&self, state: &mut LocalState, user: UserRow<'_>, scratch: &mut StepScratch) {
         state.step(self.objective, self.step, scratch, |number, batch| {
             self.batches.fill(user, number, batch);
         });
-        Some(state)
     }
 
     /// What the user sends in this round if asked. Nothing moves: a step that was not made is made on a copy.
     fn would_send(&self, user: UserRow<'_>, scratch: &mut StepScratch) -> Option<Vec<f64>> {
         let mut copy = self.states.of(user)?.clone();
-        copy.step(self.objective, self.step, scratch, |number, batch| {
-            self.batches.fill(user, number, batch);
-        });
+        self.make_step(&mut copy, user, scratch);
         Some(copy.sent)
     }
 

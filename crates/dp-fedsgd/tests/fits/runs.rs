@@ -90,6 +90,35 @@ fn messages_of_another_run_count_for_nothing() {
     assert_eq!(found, shared_after(Vec::new(), &mut seen));
 }
 
+/// Whatever comes late, of a run that was left or of an earlier round, neither resets a client nor makes it train again.
+#[test]
+fn messages_that_come_late_are_passed_over() {
+    let data = samples(8, 3, 4, 3);
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let fresh = || Client::new(&model, &rows, 0, 0).unwrap();
+    let rounds = |n| run(everybody_asked(0.5, n), ADD_REMOVE, &mut [fresh()]);
+    let (old, new) = (rounds(2), rounds(3));
+    let (mut disturbed, mut alone) = (fresh(), fresh());
+    assert!(disturbed.receive(&old[0].0, true).unwrap().is_some());
+    for (at, (message, ..)) in new.iter().enumerate() {
+        let expected = alone.receive(message, true).unwrap();
+        assert!(disturbed.receive(message, true).unwrap() == expected);
+        let earlier = new[..at].iter().map(|heard| &heard.0);
+        for late in old.iter().map(|heard| &heard.0).chain(earlier) {
+            assert!(disturbed.receive(late, true).unwrap().is_none());
+        }
+        // the round at hand may be asked for again, and says the same
+        assert!(disturbed.receive(message, true).unwrap() == expected);
+        assert_eq!(disturbed.local(), alone.local());
+        assert!(alone.local().iter().any(|&theta| theta != 0.0));
+    }
+    // a round of the run at hand in which nobody was asked is heard of all the same
+    let mut unasked = fresh();
+    assert!(unasked.receive(&new[1].0, false).unwrap().is_none());
+    assert!(unasked.receive(&new[0].0, true).unwrap().is_none());
+    assert!(unasked.local().iter().all(|&theta| theta == 0.0));
+}
+
 #[test]
 fn a_round_that_cannot_be_opened_is_passed_over_with_its_spend() {
     let fit = everybody_asked(0.5, 2).check().unwrap();

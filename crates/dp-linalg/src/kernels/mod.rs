@@ -22,6 +22,7 @@ mod gram;
 mod integers;
 mod kronecker;
 mod lanes;
+mod plain;
 mod products;
 #[cfg(feature = "dense")]
 mod ql;
@@ -42,6 +43,7 @@ pub(crate) use factor::Factor;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::KroneckerUpdate;
+pub use plain::{PlainLoops, with_vector_instructions};
 pub(crate) use products::{PairProducts, RowProducts, SumOfSquares};
 pub(crate) use rows::{Ahead, Gather, Rows, fetch_lines};
 pub(crate) use score::Scores;

@@ -1,0 +1,111 @@
+//! Three ways to learn from the same writers.
+
+use dp_accounting::{Budget, Ledger};
+use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
+use dp_fedsgd::{HeldBatches, LocalTraining, PersonalizedObjective, Point, PpSgdParams};
+use dp_mechanism::{NoiseSource, PoissonSampling};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+use crate::Result;
+use crate::glyphs::{SIDE, Writer};
+use crate::network::SharedCnn;
+
+/// What is made and how it is learned.
+#[derive(Debug, Clone, Copy)]
+pub struct Study {
+    /// Writers.
+    pub n_writers: usize,
+    /// Pictures of a writer to learn from, and as many to test with.
+    pub n_pictures: usize,
+    /// Rounds.
+    pub n_rounds: usize,
+    /// Probability of taking part in a round.
+    pub q: f64,
+    /// Noise multiplier.
+    pub noise_multiplier: f64,
+    /// Seed of the writers. Noise comes from the operating system.
+    pub seed: u64,
+}
+
+/// What came of one ratio of steps.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// Global over local step.
+    pub alpha: f64,
+    /// For adding or removing a writer, at delta 1e-5; 0 where nothing was released.
+    pub epsilon: f64,
+    /// Share of test pictures that are read rightly, each by its writer's own model.
+    pub accuracy: f64,
+}
+
+type Pictures = Vec<(Vec<f32>, f32)>;
+
+impl Study {
+    /// Every writer's pictures, to learn from and to test with.
+    fn pictures(&self) -> Result<(UserSamples, Vec<Pictures>)> {
+        let rng = &mut ChaCha20Rng::seed_from_u64(self.seed);
+        let mut learn = UserSamplesBuilder::new(SIDE * SIDE, self.n_pictures)?;
+        let mut test = Vec::new();
+        for number in 0..u32::try_from(self.n_writers)? {
+            let writer = Writer::new(rng);
+            for _ in 0..self.n_pictures {
+                let (x, y) = writer.write(rng);
+                learn.push(number, &x, y)?;
+            }
+            test.push((0..self.n_pictures).map(|_| writer.write(rng)).collect());
+        }
+        Ok((learn.build().0, test))
+    }
+
+    /// Trains and tests with each ratio of steps.
+    ///
+    /// # Errors
+    /// Settings out of range, and those of candle.
+    pub fn run(&self, alphas: &[f64]) -> Result<Vec<Outcome>> {
+        let (samples, test) = self.pictures()?;
+        let model = SharedCnn::new(self.seed);
+        let rows = HeldBatches::new(&samples, self.n_pictures)?;
+        let one = |&alpha| self.outcome(alpha, &model, &rows, &test);
+        alphas.iter().map(one).collect()
+    }
+
+    fn outcome(
+        &self,
+        alpha: f64,
+        model: &SharedCnn,
+        rows: &HeldBatches<'_>,
+        test: &[Pictures],
+    ) -> Result<Outcome> {
+        let sampling = PoissonSampling::new(self.q)?.into();
+        let mut params = PpSgdParams::new(alpha, 1.0, 1.0, self.n_rounds, self.n_writers as f64);
+        params = params.sampled(sampling);
+        params.local_training = LocalTraining::EveryRound;
+        let (fit, adjacency) = (params.check()?, Adjacency::AddRemoveUser);
+        let plan = fit.plan_with_noise(model.n_shared(), self.noise_multiplier, 1e-5, adjacency)?;
+        let (spends, epsilon) = if fit.releases() {
+            let budget = Budget::schedule(plan.target(), adjacency)?;
+            let mut ledger = Ledger::in_memory("made pictures", budget)?;
+            (ledger.reserve(&plan)?, plan.guarantee().epsilon)
+        } else {
+            (Vec::new(), 0.0)
+        };
+        let noise = &mut NoiseSource::operating_system();
+        let fitted = fit.fit(model, rows, &plan, spends, noise)?;
+        let own = fitted.personal.expose();
+        let (mut right, mut all) = (0, 0);
+        for (writer, pictures) in test.iter().enumerate() {
+            let at = Point {
+                shared: fitted.model.last(),
+                local: own.last(writer),
+            };
+            right += model.n_right(at, pictures)?;
+            all += pictures.len();
+        }
+        Ok(Outcome {
+            alpha,
+            epsilon,
+            accuracy: right as f64 / all as f64,
+        })
+    }
+}
