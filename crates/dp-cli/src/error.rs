@@ -46,6 +46,8 @@ pub(crate) enum Error {
     Training(dp_multitask::Error),
     #[error(transparent)]
     Personalization(dp_personalize::Error),
+    #[error(transparent)]
+    Federation(dp_fedsgd::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
     #[error("{}: {source}", path.display())]
@@ -153,9 +155,11 @@ impl Error {
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_)))
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),
-            )) => 2,
+            ))
+            | Self::Federation(dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
             Self::Training(_)
             | Self::Personalization(_)
+            | Self::Federation(_)
             | Self::Json(_)
             | Self::Unanswered { .. }
             | Self::Calibration(_)
@@ -322,6 +326,16 @@ impl From<dp_personalize::Error> for Error {
             dp_personalize::Error::Param(param) => param.into(),
             dp_personalize::Error::Accounting(inner) => inner.into(),
             other => Self::Personalization(other),
+        }
+    }
+}
+
+impl From<dp_fedsgd::Error> for Error {
+    fn from(error: dp_fedsgd::Error) -> Self {
+        match error {
+            dp_fedsgd::Error::Param(param) => param.into(),
+            dp_fedsgd::Error::Accounting(inner) => inner.into(),
+            other => Self::Federation(other),
         }
     }
 }

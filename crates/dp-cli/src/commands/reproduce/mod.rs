@@ -2,6 +2,7 @@
 
 mod appendix_c;
 mod args;
+mod bietti;
 mod calibration;
 mod data_file;
 mod figure2;
@@ -57,6 +58,16 @@ const ALL: &[Reproduction] = &[
         name: "jain2021-parkinsons",
         about: "recordings of 42 patients under --data: held-out rows and patients",
         run: groups::parkinsons,
+    },
+    Reproduction {
+        name: "bietti2022-figure1a",
+        about: "users learn partly together, partly alone, on made data: excess risk against alpha",
+        run: bietti::figure1a,
+    },
+    Reproduction {
+        name: "bietti2022-synthetic",
+        about: "the same as bietti2022-figure1a",
+        run: bietti::figure1a,
     },
 ];
 
