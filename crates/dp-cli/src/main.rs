@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod error;
 mod evaluate;
+mod federated;
 mod output;
 mod personal;
 mod progress;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Command::Train(args) => commands::train::run(&args),
         Command::Tune(args) => commands::tune::run(&args),
         Command::Personalize(args) => commands::personalize::run(&args),
+        Command::Federate(args) => commands::federate::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Recommend(args) => commands::recommend::run(&args),
         Command::Verify(args) => commands::verify::run(&args),

@@ -53,7 +53,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// Text in XML, without characters that it cannot hold.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -4,11 +4,15 @@ mod answers;
 mod audit_report;
 mod bars;
 mod comparison;
+mod exploration_report;
+mod federated_report;
 mod folder;
+mod lines;
 mod model_file;
 mod personal_report;
 mod report;
 mod screen;
+mod shared_file;
 mod statement;
 mod subspace_file;
 
@@ -16,6 +20,8 @@ pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figur
 pub(crate) use audit_report::AuditReport;
 pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
+pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
+pub(crate) use federated_report::FederatedReport;
 pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;

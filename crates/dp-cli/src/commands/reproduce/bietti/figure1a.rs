@@ -3,9 +3,7 @@
 use dp_accounting::{Budget, Ledger, gdp, usable_delta};
 use dp_core::Adjacency;
 use dp_data::{OffsetData, PersonalOffsets};
-use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, FittedPpSgd, PpSgd, PpSgdParams, StreamedBatches,
-};
+use dp_fedsgd::{AdditiveLoss, AdditiveModel, FittedPpSgd, PpSgd, PpSgdParams, StreamedBatches};
 use dp_mechanism::NoiseSource;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -14,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::report::Row;
 use super::super::{ReproduceArgs, sizes};
-use super::alpha_value;
 use crate::error::{Error, Result};
+use crate::federated::alpha_value;
 
 const ALPHAS: [f64; 7] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0, f64::INFINITY];
 const NOISE_MULTIPLIERS: [f64; 3] = [0.0, 1.0, 10.0];

@@ -1,0 +1,202 @@
+//! One epsilon: all alphas within it, one of them chosen, one certificate.
+
+use std::time::Instant;
+
+use dp_accounting::{Certificate, Plan, ReleaseRecord};
+use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
+
+use super::choice::choose;
+use super::runs::{Order, Runs};
+use super::settings::{Settings, by_flag};
+use super::source::{Source, items_of};
+use super::spending::{ADJACENCY, Spending};
+use crate::args::FederateArgs;
+use crate::commands::ledger::{Account, data_set_id};
+use crate::error::Result;
+use crate::federated::{Figures, RunSettings, UserFigures, losses_of_users};
+use crate::output::{self, FederatedReport, OutputFolder, Seconds};
+use crate::personal::Task;
+
+pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+    let target = settings.targets[0];
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let mut spending = spending(args, settings, n_items)?;
+    let draft = spending.plan(1, target).map_err(by_flag)?;
+    let open = if spending.is_gaussian() {
+        Account::open
+    } else {
+        Account::open_schedule
+    };
+    let data_set = data_set_id(&args.ledger, &args.data);
+    let mut account = open(&args.ledger, data_set, target, ADJACENCY)?;
+    account.check(&draft)?;
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+
+    let start = Instant::now();
+    let source = Source::read(args, settings, items)?;
+    let inputs = source.inputs(settings)?;
+    let load = start.elapsed();
+
+    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    let plan = spending.plan(inputs.dim(), target)?;
+    let start = Instant::now();
+    let mut noise = args.output.noise();
+    let spends = account.reserve(&plan)?;
+    let records = spends.iter().map(dp_accounting::Spend::record).collect();
+    let data_set = spends.first().map_or("", |s| s.data_set_id()).to_owned();
+    let mut paid = spending.divide(spends);
+    let chosen_by = paid.choice.take();
+    let order = Order {
+        args,
+        settings,
+        alphas: &settings.alphas,
+        spending: &spending,
+        plan: &plan,
+    };
+    let runs = order.fill(source, paid, &mut noise)?;
+    let chosen = match (&spending.choice, chosen_by) {
+        (Some(selection), Some(spend)) => {
+            let all: Vec<&FittedPpSgd> = runs.private.iter().collect();
+            let losses = losses_of_users(&runs.inputs, &runs.parts, &all);
+            let (n, range) = (all.len(), args.choice.loss_range);
+            choose(
+                &losses,
+                n,
+                range,
+                selection,
+                target.delta,
+                spend,
+                &mut noise,
+            )?
+        }
+        _ => 0,
+    };
+    let train = start.elapsed();
+
+    let start = Instant::now();
+    let users = measure(&runs, chosen)?;
+    let certificate = certificate(
+        args,
+        &plan,
+        records,
+        data_set,
+        &runs,
+        spending.choice.is_some(),
+    );
+    let report = FederatedReport {
+        certificate: certificate?,
+        model: &runs.private[chosen].model,
+        alphas: &settings.alphas,
+        chosen,
+        inputs: &runs.inputs,
+        settings: &spending.settings,
+        users: &users,
+        n_left_out: runs.n_left_out,
+        seconds: Seconds {
+            load: load.as_secs_f64(),
+            train: train.as_secs_f64(),
+            evaluate: start.elapsed().as_secs_f64(),
+        },
+    };
+    report.write(&folder)?;
+    folder.commit()?;
+    if args.output.json {
+        output::print_json(&report.json())
+    } else {
+        let balance = account.balance(&plan);
+        output::print(&report.summary(&args.output.out, balance.as_deref()))
+    }
+}
+
+fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Result<Spending> {
+    let choice = if settings.has_choice() {
+        let share = args.choice.choice_share;
+        dp_core::params::open_unit("--choice-share", share)?;
+        let epsilon = share * settings.targets[0].epsilon;
+        let selection = AlphaSelection::new(epsilon, args.choice.loss_range);
+        Some(selection.map_err(|e| by_flag(e.into()))?)
+    } else {
+        None
+    };
+    let run: RunSettings = settings.run(args, 1.0);
+    Ok(Spending {
+        settings: run,
+        n_runs: settings.releasing().len(),
+        counts_users: args.model.n_users.is_none(),
+        n_items,
+        choice,
+    })
+}
+
+/// Errors of all runs, and behind them of the users' own choices on the chosen one.
+fn measure(runs: &Runs, chosen: usize) -> Result<Vec<UserFigures>> {
+    let mut users = runs.measure();
+    if runs.inputs.task == Task::Regression {
+        let fitted = &runs.private[chosen];
+        let own = Figures::own_choices(&runs.inputs, &runs.parts, fitted)?;
+        for (user, own) in users.iter_mut().zip(own) {
+            user.errors.extend(own);
+        }
+    }
+    Ok(users)
+}
+
+/// One certificate of everything that was released.
+fn certificate(
+    args: &FederateArgs,
+    plan: &Plan,
+    records: Vec<ReleaseRecord>,
+    data_set: String,
+    runs: &Runs,
+    has_choice: bool,
+) -> Result<Certificate> {
+    let trained = runs.private.iter().find_map(|run| run.certificate.as_ref());
+    let mut builder = Certificate::builder(plan, data_set)
+        .releases(records)
+        .released_output(
+            "shared parameters of all runs after every round, settings",
+            "anyone",
+        )
+        .not_covered("total running time")
+        .not_covered("local parameters, which stay with their users")
+        .not_covered("internal report: errors of users and data-handling counts")
+        .tuning_included(has_choice);
+    if has_choice {
+        builder = builder.released_output("which alpha was chosen", "anyone");
+    }
+    if args.items.is_some() {
+        builder = builder.released_output("noisy counts of the ratings of items", "anyone");
+    }
+    for assumption in trained
+        .into_iter()
+        .flat_map(|c| c.assumptions.iter().cloned())
+    {
+        builder = builder.assumption(assumption);
+    }
+    for assumption in assumptions(args) {
+        builder = builder.assumption(assumption);
+    }
+    let seeded = |run: &FittedPpSgd| run.model.provenance() == Provenance::SeededNoise;
+    if runs.private.iter().any(seeded) {
+        builder = builder.not_private("seeded noise");
+    }
+    Ok(builder.build()?)
+}
+
+/// What the operator answers for.
+fn assumptions(args: &FederateArgs) -> Vec<String> {
+    let ledger = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    let unit = match &args.columns.user_col {
+        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        None => "a user is whoever shares a value of the user column".to_owned(),
+    };
+    let public = match args.items {
+        Some(_) => "the list of items and what it says of them are public",
+        None => "names of columns and their ranges are public",
+    };
+    vec![ledger.to_owned(), unit, public.to_owned()]
+}

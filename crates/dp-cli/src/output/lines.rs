@@ -1,0 +1,215 @@
+//! Line charts as SVG: a few lines of text, the same at every call.
+
+use std::fmt::Write as _;
+
+use super::bars::escaped;
+
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 130.0;
+const TOP: f64 = 54.0;
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 280.0;
+/// Distinct also in print.
+const COLORS: [&str; 8] = [
+    "#1f61a6", "#964f28", "#1e783c", "#c88c28", "#7a3c96", "#c0392b", "#2aa3a3", "#555555",
+];
+
+/// One named line; one that is dashed goes all the way across.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) dashed: bool,
+}
+
+/// Axes of a chart: the horizontal one is logarithmic.
+struct Frame {
+    x: [f64; 2],
+    y: [f64; 2],
+}
+
+impl Frame {
+    fn around(lines: &[Line]) -> Self {
+        let all = || lines.iter().flat_map(|line| &line.points);
+        let range = |values: &mut dyn Iterator<Item = f64>| {
+            values
+                .filter(|v| v.is_finite())
+                .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| {
+                    [low.min(v), high.max(v)]
+                })
+        };
+        let [low, high] = range(&mut all().map(|p| p.0.ln()));
+        let [bottom, top] = range(&mut all().map(|p| p.1));
+        let widened = |[low, high]: [f64; 2], by: f64| {
+            let gap = by * (high - low).max(1e-9);
+            if low <= high {
+                [low - gap, high + gap]
+            } else {
+                [0.0, 1.0]
+            }
+        };
+        Self {
+            x: widened([low, high], 0.03),
+            y: widened([bottom, top], 0.06),
+        }
+    }
+
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let share = |[low, high]: [f64; 2], v: f64| ((v - low) / (high - low)).clamp(0.0, 1.0);
+        (
+            LEFT + WIDTH * share(self.x, x.ln()),
+            TOP + HEIGHT * (1.0 - share(self.y, y)),
+        )
+    }
+}
+
+/// Lines over a logarithmic axis, each with its name at its end.
+pub(crate) fn lines(title: &str, below: &str, [across, up]: [&str; 2], lines: &[Line]) -> String {
+    let frame = Frame::around(lines);
+    let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + 52.0);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"12\" y=\"22\" font-size=\"15\">{}</text>\n\
+         <text x=\"12\" y=\"40\" fill=\"#555\" font-size=\"12\">{}</text>\n",
+        escaped(title),
+        escaped(below)
+    );
+    put_axes(&mut text, &frame, lines, [across, up]);
+    let mut ends: Vec<(f64, usize)> = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        put_line(&mut text, &frame, at, line);
+        if let Some(&(x, y)) = line.points.last() {
+            ends.push((frame.at(x, y).1, at));
+        }
+    }
+    put_names(&mut text, ends, lines);
+    text.push_str("</svg>\n");
+    text
+}
+
+fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], [across, up]: [&str; 2]) {
+    let (bottom, end) = (TOP + HEIGHT, LEFT + WIDTH);
+    let mut ticks: Vec<f64> = lines
+        .iter()
+        .filter(|line| !line.dashed)
+        .flat_map(|line| line.points.iter().map(|p| p.0))
+        .collect();
+    ticks.sort_by(f64::total_cmp);
+    ticks.dedup_by(|a, b| a.total_cmp(b).is_eq());
+    for x in ticks {
+        let (at, _) = frame.at(x, 0.0);
+        // writing to a string does not fail
+        let _ = writeln!(
+            text,
+            "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#e6e6e6\"/>\
+             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{x}</text>",
+            bottom + 17.0
+        );
+    }
+    for step in 0..=4 {
+        let y = frame.y[0] + (frame.y[1] - frame.y[0]) * f64::from(step) / 4.0;
+        let (_, at) = frame.at(1.0, y);
+        let _ = writeln!(
+            text,
+            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{end}\" y2=\"{at:.1}\" stroke=\"#e6e6e6\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{y:.3}</text>",
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    let _ = writeln!(
+        text,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+         <text x=\"{LEFT}\" y=\"{}\" font-size=\"12\">{}</text>",
+        LEFT + WIDTH / 2.0,
+        bottom + 38.0,
+        escaped(across),
+        TOP - 5.0,
+        escaped(up)
+    );
+}
+
+fn put_line(text: &mut String, frame: &Frame, at: usize, line: &Line) {
+    let color = COLORS[at % COLORS.len()];
+    let points = line.points.iter().map(|&(x, y)| frame.at(x, y));
+    let path: Vec<String> = points
+        .clone()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect();
+    let dashes = if line.dashed {
+        " stroke-dasharray=\"5 4\""
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        text,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/>",
+        path.join(" ")
+    );
+    if !line.dashed {
+        for (x, y) in points {
+            let _ = writeln!(
+                text,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
+            );
+        }
+    }
+}
+
+/// Names at the ends of their lines, moved apart where those meet.
+fn put_names(text: &mut String, mut ends: Vec<(f64, usize)>, lines: &[Line]) {
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let room = 15.0;
+    let last = TOP + HEIGHT + 4.0 - room * (ends.len().max(1) - 1) as f64;
+    let mut free = f64::NEG_INFINITY;
+    for (rank, (y, at)) in ends.into_iter().enumerate() {
+        let y = y.min(last + room * rank as f64).max(free);
+        free = y + room;
+        let _ = writeln!(
+            text,
+            "<text x=\"{}\" y=\"{:.1}\" fill=\"{}\">{}</text>",
+            LEFT + WIDTH + 8.0,
+            y + 4.0,
+            COLORS[at % COLORS.len()],
+            escaped(&lines[at].name)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_drawn_to_scale_and_names_do_not_meet() {
+        let line = |name: &str, ys: [f64; 2]| Line {
+            name: name.to_owned(),
+            points: vec![(1.0, ys[0]), (100.0, ys[1])],
+            dashed: false,
+        };
+        let chart = lines(
+            "t <",
+            "b",
+            ["epsilon", "RMSE"],
+            &[
+                line("a", [3.0, 1.0]),
+                line("b & c", [2.0, 1.0]),
+                line("d", [1.0, 1.0]),
+            ],
+        );
+        assert!(chart.contains("t &lt;") && chart.contains("b &amp; c") && !chart.contains("NaN"));
+        let names = chart.lines().filter(|l| l.starts_with("<text x=\"492\""));
+        let at = |line: &str| line.split('"').nth(3).unwrap().parse::<f64>().unwrap();
+        let places: Vec<f64> = names.map(at).collect();
+        assert_eq!(places.len(), 3);
+        assert!(
+            places
+                .windows(2)
+                .all(|pair| (pair[1] - pair[0]).abs() >= 14.9),
+            "{places:?}"
+        );
+        let empty = lines("t", "b", ["x", "y"], &[]);
+        assert!(!empty.contains("NaN") && !empty.contains("inf"));
+    }
+}
