@@ -259,6 +259,8 @@ fn word(alpha: &Value) -> String {
     match alpha {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
-        other => other.to_string(),
+        other => other
+            .as_f64()
+            .map_or_else(|| other.to_string(), |x| x.to_string()),
     }
 }

@@ -9,11 +9,10 @@ use super::choice::choose;
 use super::runs::{Order, Runs};
 use super::settings::{Settings, by_flag};
 use super::source::{Source, items_of};
-use super::spending::{ADJACENCY, Spending};
 use crate::args::FederateArgs;
 use crate::commands::ledger::{Account, data_set_id};
 use crate::error::Result;
-use crate::federated::{Figures, RunSettings, UserFigures, losses_of_users};
+use crate::federated::{ADJACENCY, Figures, RunSettings, Spending, UserFigures, losses_of_users};
 use crate::output::{self, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
 
@@ -53,6 +52,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         alphas: &settings.alphas,
         spending: &spending,
         plan: &plan,
+        compares: true,
     };
     let runs = order.fill(source, paid, &mut noise)?;
     let chosen = match (&spending.choice, chosen_by) {

@@ -5,8 +5,8 @@ use dp_core::{InteractionsBuilder, Private};
 use dp_fedsgd::AlphaSelection;
 use dp_mechanism::NoiseSource;
 
-use super::spending::ADJACENCY;
 use crate::error::Result;
+use crate::federated::ADJACENCY;
 
 /// Selects a run by the users' losses on their own validation rows.
 ///

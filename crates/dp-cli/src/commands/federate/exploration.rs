@@ -7,10 +7,9 @@ use dp_core::ApproxDp;
 use super::runs::Order;
 use super::settings::{Settings, by_flag};
 use super::source::{Source, items_of};
-use super::spending::Spending;
 use crate::args::FederateArgs;
 use crate::error::{Error, Result};
-use crate::federated::Figures;
+use crate::federated::{Figures, Spending};
 use crate::output::{self, ExplorationReport, FrontierPoint, OutputFolder};
 
 pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
@@ -34,11 +33,8 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         for &alpha in &settings.alphas {
             // alone it is the same at every epsilon
             if alpha > 0.0 || at == 0 {
-                let (mut found, name) = measure(args, settings, alpha, target)?;
+                let (found, name) = measure(args, settings, alpha, target, at == 0)?;
                 metric = name;
-                if at > 0 {
-                    found.truncate(1);
-                }
                 points.extend(found);
             }
         }
@@ -69,12 +65,13 @@ fn one(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Spen
     }
 }
 
-/// One alpha at one target: with noise, and without.
+/// One alpha at one target: with noise, and at the first one also without.
 fn measure(
     args: &FederateArgs,
     settings: &Settings,
     alpha: f64,
     target: ApproxDp,
+    is_first: bool,
 ) -> Result<(Vec<FrontierPoint>, &'static str)> {
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
@@ -90,6 +87,8 @@ fn measure(
         alphas: &[alpha],
         spending: &spending,
         plan: &plan,
+        // alone there is no noise to leave out
+        compares: is_first && alpha > 0.0,
     };
     let runs = order.fill(source, paid, &mut args.output.noise())?;
     let users = runs.measure();
@@ -102,9 +101,10 @@ fn measure(
             median_user: figures.median_user,
         }
     };
-    let points = vec![point(0, Some(target.epsilon)), point(1, None)];
-    // alone there is no noise to leave out
-    let n = if alpha > 0.0 { 2 } else { 1 };
+    let mut points = vec![point(0, Some(target.epsilon))];
+    if order.compares {
+        points.push(point(1, None));
+    }
     let metric = runs.inputs.metric();
-    Ok((points.into_iter().take(n).collect(), metric))
+    Ok((points, metric))
 }

@@ -6,7 +6,6 @@ mod exploration;
 mod runs;
 mod settings;
 mod source;
-mod spending;
 
 use self::settings::Settings;
 use crate::args::FederateArgs;

@@ -6,10 +6,9 @@ use dp_mechanism::{NoiseSource, release_user_count};
 
 use super::settings::Settings;
 use super::source::Source;
-use super::spending::{Paid, Spending};
 use crate::args::FederateArgs;
 use crate::error::Result;
-use crate::federated::{Figures, Parts, Trainer, UserFigures};
+use crate::federated::{Figures, Paid, Parts, Spending, Trainer, UserFigures};
 use crate::personal::Inputs;
 
 /// The runs of all alphas in their order, private and without noise.
@@ -28,6 +27,8 @@ pub(super) struct Order<'a> {
     pub(super) alphas: &'a [f64],
     pub(super) spending: &'a Spending,
     pub(super) plan: &'a Plan,
+    /// Whether the same is trained without noise too.
+    pub(super) compares: bool,
 }
 
 impl Order<'_> {
@@ -59,7 +60,9 @@ impl Order<'_> {
             } else {
                 trainer.without_noise(alpha)?
             });
-            without_noise.push(trainer.without_noise(alpha)?);
+            if self.compares {
+                without_noise.push(trainer.without_noise(alpha)?);
+            }
         }
         Ok(Runs {
             inputs,

@@ -69,6 +69,16 @@ const ALL: &[Reproduction] = &[
         about: "the same as bietti2022-figure1a",
         run: bietti::figure1a,
     },
+    Reproduction {
+        name: "bietti2022-frontier",
+        about: "school, parkinsons and ml-1m, those under --data: test RMSE against epsilon by alpha",
+        run: bietti::frontier,
+    },
+    Reproduction {
+        name: "bietti2022-threshold",
+        about: "users who are alike: from how many rounds on learning alone wins, against Lemma 4.6",
+        run: bietti::threshold,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.

@@ -97,15 +97,16 @@ impl SetUp {
         }
         cells
     }
+}
 
-    fn generate(&self, seed: u64) -> Result<OffsetData> {
-        let made = self.data.generate(&mut ChaCha20Rng::seed_from_u64(seed));
-        made.map_err(|error| match error {
-            // a size out of range is a bad argument, not a bad file
-            dp_data::Error::Param(param) => param.into(),
-            other => Error::from(other),
-        })
-    }
+/// Made data of one seed.
+pub(super) fn generate(set_up: &PersonalOffsets, seed: u64) -> Result<OffsetData> {
+    let made = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed));
+    made.map_err(|error| match error {
+        // a size out of range is a bad argument, not a bad file
+        dp_data::Error::Param(param) => param.into(),
+        other => Error::from(other),
+    })
 }
 
 impl Cell {
@@ -178,7 +179,7 @@ impl Cell {
     }
 
     fn risk(self, set_up: &SetUp, step: f64, seed: u64) -> Result<f64> {
-        let data = set_up.generate(seed)?;
+        let data = generate(&set_up.data, seed)?;
         let fitted = self.fit(set_up, &data, step, seed)?;
         let own = fitted.personal.expose();
         Ok(data.excess_risk(|user, theta| {

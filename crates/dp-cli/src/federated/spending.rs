@@ -4,43 +4,43 @@ use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Spend}
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
 use dp_fedsgd::AlphaSelection;
 
+use super::training::RunSettings;
 use crate::error::Result;
-use crate::federated::RunSettings;
 
-pub(super) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Parts of the rounds' budget that noisy counts of users and of ratings of items cost.
 const COUNT_SHARE: f64 = 0.02;
 const ITEM_SHARE: f64 = 0.05;
 
 /// The releases of a run: counts, the rounds of each alpha, the choice among them.
-pub(super) struct Spending {
-    pub(super) settings: RunSettings,
+pub(crate) struct Spending {
+    pub(crate) settings: RunSettings,
     /// Runs with an alpha above 0.
-    pub(super) n_runs: usize,
+    pub(crate) n_runs: usize,
     /// Whether the number of users is released.
-    pub(super) counts_users: bool,
+    pub(crate) counts_users: bool,
     /// Items whose ratings are counted.
-    pub(super) n_items: Option<usize>,
-    pub(super) choice: Option<AlphaSelection>,
+    pub(crate) n_items: Option<usize>,
+    pub(crate) choice: Option<AlphaSelection>,
 }
 
 /// What was paid for, in order.
-pub(super) struct Paid {
-    pub(super) items: Option<Spend>,
-    pub(super) users: Option<Spend>,
+pub(crate) struct Paid {
+    pub(crate) items: Option<Spend>,
+    pub(crate) users: Option<Spend>,
     /// One after the other.
-    pub(super) runs: Vec<Vec<Spend>>,
-    pub(super) choice: Option<Spend>,
+    pub(crate) runs: Vec<Vec<Spend>>,
+    pub(crate) choice: Option<Spend>,
 }
 
 impl Spending {
     /// Whether a ledger can add it up with other runs.
-    pub(super) const fn is_gaussian(&self) -> bool {
+    pub(crate) const fn is_gaussian(&self) -> bool {
         self.choice.is_none() && self.settings.sampling_probability.is_none()
     }
 
     /// The plan with the least noise for `target`, for this many shared numbers.
-    pub(super) fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
+    pub(crate) fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
         if self.is_gaussian() {
             let requests = self.gaussians(n_shared).into_iter();
             let requests: Vec<_> = requests
@@ -96,7 +96,7 @@ impl Spending {
     }
 
     /// The noise multiplier of all rounds of a plan.
-    pub(super) fn round_noise(plan: &Plan) -> Option<f64> {
+    pub(crate) fn round_noise(plan: &Plan) -> Option<f64> {
         let round = |release: &&PlannedRelease| release.label() == "round 1";
         let event = plan.releases().iter().find(round)?.event();
         match event {
@@ -114,7 +114,7 @@ impl Spending {
     }
 
     /// Spends from a budget of their own: for what is measured and not released.
-    pub(super) fn pay_apart(&self, plan: &Plan) -> Result<Vec<Spend>> {
+    pub(crate) fn pay_apart(&self, plan: &Plan) -> Result<Vec<Spend>> {
         let of_kind = if self.is_gaussian() {
             Budget::new
         } else {
@@ -125,7 +125,7 @@ impl Spending {
     }
 
     /// The spends of a plan by what they are for.
-    pub(super) fn divide(&self, spends: Vec<Spend>) -> Paid {
+    pub(crate) fn divide(&self, spends: Vec<Spend>) -> Paid {
         let mut spends = spends.into_iter();
         Paid {
             items: self.n_items.and_then(|_| spends.next()),
