@@ -258,6 +258,9 @@ fn mismatch_hint(field: &str, found: &str) -> String {
         "epsilon" | "delta" => format!(
             "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
         ),
+        "filter" => "a ledger counts Gaussian releases of any number of runs, or one run with others among them: of dp \
+                     federate a choice among alphas or sampled users; use another ledger file and add the two budgets"
+            .to_owned(),
         _ => "it was made by another version or for other neighbours".to_owned(),
     }
 }

@@ -63,7 +63,23 @@ impl Account {
             }
             Some(_) | None => account.ledger = Some(account.open_ledger()?),
         }
+        account.check_kind()?;
         Ok(account)
+    }
+
+    /// A ledger keeps counting the way it was made to count.
+    fn check_kind(&self) -> Result<()> {
+        let (found, expected) = (self.budget().kind(), self.new_budget.kind());
+        match &self.file {
+            Some(path) if found != expected => Err(AccountingError::LedgerMismatch {
+                path: path.clone(),
+                field: "filter",
+                found: found.to_string(),
+                expected: expected.to_string(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     fn open_ledger(&self) -> dp_accounting::Result<Ledger> {

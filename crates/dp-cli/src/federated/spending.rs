@@ -54,6 +54,23 @@ impl Spending {
         Ok(Plan::calibrate_noise(target, ADJACENCY, list)?.0)
     }
 
+    /// The same plan for another number of shared numbers, which changes neither noise nor cost.
+    pub(crate) fn resized(&self, plan: &Plan, n_shared: usize) -> Result<Plan> {
+        let target = plan.target();
+        match Self::round_noise(plan) {
+            Some(noise) if !self.is_gaussian() => {
+                let choice = self.chosen(target.delta)?;
+                let releases = self.releases(n_shared, noise, choice.as_ref());
+                Ok(Plan::with_noise_multipliers(
+                    target.delta,
+                    ADJACENCY,
+                    releases,
+                )?)
+            }
+            _ => self.plan(n_shared, target),
+        }
+    }
+
     /// Label, share of the budget and draws of all Gaussian releases.
     fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
         let rounds = (self.n_runs * self.settings.n_rounds) as f64;

@@ -38,7 +38,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     let load = start.elapsed();
 
     spending.settings = settings.run(args, source.norm_squared(&inputs));
-    let plan = spending.plan(inputs.dim(), target)?;
+    let plan = spending.resized(&draft, inputs.dim())?;
     let start = Instant::now();
     let mut noise = args.output.noise();
     let spends = account.reserve(&plan)?;

@@ -50,6 +50,7 @@ impl Settings {
             .run(args, 1.0)
             .fit(1.0, args.model.n_users.unwrap_or(1.0))
             .map_err(by_flag)?;
+        params::at_least_one("--batch-size", args.model.batch_size.unwrap_or(1))?;
         Ok(settings)
     }
 
