@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::OutputFolder;
-use super::lines::{Line, lines};
+use super::lines::{Axes, Line, lines};
 use super::statement::put;
 use crate::error::Result;
 use crate::evaluate::shown;
@@ -246,7 +246,7 @@ impl ExplorationReport<'_> {
         });
         let title = format!("{} on held-out rows against epsilon, by alpha", self.metric);
         let below = format!("internal; {NOTE}");
-        lines(&title, &below, ["epsilon", self.metric], &all)
+        lines(&title, &below, &Axes::new("epsilon", self.metric), &all)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::bars::escaped;
 
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 130.0;
+const RIGHT: f64 = 160.0;
 const TOP: f64 = 54.0;
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 280.0;
@@ -21,14 +21,55 @@ pub(crate) struct Line {
     pub(crate) dashed: bool,
 }
 
-/// Axes of a chart: the horizontal one is logarithmic.
+/// Names of the axes and what they measure: the horizontal one is logarithmic.
+pub(crate) struct Axes {
+    across: &'static str,
+    up: String,
+    log_y: bool,
+    /// Places on the horizontal axis with names of their own.
+    pub(crate) names: Vec<(f64, String)>,
+}
+
+impl Axes {
+    pub(crate) fn new(across: &'static str, up: &str) -> Self {
+        Self {
+            across,
+            up: up.to_owned(),
+            log_y: false,
+            names: Vec::new(),
+        }
+    }
+
+    /// Both axes logarithmic.
+    pub(crate) fn with_log_y(mut self) -> Self {
+        self.log_y = true;
+        self
+    }
+
+    fn height(&self, y: f64) -> f64 {
+        if self.log_y { y.log10() } else { y }
+    }
+
+    /// Places and names on the vertical axis within a range.
+    fn steps(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
+        if self.log_y {
+            let powers = (-12..12_i32).map(f64::from);
+            let powers = powers.filter(|p| (low..=high).contains(p));
+            return powers.map(|p| (p, format!("1e{p}"))).collect();
+        }
+        let steps = (0..=4).map(|step| low + (high - low) * f64::from(step) / 4.0);
+        steps.map(|y| (y, format!("{y:.3}"))).collect()
+    }
+}
+
+/// Ranges of a chart, as they are drawn.
 struct Frame {
     x: [f64; 2],
     y: [f64; 2],
 }
 
 impl Frame {
-    fn around(lines: &[Line]) -> Self {
+    fn around(axes: &Axes, lines: &[Line]) -> Self {
         let all = || lines.iter().flat_map(|line| &line.points);
         let range = |values: &mut dyn Iterator<Item = f64>| {
             values
@@ -37,8 +78,6 @@ impl Frame {
                     [low.min(v), high.max(v)]
                 })
         };
-        let [low, high] = range(&mut all().map(|p| p.0.ln()));
-        let [bottom, top] = range(&mut all().map(|p| p.1));
         let widened = |[low, high]: [f64; 2], by: f64| {
             let gap = by * (high - low).max(1e-9);
             if low <= high {
@@ -48,11 +87,12 @@ impl Frame {
             }
         };
         Self {
-            x: widened([low, high], 0.03),
-            y: widened([bottom, top], 0.06),
+            x: widened(range(&mut all().map(|p| p.0.ln())), 0.03),
+            y: widened(range(&mut all().map(|p| axes.height(p.1))), 0.06),
         }
     }
 
+    /// Where a point is drawn; `y` as high as the axis has it.
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let share = |[low, high]: [f64; 2], v: f64| ((v - low) / (high - low)).clamp(0.0, 1.0);
         (
@@ -63,8 +103,8 @@ impl Frame {
 }
 
 /// Lines over a logarithmic axis, each with its name at its end.
-pub(crate) fn lines(title: &str, below: &str, [across, up]: [&str; 2], lines: &[Line]) -> String {
-    let frame = Frame::around(lines);
+pub(crate) fn lines(title: &str, below: &str, axes: &Axes, lines: &[Line]) -> String {
+    let frame = Frame::around(axes, lines);
     let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + 52.0);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -75,20 +115,23 @@ pub(crate) fn lines(title: &str, below: &str, [across, up]: [&str; 2], lines: &[
         escaped(title),
         escaped(below)
     );
-    put_axes(&mut text, &frame, lines, [across, up]);
+    put_axes(&mut text, &frame, lines, axes);
     let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        put_line(&mut text, &frame, at, line);
-        if let Some(&(x, y)) = line.points.last() {
-            ends.push((frame.at(x, y).1, at));
-        }
+        let points: Vec<(f64, f64)> = line
+            .points
+            .iter()
+            .map(|&(x, y)| frame.at(x, axes.height(y)))
+            .collect();
+        put_line(&mut text, at, line.dashed, &points);
+        ends.extend(points.last().map(|&(_, y)| (y, at)));
     }
     put_names(&mut text, ends, lines);
     text.push_str("</svg>\n");
     text
 }
 
-fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], [across, up]: [&str; 2]) {
+fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], axes: &Axes) {
     let (bottom, end) = (TOP + HEIGHT, LEFT + WIDTH);
     let mut ticks: Vec<f64> = lines
         .iter()
@@ -98,22 +141,23 @@ fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], [across, up]: [&st
     ticks.sort_by(f64::total_cmp);
     ticks.dedup_by(|a, b| a.total_cmp(b).is_eq());
     for x in ticks {
+        let named = axes.names.iter().find(|(at, _)| at.total_cmp(&x).is_eq());
+        let name = named.map_or_else(|| x.to_string(), |(_, name)| escaped(name));
         let (at, _) = frame.at(x, 0.0);
         // writing to a string does not fail
         let _ = writeln!(
             text,
             "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#e6e6e6\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{x}</text>",
+             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
             bottom + 17.0
         );
     }
-    for step in 0..=4 {
-        let y = frame.y[0] + (frame.y[1] - frame.y[0]) * f64::from(step) / 4.0;
+    for (y, name) in axes.steps(frame.y) {
         let (_, at) = frame.at(1.0, y);
         let _ = writeln!(
             text,
             "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{end}\" y2=\"{at:.1}\" stroke=\"#e6e6e6\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{y:.3}</text>",
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
             LEFT - 6.0,
             at + 4.0
         );
@@ -124,20 +168,19 @@ fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], [across, up]: [&st
          <text x=\"{LEFT}\" y=\"{}\" font-size=\"12\">{}</text>",
         LEFT + WIDTH / 2.0,
         bottom + 38.0,
-        escaped(across),
+        escaped(axes.across),
         TOP - 5.0,
-        escaped(up)
+        escaped(&axes.up)
     );
 }
 
-fn put_line(text: &mut String, frame: &Frame, at: usize, line: &Line) {
+fn put_line(text: &mut String, at: usize, dashed: bool, points: &[(f64, f64)]) {
     let color = COLORS[at % COLORS.len()];
-    let points = line.points.iter().map(|&(x, y)| frame.at(x, y));
     let path: Vec<String> = points
-        .clone()
+        .iter()
         .map(|(x, y)| format!("{x:.1},{y:.1}"))
         .collect();
-    let dashes = if line.dashed {
+    let dashes = if dashed {
         " stroke-dasharray=\"5 4\""
     } else {
         ""
@@ -147,13 +190,11 @@ fn put_line(text: &mut String, frame: &Frame, at: usize, line: &Line) {
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/>",
         path.join(" ")
     );
-    if !line.dashed {
-        for (x, y) in points {
-            let _ = writeln!(
-                text,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
-            );
-        }
+    for (x, y) in points.iter().filter(|_| !dashed) {
+        let _ = writeln!(
+            text,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
+        );
     }
 }
 
@@ -191,7 +232,7 @@ mod tests {
         let chart = lines(
             "t <",
             "b",
-            ["epsilon", "RMSE"],
+            &Axes::new("epsilon", "RMSE"),
             &[
                 line("a", [3.0, 1.0]),
                 line("b & c", [2.0, 1.0]),
@@ -209,7 +250,10 @@ mod tests {
                 .all(|pair| (pair[1] - pair[0]).abs() >= 14.9),
             "{places:?}"
         );
-        let empty = lines("t", "b", ["x", "y"], &[]);
+        let empty = lines("t", "b", &Axes::new("x", "y"), &[]);
         assert!(!empty.contains("NaN") && !empty.contains("inf"));
+        let log = Axes::new("x", "y").with_log_y();
+        let log = lines("t", "b", &log, &[line("a", [1e-3, 10.0])]);
+        assert!(log.contains(">1e-2</text>") && log.contains(">1e1</text>"));
     }
 }

@@ -23,6 +23,7 @@ pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::FederatedReport;
 pub(crate) use folder::{OutputFolder, folder_of};
+pub(crate) use lines::{Axes, Line, lines};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
 pub(crate) use report::{Seconds, TrainReport};

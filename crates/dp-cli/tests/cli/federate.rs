@@ -398,21 +398,23 @@ fn values_never_decide_an_error() {
     }
     sandbox.write("wild.csv", text);
     sandbox.write("empty.csv", "user,y,x0,x1\n");
+    let one = ["--alpha-grid", "1", "--force"];
     for file in ["wild.csv", "empty.csv"] {
         for args in [
-            &[][..],
-            &["--sampling-probability", "0.3"],
+            &["--alpha-grid", "0,1,inf"][..],
             &["--task", "classification"],
             &["--intercept", "own", "--shrink", "0.5", "--batch-size", "2"],
             &["--no-split", "--n-users", "30"],
         ] {
-            let run = federate_file(&sandbox, file, &[args, &["--force"]].concat());
-            run.exits(0);
+            let n = if args[0] == "--alpha-grid" { 2 } else { 0 };
+            federate_file(&sandbox, file, &[args, &one[n..]].concat()).exits(0);
             sandbox.dp(&["verify", "dp-model"]).exits(0);
         }
         let several = ["--epsilon", "1,2", "--out", "e", "--force"];
         federate_file(&sandbox, file, &several).exits(0);
     }
+    let sampled = ["--sampling-probability", "0.3"];
+    federate_file(&sandbox, "wild.csv", &[&one[..], &sampled].concat()).exits(0);
 }
 
 #[test]

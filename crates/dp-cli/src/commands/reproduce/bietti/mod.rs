@@ -2,7 +2,10 @@
 
 mod figure1a;
 mod frontier;
+mod plots;
 mod threshold;
+
+use serde_json::Value;
 
 use super::ReproduceArgs;
 use super::report::Row;
@@ -18,4 +21,14 @@ pub(super) fn frontier(args: &ReproduceArgs) -> Result<Vec<Row>> {
 
 pub(super) fn threshold(args: &ReproduceArgs) -> Result<Vec<Row>> {
     threshold::rows(args)
+}
+
+/// The figure of a reproduction, where it has one.
+pub(super) fn plot(name: &str, rows: &[Value]) -> Option<String> {
+    Some(match name {
+        "bietti2022-figure1a" | "bietti2022-synthetic" => plots::figure1a(rows),
+        "bietti2022-frontier" => plots::frontier(rows),
+        "bietti2022-threshold" => plots::threshold(rows),
+        _ => return None,
+    })
 }
