@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::bars::escaped;
+use super::bars::{escaped, head};
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 160.0;
@@ -106,15 +106,7 @@ impl Frame {
 pub(crate) fn lines(title: &str, below: &str, axes: &Axes, lines: &[Line]) -> String {
     let frame = Frame::around(axes, lines);
     let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + 52.0);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"12\" y=\"22\" font-size=\"15\">{}</text>\n\
-         <text x=\"12\" y=\"40\" fill=\"#555\" font-size=\"12\">{}</text>\n",
-        escaped(title),
-        escaped(below)
-    );
+    let mut text = head([width, height], title, below);
     put_axes(&mut text, &frame, lines, axes);
     let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in lines.iter().enumerate() {

@@ -280,6 +280,14 @@ fn the_threshold_of_the_lemma_lies_near_the_measured_one() {
     let ratio = measured.as_f64().unwrap() / lemma.as_f64().unwrap();
     assert!((0.5..2.0).contains(&ratio), "{ratio}");
     reproduce(&["bietti2022-threshold", "--size", "dim=0"]).exits(2);
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.json", found.to_string());
+    let plot = "reproduce bietti2022-threshold --plot t.svg --rows rows.json";
+    let plot: Vec<&str> = plot.split(' ').collect();
+    sandbox.dp(&plot).exits(0);
+    let svg = String::from_utf8(sandbox.read("t.svg")).unwrap();
+    assert!(svg.matches("<polyline").count() == 2 && svg.contains(">alone</text>"));
+    reproduce(&["jain2021-figure2", "--plot", "x.svg"]).exits(2);
     reproduce(&["bietti2022-figure1a", "--size", "n_users=0"]).exits(2);
 }
 

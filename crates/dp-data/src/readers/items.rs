@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::fields::Separator;
 use super::format::Header;
 use super::source::open;
 use super::table::Table;
@@ -35,13 +34,7 @@ pub struct ItemAttributes {
 /// Those of [`read_catalogue`](crate::read_catalogue).
 pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes>> {
     let (file, name) = open(path.as_ref())?;
-    let mut table = Table::open(file, name, |line| {
-        Some(if line.contains(&b'\t') {
-            Separator::Tab
-        } else {
-            Separator::Comma
-        })
-    })?;
+    let mut table = Table::with_header(file, name)?;
     let header = Header::read(&table)?;
     let item = header.find(ColumnRole::Item, None)?;
     let [genres, year, title] = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title]

@@ -218,10 +218,11 @@ impl<'a> JsonReader<'a> {
     /// A number; what is beyond `f32` becomes infinite.
     pub(super) fn number(&mut self, what: &'static str) -> Result<f32> {
         let word = self.word()?;
-        let digits = word.trim_start_matches('-');
+        let digits = word.strip_prefix('-').unwrap_or(&word);
         let is_number = digits.starts_with(|c: char| c.is_ascii_digit());
         let value = match digits {
             "NaN" | "null" => Some(f32::NAN),
+            "Infinity" if word.starts_with('-') => Some(f32::NEG_INFINITY),
             "Infinity" => Some(f32::INFINITY),
             _ if is_number => word.parse().ok(),
             _ => None,
@@ -310,10 +311,10 @@ mod tests {
             ("0", 0.0),
             (" -1.5e2,", -150.0),
             ("1e99", f32::INFINITY),
-            ("-Infinity", f32::INFINITY),
+            ("-Infinity", f32::NEG_INFINITY),
         ] {
             let found = reader(text).number("a number").unwrap();
-            assert!(found == value || found == -value, "{text} {found}");
+            assert_eq!(found.to_bits(), f32::to_bits(value), "{text}");
         }
         for text in ["NaN", "null"] {
             assert!(reader(text).number("a number").unwrap().is_nan());

@@ -2,25 +2,80 @@
 
 use std::time::Instant;
 
-use dp_accounting::{Certificate, Plan, ReleaseRecord};
+use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
 use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
 
-use super::choice::choose;
+use super::choice::Choice;
 use super::runs::{Order, Runs};
 use super::settings::{Settings, by_flag};
 use super::source::{Source, items_of};
 use crate::args::FederateArgs;
 use crate::commands::ledger::{Account, data_set_id};
 use crate::error::Result;
-use crate::federated::{ADJACENCY, Figures, RunSettings, Spending, UserFigures, losses_of_users};
+use crate::federated::{
+    ADJACENCY, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
+};
 use crate::output::{self, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
 
+/// What is known and open before the data is read.
+struct Ready {
+    items: Option<ItemTable>,
+    spending: Spending,
+    draft: Plan,
+    account: Account,
+    folder: OutputFolder,
+}
+
+/// What was paid for, and came of it.
+struct Done {
+    plan: Plan,
+    runs: Runs,
+    chosen: usize,
+    certificate: Certificate,
+}
+
 pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+    let mut ready = prepare(args, settings)?;
+    let start = Instant::now();
+    let source = Source::read(args, settings, ready.items.take())?;
+    let load = start.elapsed();
+    let start = Instant::now();
+    let done = train(args, settings, &mut ready, source)?;
+    let train = start.elapsed();
+    let start = Instant::now();
+    let users = measure(&done.runs, done.chosen)?;
+    let report = FederatedReport {
+        certificate: done.certificate,
+        model: &done.runs.private[done.chosen].model,
+        alphas: &settings.alphas,
+        chosen: done.chosen,
+        inputs: &done.runs.inputs,
+        settings: &ready.spending.settings,
+        users: &users,
+        n_left_out: done.runs.n_left_out,
+        seconds: Seconds {
+            load: load.as_secs_f64(),
+            train: train.as_secs_f64(),
+            evaluate: start.elapsed().as_secs_f64(),
+        },
+    };
+    report.write(&ready.folder)?;
+    ready.folder.commit()?;
+    if args.output.json {
+        return output::print_json(&report.json());
+    }
+    let balance = ready.account.balance(&done.plan);
+    output::print(&report.summary(&args.output.out, balance.as_deref()))
+}
+
+/// Everything that can fail without the data.
+fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
     let target = settings.targets[0];
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
-    let mut spending = spending(args, settings, n_items)?;
+    let spending = spending(args, settings, n_items)?;
+    // the number of features changes neither noise nor cost
     let draft = spending.plan(1, target).map_err(by_flag)?;
     let open = if spending.is_gaussian() {
         Account::open
@@ -28,29 +83,39 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         Account::open_schedule
     };
     let data_set = data_set_id(&args.ledger, &args.data);
-    let mut account = open(&args.ledger, data_set, target, ADJACENCY)?;
+    let account = open(&args.ledger, data_set, target, ADJACENCY)?;
     account.check(&draft)?;
-    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    Ok(Ready {
+        items,
+        spending,
+        draft,
+        account,
+        folder: OutputFolder::create(&args.output.out, args.output.force)?,
+    })
+}
 
-    let start = Instant::now();
-    let source = Source::read(args, settings, items)?;
+/// Pays, trains every alpha, and chooses one.
+fn train(
+    args: &FederateArgs,
+    settings: &Settings,
+    ready: &mut Ready,
+    source: Source,
+) -> Result<Done> {
     let inputs = source.inputs(settings)?;
-    let load = start.elapsed();
-
+    let spending = &mut ready.spending;
     spending.settings = settings.run(args, source.norm_squared(&inputs));
-    let plan = spending.resized(&draft, inputs.dim())?;
-    let start = Instant::now();
+    let plan = spending.resized(&ready.draft, inputs.dim())?;
     let mut noise = args.output.noise();
-    let spends = account.reserve(&plan)?;
-    let records = spends.iter().map(dp_accounting::Spend::record).collect();
-    let data_set = spends.first().map_or("", |s| s.data_set_id()).to_owned();
+    let spends = ready.account.reserve(&plan)?;
+    let records = spends.iter().map(Spend::record).collect();
+    let data_set = spends.first().map_or("", Spend::data_set_id).to_owned();
     let mut paid = spending.divide(spends);
     let chosen_by = paid.choice.take();
     let order = Order {
         args,
         settings,
         alphas: &settings.alphas,
-        spending: &spending,
+        spending,
         plan: &plan,
         compares: true,
     };
@@ -59,54 +124,23 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         (Some(selection), Some(spend)) => {
             let all: Vec<&FittedPpSgd> = runs.private.iter().collect();
             let losses = losses_of_users(&runs.inputs, &runs.parts, &all);
-            let (n, range) = (all.len(), args.choice.loss_range);
-            choose(
-                &losses,
-                n,
-                range,
-                selection,
-                target.delta,
-                spend,
-                &mut noise,
-            )?
+            let of = Choice {
+                n_runs: all.len(),
+                range: args.choice.loss_range,
+                delta: args.delta,
+            };
+            of.choose(selection, &losses, spend, &mut noise)?
         }
         _ => 0,
     };
-    let train = start.elapsed();
-
-    let start = Instant::now();
-    let users = measure(&runs, chosen)?;
-    let certificate = certificate(
-        args,
-        &plan,
-        records,
-        data_set,
-        &runs,
-        spending.choice.is_some(),
-    );
-    let report = FederatedReport {
-        certificate: certificate?,
-        model: &runs.private[chosen].model,
-        alphas: &settings.alphas,
+    let has_choice = spending.choice.is_some();
+    let certificate = certificate(args, &plan, records, data_set, &runs, has_choice)?;
+    Ok(Done {
+        plan,
+        runs,
         chosen,
-        inputs: &runs.inputs,
-        settings: &spending.settings,
-        users: &users,
-        n_left_out: runs.n_left_out,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: train.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
-    };
-    report.write(&folder)?;
-    folder.commit()?;
-    if args.output.json {
-        output::print_json(&report.json())
-    } else {
-        let balance = account.balance(&plan);
-        output::print(&report.summary(&args.output.out, balance.as_deref()))
-    }
+        certificate,
+    })
 }
 
 fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Result<Spending> {

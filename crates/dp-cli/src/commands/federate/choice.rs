@@ -1,32 +1,42 @@
 //! One alpha for everybody, chosen by users' losses: charged.
 
 use dp_accounting::Spend;
-use dp_core::{InteractionsBuilder, Private};
+use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
 use dp_fedsgd::AlphaSelection;
 use dp_mechanism::NoiseSource;
 
 use crate::error::Result;
 use crate::federated::ADJACENCY;
 
-/// Selects a run by the users' losses on their own validation rows.
-///
-/// A user's losses are taken against their own mean and put in the middle of the range: what all alphas lose alike says nothing of which
-/// is best. They are computed from the user's own rows and from released models, and the selection clamps them.
-pub(super) fn choose(
-    losses: &[Option<Vec<f64>>],
-    n_runs: usize,
-    range: f64,
-    selection: &AlphaSelection,
-    delta: f64,
-    spend: Spend,
-    noise: &mut NoiseSource,
-) -> Result<usize> {
-    let table = table_of(losses, n_runs, range)?;
-    let plan = selection.plan(delta, ADJACENCY)?;
-    let loss = |user: dp_core::UserRow<'_>, run: usize| f64::from(user.features()[run]);
-    Ok(selection
-        .select(&table, n_runs, loss, &plan, spend, noise)?
-        .0)
+/// Public settings of a choice.
+pub(super) struct Choice {
+    pub(super) n_runs: usize,
+    /// How far a user's losses may differ before they are cut.
+    pub(super) range: f64,
+    pub(super) delta: f64,
+}
+
+impl Choice {
+    /// Selects a run by the users' losses on their own validation rows.
+    ///
+    /// A user's losses are taken against their own mean and put in the middle of the range: what all alphas lose alike says nothing of
+    /// which is best.
+    ///
+    /// # Privacy
+    /// The losses are computed from the user's own rows and from released models, and the selection clamps them to the range.
+    pub(super) fn choose(
+        &self,
+        selection: &AlphaSelection,
+        losses: &[Option<Vec<f64>>],
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<usize> {
+        let table = table_of(losses, self.n_runs, self.range)?;
+        let plan = selection.plan(self.delta, ADJACENCY)?;
+        let loss = |user: UserRow<'_>, run: usize| f64::from(user.features()[run]);
+        let (chosen, _) = selection.select(&table, self.n_runs, loss, &plan, spend, noise)?;
+        Ok(chosen)
+    }
 }
 
 /// A row for every user, also for those without a loss.
@@ -34,7 +44,7 @@ fn table_of(
     losses: &[Option<Vec<f64>>],
     n_runs: usize,
     range: f64,
-) -> Result<Private<dp_core::Interactions>> {
+) -> Result<Private<Interactions>> {
     let mut builder = InteractionsBuilder::new(1).with_feature_dim(n_runs);
     for (user, losses) in (0..).zip(losses) {
         let cells = match losses {

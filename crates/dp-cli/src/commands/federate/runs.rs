@@ -1,6 +1,6 @@
 //! The run of every alpha on one reading of the data.
 
-use dp_accounting::Plan;
+use dp_accounting::{Plan, Spend};
 use dp_fedsgd::FittedPpSgd;
 use dp_mechanism::{NoiseSource, release_user_count};
 
@@ -40,16 +40,7 @@ impl Order<'_> {
         let (shares, max_rows) = (self.settings.shares_of_run(), self.args.columns.max_rows);
         let seed = self.args.held_out.split_seed;
         let parts = Parts::new(&inputs, table.into_users(), shares, max_rows, seed)?;
-        let n_users = match (self.args.model.n_users, paid.users) {
-            (None, Some(spend)) => {
-                let users = parts.train().samples().table();
-                release_user_count(users, spend, noise)
-                    .map_err(dp_fedsgd::Error::from)?
-                    .value()
-                    .max(1.0)
-            }
-            (declared, _) => declared.unwrap_or(1.0),
-        };
+        let n_users = self.n_users(&parts, paid.users, noise)?;
         let trainer = Trainer::new(self.spending.settings, &inputs, &parts, n_users)?;
         let z = Spending::round_noise(self.plan).unwrap_or(1.0);
         let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
@@ -71,6 +62,18 @@ impl Order<'_> {
             without_noise,
             n_left_out,
         })
+    }
+
+    /// What sums are divided by: declared, or a noisy count.
+    fn n_users(&self, parts: &Parts, spend: Option<Spend>, noise: &mut NoiseSource) -> Result<f64> {
+        match (self.args.model.n_users, spend) {
+            (None, Some(spend)) => {
+                let users = parts.train().samples().table();
+                let count = release_user_count(users, spend, noise);
+                Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
+            }
+            (declared, _) => Ok(declared.unwrap_or(1.0)),
+        }
     }
 }
 
