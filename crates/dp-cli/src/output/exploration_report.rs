@@ -112,9 +112,11 @@ impl ExplorationReport<'_> {
         all.into_iter().map(Some).chain([None]).collect()
     }
 
-    /// The figure of an alpha; alone it is the same at every epsilon.
+    /// The figure of an alpha; alone it is the same at every epsilon where nothing is released for it.
     fn at(&self, alpha: f64, epsilon: Option<f64>) -> Option<f64> {
-        let epsilon = epsilon.filter(|_| alpha > 0.0);
+        let alone = |p: &FrontierPoint| p.alpha <= 0.0 && p.epsilon.is_some();
+        let is_released = alpha > 0.0 || self.points.iter().any(alone);
+        let epsilon = epsilon.filter(|_| is_released);
         let same = |p: &&FrontierPoint| {
             p.alpha.total_cmp(&alpha).is_eq()
                 && p.epsilon.is_some() == epsilon.is_some()
@@ -222,11 +224,7 @@ impl ExplorationReport<'_> {
             let points = epsilons
                 .iter()
                 .filter_map(|&e| Some((e, self.at(alpha, Some(e))?)));
-            let (points, dashed) = if alpha > 0.0 {
-                (points.collect(), false)
-            } else {
-                (self.at(alpha, None).map_or_else(Vec::new, across), true)
-            };
+            let (points, dashed) = (points.collect(), alpha <= 0.0);
             all.push(Line {
                 name: alpha_name(alpha),
                 points,

@@ -31,8 +31,8 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     let (mut points, mut metric) = (Vec::new(), "");
     for (at, &target) in settings.targets.iter().enumerate() {
         for &alpha in &settings.alphas {
-            // alone it is the same at every epsilon
-            if alpha > 0.0 || at == 0 {
+            // alone it is the same at every epsilon, unless features are counted
+            if alpha > 0.0 || at == 0 || args.items.is_some() {
                 let (found, name) = measure(args, settings, alpha, target, at == 0)?;
                 metric = name;
                 points.extend(found);
@@ -96,14 +96,17 @@ fn measure(
         let figures = Figures::over(&runs.inputs, &users, at, String::new());
         FrontierPoint {
             alpha,
-            epsilon: epsilon.filter(|_| alpha > 0.0),
+            epsilon,
             over_rows: figures.over_rows,
             median_user: figures.median_user,
         }
     };
-    let mut points = vec![point(0, Some(target.epsilon))];
-    if order.compares {
-        points.push(point(1, None));
+    let mut points = Vec::new();
+    if alpha > 0.0 || args.items.is_some() {
+        points.push(point(0, Some(target.epsilon)));
+    }
+    if is_first {
+        points.push(point(usize::from(order.compares), None));
     }
     let metric = runs.inputs.metric();
     Ok((points, metric))

@@ -224,8 +224,10 @@ impl Named {
         let of = |pick: &dyn Fn(&Measured) -> f64| by_seed.iter().map(pick).collect::<Vec<_>>();
         let mut rows = Vec::new();
         for (at, alpha) in ALPHAS.into_iter().enumerate() {
+            if alpha <= 0.0 && epsilon.is_some() && !self.counts_items() {
+                continue; // as without noise
+            }
             let params = self.params(Some(alpha));
-            let epsilon = epsilon.filter(|_| alpha > 0.0);
             let values = of(&|m| m.by_alpha[at]);
             rows.push(Row::over_seeds("ppsgd", epsilon, params, METRIC, &values));
         }
@@ -252,6 +254,11 @@ impl Named {
             ));
         }
         rows
+    }
+
+    /// Whether features cost something, so that learning alone does.
+    const fn counts_items(&self) -> bool {
+        matches!(self.data, Data::Ratings(_))
     }
 
     fn params(&self, alpha: Option<f64>) -> Map<String, Value> {
