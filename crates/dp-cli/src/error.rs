@@ -46,6 +46,8 @@ pub(crate) enum Error {
     Training(dp_multitask::Error),
     #[error(transparent)]
     Personalization(dp_personalize::Error),
+    #[error(transparent)]
+    Federation(dp_fedsgd::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
     #[error("{}: {source}", path.display())]
@@ -158,9 +160,11 @@ impl Error {
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_)))
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),
-            )) => 2,
+            ))
+            | Self::Federation(dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
             Self::Training(_)
             | Self::Personalization(_)
+            | Self::Federation(_)
             | Self::Json(_)
             | Self::Unanswered { .. }
             | Self::Calibration(_)
@@ -259,6 +263,9 @@ fn mismatch_hint(field: &str, found: &str) -> String {
         "epsilon" | "delta" => format!(
             "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
         ),
+        "filter" => "a ledger counts Gaussian releases of any number of runs, or one run with others among them: of dp \
+                     federate a choice among alphas or sampled users; use another ledger file and add the two budgets"
+            .to_owned(),
         _ => "it was made by another version or for other neighbours".to_owned(),
     }
 }
@@ -327,6 +334,16 @@ impl From<dp_personalize::Error> for Error {
             dp_personalize::Error::Param(param) => param.into(),
             dp_personalize::Error::Accounting(inner) => inner.into(),
             other => Self::Personalization(other),
+        }
+    }
+}
+
+impl From<dp_fedsgd::Error> for Error {
+    fn from(error: dp_fedsgd::Error) -> Self {
+        match error {
+            dp_fedsgd::Error::Param(param) => param.into(),
+            dp_fedsgd::Error::Accounting(inner) => inner.into(),
+            other => Self::Federation(other),
         }
     }
 }

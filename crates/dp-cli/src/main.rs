@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod error;
 mod evaluate;
+mod federated;
 mod output;
 mod personal;
 mod progress;
@@ -37,6 +38,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::Train(args) => commands::train::run(&args),
         Command::Tune(args) => commands::tune::run(&args),
         Command::Personalize(args) => commands::personalize::run(&args),
+        Command::Federate(args) => commands::federate::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Recommend(args) => commands::recommend::run(&args),
         Command::Verify(args) => commands::verify::run(&args),

@@ -117,6 +117,10 @@ pub enum ColumnRole {
     Target,
     /// One number of a feature vector.
     Feature,
+    /// Kinds that an item belongs to.
+    Genres,
+    /// When an item appeared.
+    Year,
 }
 
 impl fmt::Display for ColumnRole {
@@ -128,6 +132,8 @@ impl fmt::Display for ColumnRole {
             Self::Title => "title",
             Self::Target => "target",
             Self::Feature => "feature",
+            Self::Genres => "genres",
+            Self::Year => "year",
         })
     }
 }
@@ -162,6 +168,25 @@ pub enum Expected {
     Separator,
     /// Ratings of one user only.
     OneUser,
+    /// Something of JSON, or a key, in words.
+    Json(&'static str),
+    /// As many numbers in every row, and at least one.
+    RowLength {
+        /// Numbers in the row.
+        found: usize,
+        /// Numbers expected.
+        expected: usize,
+    },
+    /// As many labels as rows of every user.
+    RowsAndLabels,
+    /// Counts that are those of the users and their rows.
+    Counts,
+    /// Data of every user that is listed.
+    DataOfUser,
+    /// Every user with data in the list of users.
+    ListedUser,
+    /// A user that was not there before.
+    NewUser,
 }
 
 impl fmt::Display for Expected {
@@ -175,6 +200,18 @@ impl fmt::Display for Expected {
             Self::ClosedQuote => f.write_str("a quoted field that closes before the next comma"),
             Self::Header => f.write_str("a header with column names; found a number"),
             Self::Separator => f.write_str("fields separated by `::`, tabs or commas"),
+            Self::Json(what) => f.write_str(what),
+            Self::RowLength { found, expected } => {
+                write!(
+                    f,
+                    "{expected} numbers in a row, at least one; found {found}"
+                )
+            }
+            Self::RowsAndLabels => f.write_str("as many labels as rows of a user"),
+            Self::Counts => f.write_str("num_samples to be the numbers of rows of the users"),
+            Self::DataOfUser => f.write_str("data of every user in users"),
+            Self::ListedUser => f.write_str("every user with data in users"),
+            Self::NewUser => f.write_str("every user once"),
             Self::OneUser => f.write_str("one user's ratings; here a second user begins"),
         }
     }

@@ -1,6 +1,9 @@
 //! Labelled feature vectors of many users, with their ids and the names of their columns.
 
-use dp_core::Private;
+use dp_core::params::same_size;
+use dp_core::{Private, UserRow};
+
+use crate::{Ratings, Result};
 
 /// Rows `(x, y)` of a file, grouped by user, and the names of the columns of `x`.
 ///
@@ -44,6 +47,41 @@ impl SampleTable {
             order: Private::new(order),
             n_not_finite: Private::new(n_not_finite),
         }
+    }
+
+    /// Ratings as labelled feature vectors: `x` are the features of the item, `y` is the rating.
+    ///
+    /// `items` are the features of all items, one after the other in the order of the catalogue, each as long as `names`. They are public or
+    /// released: the guarantee of what is trained does not cover them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when `items` has another length.
+    pub fn of_ratings(ratings: &Ratings, names: Vec<String>, items: &[f32]) -> Result<Self> {
+        let (table, width) = (ratings.interactions().expose(), names.len());
+        same_size("item features", items.len(), table.n_items() * width)?;
+        let cells = |row: UserRow<'_>| {
+            let records = row.iter().flat_map(|(item, rating)| {
+                let x = &items[item as usize * width..][..width];
+                x.iter().copied().chain([rating])
+            });
+            records.collect()
+        };
+        let ids = ratings.user_ids().expose().iter().cloned();
+        let users: Vec<SampleUser> = ids
+            .zip(table.users())
+            .map(|(id, row)| SampleUser {
+                id,
+                cells: cells(row),
+            })
+            .collect();
+        let order = (0..).zip(table.users());
+        let order = order.flat_map(|(user, row)| std::iter::repeat_n(user, row.len()));
+        let (order, not_finite) = (
+            order.collect(),
+            ratings.summary().expose().dropped.not_finite,
+        );
+        let target = Some("rating".to_owned());
+        Ok(Self::new(names, target, users, order, not_finite))
     }
 
     /// Names of the feature columns, in the order of the numbers of `x`. Public.
@@ -103,5 +141,29 @@ impl SampleUser {
         self.cells
             .chunks_exact(width)
             .map(move |row| (&row[..n_features], row[n_features]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RatingsFormat, read_ratings_from};
+
+    #[test]
+    fn ratings_carry_the_features_of_their_items() {
+        let text = "user,item,rating\nann,1,4\nbob,2,5\nann,2,1\nbob,1,nan\n";
+        let ratings = read_ratings_from(text.as_bytes(), "r.csv", &RatingsFormat::default(), None);
+        let (ratings, names) = (ratings.unwrap(), vec!["a".to_owned(), "b".to_owned()]);
+        let table = SampleTable::of_ratings(&ratings, names.clone(), &[1.0, 2.0, 3.0, 4.0]);
+        let table = table.unwrap();
+        let users = table.users().expose();
+        let rows: Vec<_> = users[0].rows(2).collect();
+        assert_eq!(rows, [(&[1.0, 2.0][..], 4.0), (&[3.0, 4.0], 1.0)]);
+        assert_eq!((users[1].id(), users[1].rows(2).len()), ("bob", 1));
+        assert_eq!(
+            (table.order().expose().len(), *table.n_not_finite().expose()),
+            (3, 1)
+        );
+        assert!(SampleTable::of_ratings(&ratings, names, &[1.0, 2.0, 3.0]).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod federate;
 mod model;
 mod personalize;
 mod shared;
@@ -15,8 +16,11 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use audit::{AuditArgs, TrialArgs};
+pub(crate) use federate::{DataFormat, FederateArgs};
 pub(crate) use model::{CompletionsArgs, DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
-pub(crate) use personalize::{ModelArgs, PersonalizeArgs, TaskKind};
+pub(crate) use personalize::{
+    ColumnArgs, HeldOutArgs, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
+};
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
 pub(crate) use synth::{SynthArgs, SynthKind};
 pub(crate) use train::{
@@ -54,6 +58,7 @@ Examples:
   dp recommend --model dp-model --history my-ratings.csv
   dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
   dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
+  dp federate visits.csv --user-col clinic --target-col days --epsilon 1 --delta 1e-5
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
@@ -71,6 +76,8 @@ pub(crate) enum Command {
     Tune(Box<TuneArgs>),
     /// Learn what small groups of rows have in common, so that each gets its own model
     Personalize(Box<PersonalizeArgs>),
+    /// Learn users' models partly together, partly alone: how much of which, at which privacy
+    Federate(Box<FederateArgs>),
     /// Fit users' own models in the space of `dp personalize`, locally, and predict
     Predict(PredictArgs),
     /// Recommend items to one user from that user's own ratings, locally

@@ -45,7 +45,12 @@ pub(crate) struct ColumnArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) target_col: Option<String>,
     /// Names of the feature columns [default: all others]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(
+        long,
+        alias = "features",
+        value_name = "NAME,...",
+        value_delimiter = ','
+    )]
     pub(crate) feature_cols: Option<Vec<String>>,
     /// Most rows of a user; later ones are left out
     #[arg(

@@ -1,8 +1,10 @@
 //! The account that pays for a training run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use dp_accounting::{Budget, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta};
+use dp_accounting::{
+    Budget, BudgetKind, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta,
+};
 use dp_core::{Adjacency, ApproxDp};
 
 use crate::args::LedgerArgs;
@@ -29,7 +31,22 @@ impl Account {
         run: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Self> {
-        let new_budget = Budget::new(total(args, run)?, adjacency)?;
+        let budget = Budget::new(total(args, run)?, adjacency)?;
+        Self::of(args, data_set, budget)
+    }
+
+    /// The same for releases that are not all Gaussian: such a ledger pays for one run, reserved whole.
+    pub(crate) fn open_schedule(
+        args: &LedgerArgs,
+        data_set: String,
+        run: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Self> {
+        let budget = Budget::schedule(total(args, run)?, adjacency)?;
+        Self::of(args, data_set, budget)
+    }
+
+    fn of(args: &LedgerArgs, data_set: String, new_budget: Budget) -> Result<Self> {
         let mut account = Self {
             file: args.ledger.clone(),
             data_set,
@@ -46,7 +63,23 @@ impl Account {
             }
             Some(_) | None => account.ledger = Some(account.open_ledger()?),
         }
+        account.check_kind()?;
         Ok(account)
+    }
+
+    /// A ledger keeps counting the way it was made to count.
+    fn check_kind(&self) -> Result<()> {
+        let (found, expected) = (self.budget().kind(), self.new_budget.kind());
+        match &self.file {
+            Some(path) if found != expected => Err(AccountingError::LedgerMismatch {
+                path: path.clone(),
+                field: "filter",
+                found: found.to_string(),
+                expected: expected.to_string(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     fn open_ledger(&self) -> dp_accounting::Result<Ledger> {
@@ -60,6 +93,9 @@ impl Account {
 
     /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        if self.new_budget.kind() == BudgetKind::Schedule {
+            return self.check_schedule(plan);
+        }
         let left = match &self.ledger {
             Some(ledger) => ledger.remaining()?.mu,
             None => new_mu(self.new_budget)?,
@@ -69,6 +105,24 @@ impl Account {
             return Err(self.shortfall(plan, left));
         }
         Ok(())
+    }
+
+    fn check_schedule(&self, plan: &Plan) -> Result<()> {
+        let n_releases = self.ledger.as_ref().map_or(0, Ledger::n_releases);
+        if n_releases > 0 {
+            return Err(AccountingError::ScheduleReserved { n_releases }.into());
+        }
+        let total = self.budget().target();
+        let asked = plan.target();
+        if asked.epsilon > total.epsilon || asked.delta > total.delta {
+            return Err(self.shortfall_of(plan, total.epsilon));
+        }
+        Ok(())
+    }
+
+    fn budget(&self) -> &Budget {
+        let kept = self.ledger.as_ref().map(Ledger::budget);
+        kept.unwrap_or(&self.new_budget)
     }
 
     /// Pays for the whole plan before any noise is drawn.
@@ -101,6 +155,12 @@ impl Account {
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
         let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
         let total = ledger.budget().target();
+        if ledger.budget().kind() == BudgetKind::Schedule {
+            return Some(format!(
+                "{}: spent on this run; a ledger of mixed mechanisms pays for one",
+                file.display()
+            ));
+        }
         let left = ledger.remaining().ok()?.mu;
         let more = ((left / plan.gdp().ok()?.mu).powi(2) * (1.0 + 1e-12)).floor();
         let room = match more {
@@ -117,24 +177,33 @@ impl Account {
         ))
     }
 
+    /// What is left is a `mu`.
     fn shortfall(&self, plan: &Plan, left: f64) -> Error {
-        let asked = plan.target();
-        let budget = self
-            .ledger
-            .as_ref()
-            .map_or(&self.new_budget, Ledger::budget);
+        let left = gdp::epsilon(left, usable_delta(plan.target().delta));
+        self.shortfall_of(plan, left)
+    }
+
+    fn shortfall_of(&self, plan: &Plan, left: f64) -> Error {
         Error::Budget(Box::new(Shortfall {
             ledger: self.file.as_ref().map_or_else(
                 || "the ledger".to_owned(),
                 |path| format!("the ledger {}", path.display()),
             ),
             data_set: self.data_set.clone(),
-            asked,
-            left: gdp::epsilon(left, usable_delta(asked.delta)),
-            total: budget.target(),
+            asked: plan.target(),
+            left,
+            total: self.budget().target(),
             n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
         }))
     }
+}
+
+/// The name of a data set: by flag, or that of its file.
+pub(crate) fn data_set_id(args: &LedgerArgs, data: &Path) -> String {
+    args.data_set.clone().unwrap_or_else(|| {
+        let name = data.file_name().unwrap_or(data.as_os_str());
+        name.to_string_lossy().into_owned()
+    })
 }
 
 /// The budget that the flags name, or else the run's own target.

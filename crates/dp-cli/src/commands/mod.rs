@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod federate;
 pub(crate) mod input;
 mod ledger;
 pub(crate) mod personalize;

@@ -11,7 +11,7 @@ use dp_multitask::{FittedModel, MatrixFactorization};
 
 use crate::args::{OutputArgs, TrainArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
-use crate::commands::ledger::Account;
+use crate::commands::ledger::{Account, data_set_id};
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
@@ -36,7 +36,12 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
             args.resume.resume.as_deref(),
         ],
     )?;
-    let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
+    let mut account = Account::open(
+        &args.ledger,
+        data_set_id(&args.ledger, &args.ratings),
+        target,
+        ADJACENCY,
+    )?;
     let mut resume = Resume::open(&args.resume, &args.ledger)?;
     match &mut resume {
         Some(resume) => resume.check(&draft, &account)?,
@@ -111,13 +116,6 @@ fn absolute(path: &Path) -> Option<PathBuf> {
     whole
         .or_else(|_| output::folder_of(path).canonicalize())
         .ok()
-}
-
-pub(super) fn data_set_id(args: &TrainArgs) -> String {
-    args.ledger.data_set.clone().unwrap_or_else(|| {
-        let name = args.ratings.file_name().unwrap_or(args.ratings.as_os_str());
-        name.to_string_lossy().into_owned()
-    })
 }
 
 pub(super) fn with_assumptions(

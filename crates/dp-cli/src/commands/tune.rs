@@ -6,8 +6,8 @@ use dp_core::ApproxDp;
 use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
 
 use super::input::{HeldOut, as_feedback, read, settings_for};
-use super::ledger::Account;
-use super::train::{ADJACENCY, data_set_id, protect, with_assumptions};
+use super::ledger::{Account, data_set_id};
+use super::train::{ADJACENCY, protect, with_assumptions};
 use crate::args::{ChoiceArgs, TuneArgs};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
@@ -38,7 +38,12 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
             train.ledger.ledger.as_deref(),
         ],
     )?;
-    let mut account = Account::open(&train.ledger, data_set_id(train), target, ADJACENCY)?;
+    let mut account = Account::open(
+        &train.ledger,
+        data_set_id(&train.ledger, &train.ratings),
+        target,
+        ADJACENCY,
+    )?;
     account.check(&draft)?;
     let folder = OutputFolder::create(&train.output.out, train.output.force)?;
 

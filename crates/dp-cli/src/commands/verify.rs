@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE, MODEL_FILES, SUBSPACE};
+use crate::output::{self, CERTIFICATE, MODEL_FILES, SHARED, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -65,14 +65,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
 /// Compares the model in the folder with the hashes in the certificate. A certificate that names no
 /// such file says nothing about the model beside it.
 fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
-    let is_subspace = certificate
-        .artifacts
-        .iter()
-        .any(|file| file.name == SUBSPACE);
-    let names: &[&str] = if is_subspace {
-        &[SUBSPACE]
-    } else {
+    let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
+    let alone: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
+    let names: &[&str] = if alone.is_empty() {
         &MODEL_FILES
+    } else {
+        &alone
     };
     for name in names {
         let path = folder.join(name);

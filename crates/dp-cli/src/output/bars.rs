@@ -11,15 +11,7 @@ const TOP: f64 = 54.0;
 pub(crate) fn bars(title: &str, below: &str, rows: &[(String, Option<f64>)]) -> String {
     let largest = rows.iter().filter_map(|row| row.1).fold(0.0, f64::max);
     let (width, height) = (LABEL + BAR + 80.0, TOP + ROW * rows.len() as f64 + 14.0);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"12\" y=\"22\" font-size=\"15\">{}</text>\n\
-         <text x=\"12\" y=\"40\" fill=\"#555\" font-size=\"12\">{}</text>\n",
-        escaped(title),
-        escaped(below)
-    );
+    let mut text = head([width, height], title, below);
     for (at, (name, value)) in rows.iter().enumerate() {
         let y = TOP + ROW * at as f64;
         let length = match value {
@@ -44,6 +36,19 @@ pub(crate) fn bars(title: &str, below: &str, rows: &[(String, Option<f64>)]) -> 
     text
 }
 
+/// The beginning of a figure: its size, its title and a line below.
+pub(super) fn head([width, height]: [f64; 2], title: &str, below: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"12\" y=\"22\" font-size=\"15\">{}</text>\n\
+         <text x=\"12\" y=\"40\" fill=\"#555\" font-size=\"12\">{}</text>\n",
+        escaped(title),
+        escaped(below)
+    )
+}
+
 /// A name that fits beside its bar.
 fn shortened(name: &str) -> String {
     if name.chars().count() <= 26 {
@@ -53,7 +58,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// Text in XML, without characters that it cannot hold.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,5 +1,7 @@
 //! The guarantee in words: as Markdown for files, as aligned text for the terminal.
 
+use std::borrow::Cow;
+
 use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, Status, gdp};
 use dp_core::{Adjacency, DpEvent};
 use serde_json::{Value, json};
@@ -118,7 +120,7 @@ pub(super) fn released(certificate: &Certificate) -> Value {
 
 /// A release and its part of the budget, as text.
 struct Row<'a> {
-    label: &'a str,
+    label: Cow<'a, str>,
     noise: String,
     share: String,
     bar: String,
@@ -129,15 +131,20 @@ struct Row<'a> {
 fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
     let cost = |release: &ReleaseRecord| cost(release, certificate.adjacency);
     let total: Option<f64> = certificate.releases.iter().map(cost).sum();
-    certificate
-        .releases
-        .iter()
-        .map(|release| {
-            let share = cost(release).zip(total).map(|(cost, total)| cost / total);
+    groups(&certificate.releases)
+        .map(|group| {
+            let (first, last) = (&group[0], &group[group.len() - 1]);
+            let mine: Option<f64> = group.iter().map(cost).sum();
+            let share = mine.zip(total).map(|(cost, total)| cost / total);
             let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
             Row {
-                label: &release.label,
-                noise: match release.event {
+                label: match rank(&last.label) {
+                    Some((_, last)) if group.len() > 1 => {
+                        Cow::Owned(format!("{} to {last}", first.label))
+                    }
+                    _ => Cow::Borrowed(&first.label),
+                },
+                noise: match first.event {
                     DpEvent::Gaussian {
                         noise_multiplier, ..
                     } => format!("{noise_multiplier:.2}"),
@@ -148,6 +155,33 @@ fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
             }
         })
         .collect()
+}
+
+/// Releases that are shown apart; more of a kind in a row are one line.
+const SHOWN_APART: usize = 20;
+
+/// Releases one by one, and long stretches of the same event with labels that count up together.
+fn groups(releases: &[ReleaseRecord]) -> impl Iterator<Item = &[ReleaseRecord]> {
+    let counts_up = |a: &ReleaseRecord, b: &ReleaseRecord| match (rank(&a.label), rank(&b.label)) {
+        (Some((name, i)), Some((other, j))) => {
+            a.event == b.event && name == other && i.checked_add(1) == Some(j)
+        }
+        _ => false,
+    };
+    releases.chunk_by(counts_up).flat_map(|stretch| {
+        let size = if stretch.len() > SHOWN_APART {
+            stretch.len()
+        } else {
+            1
+        };
+        stretch.chunks(size)
+    })
+}
+
+/// `round 7` as its name and its number.
+fn rank(label: &str) -> Option<(&str, u64)> {
+    let (name, number) = label.rsplit_once(' ')?;
+    Some((name, number.parse().ok()?))
 }
 
 fn cost(release: &ReleaseRecord, adjacency: Adjacency) -> Option<f64> {

@@ -57,12 +57,13 @@ impl Users {
 
     /// A model of centred rows as one of the user's rows.
     pub(crate) fn personal(&self, user: usize, model: &PersonalModel) -> Personal {
+        self.with_coefficients(user, model.coefficients().to_vec())
+    }
+
+    /// The same from coefficients of centred rows.
+    pub(crate) fn with_coefficients(&self, user: usize, coefficients: Vec<f64>) -> Personal {
         let Center { x, y } = self.centers[user].clone();
-        Personal {
-            coefficients: model.coefficients().to_vec(),
-            x,
-            y,
-        }
+        Personal { coefficients, x, y }
     }
 
     /// The mean of the user's labels, whatever the features; `zero` the model of slopes 0.

@@ -10,6 +10,7 @@ mod arguments;
 mod audit;
 mod calibrate;
 mod demo;
+mod federate;
 mod hostile_ratings;
 mod implicit;
 mod input_files;

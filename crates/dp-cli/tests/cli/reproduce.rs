@@ -234,3 +234,93 @@ fn ratings_must_be_there() {
     run(&["--data", "."]).exits(2).says(&["ratings.csv"]);
     run(&["--data", ".", "--size", "n_users=3"]).exits(2);
 }
+
+#[test]
+fn figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
+    let args = "bietti2022-figure1a --seeds 2 --quick --json";
+    let args: Vec<&str> = args.split(' ').collect();
+    let found = reproduce(&args).exits(0).json();
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3 * 2 * 7);
+    let row = |sigma: f64, rounds: u64, alpha: &str| {
+        let same = |row: &&Value| {
+            let params = &row["params"];
+            params["sigma"].as_f64() == Some(sigma)
+                && params["rounds"] == rounds
+                && params["alpha_q"].to_string().trim_matches('"') == alpha
+        };
+        rows.iter().find(same).unwrap()
+    };
+    let risk = |sigma, rounds, alpha: &str| row(sigma, rounds, alpha)["mean"].as_f64().unwrap();
+    for alpha in ["0.0", "0.1", "0.3", "1.0", "3.0", "10.0", "inf"] {
+        assert_eq!(row(0.0, 100, alpha)["method"], "ppsgd");
+        assert_eq!(row(0.0, 100, alpha)["tuned_on_truth"], true);
+    }
+    // early the others help; with much noise, later on, nobody does
+    assert!(risk(0.0, 20, "1.0") < 0.6 * risk(0.0, 20, "0.0"));
+    assert!(risk(10.0, 100, "0.0") < 0.1 * risk(10.0, 100, "1.0"));
+    assert!(risk(0.0, 100, "inf") < 0.1 * risk(10.0, 100, "inf"));
+    assert!(row(10.0, 100, "0.0")["epsilon"].is_null());
+    // mu is 1 and, replacing a user, 2: epsilon at delta 1e-4 by the Gaussian trade-off
+    let private = row(10.0, 100, "1.0");
+    assert!((private["epsilon"].as_f64().unwrap() - 3.81).abs() < 0.02);
+    let replaced = private["params"]["epsilon_replace"].as_f64().unwrap();
+    assert!((replaced - 8.88).abs() < 0.02, "{replaced}");
+}
+
+#[test]
+fn the_threshold_of_the_lemma_lies_near_the_measured_one() {
+    let args = "bietti2022-threshold --seeds 4 --quick --json";
+    let args: Vec<&str> = args.split(' ').collect();
+    let found = reproduce(&args).exits(0).json();
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3 * 2 + 1);
+    let last = &rows[6];
+    let (measured, lemma) = (&last["mean"], &last["params"]["lemma"]);
+    let ratio = measured.as_f64().unwrap() / lemma.as_f64().unwrap();
+    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    reproduce(&["bietti2022-threshold", "--size", "dim=0"]).exits(2);
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.json", found.to_string());
+    let plot = "reproduce bietti2022-threshold --plot t.svg --rows rows.json";
+    let plot: Vec<&str> = plot.split(' ').collect();
+    sandbox.dp(&plot).exits(0);
+    let svg = String::from_utf8(sandbox.read("t.svg")).unwrap();
+    assert!(svg.matches("<polyline").count() == 2 && svg.contains(">alone</text>"));
+    reproduce(&["jain2021-figure2", "--plot", "x.svg"]).exits(2);
+    reproduce(&["bietti2022-figure1a", "--size", "n_users=0"]).exits(2);
+}
+
+#[test]
+fn the_frontier_takes_the_data_sets_that_are_there() {
+    let sandbox = Sandbox::new();
+    let mut ratings = "user,item,rating\n".to_owned();
+    for user in 0..60_u32 {
+        for n in 0..12_u32 {
+            let item = (user * 7 + n * n) % 30;
+            ratings.push_str(&format!("{user},{item},{}\n", 1 + item % 3 + user % 3));
+        }
+    }
+    let items: String = (0..30)
+        .map(|i| format!("{i}\tFilm (19{})\tWar\n", 50 + i))
+        .collect();
+    std::fs::create_dir(sandbox.path("ml-1m")).unwrap();
+    sandbox.write("ml-1m/ratings.csv", ratings);
+    sandbox.write("ml-1m/items.tsv", format!("item\ttitle\tgenres\n{items}"));
+    let args = "reproduce bietti2022-frontier --data . --seeds 2 --quick --json";
+    let args: Vec<&str> = args.split(' ').collect();
+    let found = sandbox.dp(&args).exits(0).json();
+    let rows = found["rows"].as_array().unwrap();
+    // without noise and at one epsilon: seven alphas, the validated one, own choices; once the own ridge
+    assert_eq!(rows.len(), 2 * (7 + 2) + 1);
+    for row in rows {
+        assert_eq!(row["params"]["data"], "ml-1m");
+        let mean = row["mean"].as_f64().unwrap();
+        assert!(mean > 0.0 && mean < 3.0, "{row}");
+    }
+    reproduce(&["bietti2022-frontier"])
+        .exits(2)
+        .says(&["--data"]);
+    let empty = Sandbox::new();
+    empty.dp(&args).exits(2).says(&["ratings.csv"]);
+}

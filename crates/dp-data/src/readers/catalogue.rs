@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::fields::Separator;
 use super::format::Header;
 use super::source::open;
 use super::table::Table;
@@ -18,13 +17,7 @@ use crate::{ColumnRole, Expected, ItemCatalogue, Result};
 /// Those of [`read_ratings`](crate::read_ratings), with a title that is not UTF-8 among the malformed fields.
 pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
     let (file, name) = open(path.as_ref())?;
-    let mut table = Table::open(file, name, |line| {
-        Some(if line.contains(&b'\t') {
-            Separator::Tab
-        } else {
-            Separator::Comma
-        })
-    })?;
+    let mut table = Table::with_header(file, name)?;
     let header = Header::read(&table)?;
     let item = header.find(ColumnRole::Item, None)?;
     let title = header.find(ColumnRole::Title, None).ok();

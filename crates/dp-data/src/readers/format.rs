@@ -246,6 +246,8 @@ const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
         ColumnRole::Title => &["title"],
         ColumnRole::Target => &["target", "label", "y"],
         ColumnRole::Feature => &["any other column"],
+        ColumnRole::Genres => &["genres", "genre"],
+        ColumnRole::Year => &["year"],
     }
 }
 

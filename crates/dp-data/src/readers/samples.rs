@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::fields::Separator;
 use super::format::Header;
 use super::ids::Interner;
 use super::source::open;
@@ -71,13 +70,7 @@ pub fn read_samples_from(
     name: impl Into<String>,
     columns: &SampleColumns,
 ) -> Result<SampleTable> {
-    let mut table = Table::open(reader, name.into(), |line| {
-        Some(if line.contains(&b'\t') {
-            Separator::Tab
-        } else {
-            Separator::Comma
-        })
-    })?;
+    let mut table = Table::with_header(reader, name.into())?;
     let header = Header::read(&table)?;
     let (places, features) = Places::find(&header, columns)?;
     let target = places.target.map(|at| header.name(at).to_owned());

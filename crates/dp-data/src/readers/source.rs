@@ -21,32 +21,53 @@ pub(super) fn open(path: &Path) -> Result<(File, String)> {
     }
 }
 
+/// Bytes of a file, unpacked.
+pub(super) struct Source<'a> {
+    pub(super) bytes: Box<dyn BufRead + 'a>,
+    gzip: bool,
+}
+
+/// Gzip is told by its two magic bytes, whatever the file is called.
+pub(super) fn plain_or_gzip<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Source<'a>> {
+    let mut head = Vec::with_capacity(2);
+    if let Err(source) = reader.by_ref().take(2).read_to_end(&mut head) {
+        let path = name.to_owned();
+        return Err(Error::Read { path, source });
+    }
+    let gzip = head == GZIP_MAGIC;
+    let whole = BufReader::with_capacity(BUFFER, Cursor::new(head).chain(reader));
+    let bytes: Box<dyn BufRead + 'a> = if gzip {
+        Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+    } else {
+        Box::new(whole)
+    };
+    Ok(Source { bytes, gzip })
+}
+
+impl Source<'_> {
+    /// An error of the operating system has a code; the gzip decoder's own have none.
+    pub(super) fn failure(&self, name: &str, source: std::io::Error) -> Error {
+        let path = name.to_owned();
+        if self.gzip && source.raw_os_error().is_none() {
+            Error::Gzip { path, source }
+        } else {
+            Error::Read { path, source }
+        }
+    }
+}
+
 /// The lines that are not blank, one at a time in a buffer that is used again.
 pub(super) struct Lines<'a> {
-    source: Box<dyn BufRead + 'a>,
-    gzip: bool,
+    source: Source<'a>,
     name: String,
     buffer: Vec<u8>,
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// Gzip is told by its two magic bytes, whatever the file is called.
-    pub(super) fn new(mut reader: impl Read + 'a, name: String) -> Result<Self> {
-        let mut head = Vec::with_capacity(2);
-        if let Err(source) = reader.by_ref().take(2).read_to_end(&mut head) {
-            return Err(Error::Read { path: name, source });
-        }
-        let gzip = head == GZIP_MAGIC;
-        let whole = BufReader::with_capacity(BUFFER, Cursor::new(head).chain(reader));
-        let source: Box<dyn BufRead + 'a> = if gzip {
-            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
-        } else {
-            Box::new(whole)
-        };
+    pub(super) fn new(reader: impl Read + 'a, name: String) -> Result<Self> {
         Ok(Self {
-            source,
-            gzip,
+            source: plain_or_gzip(reader, &name)?,
             name,
             buffer: Vec::new(),
             number: 0,
@@ -58,10 +79,10 @@ impl<'a> Lines<'a> {
     pub(super) fn advance(&mut self) -> Result<bool> {
         loop {
             self.buffer.clear();
-            match self.source.read_until(b'\n', &mut self.buffer) {
+            match self.source.bytes.read_until(b'\n', &mut self.buffer) {
                 Ok(0) => return Ok(false),
                 Ok(_) => self.number += 1,
-                Err(source) => return Err(self.failure(source)),
+                Err(source) => return Err(self.source.failure(&self.name, source)),
             }
             if self.buffer.last() == Some(&b'\n') {
                 self.buffer.pop();
@@ -96,16 +117,6 @@ impl<'a> Lines<'a> {
     /// The name that errors show.
     pub(super) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// An error of the operating system has a code; the gzip decoder's own have none.
-    fn failure(&self, source: std::io::Error) -> Error {
-        let path = self.name.clone();
-        if self.gzip && source.raw_os_error().is_none() {
-            Error::Gzip { path, source }
-        } else {
-            Error::Read { path, source }
-        }
     }
 }
 

@@ -47,6 +47,17 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
+    /// A table with a header, separated by tabs if that has one and by commas otherwise.
+    pub(super) fn with_header(reader: impl Read + 'a, name: String) -> Result<Self> {
+        Self::open(reader, name, |line| {
+            Some(if line.contains(&b'\t') {
+                Separator::Tab
+            } else {
+                Separator::Comma
+            })
+        })
+    }
+
     /// Declares that there is no header: the first line will be given as a record.
     pub(super) const fn without_header(&mut self) {
         self.first_is_record = true;

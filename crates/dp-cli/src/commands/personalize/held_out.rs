@@ -2,13 +2,13 @@
 
 use dp_accounting::Plan;
 use dp_core::Private;
-use dp_data::{SampleShares, SampleTable, SplitUser};
+use dp_data::{SampleTable, SplitUser};
 use dp_mechanism::NoiseSource;
 use dp_personalize::Subspace;
 
 use crate::args::PersonalizeArgs;
 use crate::error::Result;
-use crate::personal::{Inputs, Peers, UserErrors, Users, errors_of_users};
+use crate::personal::{Inputs, Peers, UserErrors, Users, errors_of_users, shares_of};
 
 /// Users with their parts.
 pub(super) struct HeldOut {
@@ -21,7 +21,7 @@ pub(super) struct HeldOut {
 
 impl HeldOut {
     pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
-        let shares = shares(args);
+        let shares = shares_of(&args.held_out)?;
         let n_features = inputs.features.len();
         let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
         let users = |held_out: bool| {
@@ -65,18 +65,5 @@ impl HeldOut {
         let peers = Peers::new(&self.train, private, plan, 0, noise)?;
         let users = self.all.as_ref().unwrap_or(&self.train);
         errors_of_users(inputs, users, split, &peers)
-    }
-}
-
-pub(super) fn shares(args: &PersonalizeArgs) -> SampleShares {
-    if args.held_out.no_split {
-        return SampleShares {
-            test_rows: 0.0,
-            held_out_users: 0.0,
-        };
-    }
-    SampleShares {
-        test_rows: args.held_out.test_share,
-        held_out_users: args.held_out.held_out_users,
     }
 }

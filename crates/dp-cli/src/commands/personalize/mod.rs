@@ -3,7 +3,6 @@
 mod held_out;
 mod settings;
 
-use std::path::Path;
 use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
@@ -12,7 +11,7 @@ use dp_personalize::FittedSubspace;
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::args::PersonalizeArgs;
-use crate::commands::ledger::Account;
+use crate::commands::ledger::{Account, data_set_id};
 use crate::commands::train::protect;
 use crate::error::Result;
 use crate::output::{self, OutputFolder, PersonalReport, Seconds};
@@ -31,7 +30,12 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
             args.ledger.ledger.as_deref(),
         ],
     )?;
-    let mut account = Account::open(&args.ledger, data_set_id(args), target, ADJACENCY)?;
+    let mut account = Account::open(
+        &args.ledger,
+        data_set_id(&args.ledger, &args.data),
+        target,
+        ADJACENCY,
+    )?;
     account.check(&settings.draft_plan(target, ADJACENCY)?)?;
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
@@ -73,13 +77,6 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
         let balance = account.balance(&plan);
         output::print(&report.summary(&args.output.out, balance.as_deref()))
     }
-}
-
-fn data_set_id(args: &PersonalizeArgs) -> String {
-    args.ledger.data_set.clone().unwrap_or_else(|| {
-        let name = args.data.file_name().unwrap_or(args.data.as_os_str());
-        Path::new(name).to_string_lossy().into_owned()
-    })
 }
 
 /// What the operator answers for.

@@ -1,15 +1,15 @@
 //! Public settings of a run, from flags and the file of ranges.
 
 use dp_accounting::Plan;
-use dp_core::{Adjacency, ApproxDp, ParamError, params};
+use dp_core::{Adjacency, ApproxDp, ParamError};
 use dp_data::{SampleColumns, SampleTable};
 use dp_personalize::ConvexLoss;
 
-use super::held_out::shares;
 use crate::args::{ModelArgs, PersonalizeArgs, TaskKind};
 use crate::error::{Error, Result};
 use crate::personal::{
-    Column, Fit, Inputs, Intercept, Method, MethodSettings, Task, ranges_of_file,
+    Column, Fit, Inputs, Intercept, Method, MethodSettings, Ranges, Task, columns_of, shares_of,
+    task_of,
 };
 
 /// Ridges that users choose from.
@@ -22,9 +22,7 @@ pub(super) struct Settings {
     pub(super) columns: SampleColumns,
     pub(super) method: MethodSettings,
     pub(super) fit: Fit,
-    ranges: Vec<(String, [f64; 2])>,
-    feature_range: Option<[f64; 2]>,
-    target_range: Option<[f64; 2]>,
+    ranges: Ranges,
     /// Without the features, which the header may have to name.
     draft: Inputs,
 }
@@ -33,28 +31,12 @@ impl Settings {
     pub(super) fn new(args: &PersonalizeArgs) -> Result<Self> {
         let model = &args.model;
         let method = method_of(model, args.rank)?;
-        let ranges = match &args.ranges.bounds {
-            Some(path) => ranges_of_file(path)?,
-            None => Vec::new(),
-        };
-        params::in_range(
-            "--max-rows",
-            args.columns.max_rows,
-            1,
-            1 << 16,
-            "a whole number from 1 to 65536",
-        )?;
-        check_shares(args)?;
+        let ranges = Ranges::new(&args.ranges)?;
+        let columns = columns_of(&args.columns)?;
+        shares_of(&args.held_out)?;
         Ok(Self {
-            columns: SampleColumns {
-                user: args.columns.user_col.clone(),
-                target: args.columns.target_col.clone(),
-                features: args.columns.feature_cols.clone(),
-                ..SampleColumns::default()
-            },
+            columns,
             draft: draft_of(args)?,
-            feature_range: pair("--feature-range", args.ranges.feature_range.as_deref())?,
-            target_range: pair("--target-range", args.ranges.target_range.as_deref())?,
             fit: method.check().map_err(by_flag)?,
             method,
             ranges,
@@ -69,30 +51,7 @@ impl Settings {
 
     /// What models see of these columns.
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
-        let features = table.features();
-        let known = |name: &str| self.ranges.iter().find(|(column, _)| column == name);
-        let known = |name: &str| known(name).map(|(_, range)| *range);
-        let mut inputs = self.draft.clone();
-        let target = table.target().unwrap_or_default().to_owned();
-        inputs.target = Column {
-            range: known(&target).or(self.target_range),
-            name: target,
-        };
-        inputs.features = features
-            .iter()
-            .map(|name| Column {
-                name: name.clone(),
-                range: known(name).or(self.feature_range),
-            })
-            .collect();
-        let target = &inputs.target.name;
-        if let Some((name, _)) =
-            (self.ranges.iter()).find(|(name, _)| name != target && !features.contains(name))
-        {
-            let text = format!("--bounds has a range for {name}, which is no column in use");
-            return Err(Error::Usage(text));
-        }
-        Ok(inputs)
+        self.ranges.inputs(&self.draft, table)
     }
 
     /// The plan, with a number of features that does not fit told by the flag that does.
@@ -143,16 +102,7 @@ fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
 
 fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
     let model = &args.model;
-    let task = match (model.task, model.threshold) {
-        (TaskKind::Regression, None) => Task::Regression,
-        (TaskKind::Regression, Some(_)) => {
-            let text = "--threshold needs --task classification";
-            return Err(Error::Usage(text.to_owned()));
-        }
-        (TaskKind::Classification, threshold) => Task::Classification {
-            threshold: threshold.unwrap_or(0.5),
-        },
-    };
+    let task = task_of(model.task, model.threshold)?;
     let (intercept, penalties) = match task {
         Task::Regression => (Intercept::Own, L2_PENALTIES.to_vec()),
         Task::Classification { .. } => (Intercept::Shared, vec![LOGISTIC_PENALTY]),
@@ -174,30 +124,6 @@ fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
     }
     draft.check().map_err(Error::Usage)?;
     Ok(draft)
-}
-
-fn check_shares(args: &PersonalizeArgs) -> Result<()> {
-    match shares(args).check() {
-        Err(dp_data::Error::Param(error)) => Err(Error::Param(ParamError {
-            name: match error.name {
-                "test_rows" => "--test-share",
-                _ => "--held-out-users",
-            },
-            ..error
-        })),
-        other => Ok(other?),
-    }
-}
-
-/// Two ends of a range.
-fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
-    match given {
-        None => Ok(None),
-        Some(&[low, high]) if low < high && (high - low).is_finite() => Ok(Some([low, high])),
-        Some(_) => Err(Error::Usage(format!(
-            "{flag} takes a number and a larger one, as in -1,1"
-        ))),
-    }
 }
 
 /// Names settings by the flags that set them.

@@ -27,6 +27,12 @@ pub(crate) struct ReproduceArgs {
     /// Folder with the data sets, for those that need one
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Draw the figure of a reproduction of Bietti et al. here, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Draw the rows that --json printed earlier instead of running
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    pub(crate) rows: Option<PathBuf>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     pub(crate) json: bool,

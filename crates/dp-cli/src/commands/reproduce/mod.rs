@@ -2,6 +2,7 @@
 
 mod appendix_c;
 mod args;
+mod bietti;
 mod calibration;
 mod data_file;
 mod figure2;
@@ -10,9 +11,10 @@ mod movielens;
 mod report;
 mod sizes;
 
+use std::path::Path;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::output;
@@ -58,6 +60,26 @@ const ALL: &[Reproduction] = &[
         about: "recordings of 42 patients under --data: held-out rows and patients",
         run: groups::parkinsons,
     },
+    Reproduction {
+        name: "bietti2022-figure1a",
+        about: "users learn partly together, partly alone, on made data: excess risk against alpha",
+        run: bietti::figure1a,
+    },
+    Reproduction {
+        name: "bietti2022-synthetic",
+        about: "the same as bietti2022-figure1a",
+        run: bietti::figure1a,
+    },
+    Reproduction {
+        name: "bietti2022-frontier",
+        about: "school, parkinsons and ml-1m, those under --data: test RMSE against epsilon by alpha",
+        run: bietti::frontier,
+    },
+    Reproduction {
+        name: "bietti2022-threshold",
+        about: "users who are alike: from how many rounds on learning alone wins, against Lemma 4.6",
+        run: bietti::threshold,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.
@@ -78,9 +100,24 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
     if args.seeds == 0 {
         return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
     }
+    if args.plot.is_some() && bietti::plot(chosen.name, &[]).is_none() {
+        let text = "--plot is for the reproductions of Bietti et al.";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    if let (Some(plot), Some(rows)) = (&args.plot, &args.rows) {
+        return draw(chosen.name, plot, &rows_of_file(rows)?);
+    }
     let start = Instant::now();
     let rows = (chosen.run)(args)?;
     let seconds = start.elapsed().as_secs_f64();
+    if let Some(plot) = &args.plot {
+        let rows = serde_json::to_value(&rows)?;
+        draw(
+            chosen.name,
+            plot,
+            rows.as_array().map_or(&[], Vec::as_slice),
+        )?;
+    }
     if args.json {
         return output::print_json(&json!({
             "name": chosen.name,
@@ -94,6 +131,19 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
         chosen.name,
         report::table(&rows)
     ))
+}
+
+/// The rows of an earlier run.
+fn rows_of_file(path: &Path) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
+    let json: Value = serde_json::from_str(&text).map_err(|e| Error::model(path, e))?;
+    let rows = json["rows"].as_array().cloned();
+    rows.ok_or_else(|| Error::model(path, "no rows as printed by --json"))
+}
+
+fn draw(name: &str, path: &Path, rows: &[Value]) -> Result<()> {
+    let svg = bietti::plot(name, rows).unwrap_or_default();
+    std::fs::write(path, svg).map_err(|e| Error::write(path, e))
 }
 
 fn list(args: &ReproduceArgs) -> Result<()> {

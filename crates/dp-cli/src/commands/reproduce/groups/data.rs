@@ -10,8 +10,8 @@ use crate::personal::{Column, Inputs, Intercept, Task};
 const FILES: [&str; 2] = ["data.csv.gz", "data.csv"];
 
 /// A data set whose users are groups.
-pub(super) struct DataSet {
-    pub(super) folder: &'static str,
+pub(in super::super) struct DataSet {
+    pub(in super::super) folder: &'static str,
     target: (&'static str, [f64; 2]),
     /// Columns and the range that their meaning gives them.
     features: &'static [(&'static str, [f64; 2])],
@@ -23,7 +23,7 @@ const YES_NO: [f64; 2] = [0.0, 1.0];
 const PERCENT: [f64; 2] = [0.0, 100.0];
 
 /// Pupils' examination scores by school: codes, and two percentages of the school. The constant `x27` is left out.
-pub(super) const SCHOOL: DataSet = DataSet {
+pub(in super::super) const SCHOOL: DataSet = DataSet {
     folder: "school",
     target: ("target", [0.0, 70.0]),
     features: &[
@@ -60,7 +60,7 @@ pub(super) const SCHOOL: DataSet = DataSet {
 
 /// Recordings by patient: the whole score of the disease scale, which goes to 176, from day, age, sex and sixteen measures of the
 /// voice, with ranges such measures have.
-pub(super) const PARKINSONS: DataSet = DataSet {
+pub(in super::super) const PARKINSONS: DataSet = DataSet {
     folder: "parkinsons",
     target: ("total_UPDRS", [0.0, 176.0]),
     features: &[
@@ -89,7 +89,7 @@ pub(super) const PARKINSONS: DataSet = DataSet {
 
 impl DataSet {
     /// What models see, for the score itself or for the side of the threshold.
-    pub(super) fn inputs(&self, task: Task, l2_penalties: Vec<f64>) -> Inputs {
+    pub(in super::super) fn inputs(&self, task: Task, l2_penalties: Vec<f64>) -> Inputs {
         let column = |(name, range): (&str, [f64; 2])| Column {
             name: name.to_owned(),
             range: Some(range),
@@ -107,7 +107,16 @@ impl DataSet {
         }
     }
 
-    pub(super) fn read(&self, args: &ReproduceArgs) -> Result<SampleTable> {
+    /// Whether there is such a file.
+    pub(in super::super) fn is_there(&self, args: &ReproduceArgs) -> bool {
+        let folder = std::ffi::OsStr::new(self.folder);
+        data_file(args, self.folder, &FILES).is_ok_and(|path| {
+            // a file of the same name in another folder is another data set
+            path.parent().and_then(std::path::Path::file_name) == Some(folder)
+        })
+    }
+
+    pub(in super::super) fn read(&self, args: &ReproduceArgs) -> Result<SampleTable> {
         let names = self.features.iter().map(|(name, _)| (*name).to_owned());
         let columns = SampleColumns {
             user: Some("user".to_owned()),

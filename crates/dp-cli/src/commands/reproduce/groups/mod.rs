@@ -1,6 +1,6 @@
 //! `jain2021-school` and its like: personal models of few but large groups, on real data.
 
-mod data;
+pub(super) mod data;
 mod table;
 
 use self::data::DataSet;

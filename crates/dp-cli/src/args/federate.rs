@@ -1,0 +1,178 @@
+//! `dp federate`: where its rows, settings, budget and output come from.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{ColumnArgs, LedgerArgs, OutputArgs, RangeArgs, TaskKind};
+use crate::personal::Intercept;
+
+#[derive(Args)]
+pub(crate) struct FederateArgs {
+    /// Rows: csv or tsv with a header, LEAF JSON, or with --items ratings; optionally gzip
+    pub(crate) data: PathBuf,
+    /// Privacy target epsilon (nats), for adding or removing one user; several explore
+    #[arg(
+        long,
+        value_name = "E,...",
+        value_delimiter = ',',
+        required = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) epsilon: Vec<f64>,
+    /// Privacy target delta; choose it well below one over the number of users
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub(crate) delta: f64,
+    /// Ratios of global to local steps: 0 alone, inf one model for all
+    #[arg(
+        long,
+        value_name = "A,...",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        default_value = "0,0.1,0.3,1,3,10,inf"
+    )]
+    pub(crate) alpha_grid: Vec<f64>,
+    /// csv, leaf or ratings [default: by --items and the end of the name]
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    pub(crate) format: Option<DataFormat>,
+    /// Of LEAF rows with several labels: which one, from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) label_index: Option<usize>,
+    /// Public list of rated items: item, title, year, genres
+    #[arg(long, value_name = "FILE")]
+    pub(crate) items: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) columns: ColumnArgs,
+    #[command(flatten)]
+    pub(crate) ranges: RangeArgs,
+    #[command(flatten)]
+    pub(crate) model: RoundArgs,
+    #[command(flatten)]
+    pub(crate) choice: AlphaArgs,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerArgs,
+    #[command(flatten)]
+    pub(crate) held_out: TestArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataFormat {
+    Csv,
+    Leaf,
+    Ratings,
+}
+
+/// How rounds are made.
+#[derive(Args)]
+#[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
+pub(crate) struct RoundArgs {
+    /// regression (squared loss) or classification (logistic: above the threshold or not?)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TASK",
+        hide_possible_values = true,
+        default_value_t = TaskKind::Regression
+    )]
+    pub(crate) task: TaskKind,
+    /// With classification: the target is a yes above this [default: 0.5]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) threshold: Option<f64>,
+    /// shared (a constant feature), own (users' own means off), none
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        hide_possible_values = true,
+        default_value_t = Intercept::Shared
+    )]
+    pub(crate) intercept: Intercept,
+    /// Rounds of every run
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 50
+    )]
+    pub(crate) rounds: usize,
+    /// The larger of the local and the global step [default: 1 / number of features]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) learning_rate: Option<f64>,
+    /// Bound on the norm of a user's mean gradient
+    #[arg(
+        long,
+        value_name = "X",
+        allow_hyphen_values = true,
+        default_value_t = 1.0
+    )]
+    pub(crate) clip_norm: f64,
+    /// Factor by which clip and global step have shrunk at the last round [default: 1]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) shrink: Option<f64>,
+    /// Rows of a user in a round [default: all]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) batch_size: Option<usize>,
+    /// A user takes part in a round with this probability [default: all in every round]
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
+    pub(crate) sampling_probability: Option<f64>,
+    /// Declared number of users [default: a noisy count, charged]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) n_users: Option<f64>,
+}
+
+/// How one alpha is chosen, where one epsilon and several alphas are asked for.
+#[derive(Args)]
+#[command(next_help_heading = "Choice of alpha (charged; of one epsilon)")]
+pub(crate) struct AlphaArgs {
+    /// Part of epsilon that the choice costs
+    #[arg(
+        long,
+        value_name = "SHARE",
+        allow_hyphen_values = true,
+        default_value_t = 0.1
+    )]
+    pub(crate) choice_share: f64,
+    /// Share of each user's rows that the alphas are compared on
+    #[arg(
+        long,
+        value_name = "SHARE",
+        allow_hyphen_values = true,
+        default_value_t = 0.2
+    )]
+    pub(crate) validation_share: f64,
+    /// Range of a user's loss over alphas: squared error of mapped targets, or share of errors
+    #[arg(
+        long,
+        value_name = "X",
+        allow_hyphen_values = true,
+        default_value_t = 0.1
+    )]
+    pub(crate) loss_range: f64,
+}
+
+/// What is held out for the internal report.
+#[derive(Args)]
+#[command(next_help_heading = "Held-out rows (for the internal report)")]
+pub(crate) struct TestArgs {
+    /// Share of each user's rows that is tested on
+    #[arg(
+        long,
+        value_name = "SHARE",
+        allow_hyphen_values = true,
+        default_value_t = 0.2
+    )]
+    pub(crate) test_share: f64,
+    /// Seed of all held-out rows
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    pub(crate) split_seed: u64,
+    /// Test on nothing and report no accuracy
+    #[arg(long, conflicts_with = "test_share")]
+    pub(crate) no_split: bool,
+}

@@ -1,0 +1,236 @@
+//! One epsilon: all alphas within it, one of them chosen, one certificate.
+
+use std::time::Instant;
+
+use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
+use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
+
+use super::choice::Choice;
+use super::runs::{Order, Runs};
+use super::settings::{Settings, by_flag};
+use super::source::{Source, items_of};
+use crate::args::FederateArgs;
+use crate::commands::ledger::{Account, data_set_id};
+use crate::error::Result;
+use crate::federated::{
+    ADJACENCY, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
+};
+use crate::output::{self, FederatedReport, OutputFolder, Seconds};
+use crate::personal::Task;
+
+/// What is known and open before the data is read.
+struct Ready {
+    items: Option<ItemTable>,
+    spending: Spending,
+    draft: Plan,
+    account: Account,
+    folder: OutputFolder,
+}
+
+/// What was paid for, and came of it.
+struct Done {
+    plan: Plan,
+    runs: Runs,
+    chosen: usize,
+    certificate: Certificate,
+}
+
+pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+    let mut ready = prepare(args, settings)?;
+    let start = Instant::now();
+    let source = Source::read(args, settings, ready.items.take())?;
+    let load = start.elapsed();
+    let start = Instant::now();
+    let done = train(args, settings, &mut ready, source)?;
+    let train = start.elapsed();
+    let start = Instant::now();
+    let users = measure(&done.runs, done.chosen)?;
+    let report = FederatedReport {
+        certificate: done.certificate,
+        model: &done.runs.private[done.chosen].model,
+        alphas: &settings.alphas,
+        chosen: done.chosen,
+        inputs: &done.runs.inputs,
+        settings: &ready.spending.settings,
+        users: &users,
+        n_left_out: done.runs.n_left_out,
+        seconds: Seconds {
+            load: load.as_secs_f64(),
+            train: train.as_secs_f64(),
+            evaluate: start.elapsed().as_secs_f64(),
+        },
+    };
+    report.write(&ready.folder)?;
+    ready.folder.commit()?;
+    if args.output.json {
+        return output::print_json(&report.json());
+    }
+    let balance = ready.account.balance(&done.plan);
+    output::print(&report.summary(&args.output.out, balance.as_deref()))
+}
+
+/// Everything that can fail without the data.
+fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
+    let target = settings.targets[0];
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let spending = spending(args, settings, n_items)?;
+    // the number of features changes neither noise nor cost
+    let draft = spending.plan(1, target).map_err(by_flag)?;
+    let open = if spending.is_gaussian() {
+        Account::open
+    } else {
+        Account::open_schedule
+    };
+    let data_set = data_set_id(&args.ledger, &args.data);
+    let account = open(&args.ledger, data_set, target, ADJACENCY)?;
+    account.check(&draft)?;
+    Ok(Ready {
+        items,
+        spending,
+        draft,
+        account,
+        folder: OutputFolder::create(&args.output.out, args.output.force)?,
+    })
+}
+
+/// Pays, trains every alpha, and chooses one.
+fn train(
+    args: &FederateArgs,
+    settings: &Settings,
+    ready: &mut Ready,
+    source: Source,
+) -> Result<Done> {
+    let inputs = source.inputs(settings)?;
+    let spending = &mut ready.spending;
+    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    let plan = spending.resized(&ready.draft, inputs.dim())?;
+    let mut noise = args.output.noise();
+    let spends = ready.account.reserve(&plan)?;
+    let records = spends.iter().map(Spend::record).collect();
+    let data_set = spends.first().map_or("", Spend::data_set_id).to_owned();
+    let mut paid = spending.divide(spends);
+    let chosen_by = paid.choice.take();
+    let order = Order {
+        args,
+        settings,
+        alphas: &settings.alphas,
+        spending,
+        plan: &plan,
+        compares: true,
+    };
+    let runs = order.fill(source, paid, &mut noise)?;
+    let chosen = match (&spending.choice, chosen_by) {
+        (Some(selection), Some(spend)) => {
+            let all: Vec<&FittedPpSgd> = runs.private.iter().collect();
+            let losses = losses_of_users(&runs.inputs, &runs.parts, &all);
+            let of = Choice {
+                n_runs: all.len(),
+                range: args.choice.loss_range,
+                delta: args.delta,
+            };
+            of.choose(selection, &losses, spend, &mut noise)?
+        }
+        _ => 0,
+    };
+    let has_choice = spending.choice.is_some();
+    let certificate = certificate(args, &plan, records, data_set, &runs, has_choice)?;
+    Ok(Done {
+        plan,
+        runs,
+        chosen,
+        certificate,
+    })
+}
+
+fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Result<Spending> {
+    let choice = if settings.has_choice() {
+        let share = args.choice.choice_share;
+        dp_core::params::open_unit("--choice-share", share)?;
+        let epsilon = share * settings.targets[0].epsilon;
+        let selection = AlphaSelection::new(epsilon, args.choice.loss_range);
+        Some(selection.map_err(|e| by_flag(e.into()))?)
+    } else {
+        None
+    };
+    let run: RunSettings = settings.run(args, 1.0);
+    Ok(Spending {
+        settings: run,
+        n_runs: settings.releasing().len(),
+        counts_users: args.model.n_users.is_none(),
+        n_items,
+        choice,
+    })
+}
+
+/// Errors of all runs, and behind them of the users' own choices on the chosen one.
+fn measure(runs: &Runs, chosen: usize) -> Result<Vec<UserFigures>> {
+    let mut users = runs.measure();
+    if runs.inputs.task == Task::Regression {
+        let fitted = &runs.private[chosen];
+        let own = Figures::own_choices(&runs.inputs, &runs.parts, fitted)?;
+        for (user, own) in users.iter_mut().zip(own) {
+            user.errors.extend(own);
+        }
+    }
+    Ok(users)
+}
+
+/// One certificate of everything that was released.
+fn certificate(
+    args: &FederateArgs,
+    plan: &Plan,
+    records: Vec<ReleaseRecord>,
+    data_set: String,
+    runs: &Runs,
+    has_choice: bool,
+) -> Result<Certificate> {
+    let trained = runs.private.iter().find_map(|run| run.certificate.as_ref());
+    let mut builder = Certificate::builder(plan, data_set)
+        .releases(records)
+        .released_output(
+            "shared parameters of all runs after every round, settings",
+            "anyone",
+        )
+        .not_covered("total running time")
+        .not_covered("local parameters, which stay with their users")
+        .not_covered("internal report: errors of users and data-handling counts")
+        .tuning_included(has_choice);
+    if has_choice {
+        builder = builder.released_output("which alpha was chosen", "anyone");
+    }
+    if args.items.is_some() {
+        builder = builder.released_output("noisy counts of the ratings of items", "anyone");
+    }
+    for assumption in trained
+        .into_iter()
+        .flat_map(|c| c.assumptions.iter().cloned())
+    {
+        builder = builder.assumption(assumption);
+    }
+    for assumption in assumptions(args) {
+        builder = builder.assumption(assumption);
+    }
+    let seeded = |run: &FittedPpSgd| run.model.provenance() == Provenance::SeededNoise;
+    if runs.private.iter().any(seeded) {
+        builder = builder.not_private("seeded noise");
+    }
+    Ok(builder.build()?)
+}
+
+/// What the operator answers for.
+fn assumptions(args: &FederateArgs) -> Vec<String> {
+    let ledger = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    let unit = match &args.columns.user_col {
+        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        None => "a user is whoever shares a value of the user column".to_owned(),
+    };
+    let public = match args.items {
+        Some(_) => "the list of items and what it says of them are public",
+        None => "names of columns and their ranges are public",
+    };
+    vec![ledger.to_owned(), unit, public.to_owned()]
+}

@@ -1,0 +1,86 @@
+//! The run of every alpha on one reading of the data.
+
+use dp_accounting::{Plan, Spend};
+use dp_fedsgd::FittedPpSgd;
+use dp_mechanism::{NoiseSource, release_user_count};
+
+use super::settings::Settings;
+use super::source::Source;
+use crate::args::FederateArgs;
+use crate::error::Result;
+use crate::federated::{Figures, Paid, Parts, Spending, Trainer, UserFigures};
+use crate::personal::Inputs;
+
+/// The runs of all alphas in their order, private and without noise.
+pub(super) struct Runs {
+    pub(super) inputs: Inputs,
+    pub(super) parts: Parts,
+    pub(super) private: Vec<FittedPpSgd>,
+    without_noise: Vec<FittedPpSgd>,
+    pub(super) n_left_out: usize,
+}
+
+/// What is trained and with which noise.
+pub(super) struct Order<'a> {
+    pub(super) args: &'a FederateArgs,
+    pub(super) settings: &'a Settings,
+    pub(super) alphas: &'a [f64],
+    pub(super) spending: &'a Spending,
+    pub(super) plan: &'a Plan,
+    /// Whether the same is trained without noise too.
+    pub(super) compares: bool,
+}
+
+impl Order<'_> {
+    /// Trains every alpha with what was paid.
+    pub(super) fn fill(&self, source: Source, paid: Paid, noise: &mut NoiseSource) -> Result<Runs> {
+        let inputs = source.inputs(self.settings)?;
+        let table = source.into_rows(paid.items, noise)?;
+        let n_left_out = *table.n_not_finite().expose();
+        let (shares, max_rows) = (self.settings.shares_of_run(), self.args.columns.max_rows);
+        let seed = self.args.held_out.split_seed;
+        let parts = Parts::new(&inputs, table.into_users(), shares, max_rows, seed)?;
+        let n_users = self.n_users(&parts, paid.users, noise)?;
+        let trainer = Trainer::new(self.spending.settings, &inputs, &parts, n_users)?;
+        let z = Spending::round_noise(self.plan).unwrap_or(1.0);
+        let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
+        let (mut private, mut without_noise) = (Vec::new(), Vec::new());
+        for &alpha in self.alphas {
+            private.push(if alpha > 0.0 {
+                trainer.private(alpha, z, delta, runs.next().unwrap_or_default(), noise)?
+            } else {
+                trainer.without_noise(alpha)?
+            });
+            if self.compares {
+                without_noise.push(trainer.without_noise(alpha)?);
+            }
+        }
+        Ok(Runs {
+            inputs,
+            parts,
+            private,
+            without_noise,
+            n_left_out,
+        })
+    }
+
+    /// What sums are divided by: declared, or a noisy count.
+    fn n_users(&self, parts: &Parts, spend: Option<Spend>, noise: &mut NoiseSource) -> Result<f64> {
+        match (self.args.model.n_users, spend) {
+            (None, Some(spend)) => {
+                let users = parts.train().samples().table();
+                let count = release_user_count(users, spend, noise);
+                Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
+            }
+            (declared, _) => Ok(declared.unwrap_or(1.0)),
+        }
+    }
+}
+
+impl Runs {
+    /// Errors of all users: of the private runs, and then of those without noise.
+    pub(super) fn measure(&self) -> Vec<UserFigures> {
+        let all: Vec<&FittedPpSgd> = self.private.iter().chain(&self.without_noise).collect();
+        Figures::of_users(&self.inputs, &self.parts, &all)
+    }
+}

@@ -1,0 +1,128 @@
+//! Public features of rated items: genre, decade, and how popular by released noisy counts.
+
+use std::path::Path;
+
+use dp_data::{ItemAttributes, ItemCatalogue, Ratings, SampleTable};
+
+use crate::error::Result;
+
+/// Groups of items of equal size by noisy count.
+const POPULARITY_BUCKETS: usize = 4;
+
+/// All items with what is publicly known of them, in the order of their catalogue.
+pub(crate) struct ItemTable {
+    catalogue: ItemCatalogue,
+    genres: Vec<String>,
+    decades: Vec<u16>,
+    items: Vec<ItemAttributes>,
+}
+
+impl ItemTable {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let read = dp_data::read_item_attributes(path)?;
+        let catalogue = ItemCatalogue::from_ids(read.iter().map(|item| item.id.clone()));
+        let mut items = vec![ItemAttributes::default(); catalogue.len()];
+        for item in read {
+            if let Some(at) = catalogue.index(&item.id) {
+                items[at] = item;
+            }
+        }
+        let genres = items.iter().flat_map(|item| item.genres.clone());
+        let decades = items.iter().filter_map(decade);
+        Ok(Self {
+            genres: distinct(genres),
+            decades: distinct(decades),
+            catalogue,
+            items,
+        })
+    }
+
+    pub(crate) const fn catalogue(&self) -> &ItemCatalogue {
+        &self.catalogue
+    }
+
+    /// Names of the features.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let genres = self.genres.iter().map(|genre| format!("genre {genre}"));
+        let decades = self.decades.iter().map(|decade| format!("{decade}s"));
+        let popularity = (1..=POPULARITY_BUCKETS)
+            .map(|bucket| format!("popularity {bucket} of {POPULARITY_BUCKETS}"));
+        genres.chain(decades).chain(popularity).collect()
+    }
+
+    /// The largest number of features that an item has.
+    pub(crate) fn largest(&self) -> f64 {
+        let of = |item: &ItemAttributes| item.genres.len() + usize::from(item.year.is_some()) + 1;
+        self.items.iter().map(of).max().unwrap_or(1) as f64
+    }
+
+    /// Features of all items, 0 or 1, from what is public and released counts.
+    pub(crate) fn features(&self, noisy_counts: &[f64]) -> Vec<f32> {
+        let buckets = buckets(noisy_counts);
+        let flag = |yes: bool| f32::from(u8::from(yes));
+        let mut cells = Vec::new();
+        for (item, bucket) in self.items.iter().zip(buckets) {
+            let genres = self.genres.iter().map(|genre| item.genres.contains(genre));
+            cells.extend(genres.map(flag));
+            let mine = decade(item);
+            cells.extend(self.decades.iter().map(|&other| flag(mine == Some(other))));
+            cells.extend((0..POPULARITY_BUCKETS).map(|other| flag(other == bucket)));
+        }
+        cells
+    }
+}
+
+/// Ratings as rows of these features.
+pub(crate) fn samples_of_ratings(
+    ratings: &Ratings,
+    items: &ItemTable,
+    noisy_counts: &[f64],
+) -> Result<SampleTable> {
+    let features = items.features(noisy_counts);
+    Ok(SampleTable::of_ratings(ratings, items.names(), &features)?)
+}
+
+fn decade(item: &ItemAttributes) -> Option<u16> {
+    item.year.map(|year| year / 10 * 10)
+}
+
+fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Groups of equal size by count, the least counted first.
+fn buckets(counts: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by(|&a, &b| counts[a].total_cmp(&counts[b]));
+    let mut buckets = vec![0; counts.len()];
+    for (rank, item) in order.into_iter().enumerate() {
+        buckets[item] = rank * POPULARITY_BUCKETS / counts.len();
+    }
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_have_their_genres_their_decade_and_their_popularity() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items.tsv");
+        let text =
+            "item\tyear\tgenres\n10\t1995\tWar|Comedy\n2\t\tComedy\n3\t1931\t\n4\t1990\tWar\n";
+        std::fs::write(&path, text).unwrap();
+        let table = ItemTable::read(&path).unwrap();
+        assert_eq!(table.catalogue().ids(), ["2", "3", "4", "10"]);
+        let names = table.names();
+        assert_eq!(names[..4], ["genre Comedy", "genre War", "1930s", "1990s"]);
+        let cells = table.features(&[-3.0, 9.0, 4.0, 5.0]);
+        let of = |at: usize| &cells[at * names.len()..][..names.len()];
+        assert_eq!(of(0), [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(of(1), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(of(3), [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
+    }
+}

@@ -1,0 +1,264 @@
+//! The files of `dp federate` at several epsilons: a look at what privacy costs. All of them are internal.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::OutputFolder;
+use super::lines::{Axes, Line, lines};
+use super::statement::put;
+use crate::error::Result;
+use crate::evaluate::shown;
+use crate::federated::{alpha_name, alpha_value};
+
+/// Heads all that is written and shown.
+const NOTE: &str = "exploration: not covered by one certificate, nothing is released";
+/// Figures this close to the best are as good.
+const TIE: f64 = 0.01;
+
+/// What one alpha gave at one epsilon, or without noise: private.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrontierPoint {
+    pub(crate) alpha: f64,
+    /// None without noise.
+    pub(crate) epsilon: Option<f64>,
+    pub(crate) over_rows: Option<f64>,
+    pub(crate) median_user: Option<f64>,
+}
+
+pub(crate) struct ExplorationReport<'a> {
+    /// RMSE, where less is better, or accuracy.
+    pub(crate) metric: &'a str,
+    pub(crate) delta: f64,
+    pub(crate) alphas: &'a [f64],
+    pub(crate) points: &'a [FrontierPoint],
+    pub(crate) seconds: f64,
+}
+
+/// Which alpha is best at one epsilon, and which are as good.
+#[derive(Serialize)]
+struct Winner {
+    epsilon: Option<f64>,
+    alpha: Value,
+    ties: Vec<Value>,
+}
+
+impl ExplorationReport<'_> {
+    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+        folder.write_internal("internal.md", self.report().as_bytes())?;
+        folder.write_internal("internal-frontier.csv", self.csv().as_bytes())?;
+        folder.write_internal("internal-frontier.svg", self.plot().as_bytes())
+    }
+
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self) -> Value {
+        let point = |p: &FrontierPoint| {
+            json!({
+                "alpha": alpha_value(p.alpha),
+                "epsilon": p.epsilon,
+                "over_rows": p.over_rows,
+                "median_user": p.median_user,
+            })
+        };
+        json!({
+            "exploration": NOTE,
+            "released": Value::Null,
+            "internal": {
+                "metric": self.metric,
+                "delta": self.delta,
+                "frontier": self.points.iter().map(point).collect::<Vec<_>>(),
+                "winners": self.epsilons().into_iter().map(|e| self.winner(e)).collect::<Vec<_>>(),
+                "seconds": self.seconds,
+            },
+        })
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn summary(&self, out: &Path) -> String {
+        let mut text = format!("{NOTE}\nwritten to  {}\n\n", out.display());
+        put(
+            &mut text,
+            &format!(
+                "internal, do not publish: {} by epsilon at delta {:e}",
+                self.metric, self.delta
+            ),
+        );
+        let mut head = format!("  {:<18}", "alpha");
+        for epsilon in self.epsilons() {
+            head.push_str(&format!(" {:>9}", epsilon_name(epsilon)));
+        }
+        put(&mut text, &head);
+        for &alpha in self.alphas {
+            let mut line = format!("  {:<18}", alpha_name(alpha));
+            for epsilon in self.epsilons() {
+                line.push_str(&format!(" {:>9}", shown(self.at(alpha, epsilon))));
+            }
+            put(&mut text, &line);
+        }
+        let mut line = format!("  {:<18}", "best");
+        for winner in self.epsilons().into_iter().map(|e| self.winner(e)) {
+            line.push_str(&format!(" {:>9}", word(&winner.alpha)));
+        }
+        put(&mut text, &line);
+        text
+    }
+
+    /// Epsilons in order, and none for no noise.
+    fn epsilons(&self) -> Vec<Option<f64>> {
+        let mut all: Vec<f64> = self.points.iter().filter_map(|p| p.epsilon).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup_by(|a, b| a.total_cmp(b).is_eq());
+        all.into_iter().map(Some).chain([None]).collect()
+    }
+
+    /// The figure of an alpha; alone it is the same at every epsilon where nothing is released for it.
+    fn at(&self, alpha: f64, epsilon: Option<f64>) -> Option<f64> {
+        let alone = |p: &FrontierPoint| p.alpha <= 0.0 && p.epsilon.is_some();
+        let is_released = alpha > 0.0 || self.points.iter().any(alone);
+        let epsilon = epsilon.filter(|_| is_released);
+        let same = |p: &&FrontierPoint| {
+            p.alpha.total_cmp(&alpha).is_eq()
+                && p.epsilon.is_some() == epsilon.is_some()
+                && p.epsilon
+                    .zip(epsilon)
+                    .is_none_or(|(a, b)| a.total_cmp(&b).is_eq())
+        };
+        self.points.iter().find(same)?.over_rows
+    }
+
+    fn winner(&self, epsilon: Option<f64>) -> Winner {
+        let sign = if self.metric == "RMSE" { 1.0 } else { -1.0 };
+        let figures = self
+            .alphas
+            .iter()
+            .map(|&alpha| (alpha, self.at(alpha, epsilon)));
+        let figures: Vec<(f64, f64)> = figures.filter_map(|(a, f)| Some((a, f?))).collect();
+        let best = figures
+            .iter()
+            .min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
+        let as_good = |figure: f64, best: f64| sign * (figure - best) <= TIE * best.abs();
+        Winner {
+            epsilon,
+            alpha: best.map_or(Value::Null, |&(alpha, _)| alpha_value(alpha)),
+            ties: figures
+                .iter()
+                .filter(|(alpha, figure)| {
+                    best.is_some_and(|&(other, best)| {
+                        alpha.total_cmp(&other).is_ne() && as_good(*figure, best)
+                    })
+                })
+                .map(|&(alpha, _)| alpha_value(alpha))
+                .collect(),
+        }
+    }
+
+    fn report(&self) -> String {
+        let mut text = format!(
+            "# Internal: {NOTE}\n\nEvery cell is a run with a budget of its own, on the same data: to publish them, or a setting chosen by \
+             them, would cost the sum. Computed from private data; do not publish.\n\n![{} against epsilon](internal-frontier.svg)\n\n",
+            self.metric
+        );
+        let names: Vec<String> = self.epsilons().into_iter().map(epsilon_name).collect();
+        put(
+            &mut text,
+            &format!("| {} by alpha | {} |", self.metric, names.join(" | ")),
+        );
+        put(&mut text, &format!("|---|{}", "---:|".repeat(names.len())));
+        for &alpha in self.alphas {
+            let figures = self
+                .epsilons()
+                .into_iter()
+                .map(|e| shown(self.at(alpha, e)));
+            let figures: Vec<String> = figures.collect();
+            put(
+                &mut text,
+                &format!("| {} | {} |", alpha_name(alpha), figures.join(" | ")),
+            );
+        }
+        put(
+            &mut text,
+            "\n## Which alpha wins\n\n| epsilon | best alpha | within 1 % of it |\n|---|---|---|",
+        );
+        for epsilon in self.epsilons() {
+            let winner = self.winner(epsilon);
+            let ties: Vec<String> = winner.ties.iter().map(word).collect();
+            put(
+                &mut text,
+                &format!(
+                    "| {} | {} | {} |",
+                    epsilon_name(epsilon),
+                    word(&winner.alpha),
+                    ties.join(", ")
+                ),
+            );
+        }
+        put(
+            &mut text,
+            &format!("\nDelta {:e}; {:.2} seconds.", self.delta, self.seconds),
+        );
+        text
+    }
+
+    fn csv(&self) -> String {
+        let mut text = "alpha,epsilon,over_rows,median_user\n".to_owned();
+        for p in self.points {
+            let cell = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
+            let cells = [
+                word(&alpha_value(p.alpha)),
+                cell(p.epsilon),
+                cell(p.over_rows),
+                cell(p.median_user),
+            ];
+            put(&mut text, &cells.join(","));
+        }
+        text
+    }
+
+    fn plot(&self) -> String {
+        let epsilons: Vec<f64> = self.epsilons().into_iter().flatten().collect();
+        let ends = [epsilons.first(), epsilons.last()].map(|e| e.copied().unwrap_or(1.0));
+        let across = |value: f64| ends.map(|e| (e, value)).to_vec();
+        let mut all = Vec::new();
+        for &alpha in self.alphas {
+            let points = epsilons
+                .iter()
+                .filter_map(|&e| Some((e, self.at(alpha, Some(e))?)));
+            let (points, dashed) = (points.collect(), alpha <= 0.0);
+            all.push(Line {
+                name: alpha_name(alpha),
+                points,
+                dashed,
+            });
+        }
+        let best = self.alphas.iter().filter_map(|&alpha| self.at(alpha, None));
+        let pick = if self.metric == "RMSE" {
+            f64::min
+        } else {
+            f64::max
+        };
+        all.push(Line {
+            name: "best, no noise".to_owned(),
+            points: best.reduce(pick).map_or_else(Vec::new, across),
+            dashed: true,
+        });
+        let title = format!("{} on held-out rows against epsilon, by alpha", self.metric);
+        let below = format!("internal; {NOTE}");
+        lines(&title, &below, &Axes::new("epsilon", self.metric), &all)
+    }
+}
+
+fn epsilon_name(epsilon: Option<f64>) -> String {
+    epsilon.map_or_else(|| "no noise".to_owned(), |e| e.to_string())
+}
+
+/// An alpha as it is given by flag.
+fn word(alpha: &Value) -> String {
+    match alpha {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other
+            .as_f64()
+            .map_or_else(|| other.to_string(), |x| x.to_string()),
+    }
+}

@@ -1,0 +1,130 @@
+//! What flags of several commands say of columns, their public ranges and held-out rows.
+
+use dp_core::{ParamError, params};
+use dp_data::{SampleColumns, SampleShares, SampleTable};
+
+use super::inputs::{Column, Inputs, Task, ranges_of_file};
+use crate::args::{ColumnArgs, HeldOutArgs, RangeArgs, TaskKind};
+use crate::error::{Error, Result};
+
+/// Public ranges by column.
+pub(crate) struct Ranges {
+    by_column: Vec<(String, [f64; 2])>,
+    feature: Option<[f64; 2]>,
+    target: Option<[f64; 2]>,
+}
+
+impl Ranges {
+    pub(crate) fn new(args: &RangeArgs) -> Result<Self> {
+        Ok(Self {
+            by_column: match &args.bounds {
+                Some(path) => ranges_of_file(path)?,
+                None => Vec::new(),
+            },
+            feature: pair("--feature-range", args.feature_range.as_deref())?,
+            target: pair("--target-range", args.target_range.as_deref())?,
+        })
+    }
+
+    /// What models see of the columns of a table.
+    pub(crate) fn inputs(&self, draft: &Inputs, table: &SampleTable) -> Result<Inputs> {
+        self.inputs_of(draft, table.features(), table.target().unwrap_or_default())
+    }
+
+    /// The same by the names of the columns.
+    pub(crate) fn inputs_of(
+        &self,
+        draft: &Inputs,
+        features: &[String],
+        target: &str,
+    ) -> Result<Inputs> {
+        let known = |name: &str| self.by_column.iter().find(|(column, _)| column == name);
+        let known = |name: &str| known(name).map(|(_, range)| *range);
+        let mut inputs = draft.clone();
+        inputs.target = Column {
+            range: known(target).or(self.target),
+            name: target.to_owned(),
+        };
+        inputs.features = features
+            .iter()
+            .map(|name| Column {
+                name: name.clone(),
+                range: known(name).or(self.feature),
+            })
+            .collect();
+        if let Some((name, _)) =
+            (self.by_column.iter()).find(|(name, _)| name != target && !features.contains(name))
+        {
+            let text = format!("--bounds has a range for {name}, which is no column in use");
+            return Err(Error::Usage(text));
+        }
+        Ok(inputs)
+    }
+}
+
+/// Two ends of a range.
+fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
+    match given {
+        None => Ok(None),
+        Some(&[low, high]) if low < high && (high - low).is_finite() => Ok(Some([low, high])),
+        Some(_) => Err(Error::Usage(format!(
+            "{flag} takes a number and a larger one, as in -1,1"
+        ))),
+    }
+}
+
+/// The columns to read, with `--max-rows` checked.
+pub(crate) fn columns_of(args: &ColumnArgs) -> Result<SampleColumns> {
+    params::in_range(
+        "--max-rows",
+        args.max_rows,
+        1,
+        1 << 16,
+        "a whole number from 1 to 65536",
+    )?;
+    Ok(SampleColumns {
+        user: args.user_col.clone(),
+        target: args.target_col.clone(),
+        features: args.feature_cols.clone(),
+        ..SampleColumns::default()
+    })
+}
+
+/// What is predicted.
+pub(crate) fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
+    match (kind, threshold) {
+        (TaskKind::Regression, None) => Ok(Task::Regression),
+        (TaskKind::Regression, Some(_)) => {
+            let text = "--threshold needs --task classification";
+            Err(Error::Usage(text.to_owned()))
+        }
+        (TaskKind::Classification, threshold) => Ok(Task::Classification {
+            threshold: threshold.unwrap_or(0.5),
+        }),
+    }
+}
+
+/// What is held out, checked.
+pub(crate) fn shares_of(args: &HeldOutArgs) -> Result<SampleShares> {
+    if args.no_split {
+        return Ok(SampleShares {
+            test_rows: 0.0,
+            held_out_users: 0.0,
+        });
+    }
+    let shares = SampleShares {
+        test_rows: args.test_share,
+        held_out_users: args.held_out_users,
+    };
+    match shares.check() {
+        Ok(()) => Ok(shares),
+        Err(dp_data::Error::Param(error)) => Err(Error::Param(ParamError {
+            name: match error.name {
+                "test_rows" => "--test-share",
+                _ => "--held-out-users",
+            },
+            ..error
+        })),
+        Err(other) => Err(other.into()),
+    }
+}

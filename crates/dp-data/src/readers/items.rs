@@ -1,0 +1,100 @@
+//! Files of items with what is publicly known of them.
+
+use std::path::Path;
+
+use super::format::Header;
+use super::source::open;
+use super::table::Table;
+use crate::{ColumnRole, Expected, Result};
+
+/// What is publicly known of an item.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ItemAttributes {
+    /// Id, as in the ratings.
+    pub id: String,
+    /// Genres, in the order of the file; without a column of genres, none.
+    pub genres: Vec<String>,
+    /// Year of appearance, by the column `year` or else by an end `(1995)` of the title.
+    pub year: Option<u16>,
+}
+
+/// Reads what is publicly known of items: a header, then one item a line, separated by tabs if the header has one and by commas
+/// otherwise, plain or gzip.
+///
+/// | column | names | |
+/// |---|---|---|
+/// | item | as of [`read_catalogue`](crate::read_catalogue) | |
+/// | genres | `genres`, `genre` | names separated by a vertical bar; may be missing |
+/// | year | `year` | may be missing or empty |
+/// | title | `title` | may be missing |
+///
+/// A year that is no whole number from 1 to 9999 is none. Of an id given twice the first line counts.
+///
+/// # Errors
+/// Those of [`read_catalogue`](crate::read_catalogue).
+pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes>> {
+    let (file, name) = open(path.as_ref())?;
+    let mut table = Table::with_header(file, name)?;
+    let header = Header::read(&table)?;
+    let item = header.find(ColumnRole::Item, None)?;
+    let [genres, year, title] = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title]
+        .map(|role| header.find(role, None).ok());
+    let mut items: Vec<ItemAttributes> = Vec::new();
+    let mut known = std::collections::HashSet::new();
+    while table.advance()? {
+        let id = std::str::from_utf8(table.id(item, ColumnRole::Item)?)
+            .map_err(|_| table.malformed(item, Expected::Utf8))?;
+        let text = |column: Option<usize>| column.map_or(Ok(""), |column| table.text(column));
+        let attributes = ItemAttributes {
+            id: id.to_owned(),
+            genres: names_in(text(genres)?),
+            year: year_in(text(year)?).or_else(|| year_of_title(text(title).unwrap_or(""))),
+        };
+        if known.insert(attributes.id.clone()) {
+            items.push(attributes);
+        }
+    }
+    table.require_records()?;
+    Ok(items)
+}
+
+fn names_in(text: &str) -> Vec<String> {
+    let names = text.split('|').map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    names.map(ToOwned::to_owned).collect()
+}
+
+fn year_in(text: &str) -> Option<u16> {
+    let year = text.trim().parse().ok()?;
+    (1..=9999).contains(&year).then_some(year)
+}
+
+fn year_of_title(title: &str) -> Option<u16> {
+    let (_, end) = title.trim_end().strip_suffix(')')?.rsplit_once('(')?;
+    year_in(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn years_come_from_their_column_or_the_end_of_the_title() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items.tsv");
+        let text = "item\ttitle\tyear\tgenres\n1\tToy (1995)\t\tComedy| Drama|\n2\tIn (or Out)\t1931\t\n\
+                    3\tLate (x)\t20000\tComedy\n1\tagain\t1900\tWar\n";
+        std::fs::write(&path, text).unwrap();
+        let items = read_item_attributes(&path).unwrap();
+        assert_eq!(items.len(), 3);
+        assert_eq!(
+            (items[0].year, items[1].year, items[2].year),
+            (Some(1995), Some(1931), None)
+        );
+        assert_eq!(items[0].genres, ["Comedy", "Drama"]);
+        assert!(items[1].genres.is_empty());
+        std::fs::write(&path, "movie_id,title\n9,Old (1920)\n").unwrap();
+        let items = read_item_attributes(&path).unwrap();
+        assert_eq!((items[0].id.as_str(), items[0].year), ("9", Some(1920)));
+    }
+}
