@@ -83,6 +83,7 @@ mod tests {
             intercept: Intercept::None,
             task: Task::Regression,
             l2_penalties: vec![1.0],
+            sparse: 0,
         };
         let bytes = shared_bytes(&fitted.unwrap().model, f64::INFINITY, &inputs).unwrap();
         let read = |name, rows| read_matrix(&bytes, name, |shape| shape == [rows, 1], "it");

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "demo",
     "train",
     "tune",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 12] = [
     "audit",
     "completions",
     "synth",
+    "federate",
 ];
 
 #[test]

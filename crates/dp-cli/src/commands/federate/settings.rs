@@ -199,6 +199,7 @@ fn draft_of(args: &FederateArgs) -> Result<Inputs> {
         intercept: args.model.intercept,
         task: task_of(args.model.task, args.model.threshold)?,
         l2_penalties: vec![1.0],
+        sparse: 0,
     };
     draft.check().map_err(Error::Usage)?;
     Ok(draft)

@@ -191,6 +191,7 @@ impl Named {
             intercept: Intercept::Shared,
             task: Task::Regression,
             l2_penalties: vec![1.0],
+            sparse: 0,
         };
         let (n_items, table) = (items.catalogue().len(), ratings.interactions());
         let counts = match target {
