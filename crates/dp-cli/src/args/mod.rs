@@ -31,7 +31,7 @@ pub(crate) use tune::{ChoiceArgs, TuneArgs};
 /// Train recommenders that protect each user's whole data, check what they promise, and account
 /// for any other private mechanism.
 #[derive(Parser)]
-#[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
+    /// Settings as TOML, a table for each command; flags and `DP_` variables come first
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
