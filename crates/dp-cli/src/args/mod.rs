@@ -31,11 +31,11 @@ pub(crate) use tune::{ChoiceArgs, TuneArgs};
 /// Train recommenders that protect each user's whole data, check what they promise, and account
 /// for any other private mechanism.
 #[derive(Parser)]
-    /// Settings as TOML, a table for each command; flags and `DP_` variables come first
+#[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Settings as TOML, a table for each command; flags and `DP_FLAG` variables count before it
+    /// Settings as TOML, a table for each command; flags and `DP_` variables come first
     #[arg(
         long,
         global = true,
