@@ -4,6 +4,7 @@ mod activity;
 mod draw;
 mod normals;
 mod offsets;
+mod public_features;
 mod ratings;
 mod subspace;
 mod tasks;
@@ -11,6 +12,7 @@ mod taste;
 mod write;
 
 pub use offsets::{OffsetData, PersonalOffsets};
+pub use public_features::{MadeLabels, PublicFeatureData, PublicFeatureTask};
 pub use ratings::LongTailRatings;
 pub use subspace::{SharedSubspace, SubspaceData};
 pub use tasks::{SkewedTasks, TaskData};

@@ -1,0 +1,153 @@
+//! A unit's clipped gradient in the parameters.
+
+use std::sync::OnceLock;
+
+use dp_core::UserRow;
+use dp_mechanism::{SparseBuffer, VectorContribution};
+
+use crate::encoder::{JacobianEntry, PublicEncoder, SparseRows};
+use crate::{ProblemSetup, Result};
+
+/// One unit's share of the gradient in all parameters of an encoder.
+///
+/// ```text
+/// g = sum_j w_j (<u, v_j> - y_j) J_j u,   scaled down to norm Gamma_g
+/// ```
+///
+/// Source: Krichene et al. 2024, Algorithm 6, line 8, with users or examples as units. The forward pass and the Jacobian of an item are made when the first unit of a
+/// step asks for them and shared by all others. All gradients of a unit lie along the same `u`, so its products ([`PublicEncoder::products`]) are made once per unit, and an
+/// example costs one number per active feature.
+///
+/// # Privacy
+/// L2 sensitivity `Gamma_g` under add/remove by construction, whatever encoder and data; the kernel checks it in integers.
+#[allow(
+    missing_debug_implementations,
+    reason = "which items were looked at is private"
+)]
+pub struct EncoderGradients<'a, E> {
+    setup: &'a ProblemSetup,
+    encoder: &'a E,
+    gradient_norm: f64,
+    passes: Vec<OnceLock<ItemPass>>,
+}
+
+/// Forward and backward pass of one item.
+struct ItemPass {
+    vector: Vec<f64>,
+    jacobian: Vec<JacobianEntry>,
+}
+
+/// Working memory of one thread.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one unit's gradient; printing it is never wanted"
+)]
+pub struct GradientScratch {
+    vector: Vec<f64>,
+    weights: Vec<f64>,
+    products: Vec<f64>,
+    coefficients: SparseRows,
+    gradient: Vec<(u32, f64)>,
+}
+
+impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
+    /// The contribution at the encoder's present parameters, which are public or released.
+    #[must_use]
+    pub fn new(setup: &'a ProblemSetup, encoder: &'a E, gradient_norm: f64) -> Self {
+        Self {
+            setup,
+            encoder,
+            gradient_norm,
+            passes: (0..encoder.n_items()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn pass(&self, item: u32) -> &ItemPass {
+        self.passes[item as usize].get_or_init(|| {
+            // items of a table of this shape exist: nothing here fails
+            let made: Result<ItemPass> = (|| {
+                let mut vector = vec![0.0; self.encoder.dim()];
+                self.encoder.forward(&[item], &mut vector)?;
+                let mut jacobian = Vec::new();
+                self.encoder.jacobian(item, &mut jacobian)?;
+                Ok(ItemPass { vector, jacobian })
+            })();
+            made.unwrap_or_else(|_| ItemPass {
+                vector: vec![0.0; self.encoder.dim()],
+                jacobian: Vec::new(),
+            })
+        })
+    }
+
+    /// Passes made so far.
+    #[cfg(test)]
+    pub(super) fn n_passes(&self) -> usize {
+        self.passes.iter().filter(|p| p.get().is_some()).count()
+    }
+
+    /// `sum_j w_j (<u, v_j> - y_j) scale` per row and product.
+    fn add_coefficients(&self, unit: UserRow<'_>, own: &mut GradientScratch) {
+        own.coefficients.clear();
+        for ((item, y), w) in unit.iter().zip(&own.weights) {
+            let pass = self.pass(item);
+            let score: f64 = own.vector.iter().zip(&pass.vector).map(|(u, v)| u * v).sum();
+            let slope = w * (score - self.setup.label(y));
+            for entry in &pass.jacobian {
+                let place = entry.product as usize;
+                own.coefficients.add_one(entry.row, place, slope * entry.scale);
+            }
+        }
+    }
+
+    /// The gradient row by row, rows increasing.
+    fn expand(&self, own: &mut GradientScratch) {
+        let dim = self.setup.dim;
+        own.gradient.clear();
+        let mut rows: Vec<_> = own.coefficients.iter().collect();
+        rows.sort_unstable_by_key(|&(row, _)| row);
+        for (row, coefficients) in rows {
+            for a in 0..dim {
+                let products = own.products.iter().skip(a).step_by(dim);
+                let value: f64 = coefficients.iter().zip(products).map(|(c, q)| c * q).sum();
+                let at = u32::try_from(row as usize * dim + a).unwrap_or(u32::MAX); // checked by the plan
+                own.gradient.push((at, value));
+            }
+        }
+    }
+}
+
+impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
+    type Scratch = GradientScratch;
+
+    fn scratch(&self) -> GradientScratch {
+        let (dim, n_products) = (self.setup.dim, self.encoder.n_products());
+        GradientScratch {
+            vector: vec![0.0; dim],
+            weights: Vec::new(),
+            products: vec![0.0; dim * n_products],
+            coefficients: SparseRows::new(n_products),
+            gradient: Vec::new(),
+        }
+    }
+
+    fn contribute(&self, unit: UserRow<'_>, own: &mut GradientScratch, out: &mut SparseBuffer) {
+        self.setup.write_vector(unit, &mut own.vector);
+        own.weights.clear();
+        own.weights.resize(unit.len(), 0.0);
+        self.setup.weights.weigh(unit, &mut own.weights);
+        self.add_coefficients(unit, own);
+        self.encoder.products(&own.vector, &mut own.products);
+        self.expand(own);
+        let squares = own.gradient.iter().map(|(_, g)| g * g).sum::<f64>();
+        let norm = squares.sqrt();
+        if !norm.is_finite() {
+            return; // parameters far out: this unit says nothing
+        }
+        let scale = if norm > self.gradient_norm {
+            self.gradient_norm / norm
+        } else {
+            1.0
+        };
+        out.extend(own.gradient.iter().map(|&(at, g)| (at, scale * g)));
+    }
+}

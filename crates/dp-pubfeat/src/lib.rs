@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+
+mod convex;
+mod dp_sgd;
+mod encoder;
+mod error;
+mod events;
+mod features;
+mod learn;
+mod paid;
+mod problem;
+mod residual;
+mod ssp;
+mod watch;
+
+pub use convex::{ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared};
+pub use dp_sgd::{DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
+pub use encoder::{
+    IdEncoder, JacobianEntry, LinearEncoder, Optimiser, OptimiserState, PublicEncoder, SparseRows,
+    TwoLayerEncoder,
+};
+pub use error::{Error, Result};
+pub use features::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder};
+pub use learn::{
+    Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
+    ValueDescentParams,
+};
+pub use problem::{ExampleWeights, ProblemSetup, ProtectedUnit, WeightRule};
+pub use residual::{
+    ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
+    UnitScratch,
+};
+pub use ssp::{
+    FittedItems, ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams,
+};
+pub use watch::{Observed, ObservedSums, Watch};

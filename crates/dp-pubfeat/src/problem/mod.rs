@@ -1,0 +1,9 @@
+//! Users' examples, their bounds and the unit that is protected.
+
+mod setup;
+mod unit;
+mod weights;
+
+pub use setup::ProblemSetup;
+pub use unit::ProtectedUnit;
+pub use weights::{ExampleWeights, WeightRule};

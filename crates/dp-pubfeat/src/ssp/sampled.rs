@@ -1,0 +1,222 @@
+//! Mini-batches of examples or users: Algorithm 4.
+
+use dp_accounting::{Plan, PlannedRelease, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
+use dp_linalg::packed_len;
+use dp_mechanism::{Grid, NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, VectorSum};
+
+use super::fit::OUTPUT;
+use super::{FittedItems, ItemStatistics, scale_jointly};
+use crate::learn::StatisticsLearner;
+use crate::paid::Paid;
+use crate::{ProblemSetup, Result, events};
+
+/// Settings of [`SampledSsp`], not yet checked. All are public.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SampledSspParams {
+    /// Bounds, weights and unit.
+    pub setup: ProblemSetup,
+    /// Share of the squared sensitivity that the matrices have, strictly between 0 and 1.
+    pub matrix_share: f64,
+    /// Releases, each on a sample of its own, 1 to 100,000.
+    pub n_steps: usize,
+    /// Probability that a unit is in a step's sample, in (0, 1].
+    pub sampling_probability: f64,
+}
+
+impl SampledSspParams {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<SampledSsp> {
+        self.setup.check()?;
+        params::open_unit("matrix_share", self.matrix_share)?;
+        let range = "a whole number from 1 to 100000";
+        params::in_range("n_steps", self.n_steps, 1, 100_000, range)?;
+        let sampling = PoissonSampling::new(self.sampling_probability)?;
+        Ok(SampledSsp {
+            params: self,
+            sampling,
+        })
+    }
+}
+
+/// Mini-batch SSP-i (Krichene et al. 2024, Algorithm 4): statistics of a fresh Poisson sample of units in every step, noised afresh.
+///
+/// The learner is given the sums divided by the sampling probability, so that they estimate those of everybody.
+///
+/// # Privacy
+/// A step releases one vector: all upper triangles, off-diagonal entries times `sqrt 2`, and all right-hand sides, in units in which a unit's own part has
+/// norm at most 1:
+///
+/// ```text
+/// sqrt(a) svec(w_j u u^T) / Gamma_u^2,   sqrt(1 - a) w_j y_j u / (Gamma_u min(B, Gamma_y)),   a = matrix_share
+/// squared norm <= a sum_j w_j^2 + (1 - a) <= 1
+/// ```
+///
+/// with the bounds of [`SspContribution`](crate::SspContribution). The units are drawn by independent coins; the event is the Gaussian mechanism on
+/// that sample, reserved as a whole on a [`Budget::schedule`](dp_accounting::Budget::schedule). Who was drawn stays secret. Unit: as in [`ProblemSetup::unit`]; for examples the coins are
+/// those of single examples, as in the paper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampledSsp {
+    params: SampledSspParams,
+    sampling: PoissonSampling,
+}
+
+const SECRET: &str = "who was in the sample of which step stays secret";
+
+impl SampledSsp {
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &SampledSspParams {
+        &self.params
+    }
+
+    /// What a fit over `n_items` will release, with the least noise for `target`.
+    ///
+    /// # Errors
+    /// As [`Ssp::plan`](crate::Ssp::plan).
+    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        self.params.setup.unit.check(adjacency)?;
+        events::check_coordinates(self.n_coordinates(n_items))?;
+        let steps = |z| self.planned(n_items, z);
+        let plan = Plan::calibrate_noise(target, adjacency, steps)?.0;
+        events::try_grids(&plan)?;
+        Ok(plan)
+    }
+
+    fn planned(&self, n_items: usize, noise_multiplier: f64) -> Vec<PlannedRelease> {
+        let n = self.n_coordinates(n_items);
+        let n_steps = self.params.n_steps;
+        events::sampled_steps("statistics", n_steps, self.sampling, noise_multiplier, n)
+    }
+
+    const fn n_coordinates(&self, n_items: usize) -> usize {
+        let dim = self.params.setup.dim;
+        n_items.saturating_mul(packed_len(dim) + dim)
+    }
+
+    /// Releases the statistics of each step's sample and has `learner` learn from them, consuming exactly the spends of `plan`.
+    ///
+    /// # Errors
+    /// As [`Ssp::fit`](crate::Ssp::fit).
+    pub fn fit<L: StatisticsLearner>(
+        &self,
+        mut learner: L,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedItems<L>> {
+        let setup = &self.params.setup;
+        setup.unit.check(plan.adjacency())?;
+        setup.check_table(data, learner.n_items())?;
+        params::same_size("learner's dim", learner.dim(), setup.dim)?;
+        let mut paid = Paid::new(plan, &self.planned(learner.n_items(), 1.0), spends)?;
+        setup.unit.with_rows(data, |rows| {
+            for _ in 0..self.params.n_steps {
+                let statistics = self.release(rows, paid.next()?, noise)?;
+                learner.learn(&statistics)?;
+            }
+            Ok(())
+        })?;
+        let trust = [setup.unit.assumption().to_owned(), SECRET.to_owned()];
+        Ok(FittedItems {
+            certificate: paid.certificate(OUTPUT, &trust, noise.is_insecure())?,
+            model: learner,
+        })
+    }
+
+    fn release(
+        &self,
+        rows: &Private<Interactions>,
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<ItemStatistics> {
+        let setup = &self.params.setup;
+        let n_items = rows.expose().n_items();
+        let grid = Grid::new(events::noise_multiplier(spend.event())?, 1.0)?;
+        let contribution = VectorStatistics::new(setup, self.params.matrix_share, n_items);
+        let n = self.n_coordinates(n_items);
+        let sum =
+            VectorSum::accumulate_sampled(self.sampling, rows, n, grid, &contribution, noise)?;
+        let released = sum.release(spend, noise)?;
+        let q = self.sampling.sampling_probability();
+        let scales = (
+            1.0 / (contribution.matrix_scale * q),
+            1.0 / (contribution.rhs_scale * q),
+        );
+        ItemStatistics::of_vector(setup.dim, &released.values(), scales, released.noise_stddev())
+    }
+}
+
+/// A unit's statistics as one vector of norm at most 1: see [`SampledSsp`].
+struct VectorStatistics<'a> {
+    setup: &'a ProblemSetup,
+    matrix_scale: f64,
+    rhs_scale: f64,
+    n_items: usize,
+}
+
+impl<'a> VectorStatistics<'a> {
+    fn new(setup: &'a ProblemSetup, matrix_share: f64, n_items: usize) -> Self {
+        let norm = setup.user_norm;
+        Self {
+            setup,
+            matrix_scale: matrix_share.sqrt() / (norm * norm),
+            rhs_scale: (1.0 - matrix_share).sqrt() / (norm * setup.label_reach()),
+            n_items,
+        }
+    }
+}
+
+/// Working memory of one thread: vector, weights, labels.
+#[derive(Default)]
+struct OneUnit {
+    vector: Vec<f64>,
+    weights: Vec<f64>,
+    labels: Vec<f64>,
+}
+
+impl VectorContribution for VectorStatistics<'_> {
+    type Scratch = OneUnit;
+
+    fn scratch(&self) -> OneUnit {
+        OneUnit::default()
+    }
+
+    fn contribute(&self, unit: UserRow<'_>, own: &mut OneUnit, out: &mut SparseBuffer) {
+        let dim = self.setup.dim;
+        own.vector.resize(dim, 0.0);
+        self.setup.write_vector(unit, &mut own.vector);
+        own.weights.clear();
+        own.weights.resize(unit.len(), 0.0);
+        self.setup.weights.weigh(unit, &mut own.weights);
+        own.labels.clear();
+        let labels = unit.values().iter().map(|&y| self.setup.label(y));
+        own.labels.extend(labels);
+        scale_jointly(&mut own.labels, &own.weights, self.setup.label_norm);
+        let n_packed = packed_len(dim);
+        let u = &own.vector;
+        let index = |at: usize| u32::try_from(at).unwrap_or(u32::MAX); // coordinates fit: checked
+        for (&item, w) in unit.items().iter().zip(&own.weights) {
+            let mut at = item as usize * n_packed;
+            for a in 0..dim {
+                for b in a..dim {
+                    let isometric = if a == b { 1.0 } else { 2.0_f64.sqrt() };
+                    out.push(index(at), self.matrix_scale * isometric * w * u[a] * u[b]);
+                    at += 1;
+                }
+            }
+        }
+        for ((&item, w), y) in unit.items().iter().zip(&own.weights).zip(&own.labels) {
+            let first = self.n_items * n_packed + item as usize * dim;
+            for (a, u) in u.iter().enumerate() {
+                out.push(index(first + a), self.rhs_scale * w * y * u);
+            }
+        }
+    }
+}
+
+
