@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod convex;
+pub mod cost;
 mod dp_sgd;
 mod encoder;
 mod error;
 mod events;
 mod features;
+pub mod federated;
 mod learn;
 mod paid;
 mod problem;

@@ -151,3 +151,34 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
         out.extend(own.gradient.iter().map(|&(at, g)| (at, scale * g)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dp_core::InteractionsBuilder;
+    use dp_mechanism::{Grid, vector_contribution};
+
+    use super::*;
+    use crate::{ItemFeaturesBuilder, LinearEncoder};
+
+    #[test]
+    fn an_item_s_pass_is_made_once_and_only_when_asked_for() {
+        let mut features = ItemFeaturesBuilder::new(5, &[2]).unwrap();
+        let mut data = InteractionsBuilder::new(5).with_feature_dim(1);
+        for user in 0..9 {
+            data.set_features(user, &[1.0]).unwrap();
+            for item in [1, 3] {
+                data.push(user, item, 0.5).unwrap();
+                features.push(item, 0, 1.0).unwrap();
+            }
+        }
+        let encoder = LinearEncoder::zeros(features.build().into(), 1).unwrap();
+        let setup = ProblemSetup::new(1, 1.0);
+        let gradients = EncoderGradients::new(&setup, &encoder, 1.0);
+        let grid = Grid::new(1.0, 1.0).unwrap();
+        assert_eq!(gradients.n_passes(), 0);
+        for row in data.build().0.users() {
+            let _ = vector_contribution(&grid, 2, &gradients, row);
+            assert_eq!(gradients.n_passes(), 2);
+        }
+    }
+}

@@ -119,7 +119,7 @@ impl Ssp {
         events::plan(&self.requests(n_items), target, adjacency)
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+    pub(crate) fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
         let share = self.params.matrix_share;
         let releases = 1..=self.params.n_resamples;
         let of_one = |t| gram_requests(&format!("statistics {t}"), self.dim(), n_items, share, 1.0);
