@@ -15,7 +15,9 @@ mod residual;
 mod ssp;
 mod watch;
 
-pub use convex::{ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared};
+pub use convex::{
+    ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
+};
 pub use dp_sgd::{DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
 pub use encoder::{
     IdEncoder, JacobianEntry, LinearEncoder, Optimiser, OptimiserState, PublicEncoder, SparseRows,

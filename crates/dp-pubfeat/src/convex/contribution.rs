@@ -109,9 +109,17 @@ impl FactorContribution for CurvatureContribution<'_> {
             let curvature = self.loss.second(score, y);
             // a NaN becomes the largest
             let floor = LEAST_CURVATURE * second;
-            curvatures.push(if curvature < second { curvature.max(floor) } else { second });
+            curvatures.push(if curvature < second {
+                curvature.max(floor)
+            } else {
+                second
+            });
             let raw = self.loss.first(score, y);
-            *slope = if raw.is_nan() { 0.0 } else { raw.clamp(-first, first) };
+            *slope = if raw.is_nan() {
+                0.0
+            } else {
+                raw.clamp(-first, first)
+            };
         }
         scale_jointly(&mut out.labels, &out.weights, self.slope_norm);
         let records = out.labels.iter_mut().zip(&mut out.weights);

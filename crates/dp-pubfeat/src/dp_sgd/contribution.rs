@@ -90,11 +90,17 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
         own.coefficients.clear();
         for ((item, y), w) in unit.iter().zip(&own.weights) {
             let pass = self.pass(item);
-            let score: f64 = own.vector.iter().zip(&pass.vector).map(|(u, v)| u * v).sum();
+            let score: f64 = own
+                .vector
+                .iter()
+                .zip(&pass.vector)
+                .map(|(u, v)| u * v)
+                .sum();
             let slope = w * (score - self.setup.label(y));
             for entry in &pass.jacobian {
                 let place = entry.product as usize;
-                own.coefficients.add_one(entry.row, place, slope * entry.scale);
+                own.coefficients
+                    .add_one(entry.row, place, slope * entry.scale);
             }
         }
     }

@@ -48,7 +48,9 @@ impl SparseRows {
     /// Adds `scale * values` to a row.
     pub fn add(&mut self, row: u32, scale: f64, values: &[f64]) {
         let own = self.row_mut(row);
-        own.iter_mut().zip(values).for_each(|(o, v)| *o += scale * v);
+        own.iter_mut()
+            .zip(values)
+            .for_each(|(o, v)| *o += scale * v);
     }
 
     /// Adds `value` at one place of a row; nothing beyond the width.

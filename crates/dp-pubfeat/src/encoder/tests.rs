@@ -47,7 +47,7 @@ fn gradients_are_those_of_differences() {
         for (row, values) in gradient.iter() {
             dense[row as usize * dim..][..dim].copy_from_slice(values);
         }
-        for at in 0..dense.len() {
+        for (at, dense) in dense.iter().enumerate() {
             let keep = encoder.parameters()[at];
             let mut side = |step: f64| {
                 encoder.parameters_mut()[at] = keep + step;
@@ -56,7 +56,7 @@ fn gradients_are_those_of_differences() {
             // bilinear at most in one parameter: central differences are exact but for rounding
             let slope = (side(1e-3) - side(-1e-3)) / 2e-3;
             encoder.parameters_mut()[at] = keep;
-            assert!((slope - dense[at]).abs() < 1e-9, "{at}: {slope} {}", dense[at]);
+            assert!((slope - dense).abs() < 1e-9, "{at}: {slope} {}", dense);
         }
     }
 }
@@ -82,7 +82,10 @@ fn two_layer_values_are_those_of_numpy() {
 fn rows_of_inactive_features_stay_bitwise_what_they_were() {
     let optimisers = [
         Optimiser::Sgd { rate: 0.1 },
-        Optimiser::Momentum { rate: 0.1, decay: 0.9 },
+        Optimiser::Momentum {
+            rate: 0.1,
+            decay: 0.9,
+        },
         Optimiser::Adam { rate: 0.1 },
         Optimiser::Adagrad { rate: 0.1 },
     ];
@@ -131,7 +134,13 @@ fn optimisers_make_the_steps_of_numpy() {
     // g = 1, then -2, from 0 with rate .1; numpy, double precision
     let expected = [
         (Optimiser::Sgd { rate: 0.1 }, 0.1),
-        (Optimiser::Momentum { rate: 0.1, decay: 0.5 }, 0.05),
+        (
+            Optimiser::Momentum {
+                rate: 0.1,
+                decay: 0.5,
+            },
+            0.05,
+        ),
         (Optimiser::Adagrad { rate: 0.1 }, -0.010_557_280_900_008_41),
         (Optimiser::Adam { rate: 0.1 }, -0.063_389_646_527_925_23),
     ];
@@ -143,7 +152,11 @@ fn optimisers_make_the_steps_of_numpy() {
             gradient.add(0, 1.0, &[g]);
             state.step(&gradient, &mut parameter);
         }
-        assert!((parameter[0] - value).abs() < 1e-9, "{optimiser:?} {}", parameter[0]);
+        assert!(
+            (parameter[0] - value).abs() < 1e-9,
+            "{optimiser:?} {}",
+            parameter[0]
+        );
     }
 }
 
@@ -152,7 +165,14 @@ fn bad_settings_and_items_are_refused() {
     for rate in [0.0, -1.0, f64::NAN] {
         assert!(Optimiser::Adam { rate }.check().is_err());
     }
-    assert!(Optimiser::Momentum { rate: 1.0, decay: 1.0 }.check().is_err());
+    assert!(
+        Optimiser::Momentum {
+            rate: 1.0,
+            decay: 1.0
+        }
+        .check()
+        .is_err()
+    );
     for encoder in encoders() {
         assert!(encoder.forward(&[4], &mut [0.0; 3]).is_err());
         assert!(encoder.forward(&[0], &mut [0.0; 2]).is_err());

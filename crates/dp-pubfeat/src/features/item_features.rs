@@ -101,7 +101,11 @@ impl ItemFeaturesBuilder {
         }
         ItemFeatures {
             offsets,
-            columns: self.entries.iter().map(|&(_, feature, _)| feature).collect(),
+            columns: self
+                .entries
+                .iter()
+                .map(|&(_, feature, _)| feature)
+                .collect(),
             weights: self.entries.iter().map(|&(_, _, weight)| weight).collect(),
             categories: self.categories,
         }

@@ -77,7 +77,10 @@ impl FeatureKernel {
     pub fn id_only(n_items: usize) -> Result<Self> {
         params::in_range("n_items", n_items, 1, Self::MAX_ITEMS, "1 to 16384")?;
         let mut entries = vec![0.0; n_items * n_items];
-        entries.iter_mut().step_by(n_items + 1).for_each(|k| *k = 1.0);
+        entries
+            .iter_mut()
+            .step_by(n_items + 1)
+            .for_each(|k| *k = 1.0);
         Ok(Self { n_items, entries })
     }
 
@@ -137,16 +140,25 @@ mod tests {
         let kernel = FeatureKernel::new(&builder.build(), 0.25).unwrap();
         let s = 0.75 * 3.0 / 14.0;
         let expected = [
-            5.0 * s + 0.25, 6.0 * s, 0.0, 6.0 * s, 9.0 * s + 0.25, 0.0, 0.0, 0.0, 0.25,
+            5.0 * s + 0.25,
+            6.0 * s,
+            0.0,
+            6.0 * s,
+            9.0 * s + 0.25,
+            0.0,
+            0.0,
+            0.0,
+            0.25,
         ];
         for (k, e) in kernel.entries.iter().zip(expected) {
             assert!((k - e).abs() < 1e-14, "{k} {e}");
         }
         let mut out = [0.0; 6];
         kernel.apply(2, &[1.0, 0.0, 0.0, 1.0, 2.0, 2.0], &mut out);
-        for (o, e) in out.iter().zip([
-            expected[0], expected[1], expected[3], expected[4], 0.5, 0.5,
-        ]) {
+        for (o, e) in out
+            .iter()
+            .zip([expected[0], expected[1], expected[3], expected[4], 0.5, 0.5])
+        {
             assert!((o - e).abs() < 1e-14);
         }
     }

@@ -3,6 +3,6 @@
 mod item_features;
 mod kernel;
 
-pub(crate) use item_features::{check_items, in_public_range};
 pub use item_features::{ItemFeatures, ItemFeaturesBuilder};
+pub(crate) use item_features::{check_items, in_public_range};
 pub use kernel::FeatureKernel;

@@ -82,9 +82,15 @@ impl<'p> Aggregator<'p> {
             return Err(Rejection::Repeated { client });
         }
         let setup = &self.invitation.setup;
-        let vector: Vec<f32> = message.vector.iter().map(|&x| scaled(x, setup.user_norm)).collect();
+        let vector: Vec<f32> = message
+            .vector
+            .iter()
+            .map(|&x| scaled(x, setup.user_norm))
+            .collect();
         let refused = |_| Rejection::Items { client }; // checked above: cannot be
-        self.examples.set_features(client, &vector).map_err(refused)?;
+        self.examples
+            .set_features(client, &vector)
+            .map_err(refused)?;
         for (&item, &label) in message.items.iter().zip(&message.labels) {
             let label = scaled(label, setup.label_bound);
             self.examples.push(client, item, label).map_err(refused)?;

@@ -47,7 +47,10 @@ impl<'a> Client<'a> {
         Ok(ExamplesMessage {
             run: invitation.run.clone(),
             client: self.number,
-            vector: vector.iter().map(|u| in_steps(u / setup.user_norm)).collect(),
+            vector: vector
+                .iter()
+                .map(|u| in_steps(u / setup.user_norm))
+                .collect(),
             items: row.items().to_vec(),
             labels: labels.map(|y| in_steps(y / setup.label_bound)).collect(),
         })

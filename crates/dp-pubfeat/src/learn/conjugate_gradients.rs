@@ -30,7 +30,9 @@ pub(super) fn solve(
             return Err(Error::Diverged);
         }
         let step = along / curvature;
-        x.iter_mut().zip(&direction).for_each(|(x, d)| *x += step * d);
+        x.iter_mut()
+            .zip(&direction)
+            .for_each(|(x, d)| *x += step * d);
         residual
             .iter_mut()
             .zip(&image)

@@ -129,7 +129,9 @@ impl KernelRidge {
             let own = self.kernel.row(item)[item];
             for (at, cell) in block.iter_mut().enumerate() {
                 let (row, column) = (at / dim, at % dim);
-                let square: f64 = (0..dim).map(|k| a[row * dim + k] * a[k * dim + column]).sum();
+                let square: f64 = (0..dim)
+                    .map(|k| a[row * dim + k] * a[k * dim + column])
+                    .sum();
                 *cell = own * square + self.l2_penalty * a[at];
                 if row == column {
                     *cell += ratio;

@@ -90,7 +90,7 @@ impl ValueDescent {
 
     fn descend(&mut self, statistics: &ItemStatistics) -> Result<()> {
         let whole = self.curvature(statistics) + self.params.l2_penalty;
-        if !(whole > 0.0) {
+        if whole <= 0.0 {
             return Ok(()); // nothing but zeros: nothing to learn
         }
         let step = self.params.rate / whole;

@@ -64,8 +64,7 @@ impl ProtectedUnit {
 /// Every record as a row of its own, with the vector of its user.
 fn one_row_per_record(data: &Private<Interactions>) -> Result<Private<Interactions>> {
     let data = data.expose();
-    let mut builder =
-        InteractionsBuilder::new(data.n_items()).with_feature_dim(data.feature_dim());
+    let mut builder = InteractionsBuilder::new(data.n_items()).with_feature_dim(data.feature_dim());
     let mut number = 0_u32;
     for user in data.users() {
         for (item, value) in user.iter() {

@@ -116,6 +116,9 @@ impl VectorContribution for TotalsContribution<'_> {
         self.setup.weights.weigh(unit, weights);
         let each = unit.items().iter().copied().zip(&*weights);
         out.extend(each.map(|(item, w)| (item, Self::ITEMS * w)));
-        out.push(u32::try_from(self.n_items).unwrap_or(u32::MAX), Self::units());
+        out.push(
+            u32::try_from(self.n_items).unwrap_or(u32::MAX),
+            Self::units(),
+        );
     }
 }

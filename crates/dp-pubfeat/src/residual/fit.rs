@@ -2,7 +2,9 @@
 
 use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{GramGrids, GramSums, NoiseSource, ReleasedVector, VectorContribution, WatchedNoise};
+use dp_mechanism::{
+    GramGrids, GramSums, NoiseSource, ReleasedVector, VectorContribution, WatchedNoise,
+};
 
 use super::pooled::Pooled;
 use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
@@ -60,7 +62,10 @@ impl ResidualSspParams {
         params::in_range("n_steps", self.n_steps, 1, 1000, range)?;
         self.bound.check()?;
         params::open_unit("twice pooled_share", 2.0 * self.pooled_share)?;
-        self.setup.label_norm = self.setup.label_norm.min(self.bound.first / self.setup.user_norm);
+        self.setup.label_norm = self
+            .setup
+            .label_norm
+            .min(self.bound.first / self.setup.user_norm);
         self.setup.check()?;
         Ok(ResidualSsp { params: self })
     }
@@ -251,6 +256,8 @@ impl Releases<'_, '_> {
             norm * setup.label_reach(),
         )?;
         let contribution = SspContribution::new(setup);
-        Ok(self.out.grams(self.rows, grids, &contribution, [matrix, rhs])?)
+        Ok(self
+            .out
+            .grams(self.rows, grids, &contribution, [matrix, rhs])?)
     }
 }

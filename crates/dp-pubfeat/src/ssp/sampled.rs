@@ -3,7 +3,9 @@
 use dp_accounting::{Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_linalg::packed_len;
-use dp_mechanism::{Grid, NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{
+    Grid, NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, VectorSum,
+};
 
 use super::fit::OUTPUT;
 use super::{FittedItems, ItemStatistics, scale_jointly};
@@ -147,7 +149,12 @@ impl SampledSsp {
             1.0 / (contribution.matrix_scale * q),
             1.0 / (contribution.rhs_scale * q),
         );
-        ItemStatistics::of_vector(setup.dim, &released.values(), scales, released.noise_stddev())
+        ItemStatistics::of_vector(
+            setup.dim,
+            &released.values(),
+            scales,
+            released.noise_stddev(),
+        )
     }
 }
 
@@ -219,4 +226,54 @@ impl VectorContribution for VectorStatistics<'_> {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use dp_core::InteractionsBuilder;
+    use dp_mechanism::vector_contribution;
 
+    use super::*;
+
+    #[test]
+    fn a_unit_s_vector_has_norm_one_and_turns_back_into_its_statistics() {
+        let mut builder = InteractionsBuilder::new(3).with_feature_dim(2);
+        builder.set_features(0, &[1.2, -1.6]).unwrap();
+        builder.push(0, 0, 3.0).unwrap();
+        builder.push(0, 2, -5.0).unwrap();
+        let data = builder.build().0;
+        let setup = ProblemSetup {
+            user_norm: 2.0,
+            label_norm: 3.0,
+            ..ProblemSetup::new(2, 4.0)
+        };
+        let (n, grid) = (3 * (3 + 2), Grid::new(1.0, 1.0).unwrap());
+        let contribution = VectorStatistics::new(&setup, 0.3, 3);
+        let mut values = vec![0.0; n];
+        let mut norm = 0_u128;
+        for (at, z) in vector_contribution(&grid, n, &contribution, data.user(0)) {
+            values[at] = z as f64 * grid.step();
+            norm += u128::from(z.unsigned_abs()).pow(2);
+        }
+        let share = (norm as f64).sqrt() / grid.l2_bound() as f64;
+        assert!(share <= 1.0 && share > 0.999_99, "{share}"); // at both bounds at once
+        let scales = (
+            1.0 / contribution.matrix_scale,
+            1.0 / contribution.rhs_scale,
+        );
+        let back = ItemStatistics::of_vector(2, &values, scales, 0.1).unwrap();
+        // w = 1/sqrt 2, labels 3 and -4 scaled together to weighted norm 3: times .848528
+        let w = 0.5_f64.sqrt();
+        for (item, y) in [(0, 3.0), (2, -4.0)] {
+            let expected = [1.44, -1.92, -1.92, 2.56].map(|x| w * x);
+            let b = [1.2, -1.6].map(|u| w * y * 0.848_528_137_4 * u);
+            let pairs = back.matrix(item).iter().zip(expected);
+            assert!({ pairs }.all(|(f, e)| (f - e).abs() < 1e-6));
+            assert!(
+                back.rhs(item)
+                    .iter()
+                    .zip(b)
+                    .all(|(f, e)| (f - e).abs() < 1e-6)
+            );
+        }
+        assert!(back.matrix(1).iter().all(|a| *a == 0.0));
+    }
+}

@@ -93,7 +93,11 @@ impl ItemStatistics {
         for (matrix, triangle) in each {
             unpack_symmetric(triangle, dim, matrix)?;
             for (at, cell) in matrix.iter_mut().enumerate() {
-                let isometric = if at / dim == at % dim { 1.0 } else { 0.5_f64.sqrt() };
+                let isometric = if at / dim == at % dim {
+                    1.0
+                } else {
+                    0.5_f64.sqrt()
+                };
                 *cell *= isometric * scales.0;
             }
         }

@@ -37,16 +37,29 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
     for message in &all {
         aggregator.receive(message).unwrap();
         let unit = f64::from(1 << 20);
-        let vector: Vec<f32> = message.vector.iter().map(|&x| (f64::from(x) / unit) as f32).collect();
+        let vector: Vec<f32> = message
+            .vector
+            .iter()
+            .map(|&x| (f64::from(x) / unit) as f32)
+            .collect();
         builder.set_features(message.client, &vector).unwrap();
         for (&item, &l) in message.items.iter().zip(&message.labels) {
-            builder.push(message.client, item, (f64::from(l) / unit) as f32).unwrap();
+            builder
+                .push(message.client, item, (f64::from(l) / unit) as f32)
+                .unwrap();
         }
     }
     let run = aggregator.invitation().run.clone();
-    let (statistics, certificate) = aggregator.close(&mut NoiseSource::insecure_seeded(9)).unwrap();
+    let (statistics, certificate) = aggregator
+        .close(&mut NoiseSource::insecure_seeded(9))
+        .unwrap();
     assert!(!certificate.verify().unwrap().is_private()); // seeded
-    assert!(certificate.assumptions.iter().any(|a| a.contains("aggregator")));
+    assert!(
+        certificate
+            .assumptions
+            .iter()
+            .any(|a| a.contains("aggregator"))
+    );
     let mut server = Server::new(run, ridge());
     server.receive(&statistics).unwrap();
 
@@ -58,7 +71,9 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
 
     // and within quantisation of the run on the users' own numbers
     let noise = &mut NoiseSource::insecure_seeded(9);
-    let exact = ssp.fit(ridge(), &table(N, None), &plan, pay(&plan), noise).unwrap();
+    let exact = ssp
+        .fit(ridge(), &table(N, None), &plan, pay(&plan), noise)
+        .unwrap();
     for (a, b) in vectors.iter().zip(exact.model.item_vectors().unwrap()) {
         assert!((a - b).abs() < 1e-4, "{a} {b}");
     }
@@ -77,20 +92,44 @@ fn messages_that_break_a_rule_count_for_nothing() {
     };
     let bad: [(ExamplesMessage, Rejection); 9] = [
         (edit(&|m| m.run.push('x')), Rejection::Run { client }),
-        (edit(&|m| m.vector.truncate(2)), Rejection::Length { client }),
-        (edit(&|m| m.labels.truncate(2)), Rejection::Length { client }),
+        (
+            edit(&|m| m.vector.truncate(2)),
+            Rejection::Length { client },
+        ),
+        (
+            edit(&|m| m.labels.truncate(2)),
+            Rejection::Length { client },
+        ),
         (edit(&|m| m.items.swap(0, 1)), Rejection::Items { client }),
-        (edit(&|m| m.items[1] = m.items[0]), Rejection::Items { client }),
-        (edit(&|m| *m.items.last_mut().unwrap() = N_ITEMS as u32), Rejection::Items { client }),
-        (edit(&|m| m.vector = vec![1 << 20, 1, 0]), Rejection::Bound { client }),
-        (edit(&|m| m.vector = vec![i32::MIN; 3]), Rejection::Bound { client }),
-        (edit(&|m| m.labels[0] = (1 << 20) + 1), Rejection::Bound { client }),
+        (
+            edit(&|m| m.items[1] = m.items[0]),
+            Rejection::Items { client },
+        ),
+        (
+            edit(&|m| *m.items.last_mut().unwrap() = N_ITEMS as u32),
+            Rejection::Items { client },
+        ),
+        (
+            edit(&|m| m.vector = vec![1 << 20, 1, 0]),
+            Rejection::Bound { client },
+        ),
+        (
+            edit(&|m| m.vector = vec![i32::MIN; 3]),
+            Rejection::Bound { client },
+        ),
+        (
+            edit(&|m| m.labels[0] = (1 << 20) + 1),
+            Rejection::Bound { client },
+        ),
     ];
     for (message, rejection) in bad {
         assert_eq!(aggregator.receive(&message), Err(rejection));
     }
     aggregator.receive(&good).unwrap();
-    assert_eq!(aggregator.receive(&good), Err(Rejection::Repeated { client }));
+    assert_eq!(
+        aggregator.receive(&good),
+        Err(Rejection::Repeated { client })
+    );
     // at the bound exactly is within it
     let at_bound = edit(&|m| {
         m.client = 77;
@@ -118,11 +157,20 @@ fn other_runs_and_more_releases_are_refused() {
     assert!(Aggregator::new(&twice, N_ITEMS, &plan, pay(&plan)).is_err());
     assert!(Aggregator::new(&ssp(), N_ITEMS + 1, &plan, pay(&plan)).is_err());
     let aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
-    let (statistics, _) = aggregator.close(&mut NoiseSource::operating_system()).unwrap();
-    assert!(Server::new("another run", ridge()).receive(&statistics).is_err());
+    let (statistics, _) = aggregator
+        .close(&mut NoiseSource::operating_system())
+        .unwrap();
+    assert!(
+        Server::new("another run", ridge())
+            .receive(&statistics)
+            .is_err()
+    );
     let mut broken = statistics.clone();
     let text = serde_json::to_string(&statistics).unwrap();
-    assert_eq!(serde_json::from_str::<dp_pubfeat::federated::StatisticsMessage>(&text).unwrap(), statistics);
+    assert_eq!(
+        serde_json::from_str::<dp_pubfeat::federated::StatisticsMessage>(&text).unwrap(),
+        statistics
+    );
     broken.run = "run".to_owned();
     let mut server = Server::new("run", ridge());
     server.receive(&broken).unwrap();

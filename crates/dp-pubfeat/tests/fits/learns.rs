@@ -45,7 +45,9 @@ fn left(data: &PublicFeatureData, learner: impl StatisticsLearner) -> f64 {
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(60, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(1);
-    let fitted = ssp.fit(learner, &data.examples, &plan, pay(&plan), noise).unwrap();
+    let fitted = ssp
+        .fit(learner, &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
     share(data, &fitted.model.item_vectors().unwrap())
 }
 
@@ -63,7 +65,12 @@ fn statistics_teach_every_learner() {
     let encoder = LinearEncoder::zeros(features.clone(), 4).unwrap();
     let mut batches = Descent::new(300, Optimiser::Adagrad { rate: 0.1 });
     batches.item_batch = Some(20);
-    assert!(left(&data, EncoderDescent::new(encoder, batches, &mut *rng).unwrap()) < 0.2);
+    assert!(
+        left(
+            &data,
+            EncoderDescent::new(encoder, batches, &mut *rng).unwrap()
+        ) < 0.2
+    );
     let encoder = TwoLayerEncoder::random(features, 4, rng).unwrap();
     let adam = Descent::new(150, Optimiser::Adam { rate: 0.02 });
     assert!(left(&data, EncoderDescent::new(encoder, adam, rng).unwrap()) < 0.2);
@@ -72,12 +79,19 @@ fn statistics_teach_every_learner() {
 #[test]
 fn residual_steps_come_nearer_than_statistics() {
     let (data, kernel, _) = made(SMALL, 2);
-    let residual = ResidualSspParams::new(setup(), 4, 0.6, 0.12).check().unwrap();
+    let residual = ResidualSspParams::new(setup(), 4, 0.6, 0.12)
+        .check()
+        .unwrap();
     let plan = residual.plan(60, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(2);
-    let fitted = residual.fit(ridge(&kernel), &data.examples, &plan, pay(&plan), noise).unwrap();
+    let fitted = residual
+        .fit(ridge(&kernel), &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
     let refined = share(&data, &fitted.model.item_vectors().unwrap());
-    assert!(refined < 0.5 * left(&data, ridge(&kernel)) && refined < 0.03, "{refined}");
+    assert!(
+        refined < 0.5 * left(&data, ridge(&kernel)) && refined < 0.03,
+        "{refined}"
+    );
 }
 
 #[test]
@@ -93,7 +107,9 @@ fn samples_and_gradients_learn_too() {
     let plan = sampled.plan(60, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(3);
     let descent = ValueDescent::new(kernel, 4, ValueDescentParams::new(3)).unwrap();
-    let fitted = sampled.fit(descent, &data.examples, &plan, pay(&plan), noise).unwrap();
+    let fitted = sampled
+        .fit(descent, &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
     let of_samples = share(&data, &fitted.model.item_vectors().unwrap());
     assert!(of_samples < 0.7, "{of_samples}");
 
@@ -102,14 +118,22 @@ fn samples_and_gradients_learn_too() {
         n_steps: 40,
         sampling_probability: 0.3,
         gradient_norm: 0.3,
-        optimiser: Optimiser::Momentum { rate: 2e-3, decay: 0.8 },
+        optimiser: Optimiser::Momentum {
+            rate: 2e-3,
+            decay: 0.8,
+        },
     };
     let sgd = sgd.check().unwrap();
     let encoder = LinearEncoder::zeros(features, 4).unwrap();
     let plan = sgd.plan(40, target(), ADD_REMOVE).unwrap();
-    let encoder = sgd.fit(encoder, &data.examples, &plan, pay(&plan), noise).unwrap().model;
+    let encoder = sgd
+        .fit(encoder, &data.examples, &plan, pay(&plan), noise)
+        .unwrap()
+        .model;
     let mut vectors = vec![0.0; 60 * 4];
-    encoder.forward(&(0..60).collect::<Vec<_>>(), &mut vectors).unwrap();
+    encoder
+        .forward(&(0..60).collect::<Vec<_>>(), &mut vectors)
+        .unwrap();
     let of_gradients = share(&data, &vectors);
     assert!(of_gradients < 0.3, "{of_gradients}");
 }

@@ -1,5 +1,9 @@
 //! Whole fits: sensitivity, certificates, errors, learning.
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "small made numbers; a test that fails may panic"
+)]
 
 mod certificates;
 mod federated;

@@ -21,7 +21,11 @@ fn weights() -> Vec<ExampleWeights> {
         omega: omega.clone(),
         rule,
     };
-    vec![ExampleWeights::equal(), given(WeightRule::Normalise), given(WeightRule::Clip)]
+    vec![
+        ExampleWeights::equal(),
+        given(WeightRule::Normalise),
+        given(WeightRule::Clip),
+    ]
 }
 
 fn ssp(setup: ProblemSetup, adjacency: Adjacency) -> Run {
@@ -29,8 +33,10 @@ fn ssp(setup: ProblemSetup, adjacency: Adjacency) -> Run {
     let plan: Plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(5));
-        ssp.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| seen.extend(look(&o)))
-            .unwrap();
+        ssp.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| {
+            seen.extend(look(&o));
+        })
+        .unwrap();
         seen
     })
 }
@@ -40,8 +46,10 @@ fn residual(setup: ProblemSetup) -> Run {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(6));
-        fit.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| seen.extend(look(&o)))
-            .unwrap();
+        fit.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| {
+            seen.extend(look(&o));
+        })
+        .unwrap();
         seen
     })
 }
@@ -54,8 +62,10 @@ fn convex(setup: ProblemSetup) -> Run {
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(7));
         let paid = (&plan, pay(&plan));
-        fit.fit_watched(&Logistic, ridge(), data, paid, noise, &mut |o| seen.extend(look(&o)))
-            .unwrap();
+        fit.fit_watched(&Logistic, ridge(), data, paid, noise, &mut |o| {
+            seen.extend(look(&o));
+        })
+        .unwrap();
         seen
     })
 }
@@ -90,7 +100,11 @@ fn a_user_moves_each_release_within_its_bound_and_not_by_nothing() {
             }
         }
         for (seen, largest) in all.iter().zip(largest) {
-            assert!(largest > 0.2, "{}: the bound is loose, {largest}", seen.label);
+            assert!(
+                largest > 0.2,
+                "{}: the bound is loose, {largest}",
+                seen.label
+            );
         }
     }
 }
@@ -98,7 +112,9 @@ fn a_user_moves_each_release_within_its_bound_and_not_by_nothing() {
 #[test]
 fn later_residual_steps_admit_every_user_that_has_items() {
     // on the same released vectors: what each row adds, in integers, is within the bound and not 0
-    let fit = ResidualSspParams::new(setup(), 3, 0.6, 0.2).check().unwrap();
+    let fit = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
+        .check()
+        .unwrap();
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let (data, noise) = (table(N, None), &mut NoiseSource::insecure_seeded(6));
     let mut n_steps = 0;
@@ -107,7 +123,9 @@ fn later_residual_steps_admit_every_user_that_has_items() {
             n_steps += 1;
             for row in data.expose().users() {
                 let integers = one_user(row).into_iter();
-                let norm: u128 = integers.map(|(_, z)| u128::from(z.unsigned_abs()).pow(2)).sum();
+                let norm: u128 = integers
+                    .map(|(_, z)| u128::from(z.unsigned_abs()).pow(2))
+                    .sum();
                 assert!(norm <= u128::from(grid.l2_bound()).pow(2));
                 assert_eq!(norm > 0, !row.is_empty());
             }
@@ -149,7 +167,13 @@ fn learners_see_released_values_alone() {
         ssp.fit(ridge(), &table(N, None), &plan, pay(&plan), noise)
             .unwrap()
     };
-    let (a, b) = (fit(&mut NoiseSource::insecure_seeded(1)), fit(&mut NoiseSource::insecure_seeded(1)));
-    assert_eq!(a.model.item_vectors().unwrap(), b.model.item_vectors().unwrap());
+    let (a, b) = (
+        fit(&mut NoiseSource::insecure_seeded(1)),
+        fit(&mut NoiseSource::insecure_seeded(1)),
+    );
+    assert_eq!(
+        a.model.item_vectors().unwrap(),
+        b.model.item_vectors().unwrap()
+    );
     assert!(!a.certificate.verify().unwrap().is_private()); // seeded noise is none
 }

@@ -20,10 +20,19 @@ fn small(third: [f64; 4]) -> (ItemStatistics, FeatureKernel) {
     let rhs = vec![1.0, 0.5, -0.4, 0.2, 0.3, -0.1];
     let statistics = ItemStatistics::new(2, matrices, rhs, [0.1, 0.2]).unwrap();
     let mut builder = ItemFeaturesBuilder::new(3, &[4]).unwrap();
-    for (item, feature, x) in [(0, 0, 1.0), (0, 1, 1.0), (1, 1, 1.0), (1, 2, 2.0), (2, 3, 1.0)] {
+    for (item, feature, x) in [
+        (0, 0, 1.0),
+        (0, 1, 1.0),
+        (1, 1, 1.0),
+        (1, 2, 2.0),
+        (2, 3, 1.0),
+    ] {
         builder.push(item, feature, x).unwrap();
     }
-    (statistics, FeatureKernel::new(&builder.build(), 0.25).unwrap())
+    (
+        statistics,
+        FeatureKernel::new(&builder.build(), 0.25).unwrap(),
+    )
 }
 
 const THIRD: [f64; 4] = [0.2, 0.0, 0.0, 0.1];
@@ -42,21 +51,49 @@ fn closed_forms_are_those_of_numpy() {
     let cases = [
         (
             (given(0.3), 0.0, THIRD),
-            [0.399_004_437_739_936_66, 0.253_656_849_343_430_63, -0.258_506_131_346_184_55, 0.226_445_666_284_966, 0.099_221_789_883_268_49, -0.017_400_204_708_290_69],
+            [
+                0.399_004_437_739_936_66,
+                0.253_656_849_343_430_63,
+                -0.258_506_131_346_184_55,
+                0.226_445_666_284_966,
+                0.099_221_789_883_268_49,
+                -0.017_400_204_708_290_69,
+            ],
         ),
         (
             (given(0.05), 0.2, THIRD),
-            [0.376_767_858_605_147_05, 0.247_896_629_734_934_15, -0.273_550_915_010_324_75, 0.205_424_250_741_915_23, 0.286_516_853_932_584_25, -0.070_539_419_087_136_93],
+            [
+                0.376_767_858_605_147_05,
+                0.247_896_629_734_934_15,
+                -0.273_550_915_010_324_75,
+                0.205_424_250_741_915_23,
+                0.286_516_853_932_584_25,
+                -0.070_539_419_087_136_93,
+            ],
         ),
         // s_A = .1, s_b = .2: t^2 = .193394, s^2 = .221832
         (
             (RidgeNoise::Estimated { floor: 0.01 }, 0.0, THIRD),
-            [0.406_490_481_668_580_15, 0.260_665_740_601_327_86, -0.274_151_307_281_345_35, 0.226_978_189_310_398_32, 0.131_128_557_409_224_72, -0.023_388_189_331_961_06],
+            [
+                0.406_490_481_668_580_15,
+                0.260_665_740_601_327_86,
+                -0.274_151_307_281_345_35,
+                0.226_978_189_310_398_32,
+                0.131_128_557_409_224_72,
+                -0.023_388_189_331_961_06,
+            ],
         ),
         // the third matrix is indefinite: its positive part
         (
             (given(0.3), 0.0, [-0.2, 0.3, 0.3, 0.1]),
-            [0.399_004_437_739_936_66, 0.253_656_849_343_430_63, -0.258_506_131_346_184_55, 0.226_445_666_284_965_8, 0.016_871_390_053_775_45, 0.027_298_482_544_465_58],
+            [
+                0.399_004_437_739_936_66,
+                0.253_656_849_343_430_63,
+                -0.258_506_131_346_184_55,
+                0.226_445_666_284_965_8,
+                0.016_871_390_053_775_45,
+                0.027_298_482_544_465_58,
+            ],
         ),
     ];
     for ((noise, l2_penalty, third), expected) in cases {
@@ -77,7 +114,14 @@ fn descent_in_values_makes_the_steps_of_numpy() {
     };
     let mut descent = ValueDescent::new(kernel, 2, params).unwrap();
     descent.learn(&statistics).unwrap();
-    let expected = [0.401_151_517_236_748, 0.264_878_805_052_398_64, -0.295_854_725_012_401_5, 0.228_323_249_831_222, 0.281_920_341_696_935_97, -0.098_256_261_393_197_37];
+    let expected = [
+        0.401_151_517_236_748,
+        0.264_878_805_052_398_64,
+        -0.295_854_725_012_401_5,
+        0.228_323_249_831_222,
+        0.281_920_341_696_935_97,
+        -0.098_256_261_393_197_37,
+    ];
     close(&descent.item_vectors().unwrap(), &expected, 1e-4);
 }
 
@@ -87,7 +131,10 @@ fn raw_matrices_run_away_and_say_so() {
     let mut params = ValueDescentParams::new(100_000);
     params.project_psd = false;
     let mut raw = ValueDescent::new(kernel.clone(), 2, params).unwrap();
-    assert!(matches!(raw.learn(&statistics), Err(dp_pubfeat::Error::Diverged)));
+    assert!(matches!(
+        raw.learn(&statistics),
+        Err(dp_pubfeat::Error::Diverged)
+    ));
     params.project_psd = true;
     let mut projected = ValueDescent::new(kernel, 2, params).unwrap();
     projected.learn(&statistics).unwrap();
@@ -123,9 +170,17 @@ fn a_user_adds_what_equation_5_says() {
     let unit = grids.matrix().step();
     for record in 0..2 {
         let x = &one.factors[2 * record..][..2];
-        close(&[(x[0] * x[0]) as f64 * unit, (x[0] * x[1]) as f64 * unit], &[w * 1.44, -w * 1.92], 1e-5);
+        close(
+            &[(x[0] * x[0]) as f64 * unit, (x[0] * x[1]) as f64 * unit],
+            &[w * 1.44, -w * 1.92],
+            1e-5,
+        );
         let b = (one.labels[record] * x[1]) as f64 * grids.rhs().step();
-        close(&[b], &[w * [3.0, -4.0][record] * 0.848_528_137_4 * -1.6], 1e-5);
+        close(
+            &[b],
+            &[w * [3.0, -4.0][record] * 0.848_528_137_4 * -1.6],
+            1e-5,
+        );
     }
     assert_eq!(one.items, [1, 2]);
 }
@@ -146,7 +201,10 @@ fn a_user_s_residuals_are_clipped_together() {
     let scale = 0.5_f64.sqrt() / 4.049_691_346_263_317;
     let expected = [2.6 * 1.2, 2.6 * -1.6, -1.2 * 1.2, -1.2 * -1.6].map(|x| x * scale);
     close(&values, &expected, 1e-6);
-    assert_eq!(found.iter().map(|&(at, _)| at).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    assert_eq!(
+        found.iter().map(|&(at, _)| at).collect::<Vec<_>>(),
+        [2, 3, 4, 5]
+    );
 }
 
 #[test]
@@ -186,9 +244,19 @@ fn gradients_of_private_sgd_are_slopes_of_the_user_s_loss() {
         dense
     };
     let found = gradient(&encoder, 50.0);
-    // sum_j w (<u, v_j> - y)^2 / 2 with u shortened to norm 1, y clipped to 1, w = 1/sqrt 5
-    let norm = row.features().iter().map(|x| x * x).sum::<f32>().sqrt().max(1.0);
-    let u: Vec<f64> = row.features().iter().map(|&x| f64::from(x / norm)).collect();
+    // sum_j w (<u, v_j> - y)^2 / 2 with u shortened to norm 1, y clipped to 1, w = 1/sqrt(items)
+    let norm = row
+        .features()
+        .iter()
+        .map(|x| x * x)
+        .sum::<f32>()
+        .sqrt()
+        .max(1.0);
+    let u: Vec<f64> = row
+        .features()
+        .iter()
+        .map(|&x| f64::from(x / norm))
+        .collect();
     let loss = |encoder: &TwoLayerEncoder| -> f64 {
         let mut v = vec![0.0; row.len() * DIM];
         encoder.forward(row.items(), &mut v).unwrap();
@@ -196,9 +264,9 @@ fn gradients_of_private_sgd_are_slopes_of_the_user_s_loss() {
             let score: f64 = u.iter().zip(v).map(|(u, v)| u * v).sum();
             0.5 * (score - f64::from(y)).powi(2)
         });
-        each.sum::<f64>() / 5.0_f64.sqrt()
+        each.sum::<f64>() / (row.len() as f64).sqrt()
     };
-    for at in 0..n {
+    for (at, found) in found.iter().enumerate() {
         let keep = encoder.parameters()[at];
         let mut side = |h: f64| {
             encoder.parameters_mut()[at] = keep + h;
@@ -206,7 +274,7 @@ fn gradients_of_private_sgd_are_slopes_of_the_user_s_loss() {
         };
         let slope = (side(1e-4) - side(-1e-4)) / 2e-4;
         encoder.parameters_mut()[at] = keep;
-        assert!((found[at] - slope).abs() < 1e-6, "{at}: {} {slope}", found[at]);
+        assert!((found - slope).abs() < 1e-6, "{at}: {} {slope}", found);
     }
     let norm = |g: &[f64]| g.iter().map(|g| g * g).sum::<f64>().sqrt();
     let clipped = gradient(&encoder, 0.05);

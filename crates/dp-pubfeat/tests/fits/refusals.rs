@@ -10,16 +10,30 @@ use dp_pubfeat::{
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::support::{ADD_REMOVE, DIM, N_ITEMS, features, kernel, pay, ridge, setup, table, target};
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, features, kernel, pay, ridge, setup, table, target,
+};
 
 #[test]
 fn bounds_out_of_range() {
     let bad = [
         ProblemSetup { dim: 0, ..setup() },
-        ProblemSetup { dim: 257, ..setup() },
-        ProblemSetup { user_norm: 0.0, ..setup() },
-        ProblemSetup { label_bound: f64::NAN, ..setup() },
-        ProblemSetup { label_norm: 1e7, ..setup() },
+        ProblemSetup {
+            dim: 257,
+            ..setup()
+        },
+        ProblemSetup {
+            user_norm: 0.0,
+            ..setup()
+        },
+        ProblemSetup {
+            label_bound: f64::NAN,
+            ..setup()
+        },
+        ProblemSetup {
+            label_norm: 1e7,
+            ..setup()
+        },
         ProblemSetup {
             weights: ExampleWeights {
                 omega: Some(vec![-1.0]),
@@ -29,13 +43,26 @@ fn bounds_out_of_range() {
         },
     ];
     for setup in bad {
-        assert!(matches!(SspParams::new(setup).check(), Err(Error::Param(_))));
+        assert!(matches!(
+            SspParams::new(setup).check(),
+            Err(Error::Param(_))
+        ));
     }
     for share in [0.0, 1.0, f64::NAN] {
-        let params = SspParams { matrix_share: share, ..SspParams::new(setup()) };
+        let params = SspParams {
+            matrix_share: share,
+            ..SspParams::new(setup())
+        };
         assert!(params.check().is_err());
     }
-    assert!(SspParams { n_resamples: 0, ..SspParams::new(setup()) }.check().is_err());
+    assert!(
+        SspParams {
+            n_resamples: 0,
+            ..SspParams::new(setup())
+        }
+        .check()
+        .is_err()
+    );
     let sampled = |q, n_steps| SampledSspParams {
         setup: setup(),
         matrix_share: 0.5,
@@ -46,9 +73,17 @@ fn bounds_out_of_range() {
         assert!(sampled(q, n).check().is_err());
     }
     for (first, floor) in [(0.0, 0.1), (0.1, 0.2), (f64::NAN, 0.1), (0.5, 0.0)] {
-        assert!(ResidualSspParams::new(setup(), 3, first, floor).check().is_err());
+        assert!(
+            ResidualSspParams::new(setup(), 3, first, floor)
+                .check()
+                .is_err()
+        );
     }
-    assert!(ResidualSspParams::new(setup(), 0, 0.5, 0.1).check().is_err());
+    assert!(
+        ResidualSspParams::new(setup(), 0, 0.5, 0.1)
+            .check()
+            .is_err()
+    );
     assert!(ConvexSspParams::new(setup(), 0).check().is_err());
     let sgd = DpSgdParams {
         setup: setup(),
@@ -64,19 +99,30 @@ fn bounds_out_of_range() {
 fn learners_out_of_range() {
     for noise in [
         RidgeNoise::Given { ratio: 0.0 },
-        RidgeNoise::FromRelease { item_norm: f64::NAN },
+        RidgeNoise::FromRelease {
+            item_norm: f64::NAN,
+        },
         RidgeNoise::Estimated { floor: 0.0 },
     ] {
         assert!(KernelRidge::new(kernel(), DIM, noise, 0.0).is_err());
     }
-    let params = ValueDescentParams { rate: 2.1, ..ValueDescentParams::new(3) };
+    let params = ValueDescentParams {
+        rate: 2.1,
+        ..ValueDescentParams::new(3)
+    };
     assert!(ValueDescent::new(kernel(), DIM, params).is_err());
     let rng = ChaCha20Rng::seed_from_u64(0);
     for descent in [
         Descent::new(0, Optimiser::Sgd { rate: 0.1 }),
         Descent::new(1, Optimiser::Sgd { rate: 0.0 }),
-        Descent { item_batch: Some(N_ITEMS + 1), ..Descent::new(1, Optimiser::Sgd { rate: 0.1 }) },
-        Descent { l2_penalty: -1.0, ..Descent::new(1, Optimiser::Sgd { rate: 0.1 }) },
+        Descent {
+            item_batch: Some(N_ITEMS + 1),
+            ..Descent::new(1, Optimiser::Sgd { rate: 0.1 })
+        },
+        Descent {
+            l2_penalty: -1.0,
+            ..Descent::new(1, Optimiser::Sgd { rate: 0.1 })
+        },
     ] {
         let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
         assert!(EncoderDescent::new(encoder, descent, rng.clone()).is_err());
@@ -95,19 +141,43 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
     let mut one_missing = pay(&plan);
     one_missing.pop();
     let refused = ssp.fit(ridge(), &data, &plan, one_missing, os);
-    assert!(matches!(refused, Err(Error::Spends { expected: 2, found: 1, .. })));
+    assert!(matches!(
+        refused,
+        Err(Error::Spends {
+            expected: 2,
+            found: 1,
+            ..
+        })
+    ));
     let mut swapped = pay(&plan);
     swapped.swap(0, 1);
-    assert!(matches!(ssp.fit(ridge(), &data, &plan, swapped, os), Err(Error::Spends { .. })));
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &plan, swapped, os),
+        Err(Error::Spends { .. })
+    ));
     let mut two_sets = pay(&plan);
     two_sets[1] = pay(&plan).remove(1);
     assert!(ssp.fit(ridge(), &data, &plan, two_sets, os).is_ok()); // the same name twice
     let other = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
-    assert!(matches!(ssp.fit(ridge(), &data, &other, pay(&other), os), Err(Error::Shape(_))));
-    let narrow = Private::new(InteractionsBuilder::new(N_ITEMS).with_feature_dim(1).build().0);
-    assert!(matches!(ssp.fit(ridge(), &narrow, &plan, pay(&plan), os), Err(Error::Shape(_))));
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &other, pay(&other), os),
+        Err(Error::Shape(_))
+    ));
+    let narrow = Private::new(
+        InteractionsBuilder::new(N_ITEMS)
+            .with_feature_dim(1)
+            .build()
+            .0,
+    );
+    assert!(matches!(
+        ssp.fit(ridge(), &narrow, &plan, pay(&plan), os),
+        Err(Error::Shape(_))
+    ));
     let short = Private::new(InteractionsBuilder::new(2).with_feature_dim(DIM).build().0);
-    assert!(matches!(ssp.fit(ridge(), &short, &plan, pay(&plan), os), Err(Error::Shape(_))));
+    assert!(matches!(
+        ssp.fit(ridge(), &short, &plan, pay(&plan), os),
+        Err(Error::Shape(_))
+    ));
     for adjacency in [Adjacency::AddRemoveRecord, Adjacency::ReplaceRecord] {
         let refused = ssp.plan(N_ITEMS, target(), adjacency);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
@@ -122,8 +192,20 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
 fn an_empty_table_trains_like_any_other() {
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM).build().0;
+    let nobody = InteractionsBuilder::new(N_ITEMS)
+        .with_feature_dim(DIM)
+        .build()
+        .0;
     let os = &mut NoiseSource::operating_system();
-    let fitted = ssp.fit(ridge(), &Private::new(nobody), &plan, pay(&plan), os).unwrap();
-    assert!(fitted.model.item_vectors().unwrap().iter().all(|v| v.is_finite()));
+    let fitted = ssp
+        .fit(ridge(), &Private::new(nobody), &plan, pay(&plan), os)
+        .unwrap();
+    assert!(
+        fitted
+            .model
+            .item_vectors()
+            .unwrap()
+            .iter()
+            .all(|v| v.is_finite())
+    );
 }

@@ -20,28 +20,33 @@ pub(crate) fn target() -> ApproxDp {
     ApproxDp::target(3.0, 1e-5).unwrap()
 }
 
+/// Number, vector and records.
+type OneUser = (u32, [f32; DIM], Vec<(u32, f32)>);
+
 /// Users with 5 of 12 items each; user 2 is hostile, user 3 has nothing.
-pub(crate) fn builder(n_users: u32) -> Vec<(u32, [f32; DIM], Vec<(u32, f32)>)> {
-    (0..n_users)
-        .map(|user| {
-            let k = user as f32;
-            let vector = match user {
-                2 => [f32::MAX, -f32::MAX, 1e30],
-                _ => [(k * 0.7).sin(), (k * 1.3).cos(), 0.4],
+fn users(n_users: u32) -> impl Iterator<Item = OneUser> {
+    (0..n_users).map(|user| {
+        let k = user as f32;
+        let vector = match user {
+            2 => [f32::MAX, -f32::MAX, 1e30],
+            _ => [(k * 0.7).sin(), (k * 1.3).cos(), 0.4],
+        };
+        let records = (0..if user == 3 { 0 } else { 5 }).map(|i| {
+            let item = (user * 3 + i * (1 + user % 3)) % N_ITEMS as u32;
+            let y = if user == 2 {
+                f32::MAX
+            } else {
+                (k + i as f32).sin()
             };
-            let records = (0..if user == 3 { 0 } else { 5 }).map(|i| {
-                let item = (user * 3 + i * (1 + user % 3)) % N_ITEMS as u32;
-                let y = if user == 2 { f32::MAX } else { (k + i as f32).sin() };
-                (item, y)
-            });
-            (user, vector, records.collect())
-        })
-        .collect()
+            (item, y)
+        });
+        (user, vector, records.collect())
+    })
 }
 
 pub(crate) fn table(n_users: u32, without: Option<u32>) -> Private<Interactions> {
     let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
-    for (user, vector, records) in builder(n_users) {
+    for (user, vector, records) in users(n_users) {
         if Some(user) != without {
             out.set_features(user, &vector).unwrap();
             for (item, y) in records {
@@ -129,7 +134,9 @@ pub(crate) fn look(observed: &Observed<'_>) -> Vec<Seen> {
                 Seen {
                     label: label(0),
                     integers: released.matrix_integers().to_vec(),
-                    twice: triangle.collect::<Vec<_>>().repeat(n / (DIM * (DIM + 1) / 2)),
+                    twice: triangle
+                        .collect::<Vec<_>>()
+                        .repeat(n / (DIM * (DIM + 1) / 2)),
                     l2_bound: grids.matrix().l2_bound(),
                 },
                 Seen {
@@ -145,8 +152,13 @@ pub(crate) fn look(observed: &Observed<'_>) -> Vec<Seen> {
 }
 
 /// A made task with its kernel.
-pub(crate) fn made(set_up: PublicFeatureTask, seed: u64) -> (PublicFeatureData, FeatureKernel, Arc<ItemFeatures>) {
-    let made = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
+pub(crate) fn made(
+    set_up: PublicFeatureTask,
+    seed: u64,
+) -> (PublicFeatureData, FeatureKernel, Arc<ItemFeatures>) {
+    let made = set_up
+        .generate(&mut ChaCha20Rng::seed_from_u64(seed))
+        .unwrap();
     let mut builder = ItemFeaturesBuilder::new(set_up.n_items, &[set_up.n_features]).unwrap();
     for &(item, feature) in &made.features {
         builder.push(item, feature, 1.0).unwrap();

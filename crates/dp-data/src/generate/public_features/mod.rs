@@ -1,10 +1,15 @@
 //! Ratings that follow from public features of items.
 
+mod data;
+
 use dp_core::params::{at_least_one, finite_non_negative, in_range};
-use dp_core::{Interactions, InteractionsBuilder, Private};
+use dp_core::{InteractionsBuilder, Private};
 use rand::seq::index;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
+
+pub use data::{MadeLabels, PublicFeatureData};
+use data::{score, sigmoid};
 
 use super::draw::ItemSampler;
 use crate::Result;
@@ -57,37 +62,6 @@ pub struct PublicFeatureTask {
     pub labels: MadeLabels,
 }
 
-/// What users of a [`PublicFeatureTask`] say of items.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum MadeLabels {
-    /// `<u, v>` with normal noise.
-    Values {
-        /// Standard deviation of the noise.
-        noise: f64,
-    },
-    /// 1 with probability `1 / (1 + exp(-scale <u, v>))`, else -1.
-    Signs {
-        /// Scale of the logits.
-        scale: f64,
-    },
-}
-
-/// Made examples with the truth behind them.
-#[allow(
-    missing_debug_implementations,
-    reason = "holds records that stand for private ones; printing them is never wanted"
-)]
-pub struct PublicFeatureData {
-    /// Users' labels of items, with the users' vectors as features.
-    pub examples: Private<Interactions>,
-    /// Pairs of item and active feature, items increasing.
-    pub features: Vec<(u32, u32)>,
-    /// True item vectors, shape `(n_items, dim)`, row-major. For signs they carry the scale of the logits.
-    pub item_vectors: Vec<f64>,
-    dim: usize,
-    logistic: bool,
-}
-
 impl PublicFeatureTask {
     /// The sizes above.
     #[must_use]
@@ -138,9 +112,21 @@ impl PublicFeatureTask {
         in_range("n_features", self.n_features, 1, most, "1 to 2^32 - 1")?;
         at_least_one("dim", self.dim)?;
         let (items, features) = (self.n_items, self.n_features);
-        in_range("items_per_user", self.items_per_user, 1, items, "1 to n_items")?;
+        in_range(
+            "items_per_user",
+            self.items_per_user,
+            1,
+            items,
+            "1 to n_items",
+        )?;
         let per_item = self.features_per_item;
-        in_range("features_per_item", per_item, 1, features, "1 to n_features")?;
+        in_range(
+            "features_per_item",
+            per_item,
+            1,
+            features,
+            "1 to n_features",
+        )?;
         match self.labels {
             MadeLabels::Values { noise } => finite_non_negative("noise", noise)?,
             MadeLabels::Signs { scale } => finite_non_negative("scale", scale)?,
@@ -152,7 +138,10 @@ impl PublicFeatureTask {
         let mut pairs = Vec::with_capacity(self.n_items * self.features_per_item);
         for item in (0_u32..).take(self.n_items) {
             let drawn = index::sample(rng, self.n_features, self.features_per_item);
-            let mut own: Vec<_> = drawn.into_iter().filter_map(|f| u32::try_from(f).ok()).collect();
+            let mut own: Vec<_> = drawn
+                .into_iter()
+                .filter_map(|f| u32::try_from(f).ok())
+                .collect();
             own.sort_unstable();
             pairs.extend(own.into_iter().map(|feature| (item, feature)));
         }
@@ -171,7 +160,10 @@ impl PublicFeatureTask {
         for &(item, feature) in features {
             let row = &theta[feature as usize * self.dim..][..self.dim];
             let vector = &mut vectors[item as usize * self.dim..][..self.dim];
-            vector.iter_mut().zip(row).for_each(|(v, t)| *v += scale * t);
+            vector
+                .iter_mut()
+                .zip(row)
+                .for_each(|(v, t)| *v += scale * t);
         }
         vectors
     }
@@ -186,54 +178,6 @@ impl PublicFeatureTask {
             MadeLabels::Signs { .. } => -1.0,
         }
     }
-}
-
-impl PublicFeatureData {
-    /// Mean over all examples of what item vectors lose against the true ones, given users and items, labels averaged out.
-    ///
-    /// ```text
-    /// values:  <u, v^ - v>^2 / 2      the paper's loss (y - <u, v>)^2 / 2 above its least
-    /// signs:   KL divergence of the label's law under v^ from that under v: the logistic loss above its least
-    /// ```
-    ///
-    /// # Panics
-    /// When `item_vectors` has another shape.
-    #[must_use]
-    pub fn excess_risk(&self, item_vectors: &[f64]) -> f64 {
-        assert_eq!(item_vectors.len(), self.item_vectors.len());
-        let examples = self.examples.expose();
-        let mut sum = 0.0;
-        for user in examples.users() {
-            for &item in user.items() {
-                let of = |all: &[f64]| score(user.features(), &all[item as usize * self.dim..]);
-                let (true_score, score) = (of(&self.item_vectors), of(item_vectors));
-                sum += if self.logistic {
-                    logistic_excess(true_score, score)
-                } else {
-                    0.5 * (score - true_score).powi(2)
-                };
-            }
-        }
-        sum / examples.n_records().max(1) as f64
-    }
-}
-
-fn logistic_excess(true_score: f64, score: f64) -> f64 {
-    let p = sigmoid(true_score);
-    let loss = |s: f64| p * softplus(-s) + (1.0 - p) * softplus(s);
-    loss(score) - loss(true_score)
-}
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn softplus(x: f64) -> f64 {
-    x.max(0.0) + (-x.abs()).exp().ln_1p()
-}
-
-fn score(u: &[f32], v: &[f64]) -> f64 {
-    u.iter().zip(v).map(|(&u, v)| f64::from(u) * v).sum()
 }
 
 /// A normal vector divided by its length.
@@ -299,7 +243,7 @@ mod tests {
         let (mut seen, mut expected) = (0.0, 0.0);
         for user in made.examples.expose().users() {
             for (item, y) in user.iter() {
-                assert!(y.abs() == 1.0);
+                assert!((y.abs() - 1.0).abs() < f32::EPSILON);
                 let v = &made.item_vectors[item as usize * 8..][..8];
                 let s = score(user.features(), v);
                 seen += f64::from(y) * s;
@@ -308,7 +252,7 @@ mod tests {
         }
         // 20,000 terms of size 1.4 or so: standard deviation below 250
         assert!((seen - expected).abs() < 7.0 * 250.0 && expected > 3000.0);
-        assert_eq!(made.excess_risk(&made.item_vectors), 0.0);
+        assert!(made.excess_risk(&made.item_vectors).abs() < 1e-15);
         assert!(made.excess_risk(&vec![0.0; 4000]) > 0.05);
     }
 
@@ -320,12 +264,27 @@ mod tests {
         };
         let bad = [
             PublicFeatureTask { n_users: 0, ..good },
-            PublicFeatureTask { items_per_user: 501, ..good },
-            PublicFeatureTask { features_per_item: 21, ..good },
-            PublicFeatureTask { n_features: 0, ..good },
+            PublicFeatureTask {
+                items_per_user: 501,
+                ..good
+            },
+            PublicFeatureTask {
+                features_per_item: 21,
+                ..good
+            },
+            PublicFeatureTask {
+                n_features: 0,
+                ..good
+            },
             PublicFeatureTask { dim: 0, ..good },
-            PublicFeatureTask { labels: MadeLabels::Values { noise: f64::NAN }, ..good },
-            PublicFeatureTask { labels: MadeLabels::Signs { scale: -1.0 }, ..good },
+            PublicFeatureTask {
+                labels: MadeLabels::Values { noise: f64::NAN },
+                ..good
+            },
+            PublicFeatureTask {
+                labels: MadeLabels::Signs { scale: -1.0 },
+                ..good
+            },
         ];
         assert!(good.generate(&mut rng()).is_ok());
         for set_up in bad {
