@@ -24,7 +24,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const DIM: usize = 8;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
-const METHODS: &str = "ssp-c,ssp-c-descent,ssp-i,dp-sgd,noisy-gd,best,logistic-1,logistic-3";
+const METHODS: &str = "zero,ssp-c,ssp-c-descent,ssp-i,dp-sgd,noisy-gd,best,logistic-1,logistic-3";
 const CELLS: &str = "500:5,2000:1,2000:5,2000:20,8000:5";
 /// Weighted norm of a user's labels, and of those of the noise alone with some room.
 const LABELS: [f64; 2] = [0.4, 0.11];
@@ -169,6 +169,7 @@ impl Cell {
             _ => (40, 35, 80),
         };
         match method {
+            "zero" => Ok(self.made.excess_risk(&vec![0.0; self.n_items() * DIM])),
             "ssp-c" => self.ssp(self.ridge(1.0, 0.0)?, 1, 0.6),
             "ssp-c-descent" => self.ssp(self.descent(steps)?, 1, 0.5),
             "ssp-i" => self.ssp(self.descent(1)?, few, 0.5),

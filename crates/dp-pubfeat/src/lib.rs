@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod alternating;
 mod convex;
 pub mod cost;
 mod dp_sgd;
@@ -15,6 +16,9 @@ mod residual;
 mod ssp;
 mod watch;
 
+pub use alternating::{
+    AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
+};
 pub use convex::{
     ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
 };

@@ -5,5 +5,6 @@ mod unit;
 mod weights;
 
 pub use setup::ProblemSetup;
+pub(crate) use setup::shorten;
 pub use unit::ProtectedUnit;
 pub use weights::{ExampleWeights, WeightRule};

@@ -5,6 +5,7 @@
     reason = "small made numbers; a test that fails may panic"
 )]
 
+mod alternating;
 mod certificates;
 mod federated;
 mod learns;

@@ -1,5 +1,6 @@
 //! What does not fit is refused, with a type, before data is touched.
 
+use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
@@ -155,9 +156,23 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
         ssp.fit(ridge(), &data, &plan, swapped, os),
         Err(Error::Spends { .. })
     ));
-    let mut two_sets = pay(&plan);
-    two_sets[1] = pay(&plan).remove(1);
-    assert!(ssp.fit(ridge(), &data, &plan, two_sets, os).is_ok()); // the same name twice
+    let mut other_set =
+        Ledger::in_memory("other", Budget::new(target(), ADD_REMOVE).unwrap()).unwrap();
+    let mut mixed = pay(&plan);
+    mixed[1] = other_set.reserve(&plan).unwrap().remove(1);
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &plan, mixed, os),
+        Err(Error::Spends { .. })
+    ));
+    // the same draws and kinds of event under other labels
+    let mut params = ConvexSspParams::new(setup(), 1);
+    params.matrix_share = 0.5;
+    let convex = params.check().unwrap();
+    let curvature = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &curvature, pay(&curvature), os),
+        Err(Error::Shape(_))
+    ));
     let other = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
     assert!(matches!(
         ssp.fit(ridge(), &data, &other, pay(&other), os),
