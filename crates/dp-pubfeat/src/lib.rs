@@ -13,6 +13,7 @@ mod learn;
 mod paid;
 mod problem;
 mod residual;
+mod run;
 mod ssp;
 mod watch;
 
@@ -33,10 +34,9 @@ pub use learn::{
     Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
     ValueDescentParams,
 };
-pub use problem::{ExampleWeights, ProblemSetup, ProtectedUnit, WeightRule};
+pub use problem::{ExampleWeights, ProblemSetup, ProtectedUnit, UnitValues, WeightRule};
 pub use residual::{
     ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
-    UnitScratch,
 };
 pub use ssp::{
     FittedItems, ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams,

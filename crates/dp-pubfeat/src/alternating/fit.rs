@@ -7,7 +7,8 @@ use dp_mechanism::{NoiseSource, WatchedNoise};
 use super::{RatingStatistics, UserStep};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
-use crate::ssp::{FittedItems, ItemStatistics, gram_requests};
+use crate::run::certify;
+use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
 use crate::watch::Watch;
 use crate::{Error, ProblemSetup, ProtectedUnit, Result, events};
 
@@ -134,9 +135,8 @@ impl AmSsp {
             let released = out.grams(ratings, grids, &contribution, [matrix, rhs])?;
             learner.learn(&ItemStatistics::of(&released))?;
         }
-        let trust = [setup.unit.assumption().to_owned()];
         Ok(FittedItems {
-            certificate: paid.certificate(crate::ssp::OUTPUT, &trust, out.is_insecure())?,
+            certificate: certify(paid, setup, (OUTPUT, &[]), out.is_insecure())?,
             model: learner,
         })
     }

@@ -175,7 +175,8 @@ mod tests {
             assert!((u - e).abs() < 1e-12, "{u}");
         }
         let nobody = step.fold_in(&v, 2, data.user(1)).unwrap();
-        assert!(nobody.level == 3.0 && nobody.vector == [0.0, 0.0]);
+        assert!((nobody.level - 3.0).abs() < 1e-15);
+        assert!(nobody.vector.iter().all(|u| *u == 0.0));
         assert!(step.fold_in(&v[..4], 2, data.user(0)).is_err());
     }
 }

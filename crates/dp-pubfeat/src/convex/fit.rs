@@ -8,7 +8,8 @@ use super::{ConvexLoss, CurvatureContribution};
 use crate::features::in_public_range;
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
-use crate::ssp::{FittedItems, ItemStatistics, gram_requests};
+use crate::run::{Fit, certify};
+use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
 use crate::watch::Watch;
 use crate::{ProblemSetup, Result, events};
 
@@ -132,13 +133,11 @@ impl ConvexSsp {
         watch: &mut Watch<'_>,
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
-        setup.unit.check(plan.adjacency())?;
-        setup.check_table(data, learner.n_items())?;
-        params::same_size("learner's dim", learner.dim(), setup.dim)?;
         in_public_range("second_bound", loss.second_bound())?;
         in_public_range("first_bound", loss.first_bound(setup.label_bound))?;
-        let wanted = events::wanted(&self.requests(learner.n_items()));
-        let mut paid = Paid::new(plan, &wanted, spends)?;
+        let model = (learner.n_items(), learner.dim());
+        let wanted = events::wanted(&self.requests(model.0));
+        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         setup.unit.with_rows(data, |rows| {
             let mut out = WatchedNoise { noise, watch };
             for _ in 0..self.params.n_steps {
@@ -148,9 +147,8 @@ impl ConvexSsp {
             }
             Ok(())
         })?;
-        let trust = [setup.unit.assumption().to_owned()];
         Ok(FittedItems {
-            certificate: paid.certificate(crate::ssp::OUTPUT, &trust, noise.is_insecure())?,
+            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
             model: learner,
         })
     }

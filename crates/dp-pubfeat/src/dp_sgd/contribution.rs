@@ -6,6 +6,7 @@ use dp_core::UserRow;
 use dp_mechanism::{SparseBuffer, VectorContribution};
 
 use crate::encoder::{JacobianEntry, PublicEncoder, SparseRows};
+use crate::problem::UnitValues;
 use crate::{ProblemSetup, Result};
 
 /// One unit's share of the gradient in all parameters of an encoder.
@@ -43,8 +44,7 @@ struct ItemPass {
     reason = "holds one unit's gradient; printing it is never wanted"
 )]
 pub struct GradientScratch {
-    vector: Vec<f64>,
-    weights: Vec<f64>,
+    unit: UnitValues,
     products: Vec<f64>,
     coefficients: SparseRows,
     gradient: Vec<(u32, f64)>,
@@ -88,15 +88,12 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
     /// `sum_j w_j (<u, v_j> - y_j) scale` per row and product.
     fn add_coefficients(&self, unit: UserRow<'_>, own: &mut GradientScratch) {
         own.coefficients.clear();
-        for ((item, y), w) in unit.iter().zip(&own.weights) {
+        let values = own.unit.labels.iter().zip(&own.unit.weights);
+        for (&item, (y, w)) in unit.items().iter().zip(values) {
             let pass = self.pass(item);
-            let score: f64 = own
-                .vector
-                .iter()
-                .zip(&pass.vector)
-                .map(|(u, v)| u * v)
-                .sum();
-            let slope = w * (score - self.setup.label(y));
+            let each = own.unit.vector.iter().zip(&pass.vector);
+            let score: f64 = each.map(|(u, v)| u * v).sum();
+            let slope = w * (score - y);
             for entry in &pass.jacobian {
                 let place = entry.product as usize;
                 own.coefficients
@@ -128,8 +125,7 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
     fn scratch(&self) -> GradientScratch {
         let (dim, n_products) = (self.setup.dim, self.encoder.n_products());
         GradientScratch {
-            vector: vec![0.0; dim],
-            weights: Vec::new(),
+            unit: UnitValues::default(),
             products: vec![0.0; dim * n_products],
             coefficients: SparseRows::new(n_products),
             gradient: Vec::new(),
@@ -137,12 +133,9 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
     }
 
     fn contribute(&self, unit: UserRow<'_>, own: &mut GradientScratch, out: &mut SparseBuffer) {
-        self.setup.write_vector(unit, &mut own.vector);
-        own.weights.clear();
-        own.weights.resize(unit.len(), 0.0);
-        self.setup.weights.weigh(unit, &mut own.weights);
+        own.unit.read(self.setup, unit);
         self.add_coefficients(unit, own);
-        self.encoder.products(&own.vector, &mut own.products);
+        self.encoder.products(&own.unit.vector, &mut own.products);
         self.expand(own);
         let squares = own.gradient.iter().map(|(_, g)| g * g).sum::<f64>();
         let norm = squares.sqrt();

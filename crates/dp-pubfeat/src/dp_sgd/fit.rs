@@ -7,7 +7,7 @@ use dp_mechanism::{Grid, NoiseSource, PoissonSampling, VectorSum};
 use super::EncoderGradients;
 use crate::encoder::{Optimiser, OptimiserState, PublicEncoder};
 use crate::features::in_public_range;
-use crate::paid::Paid;
+use crate::run::{Fit, certify};
 use crate::ssp::FittedItems;
 use crate::{Error, ProblemSetup, Result, events};
 
@@ -121,11 +121,9 @@ impl DpSgd {
         noise: &mut NoiseSource,
     ) -> Result<FittedItems<E>> {
         let setup = &self.params.setup;
-        setup.unit.check(plan.adjacency())?;
-        setup.check_table(data, encoder.n_items())?;
-        params::same_size("encoder's dim", encoder.dim(), setup.dim)?;
-        let n = encoder.parameters().len();
-        let mut paid = Paid::new(plan, &self.planned(n, 1.0), spends)?;
+        let model = (encoder.n_items(), encoder.dim());
+        let wanted = self.planned(encoder.parameters().len(), 1.0);
+        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         setup.unit.with_rows(data, |rows| {
             let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
             for _ in 0..self.params.n_steps {
@@ -137,9 +135,9 @@ impl DpSgd {
             }
             Ok(())
         })?;
-        let trust = [setup.unit.assumption().to_owned(), SECRET.to_owned()];
+        let words = (OUTPUT, &[SECRET][..]);
         Ok(FittedItems {
-            certificate: paid.certificate(OUTPUT, &trust, noise.is_insecure())?,
+            certificate: certify(paid, setup, words, noise.is_insecure())?,
             model: encoder,
         })
     }

@@ -2,9 +2,11 @@
 
 mod setup;
 mod unit;
+mod unit_values;
 mod weights;
 
 pub use setup::ProblemSetup;
 pub(crate) use setup::shorten;
 pub use unit::ProtectedUnit;
+pub use unit_values::UnitValues;
 pub use weights::{ExampleWeights, WeightRule};

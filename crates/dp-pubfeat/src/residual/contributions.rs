@@ -4,6 +4,7 @@ use dp_core::UserRow;
 use dp_mechanism::{SparseBuffer, VectorContribution};
 
 use crate::ProblemSetup;
+use crate::problem::UnitValues;
 use crate::ssp::scale_jointly;
 
 /// One unit's share of the residual sums of all items at given item vectors.
@@ -28,44 +29,26 @@ pub struct ResidualContribution<'a> {
     pub bound: f64,
 }
 
-/// Working memory of one thread: vector, weights, residuals.
-#[derive(Default)]
-#[allow(
-    missing_debug_implementations,
-    reason = "holds one unit's values; printing them is never wanted"
-)]
-pub struct UnitScratch {
-    vector: Vec<f64>,
-    weights: Vec<f64>,
-    residuals: Vec<f64>,
-}
-
 impl VectorContribution for ResidualContribution<'_> {
-    type Scratch = UnitScratch;
+    type Scratch = UnitValues;
 
-    fn scratch(&self) -> UnitScratch {
-        UnitScratch::default()
+    fn scratch(&self) -> UnitValues {
+        UnitValues::default()
     }
 
-    fn contribute(&self, unit: UserRow<'_>, own: &mut UnitScratch, out: &mut SparseBuffer) {
+    fn contribute(&self, unit: UserRow<'_>, own: &mut UnitValues, out: &mut SparseBuffer) {
         let dim = self.setup.dim;
-        own.vector.resize(dim, 0.0);
-        self.setup.write_vector(unit, &mut own.vector);
-        own.weights.clear();
-        own.weights.resize(unit.len(), 0.0);
-        self.setup.weights.weigh(unit, &mut own.weights);
-        let u = &own.vector;
-        own.residuals.clear();
-        own.residuals.extend(unit.iter().map(|(item, y)| {
+        own.read(self.setup, unit);
+        let (u, residuals) = (&own.vector, &mut own.labels);
+        for (residual, &item) in residuals.iter_mut().zip(unit.items()) {
             let v = &self.item_vectors[item as usize * dim..][..dim];
-            let score: f64 = u.iter().zip(v).map(|(u, v)| u * v).sum();
-            self.setup.label(y) - score
-        }));
+            *residual -= u.iter().zip(v).map(|(u, v)| u * v).sum::<f64>();
+        }
         let norm = u.iter().map(|u| u * u).sum::<f64>().sqrt();
         if norm > 0.0 {
-            scale_jointly(&mut own.residuals, &own.weights, self.bound / norm);
+            scale_jointly(residuals, &own.weights, self.bound / norm);
         }
-        let each = own.weights.iter().zip(&own.residuals);
+        let each = own.weights.iter().zip(&*residuals);
         for (&item, (w, e)) in unit.items().iter().zip(each) {
             let first = item as usize * dim;
             let at = |a: usize| u32::try_from(first + a).unwrap_or(u32::MAX); // checked by the plan

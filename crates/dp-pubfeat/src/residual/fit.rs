@@ -10,7 +10,8 @@ use super::pooled::Pooled;
 use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
-use crate::ssp::{FittedItems, SspContribution};
+use crate::run::{Fit, certify};
+use crate::ssp::{FittedItems, OUTPUT, SspContribution};
 use crate::watch::Watch;
 use crate::{ProblemSetup, Result, events};
 
@@ -168,24 +169,20 @@ impl ResidualSsp {
         watch: &mut Watch<'_>,
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
-        setup.unit.check(plan.adjacency())?;
-        setup.check_table(data, learner.n_items())?;
-        params::same_size("learner's dim", learner.dim(), setup.dim)?;
-        let at_start = learner.item_vectors()?;
-        if at_start.iter().any(|v| *v != 0.0) {
+        let model = (learner.n_items(), learner.dim());
+        if learner.item_vectors()?.iter().any(|v| *v != 0.0) {
             return Err(crate::Error::Unsupported {
                 what: "residual steps from item vectors other than 0",
             });
         }
-        let wanted = events::wanted(&self.requests(learner.n_items()));
-        let paid = Paid::new(plan, &wanted, spends)?;
-        let trust = [setup.unit.assumption().to_owned()];
+        let wanted = events::wanted(&self.requests(model.0));
+        let paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         let paid = setup.unit.with_rows(data, |rows| {
             let out = WatchedNoise { noise, watch };
             self.steps(&mut learner, rows, Releases { rows, paid, out })
         })?;
         Ok(FittedItems {
-            certificate: paid.certificate(crate::ssp::OUTPUT, &trust, noise.is_insecure())?,
+            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
             model: learner,
         })
     }

@@ -6,5 +6,5 @@ mod fit;
 mod pooled;
 
 pub use bounds::ShrinkingBound;
-pub use contributions::{ResidualContribution, TotalsContribution, UnitScratch};
+pub use contributions::{ResidualContribution, TotalsContribution};
 pub use fit::{ResidualSsp, ResidualSspParams};

@@ -7,6 +7,7 @@ use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, WatchedNoise};
 use super::{ItemStatistics, SspContribution};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
+use crate::run::{Fit, certify};
 use crate::watch::Watch;
 use crate::{ProblemSetup, Result, events};
 
@@ -160,11 +161,9 @@ impl Ssp {
         watch: &mut Watch<'_>,
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
-        setup.unit.check(plan.adjacency())?;
-        setup.check_table(data, learner.n_items())?;
-        params::same_size("learner's dim", learner.dim(), setup.dim)?;
-        let wanted = events::wanted(&self.requests(learner.n_items()));
-        let mut paid = Paid::new(plan, &wanted, spends)?;
+        let model = (learner.n_items(), learner.dim());
+        let wanted = events::wanted(&self.requests(model.0));
+        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         setup.unit.with_rows(data, |rows| {
             for _ in 0..self.params.n_resamples {
                 let released = release(setup, rows, &mut paid, noise, watch)?;
@@ -172,9 +171,8 @@ impl Ssp {
             }
             Ok(())
         })?;
-        let trust = [setup.unit.assumption().to_owned()];
         Ok(FittedItems {
-            certificate: paid.certificate(OUTPUT, &trust, noise.is_insecure())?,
+            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
             model: learner,
         })
     }

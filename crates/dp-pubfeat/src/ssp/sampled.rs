@@ -10,7 +10,8 @@ use dp_mechanism::{
 use super::fit::OUTPUT;
 use super::{FittedItems, ItemStatistics, scale_jointly};
 use crate::learn::StatisticsLearner;
-use crate::paid::Paid;
+use crate::problem::UnitValues;
+use crate::run::{Fit, certify};
 use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`SampledSsp`], not yet checked. All are public.
@@ -112,10 +113,9 @@ impl SampledSsp {
         noise: &mut NoiseSource,
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
-        setup.unit.check(plan.adjacency())?;
-        setup.check_table(data, learner.n_items())?;
-        params::same_size("learner's dim", learner.dim(), setup.dim)?;
-        let mut paid = Paid::new(plan, &self.planned(learner.n_items(), 1.0), spends)?;
+        let model = (learner.n_items(), learner.dim());
+        let fit = Fit { setup, data, model };
+        let mut paid = fit.pay(plan, &self.planned(model.0, 1.0), spends)?;
         setup.unit.with_rows(data, |rows| {
             for _ in 0..self.params.n_steps {
                 let statistics = self.release(rows, paid.next()?, noise)?;
@@ -123,9 +123,9 @@ impl SampledSsp {
             }
             Ok(())
         })?;
-        let trust = [setup.unit.assumption().to_owned(), SECRET.to_owned()];
+        let words = (OUTPUT, &[SECRET][..]);
         Ok(FittedItems {
-            certificate: paid.certificate(OUTPUT, &trust, noise.is_insecure())?,
+            certificate: certify(paid, setup, words, noise.is_insecure())?,
             model: learner,
         })
     }
@@ -178,31 +178,16 @@ impl<'a> VectorStatistics<'a> {
     }
 }
 
-/// Working memory of one thread: vector, weights, labels.
-#[derive(Default)]
-struct OneUnit {
-    vector: Vec<f64>,
-    weights: Vec<f64>,
-    labels: Vec<f64>,
-}
-
 impl VectorContribution for VectorStatistics<'_> {
-    type Scratch = OneUnit;
+    type Scratch = UnitValues;
 
-    fn scratch(&self) -> OneUnit {
-        OneUnit::default()
+    fn scratch(&self) -> UnitValues {
+        UnitValues::default()
     }
 
-    fn contribute(&self, unit: UserRow<'_>, own: &mut OneUnit, out: &mut SparseBuffer) {
+    fn contribute(&self, unit: UserRow<'_>, own: &mut UnitValues, out: &mut SparseBuffer) {
         let dim = self.setup.dim;
-        own.vector.resize(dim, 0.0);
-        self.setup.write_vector(unit, &mut own.vector);
-        own.weights.clear();
-        own.weights.resize(unit.len(), 0.0);
-        self.setup.weights.weigh(unit, &mut own.weights);
-        own.labels.clear();
-        let labels = unit.values().iter().map(|&y| self.setup.label(y));
-        own.labels.extend(labels);
+        own.read(self.setup, unit);
         scale_jointly(&mut own.labels, &own.weights, self.setup.label_norm);
         let n_packed = packed_len(dim);
         let u = &own.vector;

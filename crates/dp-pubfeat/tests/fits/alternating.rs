@@ -75,7 +75,7 @@ fn ratings_alone_teach_items_and_items_never_rated() {
     // history of all items but the last ten; asked: a fifth of it, and the last ten
     let parts = all.partition(3, |user, item, _| match item {
         70.. => 2,
-        _ => usize::from((user * 7 + item as usize) % 5 == 0),
+        _ => usize::from((user * 7 + item as usize).is_multiple_of(5)),
     });
     let [history, held_out, cold] = <[Interactions; 3]>::try_from(parts).ok().unwrap();
     let history = Private::new(history);
