@@ -118,8 +118,7 @@ impl AmSsp {
     ) -> Result<FittedItems<L>> {
         let (setup, n_items) = (&self.params.setup, learner.n_items());
         setup.unit.check(plan.adjacency())?;
-        params::same_size("items of the table", ratings.expose().n_items(), n_items)?;
-        setup.weights.check_items(n_items)?;
+        setup.check_ratings(ratings, n_items)?;
         params::same_size("learner's dim", learner.dim(), setup.dim)?;
         let mut paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
         let mut out = WatchedNoise { noise, watch };

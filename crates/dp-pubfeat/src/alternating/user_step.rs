@@ -62,7 +62,7 @@ pub struct UserStepScratch {
 }
 
 impl UserStep {
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         params::finite("label_center", self.label_center)?;
         params::finite_non_negative("offset_shrinkage", self.offset_shrinkage.unwrap_or(0.0))?;
         in_public_range("l2_penalty", self.l2_penalty)?;
@@ -91,7 +91,7 @@ impl UserStep {
     }
 
     /// Writes `u`; returns `center + o`. A user whose sums are not finite gets the zero vector.
-    pub(super) fn solve(
+    pub(crate) fn solve(
         &self,
         item_vectors: &[f64],
         user: UserRow<'_>,

@@ -6,8 +6,8 @@ use dp_core::UserRow;
 use dp_mechanism::{SparseBuffer, VectorContribution};
 
 use crate::encoder::{JacobianEntry, PublicEncoder, SparseRows};
-use crate::problem::UnitValues;
-use crate::{ProblemSetup, Result};
+use crate::problem::{UnitValues, shorten};
+use crate::{ProblemSetup, Result, UserStep, UserStepScratch};
 
 /// One unit's share of the gradient in all parameters of an encoder.
 ///
@@ -29,6 +29,7 @@ pub struct EncoderGradients<'a, E> {
     setup: &'a ProblemSetup,
     encoder: &'a E,
     gradient_norm: f64,
+    fitted: Option<(&'a UserStep, &'a [f64])>,
     passes: Vec<OnceLock<ItemPass>>,
 }
 
@@ -45,6 +46,7 @@ struct ItemPass {
 )]
 pub struct GradientScratch {
     unit: UnitValues,
+    user_step: UserStepScratch,
     products: Vec<f64>,
     coefficients: SparseRows,
     gradient: Vec<(u32, f64)>,
@@ -58,7 +60,34 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
             setup,
             encoder,
             gradient_norm,
+            fitted: None,
             passes: (0..encoder.n_items()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// The same with users' vectors and levels fitted by a user step on all of a user's own ratings, at item vectors that are public or released, shape `(m, d)`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the item vectors have another shape.
+    pub fn with_user_step(mut self, step: &'a UserStep, item_vectors: &'a [f64]) -> Result<Self> {
+        let n = self.encoder.n_items() * self.setup.dim;
+        dp_core::params::same_size("item vectors", item_vectors.len(), n)?;
+        self.fitted = Some((step, item_vectors));
+        Ok(self)
+    }
+
+    /// The unit's vector, weights and labels.
+    fn read(&self, unit: UserRow<'_>, own: &mut GradientScratch) {
+        own.unit.read(self.setup, unit);
+        let Some((step, item_vectors)) = self.fitted else {
+            return;
+        };
+        let vector = &mut own.unit.vector;
+        let level = step.solve(item_vectors, unit, &mut own.user_step, vector);
+        shorten(vector, self.setup.user_norm);
+        let bound = self.setup.label_bound;
+        for (label, &y) in own.unit.labels.iter_mut().zip(unit.values()) {
+            *label = (f64::from(y) - level).clamp(-bound, bound);
         }
     }
 
@@ -126,6 +155,7 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
         let (dim, n_products) = (self.setup.dim, self.encoder.n_products());
         GradientScratch {
             unit: UnitValues::default(),
+            user_step: UserStepScratch::default(),
             products: vec![0.0; dim * n_products],
             coefficients: SparseRows::new(n_products),
             gradient: Vec::new(),
@@ -133,7 +163,7 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
     }
 
     fn contribute(&self, unit: UserRow<'_>, own: &mut GradientScratch, out: &mut SparseBuffer) {
-        own.unit.read(self.setup, unit);
+        self.read(unit, own);
         self.add_coefficients(unit, own);
         self.encoder.products(&own.unit.vector, &mut own.products);
         self.expand(own);

@@ -7,9 +7,10 @@ use dp_mechanism::{Grid, NoiseSource, PoissonSampling, VectorSum};
 use super::EncoderGradients;
 use crate::encoder::{Optimiser, OptimiserState, PublicEncoder};
 use crate::features::in_public_range;
+use crate::paid::Paid;
 use crate::run::{Fit, certify};
 use crate::ssp::FittedItems;
-use crate::{Error, ProblemSetup, Result, events};
+use crate::{Error, ProblemSetup, Result, UserStep, events};
 
 /// Settings of [`DpSgd`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -127,11 +128,9 @@ impl DpSgd {
         setup.unit.with_rows(data, |rows| {
             let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
             for _ in 0..self.params.n_steps {
-                let gradient = self.gradient(&encoder, rows, paid.next()?, noise)?;
-                state.step_all(&gradient, encoder.parameters_mut());
-                if !encoder.parameters().iter().all(|t| t.is_finite()) {
-                    return Err(Error::Diverged);
-                }
+                let spend = paid.next()?;
+                let gradient = self.gradient(&encoder, None, rows, spend, noise)?;
+                advance(&mut encoder, &mut state, &gradient)?;
             }
             Ok(())
         })?;
@@ -142,9 +141,53 @@ impl DpSgd {
         })
     }
 
+    /// AM-DPSGD for ratings (Algorithm 1 with DP-SGD as item update): every `steps_per_round` steps users fit vectors and levels anew, exactly and locally, at the item vectors of that
+    /// moment. Users' features in the table are not looked at. The plan is that of [`plan`](Self::plan).
+    ///
+    /// # Privacy
+    /// As for [`fit`](Self::fit): a user's gradient is a function of the user's own ratings and of released parameters, whoever was in which batch, and is bounded by `Gamma_g`. Users'
+    /// vectors never leave. Unit: the user.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] for examples as units; [`crate::Error::Param`] for a user step out of range or 0 steps to a round.
+    pub fn fit_ratings<E: PublicEncoder>(
+        &self,
+        mut encoder: E,
+        (user_step, steps_per_round): (&UserStep, usize),
+        ratings: &Private<Interactions>,
+        (plan, spends): (&Plan, Vec<Spend>),
+        noise: &mut NoiseSource,
+    ) -> Result<FittedItems<E>> {
+        let setup = &self.params.setup;
+        setup.check_ratings(ratings, encoder.n_items())?;
+        params::same_size("model's dim", encoder.dim(), setup.dim)?;
+        setup.unit.check(plan.adjacency())?;
+        user_step.check()?;
+        params::at_least_one("steps_per_round", steps_per_round)?;
+        let wanted = self.planned(encoder.parameters().len(), 1.0);
+        let mut paid = Paid::new(plan, &wanted, spends)?;
+        let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
+        let items: Vec<u32> = (0_u32..).take(encoder.n_items()).collect();
+        let mut at = vec![0.0; items.len() * setup.dim];
+        for step in 0..self.params.n_steps {
+            if step.is_multiple_of(steps_per_round) {
+                encoder.forward(&items, &mut at)?;
+            }
+            let users = Some((user_step, &*at));
+            let gradient = self.gradient(&encoder, users, ratings, paid.next()?, noise)?;
+            advance(&mut encoder, &mut state, &gradient)?;
+        }
+        let words = (OUTPUT, &[SECRET][..]);
+        Ok(FittedItems {
+            certificate: certify(paid, setup, words, noise.is_insecure())?,
+            model: encoder,
+        })
+    }
+
     fn gradient<E: PublicEncoder>(
         &self,
         encoder: &E,
+        users: Option<(&UserStep, &[f64])>,
         rows: &Private<Interactions>,
         spend: Spend,
         noise: &mut NoiseSource,
@@ -153,11 +196,27 @@ impl DpSgd {
         let n = encoder.parameters().len();
         let multiplier = events::noise_multiplier(spend.event())?;
         let grid = Grid::new(multiplier, params.gradient_norm)?;
-        let gradients = EncoderGradients::new(&params.setup, encoder, params.gradient_norm);
+        let mut gradients = EncoderGradients::new(&params.setup, encoder, params.gradient_norm);
+        if let Some((step, item_vectors)) = users {
+            gradients = gradients.with_user_step(step, item_vectors)?;
+        }
         let sum = VectorSum::accumulate_sampled(self.sampling, rows, n, grid, &gradients, noise)?;
         let q = self.sampling.sampling_probability();
         let mut values = sum.release(spend, noise)?.values();
         values.iter_mut().for_each(|g| *g /= q);
         Ok(values)
     }
+}
+
+/// Moves all parameters.
+fn advance<E: PublicEncoder>(
+    encoder: &mut E,
+    state: &mut OptimiserState,
+    gradient: &[f64],
+) -> Result<()> {
+    state.step_all(gradient, encoder.parameters_mut());
+    if encoder.parameters().iter().all(|t| t.is_finite()) {
+        return Ok(());
+    }
+    Err(Error::Diverged)
 }

@@ -3,8 +3,8 @@
 use dp_core::{Interactions, Private, UserRow, params};
 
 use super::{ExampleWeights, ProtectedUnit};
-use crate::Result;
 use crate::features::in_public_range;
+use crate::{Error, Result};
 
 /// Public settings of the problem: examples `(u, item, y)` with given vectors `u` and item vectors `v_j` to be learned,
 /// `y ~ <u, v_j>`.
@@ -71,6 +71,17 @@ impl ProblemSetup {
         let data = data.expose();
         params::same_size("users' vectors", data.feature_dim(), self.dim)?;
         params::same_size("items of the table", data.n_items(), n_items)?;
+        self.weights.check_items(n_items)
+    }
+
+    /// The same for a table whose users' vectors are fitted on all of their ratings: only users can be units then.
+    pub(crate) fn check_ratings(&self, data: &Private<Interactions>, n_items: usize) -> Result<()> {
+        if self.unit != ProtectedUnit::User {
+            return Err(Error::Unsupported {
+                what: "single examples as units where users' vectors are fitted on all of theirs",
+            });
+        }
+        params::same_size("items of the table", data.expose().n_items(), n_items)?;
         self.weights.check_items(n_items)
     }
 

@@ -4,8 +4,8 @@ use dp_core::{Interactions, Private};
 use dp_data::{MadeLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    AmSsp, AmSspParams, Descent, EncoderDescent, ItemFeatures, LinearEncoder, ObservedSums,
-    Optimiser, ProblemSetup, StatisticsLearner, UserStep,
+    AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
+    ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, UserStep,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -93,6 +93,47 @@ fn ratings_alone_teach_items_and_items_never_rated() {
         cold.n_records() > 1000 && model < 0.6 * level,
         "cold: {model} {level}"
     );
+}
+
+#[test]
+fn gradients_with_local_user_steps_learn_too() {
+    let (data, _, features) = made(SET_UP, 8);
+    let all = data.examples.expose();
+    let parts = all.partition(2, |user, item, _| {
+        usize::from((user * 7 + item as usize).is_multiple_of(5))
+    });
+    let [history, held_out] = <[Interactions; 2]>::try_from(parts).ok().unwrap();
+    let history = Private::new(history);
+    let params = DpSgdParams {
+        setup: am_ssp().params().setup.clone(),
+        n_steps: 60,
+        sampling_probability: 0.2,
+        gradient_norm: 0.5,
+        optimiser: Optimiser::Adam { rate: 0.05 },
+    };
+    let sgd = params.check().unwrap();
+    let target = dp_core::ApproxDp::target(10.0, 1e-5).unwrap();
+    let plan = sgd.plan(20, target, ADD_REMOVE).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(3);
+    let step = am_ssp().params().user_step;
+    let encoder = learner(&features).into_encoder();
+    let paid = (&plan, pay(&plan));
+    let fitted = sgd
+        .fit_ratings(encoder, (&step, 10), &history, paid, noise)
+        .unwrap();
+    let mut vectors = vec![0.0; N_ITEMS * DIM];
+    let items: Vec<u32> = (0..N_ITEMS as u32).collect();
+    fitted.model.forward(&items, &mut vectors).unwrap();
+    let (model, level) = errors(history.expose(), &held_out, &vectors);
+    assert!(model < 0.7 * level, "{model} {level}");
+    let none = sgd.fit_ratings(
+        fitted.model,
+        (&step, 0),
+        &history,
+        (&plan, pay(&plan)),
+        noise,
+    );
+    assert!(none.is_err());
 }
 
 #[test]
