@@ -63,14 +63,13 @@ impl<L: StatisticsLearner> Server<L> {
     /// Trains on the statistics of the run.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] for statistics of another run; those of [`StatisticsMessage::check`] and of the learner.
+    /// [`crate::Error::Unsupported`] for statistics of another run; those of the learner.
     pub fn receive(&mut self, message: &StatisticsMessage) -> Result<()> {
         if message.run != self.run {
             return Err(Error::Unsupported {
                 what: "statistics of another run",
             });
         }
-        message.check()?;
         self.learner.learn(&message.statistics)
     }
 

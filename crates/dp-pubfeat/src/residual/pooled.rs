@@ -25,7 +25,9 @@ impl Pooled {
         let values = totals.values();
         let least = totals.noise_stddev();
         let n_units = (values[n_items] / TotalsContribution::units()).max(1.0);
-        average.iter_mut().for_each(|c| *c /= n_units);
+        let average: Vec<f64> = (0..dim * dim)
+            .map(|at| (average[at] + average[at % dim * dim + at / dim]) / (2.0 * n_units))
+            .collect();
         let scaled = values[..n_items].iter().flat_map(|total| {
             let weight = total.max(least) / TotalsContribution::ITEMS;
             average.iter().map(move |c| weight * c)

@@ -11,16 +11,38 @@ use crate::Result;
 ///
 /// # Privacy
 /// Released values. Everything done with them is post-processing.
+///
+/// Read from a file or a message it is checked as in [`new`](Self::new).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Unchecked")]
 pub struct ItemStatistics {
-    pub(crate) dim: usize,
+    dim: usize,
     /// `(m, d, d)`, row-major, symmetric.
-    pub(crate) matrices: Vec<f64>,
+    matrices: Vec<f64>,
     /// `(m, d)`.
     pub(crate) rhs: Vec<f64>,
-    pub(crate) matrix_noise: f64,
-    pub(crate) rhs_noise: f64,
+    matrix_noise: f64,
+    rhs_noise: f64,
+}
+
+/// As it was read.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    dim: usize,
+    matrices: Vec<f64>,
+    rhs: Vec<f64>,
+    matrix_noise: f64,
+    rhs_noise: f64,
+}
+
+impl TryFrom<Unchecked> for ItemStatistics {
+    type Error = crate::Error;
+
+    fn try_from(read: Unchecked) -> Result<Self> {
+        let noise = [read.matrix_noise, read.rhs_noise];
+        Self::new(read.dim, read.matrices, read.rhs, noise)
+    }
 }
 
 impl ItemStatistics {
@@ -28,7 +50,8 @@ impl ItemStatistics {
     /// standard deviations of the noise on a diagonal entry and on an entry of `rhs`.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not fit, or numbers that are not finite.
+    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not fit, or numbers that are not finite; [`crate::Error::Unsupported`] for a
+    /// matrix that is not symmetric.
     pub fn new(
         dim: usize,
         matrices: Vec<f64>,
@@ -44,6 +67,15 @@ impl ItemStatistics {
         }
         for noise in noise_stddevs {
             params::finite_non_negative("noise", noise)?;
+        }
+        let mirrored = |a: &[f64]| {
+            let each = (0..dim * dim).map(|at| (at, at % dim * dim + at / dim));
+            { each }.all(|(at, mirror)| a[at].to_bits() == a[mirror].to_bits())
+        };
+        if !matrices.chunks_exact(dim * dim).all(mirrored) {
+            return Err(crate::Error::Unsupported {
+                what: "matrices that are not symmetric",
+            });
         }
         Ok(Self {
             dim,

@@ -159,3 +159,28 @@ fn replacing_costs_twice_the_noise_and_resampling_its_root() {
     assert!((noise(&replace, 0) / noise(&one, 0) - 2.0_f64.sqrt()).abs() < 1e-9);
     assert!((noise(&replace, 1) / noise(&one, 1) - 2.0).abs() < 1e-9);
 }
+
+#[test]
+fn samples_of_examples_are_paid_for_as_records() {
+    let os = &mut NoiseSource::operating_system();
+    let mut params = sampled().params().clone();
+    params.setup = params.setup.example_level();
+    let sampled = params.check().unwrap();
+    let plan = sampled
+        .plan(N_ITEMS, target(), Adjacency::ReplaceRecord)
+        .unwrap();
+    let data = table(40, None);
+    let fitted = sampled.fit(ridge(), &data, &plan, pay(&plan), os).unwrap();
+    assert!(fitted.certificate.verify().unwrap().is_private());
+    assert_eq!(fitted.certificate.unit, "record");
+    let mut params = sgd().params().clone();
+    params.setup = params.setup.example_level();
+    let sgd = params.check().unwrap();
+    let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+    let n_rows = encoder.parameters().len() / DIM;
+    let plan = sgd
+        .plan(n_rows, target(), Adjacency::ReplaceRecord)
+        .unwrap();
+    let fitted = sgd.fit(encoder, &data, &plan, pay(&plan), os).unwrap();
+    assert_eq!(fitted.certificate.adjacency, Adjacency::ReplaceRecord);
+}

@@ -2,7 +2,9 @@
 
 use dp_core::InteractionsBuilder;
 use dp_mechanism::NoiseSource;
-use dp_pubfeat::federated::{Aggregator, Client, ExamplesMessage, Rejection, Server};
+use dp_pubfeat::federated::{
+    Aggregator, Client, ExamplesMessage, Rejection, Server, StatisticsMessage,
+};
 use dp_pubfeat::{Ssp, SspParams, StatisticsLearner};
 
 use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target};
@@ -168,9 +170,21 @@ fn other_runs_and_more_releases_are_refused() {
     let mut broken = statistics.clone();
     let text = serde_json::to_string(&statistics).unwrap();
     assert_eq!(
-        serde_json::from_str::<dp_pubfeat::federated::StatisticsMessage>(&text).unwrap(),
+        serde_json::from_str::<StatisticsMessage>(&text).unwrap(),
         statistics
     );
+    for (from, to) in [
+        ("\"dim\":3", "\"dim\":0"),
+        ("\"rhs\":[", "\"rhs\":[1.0,"),
+        ("\"run\"", "\"x\""),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        assert!(
+            serde_json::from_str::<StatisticsMessage>(&changed).is_err(),
+            "{to}"
+        );
+    }
     broken.run = "run".to_owned();
     let mut server = Server::new("run", ridge());
     server.receive(&broken).unwrap();

@@ -132,6 +132,8 @@ fn learners_out_of_range() {
     assert!(matches!(ridge().learn(&of_two), Err(Error::Shape(_))));
     assert!(ItemStatistics::new(2, vec![0.0; 4], vec![0.0; 4], [0.1; 2]).is_err());
     assert!(ItemStatistics::new(1, vec![f64::NAN], vec![0.0], [0.1; 2]).is_err());
+    let skew = vec![1.0, 0.5, 0.4, 1.0];
+    assert!(ItemStatistics::new(2, skew, vec![0.0; 2], [0.1; 2]).is_err());
 }
 
 #[test]
@@ -212,15 +214,17 @@ fn an_empty_table_trains_like_any_other() {
         .build()
         .0;
     let os = &mut NoiseSource::operating_system();
-    let fitted = ssp
-        .fit(ridge(), &Private::new(nobody), &plan, pay(&plan), os)
+    let nobody = Private::new(nobody);
+    let finite = |vectors: Vec<f64>| assert!(vectors.iter().all(|v| v.is_finite()));
+    let fitted = ssp.fit(ridge(), &nobody, &plan, pay(&plan), os).unwrap();
+    finite(fitted.model.item_vectors().unwrap());
+    let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
+        .check()
         .unwrap();
-    assert!(
-        fitted
-            .model
-            .item_vectors()
-            .unwrap()
-            .iter()
-            .all(|v| v.is_finite())
-    );
+    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    for _ in 0..30 {
+        // the pooled matrix is noise: of any signature
+        let fitted = residual.fit(ridge(), &nobody, &plan, pay(&plan), os);
+        finite(fitted.unwrap().model.item_vectors().unwrap());
+    }
 }
