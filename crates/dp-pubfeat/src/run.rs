@@ -4,6 +4,7 @@ use dp_accounting::{Certificate, Plan, PlannedRelease, Spend};
 use dp_core::{Interactions, Private, params};
 
 use crate::paid::Paid;
+use crate::problem::{Vectors, assumptions};
 use crate::{ProblemSetup, Result};
 
 /// Settings and data of a fit, and whether it is made on users' given vectors.
@@ -30,14 +31,14 @@ impl Fit<'_> {
     }
 }
 
-/// The certificate of a run that made all its releases: on trust are the unit's meaning and `more`.
+/// The certificate of a run that made all its releases: on trust are the unit's meaning, the origin of users' vectors, and `more`.
 pub(crate) fn certify(
     paid: Paid<'_>,
-    setup: &ProblemSetup,
+    (setup, vectors): (&ProblemSetup, Vectors),
     (output, more): (&str, &[&str]),
     insecure: bool,
 ) -> Result<Certificate> {
-    let own = [setup.unit.assumption()];
-    let trust: Vec<String> = own.iter().chain(more).map(|&s| s.to_owned()).collect();
+    let mut trust = assumptions(setup, vectors);
+    trust.extend(more.iter().map(|&s| s.to_owned()));
     paid.certificate(output, &trust, insecure)
 }

@@ -7,6 +7,7 @@ use dp_mechanism::{NoiseSource, WatchedNoise};
 use super::{RatingStatistics, UserStep};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::certify;
 use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
 use crate::watch::Watch;
@@ -135,7 +136,12 @@ impl AmSsp {
             learner.learn(&ItemStatistics::of(&released))?;
         }
         Ok(FittedItems {
-            certificate: certify(paid, setup, (OUTPUT, &[]), out.is_insecure())?,
+            certificate: certify(
+                paid,
+                (setup, Vectors::Fitted),
+                (OUTPUT, &[]),
+                out.is_insecure(),
+            )?,
             model: learner,
         })
     }

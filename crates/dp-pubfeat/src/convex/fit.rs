@@ -8,6 +8,7 @@ use super::{ConvexLoss, CurvatureContribution};
 use crate::features::in_public_range;
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::{Fit, certify};
 use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
 use crate::watch::Watch;
@@ -148,7 +149,12 @@ impl ConvexSsp {
             Ok(())
         })?;
         Ok(FittedItems {
-            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
+            certificate: certify(
+                paid,
+                (setup, Vectors::Given),
+                (OUTPUT, &[]),
+                noise.is_insecure(),
+            )?,
             model: learner,
         })
     }

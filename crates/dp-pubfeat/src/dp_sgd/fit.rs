@@ -8,6 +8,7 @@ use super::EncoderGradients;
 use crate::encoder::{Optimiser, OptimiserState, PublicEncoder};
 use crate::features::in_public_range;
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::{Fit, certify};
 use crate::ssp::FittedItems;
 use crate::{Error, ProblemSetup, Result, UserStep, events};
@@ -136,7 +137,7 @@ impl DpSgd {
         })?;
         let words = (OUTPUT, &[SECRET][..]);
         Ok(FittedItems {
-            certificate: certify(paid, setup, words, noise.is_insecure())?,
+            certificate: certify(paid, (setup, Vectors::Given), words, noise.is_insecure())?,
             model: encoder,
         })
     }
@@ -179,7 +180,7 @@ impl DpSgd {
         }
         let words = (OUTPUT, &[SECRET][..]);
         Ok(FittedItems {
-            certificate: certify(paid, setup, words, noise.is_insecure())?,
+            certificate: certify(paid, (setup, Vectors::Fitted), words, noise.is_insecure())?,
             model: encoder,
         })
     }

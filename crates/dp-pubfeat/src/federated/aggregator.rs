@@ -9,6 +9,7 @@ use dp_mechanism::NoiseSource;
 use super::message::STEPS;
 use super::{ExamplesMessage, Invitation, Rejection, StatisticsMessage};
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::certify;
 use crate::ssp::{OUTPUT, release};
 use crate::{Error, ItemStatistics, Result, Ssp, events};
@@ -115,7 +116,12 @@ impl<'p> Aggregator<'p> {
         let released = setup.unit.with_rows(&data, |rows| {
             release(setup, rows, &mut paid, noise, &mut |_| {})
         })?;
-        let certificate = certify(paid, setup, (OUTPUT, &TRUST), noise.is_insecure())?;
+        let certificate = certify(
+            paid,
+            (setup, Vectors::Given),
+            (OUTPUT, &TRUST),
+            noise.is_insecure(),
+        )?;
         let message = StatisticsMessage {
             run: invitation.run,
             statistics: ItemStatistics::of(&released),

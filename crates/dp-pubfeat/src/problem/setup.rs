@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Public settings of the problem: examples `(u, item, y)` with given vectors `u` and item vectors `v_j` to be learned,
 /// `y ~ <u, v_j>`.
 ///
-/// The vectors `u` are the features of the table's users. Magnitudes must lie between 1e-6 and 1e6.
+/// The vectors `u` are the features of the table's users, each made from its user's own data and public or released values only (where records are units: not from the records). Magnitudes must lie between 1e-6 and 1e6.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ProblemSetup {
     /// Length `d` of the vectors, 1 to 256.
@@ -41,7 +41,7 @@ impl ProblemSetup {
         }
     }
 
-    /// The same problem with single examples protected: weight 1 each, as in Theorem 1.
+    /// The same problem with single records protected, weight 1 each, as in Theorem 1; not with users' vectors: [`ProtectedUnit::Example`] says what that means.
     #[must_use]
     pub fn example_level(mut self) -> Self {
         self.unit = ProtectedUnit::Example;

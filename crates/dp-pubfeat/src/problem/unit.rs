@@ -1,4 +1,4 @@
-//! What counts as one unit: a user with everything, or a single example.
+//! What counts as one unit: a user with everything, or a single record.
 
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 
@@ -9,17 +9,32 @@ use crate::{Error, Result};
 #[serde(rename_all = "kebab-case")]
 pub enum ProtectedUnit {
     /// A user with all examples and the user's vector: Theorem 2 of Krichene et al. 2024. Adjacency
-    /// [`Adjacency::AddRemoveUser`] or [`Adjacency::ReplaceUser`].
+    /// [`Adjacency::AddRemoveUser`] or [`Adjacency::ReplaceUser`]. A vector that is given must be made from its user's own data and from public or released values
+    /// only: one that was learned from everybody's data changes with others too. The certificate lists this as an assumption.
     #[default]
     User,
-    /// One example `(u, item, label)`: Theorem 1. Every record becomes a row of its own, with its user's vector, so that the kernel bounds each by
+    /// The record of one pair of user and item: Theorem 1. Every record becomes a row of its own, with its user's vector, so that the kernel bounds each by
     /// itself. Adjacency [`Adjacency::ReplaceRecord`].
     ///
-    /// The theorem is stated for adding or removing an example; the kernel, which bounds rows, does not take payments for that. The
-    /// certificate prints epsilon under both: the same release moves by `D` when an example is added or removed, and by `2 D` (right-hand sides) or
-    /// `sqrt(2) D` (matrices) when it is replaced.
+    /// # Neighbours
+    /// Two tables with each pair of user and item at most once, with the same vectors of users, and with the same records but for one:
     ///
-    /// Protects single examples only. A user's vector must then be part of the example, not fitted on the user's other ones.
+    /// ```text
+    /// replaced:          T' = T - {(k, j, y)} + {(k, j, y')}      the same pair with another label, or
+    ///                    T' = T - {(k, j, y)} + {(k', j', y')}    a pair (k', j') that T does not have
+    /// added or removed:  T' = T + {(k', j', y')}                  a pair (k', j') that T does not have
+    /// ```
+    ///
+    /// So one row changes, and the release moves by `D` when a record is added or removed, by at most `2 D` (right-hand sides, gradients) or `sqrt(2) D` (matrices)
+    /// when it is replaced. The kernel, which bounds rows, takes payments for replacement only; the certificate prints epsilon under both.
+    ///
+    /// # Not covered
+    /// Raw lists of records that are merged with the last one winning. If `(k, j, y)` is exchanged for a record of a pair that is there already, the pair's label is
+    /// overwritten too, and if the old record had covered an earlier one of its pair, that one comes back: two rows move, right-hand sides by up to
+    /// `2 sqrt(2) D` and gradients by up to `4 D`. Repeats have to be merged before neighbours are thought of; the certificate lists this as an assumption.
+    ///
+    /// Protects single records only, and not vectors of users: they are no part of the unit, and must not be made from the records, else one
+    /// record changes all rows of its user.
     Example,
 }
 
@@ -47,16 +62,6 @@ impl ProtectedUnit {
         match self {
             Self::User => work(data),
             Self::Example => work(&one_row_per_record(data)?),
-        }
-    }
-
-    pub(crate) const fn assumption(self) -> &'static str {
-        match self {
-            Self::User => "one person has one user id",
-            Self::Example => {
-                "the unit is one example (a user's vector, an item, a label): \
-                 a person with several is protected for each of them, not for all together"
-            }
         }
     }
 }

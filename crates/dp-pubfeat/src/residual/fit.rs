@@ -10,6 +10,7 @@ use super::pooled::Pooled;
 use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::{Fit, certify};
 use crate::ssp::{FittedItems, OUTPUT, SspContribution};
 use crate::watch::Watch;
@@ -182,7 +183,12 @@ impl ResidualSsp {
             self.steps(&mut learner, rows, Releases { rows, paid, out })
         })?;
         Ok(FittedItems {
-            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
+            certificate: certify(
+                paid,
+                (setup, Vectors::Given),
+                (OUTPUT, &[]),
+                noise.is_insecure(),
+            )?,
             model: learner,
         })
     }

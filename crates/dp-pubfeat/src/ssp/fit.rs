@@ -7,6 +7,7 @@ use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, WatchedNoise};
 use super::{ItemStatistics, SspContribution};
 use crate::learn::StatisticsLearner;
 use crate::paid::Paid;
+use crate::problem::Vectors;
 use crate::run::{Fit, certify};
 use crate::watch::Watch;
 use crate::{ProblemSetup, Result, events};
@@ -172,7 +173,12 @@ impl Ssp {
             Ok(())
         })?;
         Ok(FittedItems {
-            certificate: certify(paid, setup, (OUTPUT, &[]), noise.is_insecure())?,
+            certificate: certify(
+                paid,
+                (setup, Vectors::Given),
+                (OUTPUT, &[]),
+                noise.is_insecure(),
+            )?,
             model: learner,
         })
     }

@@ -10,7 +10,7 @@ use dp_mechanism::{
 use super::fit::OUTPUT;
 use super::{FittedItems, ItemStatistics, scale_jointly};
 use crate::learn::StatisticsLearner;
-use crate::problem::UnitValues;
+use crate::problem::{UnitValues, Vectors};
 use crate::run::{Fit, certify};
 use crate::{ProblemSetup, Result, events};
 
@@ -125,7 +125,7 @@ impl SampledSsp {
         })?;
         let words = (OUTPUT, &[SECRET][..]);
         Ok(FittedItems {
-            certificate: certify(paid, setup, words, noise.is_insecure())?,
+            certificate: certify(paid, (setup, Vectors::Given), words, noise.is_insecure())?,
             model: learner,
         })
     }
