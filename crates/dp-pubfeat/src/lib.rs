@@ -34,7 +34,9 @@ pub use learn::{
     Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
     ValueDescentParams,
 };
-pub use problem::{ExampleWeights, ProblemSetup, ProtectedUnit, UnitValues, WeightRule};
+pub use problem::{
+    ExampleWeights, ItemNumbers, ProblemSetup, ProtectedUnit, UnitValues, WeightRule,
+};
 pub use residual::{
     ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
 };

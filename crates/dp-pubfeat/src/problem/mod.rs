@@ -11,4 +11,4 @@ pub(crate) use setup::shorten;
 pub(crate) use trust::{Vectors, assumptions};
 pub use unit::ProtectedUnit;
 pub use unit_values::UnitValues;
-pub use weights::{ExampleWeights, WeightRule};
+pub use weights::{ExampleWeights, ItemNumbers, WeightRule};

@@ -1,4 +1,4 @@
-//! What a certificate takes on trust about units and users' vectors.
+//! What a certificate takes on trust about units, users' vectors and weights.
 
 use super::{ProblemSetup, ProtectedUnit};
 
@@ -25,16 +25,13 @@ const EXAMPLE: &[&str] = &[
 const EXAMPLE_VECTOR: &str = "vectors of users are no part of the unit and not protected: they were made from public or released values, or from \
      data other than the records, and are the same in neighbouring data sets";
 
-/// The meaning of the unit and the origin of users' vectors, one sentence each.
+/// The meaning of the unit, the origin of users' vectors and of weights, one sentence each.
 pub(crate) fn assumptions(setup: &ProblemSetup, vectors: Vectors) -> Vec<String> {
     let (unit, vector) = match setup.unit {
         ProtectedUnit::User => (USER, USER_VECTOR),
         ProtectedUnit::Example => (EXAMPLE, EXAMPLE_VECTOR),
     };
     let given = (vectors == Vectors::Given).then_some(vector);
-    unit.iter()
-        .copied()
-        .chain(given)
-        .map(str::to_owned)
-        .collect()
+    let said = unit.iter().copied().chain(given).map(str::to_owned);
+    said.chain(setup.weights.assumption()).collect()
 }

@@ -15,6 +15,53 @@ pub enum WeightRule {
     Clip,
 }
 
+/// One number per item, and where the numbers come from.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind"
+)]
+pub enum ItemNumbers {
+    /// They are public knowledge and were not made from the data; the certificate says so.
+    Public {
+        /// One per item.
+        values: Vec<f64>,
+    },
+    /// They were released under a certificate of their own, whose guarantee has to be added to that of the fit; the certificate says so and names it.
+    Released {
+        /// One per item.
+        values: Vec<f64>,
+        /// Release id in the ledger ([`Spend::release_id`](dp_accounting::Spend::release_id)), not empty.
+        release_id: String,
+    },
+}
+
+impl ItemNumbers {
+    /// The numbers.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        match self {
+            Self::Public { values } | Self::Released { values, .. } => values,
+        }
+    }
+
+    fn map(mut self, change: impl Fn(f64) -> f64) -> Self {
+        let (Self::Public { values } | Self::Released { values, .. }) = &mut self;
+        values.iter_mut().for_each(|x| *x = change(*x));
+        self
+    }
+
+    fn assumption(&self) -> String {
+        match self {
+            Self::Public { .. } => "the weights of items in the settings are public knowledge and were not made from this data set".to_owned(),
+            Self::Released { release_id, .. } => format!(
+                "the weights of items in the settings come from the release {release_id}, which this certificate does not cover: its guarantee is to be added"
+            ),
+        }
+    }
+}
+
 /// Example weights `w_kj`, a function of the user's own items and of public or released numbers.
 ///
 /// ```text
@@ -23,12 +70,20 @@ pub enum WeightRule {
 /// ```
 ///
 /// Either way `sum_j w_kj^2 <= 1`: the `w_bar` of Theorem 2 (Krichene et al. 2024) is 1, and a table has every pair of user and
-/// item at most once, without which the theorem does not hold (`docs/errata.md`). With adaptive weights `omega_j = n_j^(-1/4)` for released
+/// item at most once, without which the theorem does not hold (`docs/errata.md`). With adaptive weights `omega_j = n_j^(-1/4)` for public or released
 /// counts `n_j`; the printed formula of appendix E.1.4 is mended the same way.
+///
+/// # Examples
+/// ```
+/// use dp_pubfeat::{ExampleWeights, ItemNumbers};
+/// let counts = ItemNumbers::Public { values: vec![16.0, 1.0, 81.0] };
+/// let weights = ExampleWeights::adaptive(counts, 0.25)?;
+/// assert_eq!(weights.omega().map(ItemNumbers::values), Some(&[0.5, 1.0, 1.0 / 3.0][..]));
+/// # Ok::<(), dp_pubfeat::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct ExampleWeights {
-    /// `omega_j` per item, public or released; none for all alike (1).
-    pub omega: Option<Vec<f64>>,
+    omega: Option<ItemNumbers>,
     /// What is done with them.
     pub rule: WeightRule,
 }
@@ -40,31 +95,57 @@ impl ExampleWeights {
         Self::default()
     }
 
+    /// These `omega_j`, above 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a number that is not finite and above 0, or released numbers without a release id.
+    pub fn given(omega: ItemNumbers, rule: WeightRule) -> Result<Self> {
+        let omega = Some(omega);
+        let weights = Self { omega, rule };
+        weights.check()?;
+        Ok(weights)
+    }
+
     /// `omega_j = max(n_j, 1)^-exponent`, normalised, for counts that are public or released.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a count or exponent that is not finite, or an exponent that is negative.
-    pub fn adaptive(counts: &[f64], exponent: f64) -> Result<Self> {
+    /// [`crate::Error::Param`] for a count or exponent that is not finite, an exponent that is negative, a weight that is 0, or released counts without a release id.
+    pub fn adaptive(counts: ItemNumbers, exponent: f64) -> Result<Self> {
         params::finite_non_negative("exponent", exponent)?;
-        for &count in counts {
+        for &count in counts.values() {
             params::finite("count", count)?;
         }
-        let omega = counts.iter().map(|n| n.max(1.0).powf(-exponent)).collect();
-        Ok(Self {
-            omega: Some(omega),
-            rule: WeightRule::Normalise,
-        })
+        let omega = counts.map(|n| n.max(1.0).powf(-exponent));
+        Self::given(omega, WeightRule::Normalise)
+    }
+
+    /// `omega_j` and where they come from; none for all alike (1).
+    #[must_use]
+    pub const fn omega(&self) -> Option<&ItemNumbers> {
+        self.omega.as_ref()
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        for &omega in self.omega.iter().flatten() {
+        if let Some(ItemNumbers::Released { release_id, .. }) = &self.omega {
+            params::at_least_one("release_id (its length)", release_id.len())?;
+        }
+        for &omega in self.values().unwrap_or_default() {
             params::finite_positive("omega", omega)?;
         }
         Ok(())
     }
 
+    fn values(&self) -> Option<&[f64]> {
+        self.omega.as_ref().map(ItemNumbers::values)
+    }
+
+    /// What a certificate says of them.
+    pub(crate) fn assumption(&self) -> Option<String> {
+        self.omega.as_ref().map(ItemNumbers::assumption)
+    }
+
     pub(crate) fn check_items(&self, n_items: usize) -> Result<()> {
-        if let Some(omega) = &self.omega {
+        if let Some(omega) = self.values() {
             params::same_size("omega", omega.len(), n_items)?;
         }
         Ok(())
@@ -72,9 +153,9 @@ impl ExampleWeights {
 
     /// Weights of a unit's records, `sum w^2 <= 1`.
     pub(crate) fn weigh(&self, unit: UserRow<'_>, out: &mut [f64]) {
-        let mut total = 0.0;
+        let (mut total, omega) = (0.0, self.values());
         for (w, &item) in out.iter_mut().zip(unit.items()) {
-            *w = match &self.omega {
+            *w = match omega {
                 Some(omega) => omega.get(item as usize).copied().unwrap_or_default(),
                 None => 1.0,
             };
@@ -103,10 +184,10 @@ mod tests {
             builder.push(user, item, 1.0).unwrap();
         }
         let data = builder.build().0;
-        let mut weights = ExampleWeights {
-            omega: Some(vec![0.5, 0.25, 1.0, 2.0]),
-            rule: WeightRule::Normalise,
+        let omega = ItemNumbers::Public {
+            values: vec![0.5, 0.25, 1.0, 2.0],
         };
+        let mut weights = ExampleWeights::given(omega, WeightRule::Normalise).unwrap();
         let of = |weights: &ExampleWeights, user| {
             let mut w = vec![9.0; data.user(user).len()];
             weights.weigh(data.user(user), &mut w);
@@ -126,17 +207,38 @@ mod tests {
 
     #[test]
     fn weights_that_are_none_are_refused() {
+        let public = |values: &[f64]| ItemNumbers::Public {
+            values: values.to_vec(),
+        };
         for omega in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let weights = ExampleWeights {
-                omega: Some(vec![1.0, omega]),
-                rule: WeightRule::Clip,
-            };
-            assert!(weights.check().is_err());
+            assert!(ExampleWeights::given(public(&[1.0, omega]), WeightRule::Clip).is_err());
         }
-        assert!(ExampleWeights::adaptive(&[f64::NAN], 0.25).is_err());
-        assert!(ExampleWeights::adaptive(&[3.0], -1.0).is_err());
-        let weights = ExampleWeights::adaptive(&[16.0, -3.0], 0.25).unwrap();
-        assert_eq!(weights.omega, Some(vec![0.5, 1.0]));
+        assert!(ExampleWeights::adaptive(public(&[f64::NAN]), 0.25).is_err());
+        assert!(ExampleWeights::adaptive(public(&[3.0]), -1.0).is_err());
+        assert!(ExampleWeights::adaptive(public(&[1e300]), 2.0).is_err()); // a weight of 0
+        let weights = ExampleWeights::adaptive(public(&[16.0, -3.0]), 0.25).unwrap();
+        assert_eq!(weights.omega(), Some(&public(&[0.5, 1.0])));
         assert!(weights.check_items(3).is_err());
+    }
+
+    #[test]
+    fn where_numbers_come_from_is_kept_and_told() {
+        let released = |release_id: &str| ItemNumbers::Released {
+            values: vec![16.0],
+            release_id: release_id.to_owned(),
+        };
+        assert!(ExampleWeights::adaptive(released(""), 0.25).is_err());
+        let weights = ExampleWeights::adaptive(released("counts-7"), 0.25).unwrap();
+        assert!(weights.assumption().unwrap().contains("counts-7"));
+        let values = vec![16.0];
+        let public = ExampleWeights::adaptive(ItemNumbers::Public { values }, 0.25).unwrap();
+        assert!(public.assumption().unwrap().contains("public knowledge"));
+        assert_eq!(ExampleWeights::equal().assumption(), None);
+        // and survives a file
+        let text = serde_json::to_string(&weights).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ExampleWeights>(&text).unwrap(),
+            weights
+        );
     }
 }

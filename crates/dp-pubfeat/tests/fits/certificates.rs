@@ -4,8 +4,9 @@ use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    ConvexSspParams, DpSgdParams, FittedItems, LinearEncoder, Logistic, Optimiser, PublicEncoder,
-    ResidualSspParams, SampledSspParams, SspParams,
+    ConvexSspParams, DpSgdParams, ExampleWeights, FittedItems, ItemNumbers, LinearEncoder,
+    Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, SampledSspParams,
+    SspParams,
 };
 
 use crate::support::{ADD_REMOVE, DIM, N_ITEMS, features, pay, ridge, setup, table, target};
@@ -143,6 +144,31 @@ fn users_and_examples_are_named_in_the_certificate() {
             says("made from that user's own data and from public"),
             unit == "user"
         );
+    }
+}
+
+#[test]
+fn a_certificate_says_where_the_numbers_behind_weights_come_from() {
+    let values = vec![4.0; N_ITEMS];
+    let release_id = "counts of last year".to_owned();
+    let public = ItemNumbers::Public {
+        values: values.clone(),
+    };
+    let released = ItemNumbers::Released { values, release_id };
+    for (counts, words) in [
+        (public, "public knowledge"),
+        (released, "counts of last year"),
+    ] {
+        let weights = ExampleWeights::adaptive(counts, 0.25).unwrap();
+        let setup = ProblemSetup { weights, ..setup() };
+        let ssp = SspParams::new(setup).check().unwrap();
+        let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+        let os = &mut NoiseSource::operating_system();
+        let fitted = ssp
+            .fit(ridge(), &table(40, None), &plan, pay(&plan), os)
+            .unwrap();
+        let said = fitted.certificate.assumptions;
+        assert!(said.iter().any(|a| a.contains(words)), "{said:?}");
     }
 }
 

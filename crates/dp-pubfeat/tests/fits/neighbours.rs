@@ -4,8 +4,8 @@ use dp_accounting::Plan;
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    ConvexSspParams, ExampleWeights, Logistic, ProblemSetup, ResidualSspParams, SspParams,
-    StatisticsLearner, WeightRule,
+    ConvexSspParams, ExampleWeights, ItemNumbers, Logistic, ProblemSetup, ResidualSspParams,
+    SspParams, StatisticsLearner, WeightRule,
 };
 
 use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, pay, ridge, setup, table, target};
@@ -16,10 +16,10 @@ const N: u32 = 40;
 type Run = Box<dyn Fn(&Private<Interactions>) -> Vec<Seen>>;
 
 fn weights() -> Vec<ExampleWeights> {
-    let omega = Some((0..N_ITEMS).map(|j| 0.2 + j as f64).collect());
-    let given = |rule| ExampleWeights {
-        omega: omega.clone(),
-        rule,
+    let values: Vec<f64> = (0..N_ITEMS).map(|j| 0.2 + j as f64).collect();
+    let given = |rule| {
+        let values = values.clone();
+        ExampleWeights::given(ItemNumbers::Public { values }, rule).unwrap()
     };
     vec![
         ExampleWeights::equal(),

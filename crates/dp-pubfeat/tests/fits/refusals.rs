@@ -4,9 +4,9 @@ use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ExampleWeights, ItemStatistics,
-    KernelRidge, LinearEncoder, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise,
-    SampledSspParams, SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
+    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ItemStatistics, KernelRidge,
+    LinearEncoder, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise, SampledSspParams,
+    SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -14,6 +14,9 @@ use rand_chacha::rand_core::SeedableRng;
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, features, kernel, pay, ridge, setup, table, target,
 };
+
+/// Weights that no constructor makes, from a file.
+const UNCHECKED: &str = r#"{"omega":{"kind":"public","values":[-1.0]},"rule":"clip"}"#;
 
 #[test]
 fn bounds_out_of_range() {
@@ -36,10 +39,7 @@ fn bounds_out_of_range() {
             ..setup()
         },
         ProblemSetup {
-            weights: ExampleWeights {
-                omega: Some(vec![-1.0]),
-                ..ExampleWeights::equal()
-            },
+            weights: serde_json::from_str(UNCHECKED).unwrap(),
             ..setup()
         },
     ];
