@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_mechanism::{NoiseSource, WatchedNoise};
 
 use super::{RatingStatistics, UserStep};
-use crate::learn::StatisticsLearner;
+use crate::learn::{StatisticsLearner, vectors_of};
 use crate::paid::Paid;
 use crate::problem::Vectors;
 use crate::run::certify;
@@ -124,7 +124,7 @@ impl AmSsp {
         let mut paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
         let mut out = WatchedNoise { noise, watch };
         for _ in 0..self.params.n_rounds {
-            let item_vectors = learner.item_vectors()?;
+            let item_vectors = vectors_of(&learner, (n_items, setup.dim))?;
             let contribution = RatingStatistics {
                 setup,
                 user_step: &self.params.user_step,

@@ -1,9 +1,10 @@
 //! A unit's curvature and slope at given item vectors.
 
-use dp_core::UserRow;
+use dp_core::{UserRow, params};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids};
 
 use super::ConvexLoss;
+use crate::features::in_public_range;
 use crate::ssp::scale_jointly;
 use crate::{ProblemSetup, Result};
 
@@ -32,6 +33,8 @@ pub struct CurvatureContribution<'a> {
     loss: &'a dyn ConvexLoss,
     item_vectors: &'a [f64],
     slope_norm: f64,
+    /// Of the first and second derivative.
+    bounds: [f64; 2],
 }
 
 impl std::fmt::Debug for CurvatureContribution<'_> {
@@ -47,19 +50,27 @@ const LEAST_CURVATURE: f64 = 1.0 / 64.0;
 
 impl<'a> CurvatureContribution<'a> {
     /// The contribution at released item vectors, shape `(m, d)`.
-    #[must_use]
-    pub const fn new(
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a loss whose bounds are not from 1e-6 to 1e6; [`crate::Error::Shape`] for item vectors that are not of the length `d`.
+    pub fn new(
         setup: &'a ProblemSetup,
         loss: &'a dyn ConvexLoss,
         item_vectors: &'a [f64],
         slope_norm: f64,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        let n_items = item_vectors.len() / setup.dim.max(1);
+        params::same_size("item vectors", item_vectors.len(), n_items * setup.dim)?;
+        let bounds = [loss.first_bound(setup.label_bound), loss.second_bound()];
+        in_public_range("first_bound", bounds[0])?;
+        in_public_range("second_bound", bounds[1])?;
+        Ok(Self {
             setup,
             loss,
             item_vectors,
             slope_norm,
-        }
+            bounds,
+        })
     }
 
     /// Grids with the sensitivities above.
@@ -70,18 +81,14 @@ impl<'a> CurvatureContribution<'a> {
         let norm = self.setup.user_norm;
         Ok(GramGrids::new(
             matrix_noise,
-            norm * norm * self.loss.second_bound(),
+            norm * norm * self.bounds[1],
             rhs_noise,
             norm * self.slope_reach(),
         )?)
     }
 
-    fn first_bound(&self) -> f64 {
-        self.loss.first_bound(self.setup.label_bound)
-    }
-
     fn slope_reach(&self) -> f64 {
-        self.slope_norm.min(self.first_bound())
+        self.slope_norm.min(self.bounds[0])
     }
 }
 
@@ -100,7 +107,7 @@ impl FactorContribution for CurvatureContribution<'_> {
         let dim = self.setup.dim;
         self.setup.write_vector(unit, &mut out.factor);
         self.setup.weights.weigh(unit, &mut out.weights);
-        let (first, second) = (self.first_bound(), self.loss.second_bound());
+        let [first, second] = self.bounds;
         curvatures.clear();
         for (slope, (item, y)) in out.labels.iter_mut().zip(unit.iter()) {
             let v = &self.item_vectors[item as usize * dim..][..dim];

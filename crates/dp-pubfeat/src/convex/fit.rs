@@ -6,7 +6,7 @@ use dp_mechanism::{NoiseSource, WatchedNoise};
 
 use super::{ConvexLoss, CurvatureContribution};
 use crate::features::in_public_range;
-use crate::learn::StatisticsLearner;
+use crate::learn::{StatisticsLearner, vectors_of};
 use crate::paid::Paid;
 use crate::problem::Vectors;
 use crate::run::{Fit, certify};
@@ -142,7 +142,7 @@ impl ConvexSsp {
         setup.unit.with_rows(data, |rows| {
             let mut out = WatchedNoise { noise, watch };
             for _ in 0..self.params.n_steps {
-                let v = learner.item_vectors()?;
+                let v = vectors_of(&learner, model)?;
                 let statistics = self.release(loss, &v, rows, &mut paid, &mut out)?;
                 learner.learn(&statistics)?;
             }
@@ -170,7 +170,7 @@ impl ConvexSsp {
     ) -> Result<ItemStatistics> {
         let (matrix, rhs) = (paid.next()?, paid.next()?);
         let params = &self.params;
-        let contribution = CurvatureContribution::new(&params.setup, loss, v, params.slope_norm);
+        let contribution = CurvatureContribution::new(&params.setup, loss, v, params.slope_norm)?;
         let grids = contribution.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
         let released = out.grams(rows, grids, &contribution, [matrix, rhs])?;
         let mut statistics = ItemStatistics::of(&released);

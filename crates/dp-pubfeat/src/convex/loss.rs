@@ -4,6 +4,10 @@
 ///
 /// # Privacy
 /// The guarantee does not rest on the bounds: derivatives outside them are clipped to them. Wrong ones cost accuracy.
+///
+/// **[`first`](Self::first) and [`second`](Self::second) are given users' private scores and labels.** The guarantee rests on what an implementation must keep to: all
+/// methods are pure functions of their arguments, keep nothing from one call to the next, write and send nothing, and do not panic, whatever the
+/// numbers (infinite ones and NaN too).
 pub trait ConvexLoss: Sync {
     /// `l(s, y)`.
     fn loss(&self, score: f64, label: f64) -> f64;

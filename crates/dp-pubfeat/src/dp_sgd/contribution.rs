@@ -1,11 +1,10 @@
 //! A unit's clipped gradient in the parameters.
 
-use std::sync::OnceLock;
-
-use dp_core::UserRow;
+use dp_core::{UserRow, params};
 use dp_mechanism::{SparseBuffer, VectorContribution};
 
-use crate::encoder::{JacobianEntry, PublicEncoder, SparseRows};
+use super::passes::Passes;
+use crate::encoder::{PublicEncoder, SparseRows};
 use crate::problem::{UnitValues, shorten};
 use crate::{ProblemSetup, Result, UserStep, UserStepScratch};
 
@@ -15,12 +14,13 @@ use crate::{ProblemSetup, Result, UserStep, UserStepScratch};
 /// g = sum_j w_j (<u, v_j> - y_j) J_j u,   scaled down to norm Gamma_g
 /// ```
 ///
-/// Source: Krichene et al. 2024, Algorithm 6, line 8, with users or examples as units. The forward pass and the Jacobian of an item are made when the first unit of a
-/// step asks for them and shared by all others. All gradients of a unit lie along the same `u`, so its products ([`PublicEncoder::products`]) are made once per unit, and an
+/// Source: Krichene et al. 2024, Algorithm 6, line 8, with users or examples as units. The forward pass and the Jacobian of every item are made
+/// once, before any unit is looked at, and shared by all units. All gradients of a unit lie along the same `u`, so its products ([`PublicEncoder::products`]) are made once per unit, and an
 /// example costs one number per active feature.
 ///
 /// # Privacy
-/// L2 sensitivity `Gamma_g` under add/remove by construction, whatever encoder and data; the kernel checks it in integers.
+/// L2 sensitivity `Gamma_g` under add/remove by construction, whatever encoder and data; the kernel checks it in integers. Which items the encoder is asked for does not
+/// depend on data. [`PublicEncoder::products`] is given users' vectors: see there.
 #[allow(
     missing_debug_implementations,
     reason = "which items were looked at is private"
@@ -30,13 +30,8 @@ pub struct EncoderGradients<'a, E> {
     encoder: &'a E,
     gradient_norm: f64,
     fitted: Option<(&'a UserStep, &'a [f64])>,
-    passes: Vec<OnceLock<ItemPass>>,
-}
-
-/// Forward and backward pass of one item.
-struct ItemPass {
-    vector: Vec<f64>,
-    jacobian: Vec<JacobianEntry>,
+    n_products: usize,
+    passes: Passes,
 }
 
 /// Working memory of one thread.
@@ -53,16 +48,27 @@ pub struct GradientScratch {
 }
 
 impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
-    /// The contribution at the encoder's present parameters, which are public or released.
-    #[must_use]
-    pub fn new(setup: &'a ProblemSetup, encoder: &'a E, gradient_norm: f64) -> Self {
-        Self {
+    /// The contribution at the encoder's present parameters, which are public or released. All items' passes are made here.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for an encoder of another length of vectors, or one whose parameters or Jacobians do not fit together; those of its passes.
+    pub fn new(setup: &'a ProblemSetup, encoder: &'a E, gradient_norm: f64) -> Result<Self> {
+        let (dim, n_products) = (setup.dim, encoder.n_products());
+        params::at_least_one("dim", dim)?;
+        params::same_size("encoder's dim", encoder.dim(), dim)?;
+        params::at_least_one("n_products", n_products)?;
+        let n_rows = encoder.parameters().len() / dim;
+        params::same_size("parameters", encoder.parameters().len(), n_rows * dim)?;
+        // products that do not fit show here, not at the first unit
+        encoder.products(&vec![0.0; dim], &mut vec![0.0; n_products * dim]);
+        Ok(Self {
             setup,
             encoder,
             gradient_norm,
             fitted: None,
-            passes: (0..encoder.n_items()).map(|_| OnceLock::new()).collect(),
-        }
+            n_products,
+            passes: Passes::new(encoder, dim)?,
+        })
     }
 
     /// The same with users' vectors and levels fitted by a user step on all of a user's own ratings, at item vectors that are public or released, shape `(m, d)`.
@@ -70,8 +76,8 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
     /// # Errors
     /// [`crate::Error::Shape`] when the item vectors have another shape.
     pub fn with_user_step(mut self, step: &'a UserStep, item_vectors: &'a [f64]) -> Result<Self> {
-        let n = self.encoder.n_items() * self.setup.dim;
-        dp_core::params::same_size("item vectors", item_vectors.len(), n)?;
+        let n = self.passes.n_numbers();
+        params::same_size("item vectors", item_vectors.len(), n)?;
         self.fitted = Some((step, item_vectors));
         Ok(self)
     }
@@ -91,39 +97,18 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
         }
     }
 
-    fn pass(&self, item: u32) -> &ItemPass {
-        self.passes[item as usize].get_or_init(|| {
-            // items of a table of this shape exist: nothing here fails
-            let made: Result<ItemPass> = (|| {
-                let mut vector = vec![0.0; self.encoder.dim()];
-                self.encoder.forward(&[item], &mut vector)?;
-                let mut jacobian = Vec::new();
-                self.encoder.jacobian(item, &mut jacobian)?;
-                Ok(ItemPass { vector, jacobian })
-            })();
-            made.unwrap_or_else(|_| ItemPass {
-                vector: vec![0.0; self.encoder.dim()],
-                jacobian: Vec::new(),
-            })
-        })
-    }
-
-    /// Passes made so far.
-    #[cfg(test)]
-    pub(super) fn n_passes(&self) -> usize {
-        self.passes.iter().filter(|p| p.get().is_some()).count()
-    }
-
     /// `sum_j w_j (<u, v_j> - y_j) scale` per row and product.
     fn add_coefficients(&self, unit: UserRow<'_>, own: &mut GradientScratch) {
         own.coefficients.clear();
         let values = own.unit.labels.iter().zip(&own.unit.weights);
         for (&item, (y, w)) in unit.items().iter().zip(values) {
-            let pass = self.pass(item);
-            let each = own.unit.vector.iter().zip(&pass.vector);
+            let Some((vector, jacobian)) = self.passes.of(item) else {
+                continue;
+            };
+            let each = own.unit.vector.iter().zip(vector);
             let score: f64 = each.map(|(u, v)| u * v).sum();
             let slope = w * (score - y);
-            for entry in &pass.jacobian {
+            for entry in jacobian {
                 let place = entry.product as usize;
                 own.coefficients
                     .add_one(entry.row, place, slope * entry.scale);
@@ -152,7 +137,7 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
     type Scratch = GradientScratch;
 
     fn scratch(&self) -> GradientScratch {
-        let (dim, n_products) = (self.setup.dim, self.encoder.n_products());
+        let (dim, n_products) = (self.setup.dim, self.n_products);
         GradientScratch {
             unit: UnitValues::default(),
             user_step: UserStepScratch::default(),
@@ -178,36 +163,5 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
             1.0
         };
         out.extend(own.gradient.iter().map(|&(at, g)| (at, scale * g)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use dp_core::InteractionsBuilder;
-    use dp_mechanism::{Grid, vector_contribution};
-
-    use super::*;
-    use crate::{ItemFeaturesBuilder, LinearEncoder};
-
-    #[test]
-    fn an_item_s_pass_is_made_once_and_only_when_asked_for() {
-        let mut features = ItemFeaturesBuilder::new(5, &[2]).unwrap();
-        let mut data = InteractionsBuilder::new(5).with_feature_dim(1);
-        for user in 0..9 {
-            data.set_features(user, &[1.0]).unwrap();
-            for item in [1, 3] {
-                data.push(user, item, 0.5).unwrap();
-                features.push(item, 0, 1.0).unwrap();
-            }
-        }
-        let encoder = LinearEncoder::zeros(features.build().into(), 1).unwrap();
-        let setup = ProblemSetup::new(1, 1.0);
-        let gradients = EncoderGradients::new(&setup, &encoder, 1.0);
-        let grid = Grid::new(1.0, 1.0).unwrap();
-        assert_eq!(gradients.n_passes(), 0);
-        for row in data.build().0.users() {
-            let _ = vector_contribution(&grid, 2, &gradients, row);
-            assert_eq!(gradients.n_passes(), 2);
-        }
     }
 }

@@ -47,7 +47,7 @@ impl DpSgdParams {
     }
 }
 
-/// DP-SGD for multi-encoder models, with one forward and backward pass per distinct item of a batch.
+/// DP-SGD for multi-encoder models, with one forward and backward pass per item and step, whoever is in the batch.
 ///
 /// ```text
 /// G = (1/q) [sum_{k in batch} clip(g_k, Gamma_g) + Gamma_g z N(0, I)],   theta <- theta - optimiser's step of G
@@ -197,7 +197,7 @@ impl DpSgd {
         let n = encoder.parameters().len();
         let multiplier = events::noise_multiplier(spend.event())?;
         let grid = Grid::new(multiplier, params.gradient_norm)?;
-        let mut gradients = EncoderGradients::new(&params.setup, encoder, params.gradient_norm);
+        let mut gradients = EncoderGradients::new(&params.setup, encoder, params.gradient_norm)?;
         if let Some((step, item_vectors)) = users {
             gradients = gradients.with_user_step(step, item_vectors)?;
         }

@@ -2,6 +2,7 @@
 
 mod contribution;
 mod fit;
+mod passes;
 
 pub use contribution::{EncoderGradients, GradientScratch};
 pub use fit::{DpSgd, DpSgdParams};

@@ -28,7 +28,16 @@ use crate::Result;
 /// Rows that are in no entry have gradient 0 and are not even looked at.
 ///
 /// # Privacy
-/// Public: features and parameters only. What is trained on released statistics is post-processing.
+/// Public: features and parameters only. What is trained on released statistics is post-processing, and so is everything that an encoder is asked for by
+/// learners.
+///
+/// In [`DpSgd`](crate::DpSgd) all but one method are called for all items alike, before any user is looked at. **The exception is
+/// [`products`](Self::products), which is given users' private vectors.** The guarantee rests on what an implementation must keep to:
+///
+/// * all methods but `parameters_mut` are pure functions of public features, parameters and arguments: nothing is kept from one call to the next (no caches, counters, random
+///   numbers), written anywhere, or sent;
+/// * sizes (`n_items`, `dim`, `n_products`, the number of parameters) never change;
+/// * `products` does not panic, whatever its numbers, and takes no time that depends on them.
 pub trait PublicEncoder: Sync {
     /// Number of items `m`.
     fn n_items(&self) -> usize;
@@ -54,6 +63,9 @@ pub trait PublicEncoder: Sync {
     }
 
     /// Writes `q_0 = g, q_1, ...` of the gradient `g` in an item's vector, shape `(n_products, dim)`.
+    ///
+    /// # Privacy
+    /// `gradient` may be a user's private vector: pure, stateless, without panics (see the trait).
     fn products(&self, gradient: &[f64], out: &mut [f64]) {
         out.copy_from_slice(gradient);
     }

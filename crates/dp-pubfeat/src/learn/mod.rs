@@ -36,6 +36,17 @@ pub trait StatisticsLearner {
     fn item_vectors(&self) -> Result<Vec<f64>>;
 }
 
+/// All item vectors, of the shape `(m, d)` that the fit began with: refused before users' data is looked at with them.
+pub(crate) fn vectors_of(
+    learner: &impl StatisticsLearner,
+    (n_items, dim): (usize, usize),
+) -> Result<Vec<f64>> {
+    let vectors = learner.item_vectors()?;
+    let n = n_items.saturating_mul(dim);
+    dp_core::params::same_size("learner's item vectors", vectors.len(), n)?;
+    Ok(vectors)
+}
+
 /// The statistics must be of this learner's items.
 fn check_shape(learner: &impl StatisticsLearner, statistics: &ItemStatistics) -> Result<()> {
     dp_core::params::same_size("statistics' dim", statistics.dim(), learner.dim())?;

@@ -8,7 +8,7 @@ use dp_mechanism::{
 
 use super::pooled::Pooled;
 use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
-use crate::learn::StatisticsLearner;
+use crate::learn::{StatisticsLearner, vectors_of};
 use crate::paid::Paid;
 use crate::problem::Vectors;
 use crate::run::{Fit, certify};
@@ -171,7 +171,7 @@ impl ResidualSsp {
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
         let model = (learner.n_items(), learner.dim());
-        if learner.item_vectors()?.iter().any(|v| *v != 0.0) {
+        if vectors_of(&learner, model)?.iter().any(|v| *v != 0.0) {
             return Err(crate::Error::Unsupported {
                 what: "residual steps from item vectors other than 0",
             });
@@ -212,7 +212,7 @@ impl ResidualSsp {
         }
         let mut stddev = first.rhs_noise_stddev();
         for step in 1..=self.params.n_steps {
-            let item_vectors = learner.item_vectors()?;
+            let item_vectors = vectors_of(learner, (n_items, setup.dim))?;
             if step > 1 {
                 let bound = self.params.bound.at(step);
                 let contribution = ResidualContribution {

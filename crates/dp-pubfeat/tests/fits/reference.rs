@@ -211,7 +211,7 @@ fn a_user_s_residuals_are_clipped_together() {
 fn a_user_s_curvature_and_slope_are_those_of_the_loss() {
     let (data, setup) = (one_user(), two_by_two());
     let item_vectors = [9.0, 9.0, 1.0, 0.5, -1.0, 40.0];
-    let contribution = CurvatureContribution::new(&setup, &Logistic, &item_vectors, 10.0);
+    let contribution = CurvatureContribution::new(&setup, &Logistic, &item_vectors, 10.0).unwrap();
     let grids = contribution.grids(1.0, 1.0).unwrap();
     let one = gram_contribution(&grids, &contribution, data.user(0)).unwrap();
     // scores 1.2 - .8 = .4 and -65.2: curvatures .2402607 and, flat, 1/64 of 1/4
@@ -236,7 +236,7 @@ fn gradients_of_private_sgd_are_slopes_of_the_user_s_loss() {
     let n = encoder.parameters().len();
     let gradient = |encoder: &TwoLayerEncoder, norm: f64| {
         let grid = Grid::new(1.0, norm).unwrap();
-        let contribution = EncoderGradients::new(&setup, encoder, norm);
+        let contribution = EncoderGradients::new(&setup, encoder, norm).unwrap();
         let mut dense = vec![0.0; n];
         for (at, z) in vector_contribution(&grid, n, &contribution, row) {
             dense[at] = z as f64 * grid.step();
