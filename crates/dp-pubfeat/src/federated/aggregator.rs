@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use dp_accounting::{Certificate, Plan, Spend};
-use dp_core::{InteractionsBuilder, Private};
+use dp_core::{InteractionsBuilder, Private, params};
 use dp_mechanism::NoiseSource;
 
 use super::message::STEPS;
@@ -26,6 +26,7 @@ use crate::{Error, ItemStatistics, Result, Ssp, events};
 pub struct Aggregator<'p> {
     invitation: Invitation,
     paid: Paid<'p>,
+    roster_size: u32,
     seen: HashSet<u32>,
     examples: InteractionsBuilder,
 }
@@ -37,17 +38,24 @@ const TRUST: [&str; 3] = [
 ];
 
 impl<'p> Aggregator<'p> {
-    /// An aggregator that has paid for the release of `plan`.
+    /// An aggregator that has paid for the release of `plan`, for clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
+    /// part. What one message can take of memory is bounded by it and by the catalogue.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] for settings with more than one release; [`crate::Error::Shape`] or [`crate::Error::Spends`] when settings, plan and spends do
+    /// [`crate::Error::Unsupported`] for settings with more than one release; [`crate::Error::Param`] for an empty roster; [`crate::Error::Shape`] or [`crate::Error::Spends`] when settings, plan and spends do
     /// not belong together.
-    pub fn new(ssp: &Ssp, n_items: usize, plan: &'p Plan, spends: Vec<Spend>) -> Result<Self> {
+    pub fn new(
+        ssp: &Ssp,
+        (n_items, roster_size): (usize, u32),
+        plan: &'p Plan,
+        spends: Vec<Spend>,
+    ) -> Result<Self> {
         if ssp.params().n_resamples != 1 {
             return Err(Error::Unsupported {
                 what: "federated statistics with more than one release",
             });
         }
+        params::at_least_one("roster_size", roster_size as usize)?;
         let setup = ssp.params().setup.clone();
         setup.unit.check(plan.adjacency())?;
         let run = spends.first().map(|spend| spend.release_id().to_owned());
@@ -63,6 +71,7 @@ impl<'p> Aggregator<'p> {
             examples: InteractionsBuilder::new(n_items).with_feature_dim(invitation.setup.dim),
             invitation,
             paid,
+            roster_size,
             seen: HashSet::new(),
         })
     }
@@ -78,8 +87,11 @@ impl<'p> Aggregator<'p> {
     /// # Errors
     /// The [`Rejection`] for which the message counts for nothing.
     pub fn receive(&mut self, message: &ExamplesMessage) -> Result<(), Rejection> {
-        message.check(&self.invitation)?;
         let client = message.client;
+        if client >= self.roster_size {
+            return Err(Rejection::Unknown { client });
+        }
+        message.check(&self.invitation)?;
         if !self.seen.insert(client) {
             return Err(Rejection::Repeated { client });
         }

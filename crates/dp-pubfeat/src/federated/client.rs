@@ -6,7 +6,9 @@ use super::message::STEPS;
 use super::{ExamplesMessage, Invitation};
 use crate::Result;
 
-/// One user's device: answers an invitation once, with the user's vector and examples in integers.
+/// One user's device: answers one invitation with the user's vector and examples in integers, and is used up by it.
+///
+/// Whether a device makes another one for the same run is its own affair; the aggregator counts the first good message of each number.
 ///
 /// # Privacy
 /// What leaves is [`ExamplesMessage`], bounded here and checked again by the aggregator. The features of items never come here.
@@ -31,12 +33,12 @@ impl<'a> Client<'a> {
         Ok(Self { data, user, number })
     }
 
-    /// Answers an invitation.
+    /// Answers an invitation, the only one that this client answers.
     ///
     /// # Errors
     /// [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
     /// records.
-    pub fn answer(&self, invitation: &Invitation) -> Result<ExamplesMessage> {
+    pub fn answer(self, invitation: &Invitation) -> Result<ExamplesMessage> {
         invitation.check()?;
         let setup = &invitation.setup;
         setup.check_table(self.data, invitation.n_items)?;

@@ -87,6 +87,12 @@ pub enum Rejection {
         /// Sender.
         client: u32,
     },
+    /// No client has that number.
+    #[error("there is no client {client}")]
+    Unknown {
+        /// Sender.
+        client: u32,
+    },
     /// The client has sent one that counts.
     #[error("client {client} has sent a message before")]
     Repeated {

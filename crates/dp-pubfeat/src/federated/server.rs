@@ -29,7 +29,7 @@ use crate::{Error, Result, StatisticsLearner};
 /// let plan = ssp.plan(2, target, adjacency)?;
 /// let spends = Ledger::in_memory("devices", Budget::new(target, adjacency)?)?.reserve(&plan)?;
 ///
-/// let mut aggregator = Aggregator::new(&ssp, 2, &plan, spends)?;
+/// let mut aggregator = Aggregator::new(&ssp, (2, 300), &plan, spends)?;
 /// for number in 0..300 {
 ///     let message = Client::new(&devices, number as usize, number)?.answer(aggregator.invitation())?;
 ///     aggregator.receive(&message)?; // by any transport

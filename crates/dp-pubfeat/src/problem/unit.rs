@@ -53,6 +53,16 @@ impl ProtectedUnit {
         }
     }
 
+    /// Refuses a watch that would be shown whole users for records.
+    pub(crate) fn check_watch(self) -> Result<()> {
+        match self {
+            Self::User => Ok(()),
+            Self::Example => Err(Error::Unsupported {
+                what: "a watch for a run that bounds single records: it would see what whole users add",
+            }),
+        }
+    }
+
     /// Runs `work` on the table whose rows are the units.
     pub(crate) fn with_rows<T>(
         self,

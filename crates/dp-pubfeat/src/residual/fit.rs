@@ -153,14 +153,27 @@ impl ResidualSsp {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedItems<L>> {
-        self.fit_watched(learner, data, plan, spends, noise, &mut |_| {})
+        self.run(learner, data, plan, spends, noise, &mut |_| {})
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what units added to it: for audits.
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit).
+    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
     pub fn fit_watched<L: StatisticsLearner>(
+        &self,
+        learner: L,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedItems<L>> {
+        self.params.setup.unit.check_watch()?;
+        self.run(learner, data, plan, spends, noise, watch)
+    }
+
+    fn run<L: StatisticsLearner>(
         &self,
         mut learner: L,
         data: &Private<Interactions>,

@@ -32,7 +32,7 @@ fn messages(aggregator: &Aggregator<'_>) -> Vec<ExamplesMessage> {
 #[test]
 fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
     let (ssp, plan) = (ssp(), ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap());
-    let mut aggregator = Aggregator::new(&ssp, N_ITEMS, &plan, pay(&plan)).unwrap();
+    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, N), &plan, pay(&plan)).unwrap();
     let mut builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     let mut all = messages(&aggregator);
     all.reverse(); // the order of arrival does not matter
@@ -84,7 +84,7 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
 #[test]
 fn messages_that_break_a_rule_count_for_nothing() {
     let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let mut aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    let mut aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
     let good = messages(&aggregator).remove(5);
     let client = good.client;
     let edit = |change: &dyn Fn(&mut ExamplesMessage)| {
@@ -92,7 +92,13 @@ fn messages_that_break_a_rule_count_for_nothing() {
         change(&mut message);
         message
     };
-    let bad: [(ExamplesMessage, Rejection); 9] = [
+    let (unknown, last) = (Rejection::Unknown { client: N }, u32::MAX);
+    let bad: [(ExamplesMessage, Rejection); 11] = [
+        (edit(&|m| m.client = N), unknown),
+        (
+            edit(&|m| m.client = last),
+            Rejection::Unknown { client: last },
+        ),
         (edit(&|m| m.run.push('x')), Rejection::Run { client }),
         (
             edit(&|m| m.vector.truncate(2)),
@@ -134,7 +140,7 @@ fn messages_that_break_a_rule_count_for_nothing() {
     );
     // at the bound exactly is within it
     let at_bound = edit(&|m| {
-        m.client = 77;
+        m.client = N - 1;
         m.vector = vec![0, -(1 << 20), 0];
         m.labels[0] = -(1 << 20);
     });
@@ -144,7 +150,7 @@ fn messages_that_break_a_rule_count_for_nothing() {
 #[test]
 fn hostile_users_make_messages_within_the_bounds() {
     let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
     for message in messages(&aggregator) {
         assert_eq!(message.check(aggregator.invitation()), Ok(()));
     }
@@ -156,9 +162,10 @@ fn other_runs_and_more_releases_are_refused() {
     let mut params = SspParams::new(setup());
     params.n_resamples = 2;
     let twice = params.check().unwrap();
-    assert!(Aggregator::new(&twice, N_ITEMS, &plan, pay(&plan)).is_err());
-    assert!(Aggregator::new(&ssp(), N_ITEMS + 1, &plan, pay(&plan)).is_err());
-    let aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    assert!(Aggregator::new(&twice, (N_ITEMS, N), &plan, pay(&plan)).is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS, 0), &plan, pay(&plan)).is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS + 1, N), &plan, pay(&plan)).is_err());
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
     let (statistics, _) = aggregator
         .close(&mut NoiseSource::operating_system())
         .unwrap();

@@ -7,7 +7,9 @@
 
 mod alternating;
 mod certificates;
+mod exchanged;
 mod federated;
+mod first_release;
 mod learns;
 mod neighbours;
 mod reference;
