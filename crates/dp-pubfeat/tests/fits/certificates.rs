@@ -1,22 +1,25 @@
 //! Certificates say what the ledger paid for.
 
-use dp_accounting::{Budget, Ledger, Plan};
-use dp_core::{Adjacency, ApproxDp};
+use dp_accounting::{Budget, Certificate, Ledger, Plan};
+use dp_core::Adjacency;
 use dp_mechanism::NoiseSource;
+use dp_pubfeat::federated::{Aggregator, Client};
 use dp_pubfeat::{
-    ConvexSspParams, DpSgdParams, ExampleWeights, FittedItems, ItemNumbers, LinearEncoder,
-    Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, SampledSspParams,
-    SspParams,
+    ConvexSspParams, ExampleWeights, FittedItems, ItemNumbers, LinearEncoder, Logistic,
+    ProblemSetup, PublicEncoder, ResidualSspParams, SspParams,
 };
 
-use crate::support::{ADD_REMOVE, DIM, N_ITEMS, features, pay, ridge, setup, table, target};
+use crate::first_release::multiplier;
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, pay, ridge, sampled, setup, sgd, table, target,
+};
 
 /// A run in a ledger whose budget is spent by it, and its certificate.
 fn check<L>(
     plan: &Plan,
     budget: Budget,
     fit: impl FnOnce(Vec<dp_accounting::Spend>) -> dp_pubfeat::Result<FittedItems<L>>,
-) {
+) -> Certificate {
     let mut ledger = Ledger::in_memory("the data", budget).unwrap();
     let spends = ledger.reserve(plan).unwrap();
     let ids: Vec<String> = spends.iter().map(|s| s.release_id().to_owned()).collect();
@@ -34,6 +37,7 @@ fn check<L>(
     assert!((guarantee.epsilon - plan.guarantee().epsilon).abs() < 1e-9);
     assert!(guarantee.epsilon <= target().epsilon && guarantee.epsilon > 0.99 * target().epsilon);
     assert_eq!(certificate.data_set_id, "the data");
+    certificate
 }
 
 #[test]
@@ -80,25 +84,42 @@ fn every_fit_certifies_what_was_paid() {
     });
 }
 
-fn sampled() -> dp_pubfeat::SampledSsp {
-    let params = SampledSspParams {
-        setup: setup(),
-        matrix_share: 0.4,
-        n_steps: 4,
-        sampling_probability: 0.25,
-    };
-    params.check().unwrap()
-}
+#[test]
+fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
+    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
+    let given = "each user's vector was made from";
+    let am = am_ssp(setup(), 2);
+    let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
+    let certificate = check(&plan, budget, |spends| {
+        am.fit(ridge(), &data, &plan, spends, os)
+    });
+    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
 
-fn sgd() -> dp_pubfeat::DpSgd {
-    let params = DpSgdParams {
-        setup: setup(),
-        n_steps: 4,
-        sampling_probability: 0.25,
-        gradient_norm: 0.5,
-        optimiser: Optimiser::Adam { rate: 0.01 },
-    };
-    params.check().unwrap()
+    let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+    let n_rows = encoder.parameters().len() / DIM;
+    let plan = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::schedule(target(), ADD_REMOVE).unwrap();
+    let users = (&am.params().user_step, 2);
+    let certificate = check(&plan, budget, |spends| {
+        sgd().fit_ratings(encoder, users, &data, (&plan, spends), os)
+    });
+    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
+
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
+    let certificate = check(&plan, budget, |spends| {
+        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), &plan, spends)?;
+        for number in 0..40 {
+            let client = Client::new(&data, number as usize, number)?;
+            let message = client.answer(aggregator.invitation())?;
+            aggregator.receive(&message).unwrap();
+        }
+        let (model, certificate) = aggregator.close(os)?;
+        Ok(FittedItems { model, certificate })
+    });
+    assert!(certificate.assumptions.iter().any(|a| a.contains(given)));
 }
 
 #[test]
@@ -172,21 +193,82 @@ fn a_certificate_says_where_the_numbers_behind_weights_come_from() {
     }
 }
 
+/// Noise multipliers of a plan.
+fn noise(plan: &Plan) -> Vec<f64> {
+    let releases = plan.releases().iter();
+    { releases }
+        .map(|release| multiplier(release.event()))
+        .collect()
+}
+
 #[test]
-fn replacing_costs_twice_the_noise_and_resampling_its_root() {
-    let plan = |resamples, adjacency| {
-        let mut params = SspParams::new(setup());
-        params.n_resamples = resamples;
+fn resampling_costs_its_root() {
+    let of = |n_resamples| {
+        let params = SspParams {
+            n_resamples,
+            ..SspParams::new(setup())
+        };
         let ssp = params.check().unwrap();
-        ssp.plan(N_ITEMS, ApproxDp::target(1.0, 1e-6).unwrap(), adjacency)
-            .unwrap()
+        noise(&ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap())
     };
-    let noise = |plan: &Plan, k: usize| plan.releases()[k].noise_multiplier().unwrap();
-    let (one, nine) = (plan(1, ADD_REMOVE), plan(9, ADD_REMOVE));
-    assert!((noise(&nine, 0) / noise(&one, 0) - 3.0).abs() < 1e-9);
-    let replace = plan(1, Adjacency::ReplaceUser);
-    assert!((noise(&replace, 0) / noise(&one, 0) - 2.0_f64.sqrt()).abs() < 1e-9);
-    assert!((noise(&replace, 1) / noise(&one, 1) - 2.0).abs() < 1e-9);
+    assert!((of(9)[0] / of(1)[0] - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn replacing_costs_twice_the_noise_and_for_matrices_its_root() {
+    let root = 2.0_f64.sqrt();
+    let (t, m) = (target(), N_ITEMS);
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let residual = ResidualSspParams::new(setup(), 2, 0.6, 0.2)
+        .check()
+        .unwrap();
+    let convex = ConvexSspParams::new(setup(), 1).check().unwrap();
+    let am = am_ssp(setup(), 1);
+    type Planned<'a> = Box<dyn Fn(Adjacency) -> Plan + 'a>;
+    let exact: [(Planned<'_>, &[f64]); 4] = [
+        (Box::new(|a| ssp.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (Box::new(|a| convex.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (Box::new(|a| am.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (
+            Box::new(|a| residual.plan(m, t, a).unwrap()),
+            &[2.0, root, 2.0, 2.0],
+        ),
+    ];
+    for (plan, factors) in exact {
+        let (one, other) = (
+            noise(&plan(ADD_REMOVE)),
+            noise(&plan(Adjacency::ReplaceUser)),
+        );
+        assert_eq!(one.len(), factors.len());
+        for ((one, other), factor) in one.iter().zip(other).zip(factors) {
+            assert!(
+                (other / one - factor).abs() < 1e-9,
+                "{other} {one} {factor}"
+            );
+        }
+    }
+}
+
+#[test]
+fn replacing_costs_samples_more_noise_up_to_twice() {
+    // q = 1 is everybody: twice. At q = 1/4 by numpy, convolving the losses of (1 - q) N(0, z^2) + q N(+-1, z^2) four times: both noises have delta 1.0e-5 at epsilon 3
+    for (q, factors) in [(1.0, 1.999..2.001), (0.25, 1.2194..1.2196)] {
+        let mut params = sampled().params().clone();
+        params.sampling_probability = q;
+        let sampled = params.check().unwrap();
+        let mut params = sgd().params().clone();
+        params.sampling_probability = q;
+        let sgd = params.check().unwrap();
+        let of = |adjacency| {
+            let one = sampled.plan(N_ITEMS, target(), adjacency).unwrap();
+            let other = sgd.plan(10, target(), adjacency).unwrap();
+            [noise(&one)[0], noise(&other)[0]]
+        };
+        let (add_remove, replace) = (of(ADD_REMOVE), of(Adjacency::ReplaceUser));
+        for (one, other) in add_remove.iter().zip(replace) {
+            assert!(factors.contains(&(other / one)), "{q}: {one} {other}");
+        }
+    }
 }
 
 #[test]

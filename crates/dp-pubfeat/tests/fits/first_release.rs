@@ -4,9 +4,9 @@ use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, DpEvent, Interactions, Private};
 use dp_mechanism::{GramGrids, Grid, NoiseSource};
 use dp_pubfeat::{
-    AmSspParams, ConvexSspParams, CurvatureContribution, DpSgdParams, ItemStatistics, KernelRidge,
+    ConvexSspParams, CurvatureContribution, DpSgdParams, ItemStatistics, KernelRidge,
     LinearEncoder, Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, Result,
-    SampledSspParams, SspContribution, SspParams, StatisticsLearner, UserStep,
+    SampledSspParams, SspContribution, SspParams, StatisticsLearner,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -99,17 +99,19 @@ impl StatisticsLearner for Recorder {
     }
 }
 
-fn multiplier(plan: &Plan, k: usize) -> f64 {
-    fn of(event: &DpEvent) -> f64 {
-        match event {
-            &DpEvent::Gaussian {
-                noise_multiplier, ..
-            } => noise_multiplier,
-            DpEvent::PoissonSampled { event, .. } => of(event),
-            _ => panic!("another mechanism"),
-        }
+/// Of a Gaussian, on a sample or not.
+pub(crate) fn multiplier(event: &DpEvent) -> f64 {
+    match event {
+        &DpEvent::Gaussian {
+            noise_multiplier, ..
+        } => noise_multiplier,
+        DpEvent::PoissonSampled { event, .. } => multiplier(event),
+        _ => panic!("another mechanism"),
     }
-    of(plan.releases()[k].event())
+}
+
+fn noise_of(plan: &Plan, k: usize) -> f64 {
+    multiplier(plan.releases()[k].event())
 }
 
 fn target() -> ApproxDp {
@@ -148,7 +150,7 @@ fn grams(name: &str, seen: &ItemStatistics, grids: &GramGrids) -> Vec<Sums> {
 fn ssp(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let ssp = SspParams::new(setup.clone()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
-    let grids = SspContribution::new(setup).grids(multiplier(&plan, 0), multiplier(&plan, 1));
+    let grids = SspContribution::new(setup).grids(noise_of(&plan, 0), noise_of(&plan, 1));
     let grids = grids.unwrap();
     Release(Box::new(move |table| {
         let fitted = ssp.fit(Recorder::zero(), table, &plan, pay(&plan), &mut noise());
@@ -162,7 +164,7 @@ fn residual(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target(), adjacency).unwrap();
     let setup = &fit.params().setup;
-    let grid = Grid::new(multiplier(&plan, 2), setup.user_norm * setup.label_reach()).unwrap();
+    let grid = Grid::new(noise_of(&plan, 2), setup.user_norm * setup.label_reach()).unwrap();
     Release(Box::new(move |table| {
         let fitted = fit.fit(Recorder::zero(), table, &plan, pay(&plan), &mut noise());
         let seen = &fitted.unwrap().model.seen[0];
@@ -178,7 +180,7 @@ fn convex(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let plan = fit.plan(N_ITEMS, target(), adjacency).unwrap();
     let zero = vec![0.0; N_ITEMS * DIM];
     let contribution = CurvatureContribution::new(setup, &Logistic, &zero, 0.3).unwrap();
-    let (matrix, rhs_noise) = (multiplier(&plan, 0), multiplier(&plan, 1));
+    let (matrix, rhs_noise) = (noise_of(&plan, 0), noise_of(&plan, 1));
     let grids = contribution.grids(matrix, rhs_noise).unwrap();
     Release(Box::new(move |table| {
         let (spends, noise) = (pay(&plan), &mut noise());
@@ -199,7 +201,7 @@ fn sampled(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     };
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target(), adjacency).unwrap();
-    let grid = Grid::new(multiplier(&plan, 0), 1.0).unwrap();
+    let grid = Grid::new(noise_of(&plan, 0), 1.0).unwrap();
     let norm = setup.user_norm;
     let matrix_unit = norm * norm / share.sqrt();
     let rhs_unit = norm * setup.label_reach() / (1.0 - share).sqrt();
@@ -225,28 +227,21 @@ fn sgd(setup: &ProblemSetup) -> dp_pubfeat::DpSgd {
     params.check().unwrap()
 }
 
-fn user_step() -> UserStep {
-    UserStep {
-        label_center: 0.2,
-        offset_shrinkage: Some(3.0),
-        l2_penalty: 0.05,
-    }
-}
-
 /// Everybody in the batch, with users' vectors as given or fitted.
 fn gradient(setup: &ProblemSetup, adjacency: Adjacency, fitted: bool) -> Release {
-    let sgd = sgd(setup);
+    let (sgd, setup) = (sgd(setup), setup.clone());
     let mut encoder = LinearEncoder::zeros(features(), DIM).unwrap();
     if fitted {
         encoder = away_from_zero();
     }
     let n_rows = encoder.parameters().len() / DIM;
     let plan = sgd.plan(n_rows, target(), adjacency).unwrap();
-    let grid = Grid::new(multiplier(&plan, 0), 0.5).unwrap();
+    let grid = Grid::new(noise_of(&plan, 0), 0.5).unwrap();
     Release(Box::new(move |table| {
         let (encoder, spends, noise) = (encoder.clone(), pay(&plan), &mut noise());
         let (name, done) = if fitted {
-            let users = (&user_step(), 1);
+            let am = crate::support::am_ssp(setup.clone(), 1);
+            let users = (&am.params().user_step, 1);
             let done = sgd.fit_ratings(encoder, users, table, (&plan, spends), noise);
             ("gradient of ratings", done)
         } else {
@@ -266,15 +261,9 @@ fn away_from_zero() -> LinearEncoder {
 }
 
 fn am_ssp(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
-    let params = AmSspParams {
-        setup: setup.clone(),
-        user_step: user_step(),
-        n_rounds: 1,
-        matrix_share: 0.5,
-    };
-    let am = params.check().unwrap();
+    let am = crate::support::am_ssp(setup.clone(), 1);
     let plan = am.plan(N_ITEMS, target(), adjacency).unwrap();
-    let grids = SspContribution::new(setup).grids(multiplier(&plan, 0), multiplier(&plan, 1));
+    let grids = SspContribution::new(setup).grids(noise_of(&plan, 0), noise_of(&plan, 1));
     let grids = grids.unwrap();
     let items: Vec<u32> = (0..N_ITEMS as u32).collect();
     let mut vectors = vec![0.0; N_ITEMS * DIM];

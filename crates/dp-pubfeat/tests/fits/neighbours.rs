@@ -1,14 +1,16 @@
 //! One unit more or less moves every release by an exact integer that is within its bound.
 
 use dp_accounting::Plan;
-use dp_core::{Adjacency, Interactions, Private};
+use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    ConvexSspParams, ExampleWeights, ItemNumbers, Logistic, ProblemSetup, ResidualSspParams,
-    SspParams, StatisticsLearner, WeightRule,
+    ConvexSspParams, ExampleWeights, ItemNumbers, LinearEncoder, Logistic, ProblemSetup,
+    PublicEncoder, ResidualSspParams, SspParams, StatisticsLearner, WeightRule,
 };
 
-use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, pay, ridge, setup, table, target};
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, Seen, features, look, pay, ridge, sampled, setup, sgd, table, target,
+};
 
 const N: u32 = 40;
 
@@ -135,22 +137,68 @@ fn later_residual_steps_admit_every_user_that_has_items() {
     assert_eq!(n_steps, 3); // weights and two residual steps
 }
 
-#[test]
-fn learners_see_released_values_alone() {
-    // same releases, other data behind them: the learner cannot tell
+/// Two tables of other numbers with the same releases: vectors beyond their bound, labels beyond theirs, and users without records.
+fn alike(vector_scale: f32, label: f32, n_idle: u32) -> Private<Interactions> {
+    let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    for user in 0..N + n_idle {
+        let x = user as f32;
+        let vector = [2.0 * (0.7 * x).sin(), 2.0 * (1.3 * x).cos(), 1.5];
+        out.set_features(user, &vector.map(|x| vector_scale * x))
+            .unwrap();
+        for i in 0..if user < N { 5 } else { 0 } {
+            let sign = if (user + i) % 3 == 0 { -1.0 } else { 1.0 };
+            let item = (user * 3 + i * (1 + user % 3)) % N_ITEMS as u32;
+            out.push(user, item, sign * label).unwrap();
+        }
+    }
+    Private::new(out.build().0)
+}
+
+/// What each fit on given vectors learns from a table.
+fn learned(data: &Private<Interactions>) -> Vec<Vec<f64>> {
+    let mut all = Vec::new();
+    let noise = || NoiseSource::insecure_seeded(1);
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let fit = |noise: &mut NoiseSource| {
-        ssp.fit(ridge(), &table(N, None), &plan, pay(&plan), noise)
-            .unwrap()
-    };
-    let (a, b) = (
-        fit(&mut NoiseSource::insecure_seeded(1)),
-        fit(&mut NoiseSource::insecure_seeded(1)),
-    );
-    assert_eq!(
-        a.model.item_vectors().unwrap(),
-        b.model.item_vectors().unwrap()
-    );
-    assert!(!a.certificate.verify().unwrap().is_private()); // seeded noise is none
+    let fitted = ssp.fit(ridge(), data, &plan, pay(&plan), &mut noise());
+    let fitted = fitted.unwrap();
+    assert!(!fitted.certificate.verify().unwrap().is_private()); // seeded noise is none
+    all.push(fitted.model.item_vectors().unwrap());
+
+    let residual = ResidualSspParams::new(setup(), 1, 0.6, 0.2)
+        .check()
+        .unwrap();
+    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let fitted = residual.fit(ridge(), data, &plan, pay(&plan), &mut noise());
+    all.push(fitted.unwrap().model.item_vectors().unwrap());
+
+    let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
+    let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let (spends, noise) = (pay(&plan), &mut noise());
+    let fitted = convex.fit(&Logistic, ridge(), data, &plan, spends, noise);
+    all.push(fitted.unwrap().model.item_vectors().unwrap());
+
+    let sampled = sampled().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let (spends, noise) = (pay(&sampled), &mut NoiseSource::insecure_seeded(1));
+    let fitted = crate::support::sampled().fit(ridge(), data, &sampled, spends, noise);
+    all.push(fitted.unwrap().model.item_vectors().unwrap());
+
+    let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+    let plan = sgd().plan(encoder.parameters().len() / DIM, target(), ADD_REMOVE);
+    let (plan, noise) = (plan.unwrap(), &mut NoiseSource::insecure_seeded(1));
+    let fitted = sgd().fit(encoder, data, &plan, pay(&plan), noise);
+    all.push(fitted.unwrap().model.parameters().to_vec());
+    all
+}
+
+#[test]
+fn learners_see_released_values_alone() {
+    // same releases, other data behind them: no learner can tell
+    let one = learned(&alike(1.0, 1.0, 0));
+    assert_eq!(one, learned(&alike(4.0, 7.5, 25)));
+    // but of other releases they learn something else
+    let other = learned(&alike(1.0, -0.5, 0));
+    for (kind, (a, b)) in one.iter().zip(&other).enumerate() {
+        assert_ne!(a, b, "fit {kind}");
+    }
 }

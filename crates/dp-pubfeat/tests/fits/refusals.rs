@@ -5,14 +5,14 @@ use dp_core::{Adjacency, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ItemStatistics, KernelRidge,
-    LinearEncoder, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise, SampledSspParams,
-    SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
+    LinearEncoder, Logistic, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise,
+    SampledSspParams, SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{
-    ADD_REMOVE, DIM, N_ITEMS, features, kernel, pay, ridge, setup, table, target,
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, kernel, pay, ridge, setup, table, target,
 };
 
 /// Weights that no constructor makes, from a file.
@@ -227,4 +227,69 @@ fn an_empty_table_trains_like_any_other() {
         let fitted = residual.fit(ridge(), &nobody, &plan, pay(&plan), os);
         finite(fitted.unwrap().model.item_vectors().unwrap());
     }
+}
+
+/// A learner whose item vectors have another length than it says.
+struct Short(f64);
+
+impl StatisticsLearner for Short {
+    fn n_items(&self) -> usize {
+        N_ITEMS
+    }
+
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn learn(&mut self, _: &ItemStatistics) -> dp_pubfeat::Result<()> {
+        Ok(())
+    }
+
+    fn item_vectors(&self) -> dp_pubfeat::Result<Vec<f64>> {
+        Ok(vec![self.0; DIM])
+    }
+}
+
+#[test]
+fn item_vectors_of_another_shape_whoever_has_which_item() {
+    let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    let os = &mut NoiseSource::operating_system();
+    for data in [table(20, None), Private::new(nobody.build().0)] {
+        let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
+            .check()
+            .unwrap();
+        let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+        let refused = residual.fit(Short(0.0), &data, &plan, pay(&plan), os);
+        assert!(matches!(refused, Err(Error::Shape(_))));
+        let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
+        let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+        let refused = convex.fit(&Logistic, Short(1.0), &data, &plan, pay(&plan), os);
+        assert!(matches!(refused, Err(Error::Shape(_))));
+        let am = am_ssp(setup(), 2);
+        let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+        let refused = am.fit(Short(1.0), &data, &plan, pay(&plan), os);
+        assert!(matches!(refused, Err(Error::Shape(_))));
+    }
+}
+
+#[test]
+fn watches_where_records_are_units() {
+    let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
+    let (setup, adjacency) = (setup().example_level(), Adjacency::ReplaceRecord);
+    let never = &mut |_: dp_pubfeat::Observed<'_>| panic!("shown a release");
+    let ssp = SspParams::new(setup.clone()).check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
+    let refused = ssp.fit_watched(ridge(), &data, &plan, pay(&plan), os, never);
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
+    let residual = ResidualSspParams::new(setup.clone(), 3, 0.5, 0.1)
+        .check()
+        .unwrap();
+    let plan = residual.plan(N_ITEMS, target(), adjacency).unwrap();
+    let refused = residual.fit_watched(ridge(), &data, &plan, pay(&plan), os, never);
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
+    let convex = ConvexSspParams::new(setup, 2).check().unwrap();
+    let plan = convex.plan(N_ITEMS, target(), adjacency).unwrap();
+    let paid = (&plan, pay(&plan));
+    let refused = convex.fit_watched(&Logistic, ridge(), &data, paid, os, never);
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }

@@ -6,8 +6,8 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};
 use dp_pubfeat::{
-    FeatureKernel, ItemFeatures, ItemFeaturesBuilder, KernelRidge, Observed, ObservedSums,
-    ProblemSetup, RidgeNoise,
+    AmSsp, AmSspParams, DpSgdParams, FeatureKernel, ItemFeatures, ItemFeaturesBuilder, KernelRidge,
+    Observed, ObservedSums, Optimiser, ProblemSetup, RidgeNoise, SampledSspParams, UserStep,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -166,4 +166,39 @@ pub(crate) fn made(
     let features = builder.build().with_unit_rows();
     let kernel = FeatureKernel::new(&features, 0.0).unwrap();
     (made, kernel, features.into())
+}
+
+pub(crate) fn sampled() -> dp_pubfeat::SampledSsp {
+    let params = SampledSspParams {
+        setup: setup(),
+        matrix_share: 0.4,
+        n_steps: 4,
+        sampling_probability: 0.25,
+    };
+    params.check().unwrap()
+}
+
+pub(crate) fn sgd() -> dp_pubfeat::DpSgd {
+    let params = DpSgdParams {
+        setup: setup(),
+        n_steps: 4,
+        sampling_probability: 0.25,
+        gradient_norm: 0.5,
+        optimiser: Optimiser::Adam { rate: 0.01 },
+    };
+    params.check().unwrap()
+}
+
+pub(crate) fn am_ssp(setup: ProblemSetup, n_rounds: usize) -> AmSsp {
+    let params = AmSspParams {
+        setup,
+        user_step: UserStep {
+            label_center: 0.2,
+            offset_shrinkage: Some(3.0),
+            l2_penalty: 0.05,
+        },
+        n_rounds,
+        matrix_share: 0.5,
+    };
+    params.check().unwrap()
 }
