@@ -40,7 +40,7 @@ impl Sums {
             .map(|((a, b), weight)| {
                 let whole = (a - b).round();
                 assert!((a - b - whole).abs() < 1e-2, "{}: not whole", self.name);
-                weight * (whole.abs() as u128).pow(2)
+                weight * u128::from((whole as i64).unsigned_abs()).pow(2)
             })
             .sum()
     }
@@ -50,8 +50,10 @@ impl Sums {
     }
 }
 
+type OnTable = dyn Fn(&Private<Interactions>) -> Vec<Sums>;
+
 /// A fit with repeatable noise, stopped after its first release.
-pub(crate) struct Release(Box<dyn Fn(&Private<Interactions>) -> Vec<Sums>>);
+pub(crate) struct Release(Box<OnTable>);
 
 impl Release {
     pub(crate) fn sums(&self, table: &Private<Interactions>) -> Vec<Sums> {

@@ -154,8 +154,8 @@ fn alike(vector_scale: f32, label: f32, n_idle: u32) -> Private<Interactions> {
     Private::new(out.build().0)
 }
 
-/// What each fit on given vectors learns from a table.
-fn learned(data: &Private<Interactions>) -> Vec<Vec<f64>> {
+/// What each fit on given vectors learns from a table; `on_samples` are plans of `sampled` and `sgd`.
+fn learned(data: &Private<Interactions>, on_samples: &[Plan; 2]) -> Vec<Vec<f64>> {
     let mut all = Vec::new();
     let noise = || NoiseSource::insecure_seeded(1);
     let ssp = SspParams::new(setup()).check().unwrap();
@@ -178,26 +178,33 @@ fn learned(data: &Private<Interactions>) -> Vec<Vec<f64>> {
     let fitted = convex.fit(&Logistic, ridge(), data, &plan, spends, noise);
     all.push(fitted.unwrap().model.item_vectors().unwrap());
 
-    let sampled = sampled().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let (spends, noise) = (pay(&sampled), &mut NoiseSource::insecure_seeded(1));
-    let fitted = crate::support::sampled().fit(ridge(), data, &sampled, spends, noise);
+    let [samples, gradients] = on_samples;
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    let fitted = sampled().fit(ridge(), data, samples, pay(samples), noise);
     all.push(fitted.unwrap().model.item_vectors().unwrap());
 
     let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
-    let plan = sgd().plan(encoder.parameters().len() / DIM, target(), ADD_REMOVE);
-    let (plan, noise) = (plan.unwrap(), &mut NoiseSource::insecure_seeded(1));
-    let fitted = sgd().fit(encoder, data, &plan, pay(&plan), noise);
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    let fitted = sgd().fit(encoder, data, gradients, pay(gradients), noise);
     all.push(fitted.unwrap().model.parameters().to_vec());
     all
 }
 
 #[test]
 fn learners_see_released_values_alone() {
+    let n_rows = LinearEncoder::zeros(features(), DIM)
+        .unwrap()
+        .parameters()
+        .len()
+        / DIM;
+    let samples = sampled().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let gradients = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
+    let plans = [samples, gradients];
     // same releases, other data behind them: no learner can tell
-    let one = learned(&alike(1.0, 1.0, 0));
-    assert_eq!(one, learned(&alike(4.0, 7.5, 25)));
+    let one = learned(&alike(1.0, 1.0, 0), &plans);
+    assert_eq!(one, learned(&alike(4.0, 7.5, 25), &plans));
     // but of other releases they learn something else
-    let other = learned(&alike(1.0, -0.5, 0));
+    let other = learned(&alike(1.0, -0.5, 0), &plans);
     for (kind, (a, b)) in one.iter().zip(&other).enumerate() {
         assert_ne!(a, b, "fit {kind}");
     }
