@@ -2,7 +2,7 @@
 
 use dp_accounting::{Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{Grid, NoiseSource, PoissonSampling, VectorSum};
+use dp_mechanism::{NoiseSource, PoissonSampling, WatchedNoise};
 
 use super::EncoderGradients;
 use crate::encoder::{Optimiser, OptimiserState, PublicEncoder};
@@ -11,6 +11,7 @@ use crate::paid::Paid;
 use crate::problem::Vectors;
 use crate::run::{Fit, certify};
 use crate::ssp::FittedItems;
+use crate::watch::{Watch, sampled_vector};
 use crate::{Error, ProblemSetup, Result, UserStep, events};
 
 /// Settings of [`DpSgd`], not yet checked. All are public.
@@ -116,11 +117,40 @@ impl DpSgd {
     /// As [`Ssp::fit`](crate::Ssp::fit); [`crate::Error::Diverged`] when the parameters leave the finite numbers.
     pub fn fit<E: PublicEncoder>(
         &self,
+        encoder: E,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedItems<E>> {
+        self.run(encoder, data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users add to it if they are drawn, not with who was: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
+    pub fn fit_watched<E: PublicEncoder>(
+        &self,
+        encoder: E,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedItems<E>> {
+        self.params.setup.unit.check_watch()?;
+        self.run(encoder, data, plan, spends, noise, watch)
+    }
+
+    fn run<E: PublicEncoder>(
+        &self,
         mut encoder: E,
         data: &Private<Interactions>,
         plan: &Plan,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
     ) -> Result<FittedItems<E>> {
         let setup = &self.params.setup;
         let model = (encoder.n_items(), encoder.dim());
@@ -128,9 +158,10 @@ impl DpSgd {
         let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         setup.unit.with_rows(data, |rows| {
             let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
+            let mut out = WatchedNoise { noise, watch };
             for _ in 0..self.params.n_steps {
                 let spend = paid.next()?;
-                let gradient = self.gradient(&encoder, None, rows, spend, noise)?;
+                let gradient = self.gradient(&encoder, None, rows, spend, &mut out)?;
                 advance(&mut encoder, &mut state, &gradient)?;
             }
             Ok(())
@@ -175,7 +206,11 @@ impl DpSgd {
                 encoder.forward(&items, &mut at)?;
             }
             let users = Some((user_step, &*at));
-            let gradient = self.gradient(&encoder, users, ratings, paid.next()?, noise)?;
+            let mut out = WatchedNoise {
+                noise,
+                watch: &mut |_| {},
+            };
+            let gradient = self.gradient(&encoder, users, ratings, paid.next()?, &mut out)?;
             advance(&mut encoder, &mut state, &gradient)?;
         }
         let words = (OUTPUT, &[SECRET][..]);
@@ -191,19 +226,18 @@ impl DpSgd {
         users: Option<(&UserStep, &[f64])>,
         rows: &Private<Interactions>,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<Vec<f64>> {
         let params = &self.params;
         let n = encoder.parameters().len();
-        let multiplier = events::noise_multiplier(spend.event())?;
-        let grid = Grid::new(multiplier, params.gradient_norm)?;
         let mut gradients = EncoderGradients::new(&params.setup, encoder, params.gradient_norm)?;
         if let Some((step, item_vectors)) = users {
             gradients = gradients.with_user_step(step, item_vectors)?;
         }
-        let sum = VectorSum::accumulate_sampled(self.sampling, rows, n, grid, &gradients, noise)?;
+        let (from, shape) = ((self.sampling, rows), (n, params.gradient_norm));
+        let released = sampled_vector(out, from, shape, &gradients, spend)?;
         let q = self.sampling.sampling_probability();
-        let mut values = sum.release(spend, noise)?.values();
+        let mut values = released.values();
         values.iter_mut().for_each(|g| *g /= q);
         Ok(values)
     }

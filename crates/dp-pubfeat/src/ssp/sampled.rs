@@ -3,15 +3,14 @@
 use dp_accounting::{Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_linalg::packed_len;
-use dp_mechanism::{
-    Grid, NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, VectorSum,
-};
+use dp_mechanism::{NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, WatchedNoise};
 
 use super::fit::OUTPUT;
 use super::{FittedItems, ItemStatistics, scale_jointly};
 use crate::learn::StatisticsLearner;
 use crate::problem::{UnitValues, Vectors};
 use crate::run::{Fit, certify};
+use crate::watch::{Watch, sampled_vector};
 use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`SampledSsp`], not yet checked. All are public.
@@ -106,19 +105,49 @@ impl SampledSsp {
     /// As [`Ssp::fit`](crate::Ssp::fit).
     pub fn fit<L: StatisticsLearner>(
         &self,
+        learner: L,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedItems<L>> {
+        self.run(learner, data, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users add to it if they are drawn, not with who was: for audits.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
+    pub fn fit_watched<L: StatisticsLearner>(
+        &self,
+        learner: L,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedItems<L>> {
+        self.params.setup.unit.check_watch()?;
+        self.run(learner, data, plan, spends, noise, watch)
+    }
+
+    fn run<L: StatisticsLearner>(
+        &self,
         mut learner: L,
         data: &Private<Interactions>,
         plan: &Plan,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
     ) -> Result<FittedItems<L>> {
         let setup = &self.params.setup;
         let model = (learner.n_items(), learner.dim());
         let fit = Fit { setup, data, model };
         let mut paid = fit.pay(plan, &self.planned(model.0, 1.0), spends)?;
         setup.unit.with_rows(data, |rows| {
+            let mut out = WatchedNoise { noise, watch };
             for _ in 0..self.params.n_steps {
-                let statistics = self.release(rows, paid.next()?, noise)?;
+                let statistics = self.release(rows, paid.next()?, &mut out)?;
                 learner.learn(&statistics)?;
             }
             Ok(())
@@ -134,16 +163,14 @@ impl SampledSsp {
         &self,
         rows: &Private<Interactions>,
         spend: Spend,
-        noise: &mut NoiseSource,
+        out: &mut WatchedNoise<'_>,
     ) -> Result<ItemStatistics> {
         let setup = &self.params.setup;
         let n_items = rows.expose().n_items();
-        let grid = Grid::new(events::noise_multiplier(spend.event())?, 1.0)?;
         let contribution = VectorStatistics::new(setup, self.params.matrix_share, n_items);
         let n = self.n_coordinates(n_items);
-        let sum =
-            VectorSum::accumulate_sampled(self.sampling, rows, n, grid, &contribution, noise)?;
-        let released = sum.release(spend, noise)?;
+        let from = (self.sampling, rows);
+        let released = sampled_vector(out, from, (n, 1.0), &contribution, spend)?;
         let q = self.sampling.sampling_probability();
         let scales = (
             1.0 / (contribution.matrix_scale * q),
@@ -214,7 +241,7 @@ impl VectorContribution for VectorStatistics<'_> {
 #[cfg(test)]
 mod tests {
     use dp_core::InteractionsBuilder;
-    use dp_mechanism::vector_contribution;
+    use dp_mechanism::{Grid, vector_contribution};
 
     use super::*;
 

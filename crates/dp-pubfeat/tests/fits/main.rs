@@ -15,3 +15,4 @@ mod neighbours;
 mod reference;
 mod refusals;
 mod support;
+mod watched;
