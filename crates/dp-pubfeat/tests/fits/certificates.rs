@@ -1,0 +1,297 @@
+//! Certificates say what the ledger paid for.
+
+use dp_accounting::{Budget, Certificate, Ledger, Plan};
+use dp_core::Adjacency;
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::federated::{Aggregator, Client};
+use dp_pubfeat::{
+    ConvexSspParams, ExampleWeights, FittedItems, ItemNumbers, LinearEncoder, Logistic,
+    ProblemSetup, PublicEncoder, ResidualSspParams, SspParams,
+};
+
+use crate::first_release::multiplier;
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, pay, ridge, sampled, setup, sgd, table, target,
+};
+
+/// A run in a ledger whose budget is spent by it, and its certificate.
+fn check<L>(
+    plan: &Plan,
+    budget: Budget,
+    fit: impl FnOnce(Vec<dp_accounting::Spend>) -> dp_pubfeat::Result<FittedItems<L>>,
+) -> Certificate {
+    let mut ledger = Ledger::in_memory("the data", budget).unwrap();
+    let spends = ledger.reserve(plan).unwrap();
+    let ids: Vec<String> = spends.iter().map(|s| s.release_id().to_owned()).collect();
+    let certificate = fit(spends).unwrap().certificate;
+    assert!(certificate.verify().unwrap().is_private());
+    let listed: Vec<_> = certificate
+        .releases
+        .iter()
+        .map(|r| r.release_id.clone())
+        .collect();
+    assert_eq!(listed, ids);
+    let events = plan.releases().iter().zip(&certificate.releases);
+    assert!({ events }.all(|(planned, listed)| *planned.event() == listed.event));
+    let guarantee = certificate.guarantee.as_ref().unwrap();
+    assert!((guarantee.epsilon - plan.guarantee().epsilon).abs() < 1e-9);
+    assert!(guarantee.epsilon <= target().epsilon && guarantee.epsilon > 0.99 * target().epsilon);
+    assert_eq!(certificate.data_set_id, "the data");
+    certificate
+}
+
+#[test]
+fn every_fit_certifies_what_was_paid() {
+    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
+    let gaussian = || Budget::new(target(), ADD_REMOVE).unwrap();
+    let schedule = || Budget::schedule(target(), ADD_REMOVE).unwrap();
+
+    let mut params = SspParams::new(setup());
+    params.n_resamples = 3;
+    let ssp = params.check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    assert_eq!(plan.releases().len(), 6);
+    check(&plan, gaussian(), |spends| {
+        ssp.fit(ridge(), &data, &plan, spends, os)
+    });
+
+    let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
+        .check()
+        .unwrap();
+    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    check(&plan, gaussian(), |spends| {
+        residual.fit(ridge(), &data, &plan, spends, os)
+    });
+
+    let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
+    let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    check(&plan, gaussian(), |spends| {
+        convex.fit(&Logistic, ridge(), &data, &plan, spends, os)
+    });
+
+    let sampled = sampled();
+    let plan = sampled.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    check(&plan, schedule(), |spends| {
+        sampled.fit(ridge(), &data, &plan, spends, os)
+    });
+
+    let (sgd, encoder) = (sgd(), LinearEncoder::zeros(features(), DIM).unwrap());
+    let plan = sgd
+        .plan(encoder.parameters().len() / DIM, target(), ADD_REMOVE)
+        .unwrap();
+    check(&plan, schedule(), |spends| {
+        sgd.fit(encoder, &data, &plan, spends, os)
+    });
+}
+
+#[test]
+fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
+    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
+    let given = "each user's vector was made from";
+    let am = am_ssp(setup(), 2);
+    let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
+    let certificate = check(&plan, budget, |spends| {
+        am.fit(ridge(), &data, &plan, spends, os)
+    });
+    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
+
+    let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+    let n_rows = encoder.parameters().len() / DIM;
+    let plan = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::schedule(target(), ADD_REMOVE).unwrap();
+    let users = (&am.params().user_step, 2);
+    let certificate = check(&plan, budget, |spends| {
+        sgd().fit_ratings(encoder, users, &data, (&plan, spends), os)
+    });
+    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
+
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
+    let certificate = check(&plan, budget, |spends| {
+        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), &plan, spends)?;
+        for number in 0..40 {
+            let client = Client::new(&data, number as usize, number)?;
+            let message = client.answer(aggregator.invitation())?;
+            aggregator.receive(&message).unwrap();
+        }
+        let (model, certificate) = aggregator.close(os)?;
+        Ok(FittedItems { model, certificate })
+    });
+    assert!(certificate.assumptions.iter().any(|a| a.contains(given)));
+}
+
+#[test]
+fn sampling_is_paid_as_it_is_run() {
+    let plan = sampled().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    for release in plan.releases() {
+        let dp_core::DpEvent::PoissonSampled {
+            sampling_probability,
+            ..
+        } = release.event()
+        else {
+            panic!("not sampled");
+        };
+        assert_eq!(sampling_probability.to_bits(), 0.25_f64.to_bits());
+        assert_eq!(release.n_draws(), (N_ITEMS * (6 + 3)) as u64);
+    }
+}
+
+#[test]
+fn users_and_examples_are_named_in_the_certificate() {
+    let os = &mut NoiseSource::operating_system();
+    for (setup, adjacency, unit) in [
+        (setup(), ADD_REMOVE, "user"),
+        (setup(), Adjacency::ReplaceUser, "user"),
+        (setup().example_level(), Adjacency::ReplaceRecord, "record"),
+    ] {
+        let ssp = SspParams::new(setup).check().unwrap();
+        let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
+        let fitted = ssp
+            .fit(ridge(), &table(40, None), &plan, pay(&plan), os)
+            .unwrap();
+        let certificate = fitted.certificate;
+        assert!(certificate.verify().unwrap().is_private());
+        assert_eq!(
+            (certificate.unit.as_str(), certificate.adjacency),
+            (unit, adjacency)
+        );
+        let says = |words: &str| certificate.assumptions.iter().any(|a| a.contains(words));
+        assert_eq!(says("the unit is the record of one pair"), unit == "record");
+        assert_eq!(says("at most one record in either"), unit == "record");
+        assert_eq!(says("no part of the unit"), unit == "record");
+        assert_eq!(
+            says("made from that user's own data and from public"),
+            unit == "user"
+        );
+    }
+}
+
+#[test]
+fn a_certificate_says_where_the_numbers_behind_weights_come_from() {
+    let values = vec![4.0; N_ITEMS];
+    let release_id = "counts of last year".to_owned();
+    let public = ItemNumbers::Public {
+        values: values.clone(),
+    };
+    let released = ItemNumbers::Released { values, release_id };
+    for (counts, words) in [
+        (public, "public knowledge"),
+        (released, "counts of last year"),
+    ] {
+        let weights = ExampleWeights::adaptive(counts, 0.25).unwrap();
+        let setup = ProblemSetup { weights, ..setup() };
+        let ssp = SspParams::new(setup).check().unwrap();
+        let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+        let os = &mut NoiseSource::operating_system();
+        let fitted = ssp
+            .fit(ridge(), &table(40, None), &plan, pay(&plan), os)
+            .unwrap();
+        let said = fitted.certificate.assumptions;
+        assert!(said.iter().any(|a| a.contains(words)), "{said:?}");
+    }
+}
+
+/// Noise multipliers of a plan.
+fn noise(plan: &Plan) -> Vec<f64> {
+    let releases = plan.releases().iter();
+    { releases }
+        .map(|release| multiplier(release.event()))
+        .collect()
+}
+
+#[test]
+fn resampling_costs_its_root() {
+    let of = |n_resamples| {
+        let params = SspParams {
+            n_resamples,
+            ..SspParams::new(setup())
+        };
+        let ssp = params.check().unwrap();
+        noise(&ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap())
+    };
+    assert!((of(9)[0] / of(1)[0] - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn replacing_costs_twice_the_noise_and_for_matrices_its_root() {
+    let root = 2.0_f64.sqrt();
+    let (t, m) = (target(), N_ITEMS);
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let residual = ResidualSspParams::new(setup(), 2, 0.6, 0.2)
+        .check()
+        .unwrap();
+    let convex = ConvexSspParams::new(setup(), 1).check().unwrap();
+    let am = am_ssp(setup(), 1);
+    type Planned<'a> = Box<dyn Fn(Adjacency) -> Plan + 'a>;
+    let exact: [(Planned<'_>, &[f64]); 4] = [
+        (Box::new(|a| ssp.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (Box::new(|a| convex.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (Box::new(|a| am.plan(m, t, a).unwrap()), &[root, 2.0]),
+        (
+            Box::new(|a| residual.plan(m, t, a).unwrap()),
+            &[2.0, root, 2.0, 2.0],
+        ),
+    ];
+    for (plan, factors) in exact {
+        let (one, other) = (
+            noise(&plan(ADD_REMOVE)),
+            noise(&plan(Adjacency::ReplaceUser)),
+        );
+        assert_eq!(one.len(), factors.len());
+        for ((one, other), factor) in one.iter().zip(other).zip(factors) {
+            assert!(
+                (other / one - factor).abs() < 1e-9,
+                "{other} {one} {factor}"
+            );
+        }
+    }
+}
+
+#[test]
+fn replacing_costs_samples_more_noise_up_to_twice() {
+    // q = 1 is everybody: twice. At q = 1/4 by numpy, convolving the losses of (1 - q) N(0, z^2) + q N(+-1, z^2) four times: both noises have delta 1.0e-5 at epsilon 3
+    for (q, factors) in [(1.0, 1.999..2.001), (0.25, 1.2194..1.2196)] {
+        let mut params = sampled().params().clone();
+        params.sampling_probability = q;
+        let sampled = params.check().unwrap();
+        let mut params = sgd().params().clone();
+        params.sampling_probability = q;
+        let sgd = params.check().unwrap();
+        let of = |adjacency| {
+            let one = sampled.plan(N_ITEMS, target(), adjacency).unwrap();
+            let other = sgd.plan(10, target(), adjacency).unwrap();
+            [noise(&one)[0], noise(&other)[0]]
+        };
+        let (add_remove, replace) = (of(ADD_REMOVE), of(Adjacency::ReplaceUser));
+        for (one, other) in add_remove.iter().zip(replace) {
+            assert!(factors.contains(&(other / one)), "{q}: {one} {other}");
+        }
+    }
+}
+
+#[test]
+fn samples_of_examples_are_paid_for_as_records() {
+    let os = &mut NoiseSource::operating_system();
+    let mut params = sampled().params().clone();
+    params.setup = params.setup.example_level();
+    let sampled = params.check().unwrap();
+    let plan = sampled
+        .plan(N_ITEMS, target(), Adjacency::ReplaceRecord)
+        .unwrap();
+    let data = table(40, None);
+    let fitted = sampled.fit(ridge(), &data, &plan, pay(&plan), os).unwrap();
+    assert!(fitted.certificate.verify().unwrap().is_private());
+    assert_eq!(fitted.certificate.unit, "record");
+    let mut params = sgd().params().clone();
+    params.setup = params.setup.example_level();
+    let sgd = params.check().unwrap();
+    let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+    let n_rows = encoder.parameters().len() / DIM;
+    let plan = sgd
+        .plan(n_rows, target(), Adjacency::ReplaceRecord)
+        .unwrap();
+    let fitted = sgd.fit(encoder, &data, &plan, pay(&plan), os).unwrap();
+    assert_eq!(fitted.certificate.adjacency, Adjacency::ReplaceRecord);
+}
