@@ -68,7 +68,7 @@ pub(crate) enum DataFormat {
 #[derive(Args)]
 #[command(next_help_heading = "Settings (public: never choose them by looking at the data)")]
 pub(crate) struct RoundArgs {
-    /// regression (squared loss) or classification (logistic: above the threshold or not?)
+    /// regression (squared loss) or classification (logistic)
     #[arg(
         long,
         value_enum,
@@ -80,7 +80,7 @@ pub(crate) struct RoundArgs {
     /// With classification: the target is a yes above this [default: 0.5]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) threshold: Option<f64>,
-    /// shared (a constant feature), own (users' own means off), none
+    /// shared (a constant feature), own (users' means off), none
     #[arg(
         long,
         value_enum,
@@ -97,7 +97,7 @@ pub(crate) struct RoundArgs {
         default_value_t = 50
     )]
     pub(crate) rounds: usize,
-    /// The larger of the local and the global step [default: 1 / number of features]
+    /// The larger of local and global step [default: 1 / number of features]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) learning_rate: Option<f64>,
     /// Bound on the norm of a user's mean gradient
@@ -108,13 +108,13 @@ pub(crate) struct RoundArgs {
         default_value_t = 1.0
     )]
     pub(crate) clip_norm: f64,
-    /// Factor by which clip and global step have shrunk at the last round [default: 1]
+    /// Factor on clip and global step at the last round [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) shrink: Option<f64>,
     /// Rows of a user in a round [default: all]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) batch_size: Option<usize>,
-    /// A user takes part in a round with this probability [default: all in every round]
+    /// A user joins a round with this probability [default: all in every round]
     #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     pub(crate) sampling_probability: Option<f64>,
     /// Declared number of users [default: a noisy count, charged]
@@ -142,7 +142,7 @@ pub(crate) struct AlphaArgs {
         default_value_t = 0.2
     )]
     pub(crate) validation_share: f64,
-    /// Range of a user's loss over alphas: squared error of mapped targets, or share of errors
+    /// Range of a user's loss over alphas
     #[arg(
         long,
         value_name = "X",

@@ -106,10 +106,10 @@ pub(crate) struct ModelArgs {
     /// own (means), shared (constant feature), none [default: own; of classes: shared]
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) intercept: Option<Intercept>,
-    /// residual, projectors, gradient or alternating [default: residual; of classes: gradient]
+    /// residual, projectors, gradient or alternating [default: residual; classes: gradient]
     #[arg(long, value_enum, value_name = "METHOD", hide_possible_values = true)]
     pub(crate) method: Option<Method>,
-    /// Steps after the first release [default: 4 of residual, 3 of gradient, 1 of alternating]
+    /// Steps after the first release [default: residual 4, gradient 3, alternating 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) steps: Option<usize>,
     /// Ridges that a user's own fit chooses from [default: 0.001 to 100; of classes: 0.1]
@@ -120,7 +120,7 @@ pub(crate) struct ModelArgs {
         allow_hyphen_values = true
     )]
     pub(crate) l2_penalty: Option<Vec<f64>>,
-    /// Most coefficients of a user's own beside the shared space (low rank + sparse) [default: 0]
+    /// Most coefficients of a user's own beside the shared space [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) sparse: Option<usize>,
     /// With gradient: bound on the norm of a user's mean gradient

@@ -22,7 +22,7 @@ pub(crate) struct RunSettings {
     pub(crate) n_rounds: usize,
     pub(crate) learning_rate: f64,
     pub(crate) clip_norm: f64,
-    /// Factor by which clip and global step have shrunk at the last round.
+    /// Factor on clip and global step at the last round.
     pub(crate) shrink: Option<f64>,
     pub(crate) batch_size: usize,
     pub(crate) sampling_probability: Option<f64>,
