@@ -446,6 +446,10 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             "--steps has no meaning",
         ),
         (&["--max-rows", "0"], "--max-rows is 0"),
+        (
+            &["--max-rows", "1", "--method", "alternating"],
+            "--max-rows is 1",
+        ),
         (&["--test-share", "1"], "--test-share is 1"),
         (&["--held-out-users", "-0.5"], "--held-out-users is -0.5"),
         (&["--threshold", "1"], "--task classification"),
@@ -502,6 +506,25 @@ fn more_dimensions_than_features_are_refused() {
             .says(&["features", "--rank"]);
     }
     assert_eq!(sandbox.names(), ["data.csv"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_cost_nothing() {
+    let sandbox = sandbox();
+    let ledger = ["--ledger", "l.ledger", "--ledger-epsilon", "9"];
+    personalize(&sandbox, &ledger).exits(0);
+    let (before, names) = (sandbox.read("l.ledger"), sandbox.names());
+    for (args, said) in [
+        (
+            ["--method", "alternating", "--max-rows", "1"].as_slice(),
+            "--max-rows is 1",
+        ),
+    ] {
+        let args = [&["--ledger", "l.ledger", "--out", "more"], args].concat();
+        personalize(&sandbox, &args).exits(2).says(&[said]);
+        assert_eq!(sandbox.read("l.ledger"), before, "{args:?}");
+        assert_eq!(sandbox.names(), names, "{args:?}");
+    }
 }
 
 #[test]

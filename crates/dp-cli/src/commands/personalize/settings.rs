@@ -34,10 +34,12 @@ impl Settings {
         let ranges = Ranges::new(&args.ranges)?;
         let columns = columns_of(&args.columns)?;
         shares_of(&args.held_out)?;
+        let fit = method.check().map_err(by_flag)?;
+        fit.check_rows(args.columns.max_rows).map_err(by_flag)?;
         Ok(Self {
             columns,
             draft: draft_of(args)?,
-            fit: method.check().map_err(by_flag)?,
+            fit,
             method,
             ranges,
         })
@@ -143,3 +145,4 @@ fn by_flag(error: Error) -> Error {
         ..error
     })
 }
+            "max_rows" => "--max-rows",
