@@ -514,11 +514,16 @@ fn settings_that_do_not_fit_cost_nothing() {
     let ledger = ["--ledger", "l.ledger", "--ledger-epsilon", "9"];
     personalize(&sandbox, &ledger).exits(0);
     let (before, names) = (sandbox.read("l.ledger"), sandbox.names());
+    let absurd = usize::MAX.to_string();
     for (args, said) in [
         (
             ["--method", "alternating", "--max-rows", "1"].as_slice(),
             "--max-rows is 1",
         ),
+        (&["--sparse", "7"], "--sparse"),
+        (&["--sparse", &absurd], "--sparse"),
+        (&["--sparse", "8", "--intercept", "shared"], "--sparse"),
+        (&["--sparse", "3", "--feature-cols", "a,b"], "--sparse"),
     ] {
         let args = [&["--ledger", "l.ledger", "--out", "more"], args].concat();
         personalize(&sandbox, &args).exits(2).says(&[said]);

@@ -53,7 +53,9 @@ impl Settings {
 
     /// What models see of these columns.
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
-        self.ranges.inputs(&self.draft, table)
+        let inputs = self.ranges.inputs(&self.draft, table)?;
+        inputs.check().map_err(Error::Usage)?;
+        Ok(inputs)
     }
 
     /// The plan, with a number of features that does not fit told by the flag that does.
@@ -124,7 +126,7 @@ fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
         let text = "--l2-penalty takes one number with --task classification";
         return Err(Error::Usage(text.to_owned()));
     }
-    draft.check().map_err(Error::Usage)?;
+    draft.check_draft().map_err(Error::Usage)?;
     Ok(draft)
 }
 
