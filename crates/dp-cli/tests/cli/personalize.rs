@@ -450,6 +450,19 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             &["--max-rows", "1", "--method", "alternating"],
             "--max-rows is 1",
         ),
+        (
+            &["--gradient-clip", "1", "--method", "alternating"],
+            "--gradient-clip has no meaning",
+        ),
+        (&["--gradient-clip", "2"], "--gradient-clip has no meaning"),
+        (
+            &["--learning-rate", "1", "--method", "alternating"],
+            "--learning-rate has no meaning",
+        ),
+        (
+            &["--learning-rate", "2", "--method", "projectors"],
+            "--learning-rate has no meaning",
+        ),
         (&["--test-share", "1"], "--test-share is 1"),
         (&["--held-out-users", "-0.5"], "--held-out-users is -0.5"),
         (&["--threshold", "1"], "--task classification"),

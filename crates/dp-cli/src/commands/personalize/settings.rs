@@ -96,12 +96,23 @@ fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
         let text = "--method alternating is for the squared loss: not with --task classification";
         return Err(Error::Usage(text.to_owned()));
     }
+    let usual = MethodSettings::new(method, rank, loss);
+    let of_gradient = |flag, given, usual| of_gradient(method, flag, given, usual);
     Ok(MethodSettings {
         steps: args.steps,
-        gradient_clip: args.gradient_clip,
-        learning_rate: args.learning_rate,
-        ..MethodSettings::new(method, rank, loss)
+        gradient_clip: of_gradient("--gradient-clip", args.gradient_clip, usual.gradient_clip)?,
+        learning_rate: of_gradient("--learning-rate", args.learning_rate, usual.learning_rate)?,
+        ..usual
     })
+}
+
+/// A setting of `gradient` alone.
+fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Result<f64> {
+    if method != Method::Gradient && given.is_some() {
+        let text = format!("{flag} has no meaning without --method gradient");
+        return Err(Error::Usage(text));
+    }
+    Ok(given.unwrap_or(usual))
 }
 
 fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
@@ -140,6 +151,7 @@ fn by_flag(error: Error) -> Error {
             // of a draft with as many features as dimensions
             "rank" | "--dim" => "--rank",
             "n_steps" | "n_iterations" => "--steps",
+            "max_rows" => "--max-rows",
             "gradient_clip" => "--gradient-clip",
             "learning_rate" => "--learning-rate",
             other => other,
@@ -147,4 +159,3 @@ fn by_flag(error: Error) -> Error {
         ..error
     })
 }
-            "max_rows" => "--max-rows",
