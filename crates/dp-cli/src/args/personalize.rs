@@ -123,22 +123,12 @@ pub(crate) struct ModelArgs {
     /// Most coefficients of a user's own beside the shared space [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) sparse: Option<usize>,
-    /// With gradient: bound on the norm of a user's mean gradient
-    #[arg(
-        long,
-        value_name = "X",
-        allow_hyphen_values = true,
-        default_value_t = 1.0
-    )]
-    pub(crate) gradient_clip: f64,
-    /// With gradient: step size
-    #[arg(
-        long,
-        value_name = "X",
-        allow_hyphen_values = true,
-        default_value_t = 1.0
-    )]
-    pub(crate) learning_rate: f64,
+    /// With gradient: bound on the norm of a user's mean gradient [default: 1]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) gradient_clip: Option<f64>,
+    /// With gradient: step size [default: 1]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) learning_rate: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

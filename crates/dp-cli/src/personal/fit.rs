@@ -106,6 +106,14 @@ impl MethodSettings {
 }
 
 impl Fit {
+    /// Whether users with at most so many rows have enough of them for the method.
+    pub(crate) fn check_rows(&self, max_rows: usize) -> Result<()> {
+        match self {
+            Self::Residual(_) => Ok(()),
+            Self::AltMin(fit) => Ok(fit.check_rows(max_rows)?),
+        }
+    }
+
     pub(crate) fn plan(&self, dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         Ok(match self {
             Self::Residual(fit) => fit.plan(dim, target, adjacency)?,

@@ -446,6 +446,23 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             "--steps has no meaning",
         ),
         (&["--max-rows", "0"], "--max-rows is 0"),
+        (
+            &["--max-rows", "1", "--method", "alternating"],
+            "--max-rows is 1",
+        ),
+        (
+            &["--gradient-clip", "1", "--method", "alternating"],
+            "--gradient-clip has no meaning",
+        ),
+        (&["--gradient-clip", "2"], "--gradient-clip has no meaning"),
+        (
+            &["--learning-rate", "1", "--method", "alternating"],
+            "--learning-rate has no meaning",
+        ),
+        (
+            &["--learning-rate", "2", "--method", "projectors"],
+            "--learning-rate has no meaning",
+        ),
         (&["--test-share", "1"], "--test-share is 1"),
         (&["--held-out-users", "-0.5"], "--held-out-users is -0.5"),
         (&["--threshold", "1"], "--task classification"),
@@ -502,6 +519,30 @@ fn more_dimensions_than_features_are_refused() {
             .says(&["features", "--rank"]);
     }
     assert_eq!(sandbox.names(), ["data.csv"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_cost_nothing() {
+    let sandbox = sandbox();
+    let ledger = ["--ledger", "l.ledger", "--ledger-epsilon", "9"];
+    personalize(&sandbox, &ledger).exits(0);
+    let (before, names) = (sandbox.read("l.ledger"), sandbox.names());
+    let absurd = usize::MAX.to_string();
+    for (args, said) in [
+        (
+            ["--method", "alternating", "--max-rows", "1"].as_slice(),
+            "--max-rows is 1",
+        ),
+        (&["--sparse", "7"], "--sparse"),
+        (&["--sparse", &absurd], "--sparse"),
+        (&["--sparse", "8", "--intercept", "shared"], "--sparse"),
+        (&["--sparse", "3", "--feature-cols", "a,b"], "--sparse"),
+    ] {
+        let args = [&["--ledger", "l.ledger", "--out", "more"], args].concat();
+        personalize(&sandbox, &args).exits(2).says(&[said]);
+        assert_eq!(sandbox.read("l.ledger"), before, "{args:?}");
+        assert_eq!(sandbox.names(), names, "{args:?}");
+    }
 }
 
 #[test]

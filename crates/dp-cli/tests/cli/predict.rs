@@ -132,6 +132,7 @@ fn models_and_rows_that_cannot_be_used_are_refused() {
         (r#"schema_version\":1"#, r#"schema_version\":7"#),
         (r#"rank\":1"#, r#"rank\":2"#),
         (r#"[0.001,"#, r#"[-.001,"#),
+        (r#"sparse\":0"#, r#"sparse\":7"#),
     ] {
         let at = text
             .find(from)

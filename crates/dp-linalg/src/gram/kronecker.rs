@@ -77,11 +77,14 @@ impl KroneckerAccumulator {
         })
     }
 
-    /// Makes the integer rows of `rows` and returns `tr C`: exact below 2^53, and 2^53 or more where it is not.
+    /// Makes the integer rows of `rows` and returns `tr C`: exact below 2^53, and 2^53 or more where it is not. Rows that were loaded
+    /// and not added are gone, also after an error.
     ///
     /// # Errors
     /// [`Shape`](crate::Error::Shape) when rows are not of length `dim`, end behind their data or are not as many as the scales.
     pub fn load(&mut self, rows: StridedRows<'_>, scales: &[f32]) -> Result<f64> {
+        self.rows.truncate(self.start);
+        self.n_rows = 0;
         check_len("rows", rows.dim, self.dim)?;
         check_len("scales", scales.len(), rows.n_rows)?;
         let rows = rows.check()?;
@@ -239,6 +242,14 @@ mod tests {
         sums.add(&[1.0]).unwrap();
         let mut out = [0.0; 3];
         assert!(sums.write_packed(&mut [0.0; 2]).is_err());
+        sums.write_packed(&mut out).unwrap();
+        assert_eq!(out, [4.0, 0.0, 0.0]);
+        // what was loaded before a refusal is not added after it
+        for (rows, scales) in [(of(&[1.0; 3], 3), 1), (of(&[1.0; 4], 2), 1)] {
+            sums.load(of(&[9.0; 4], 2), &[1.0; 2]).unwrap();
+            assert!(sums.load(rows, &[1.0; 2][..scales]).is_err());
+            sums.add(&[1.0]).unwrap();
+        }
         sums.write_packed(&mut out).unwrap();
         assert_eq!(out, [4.0, 0.0, 0.0]);
         sums.reset();

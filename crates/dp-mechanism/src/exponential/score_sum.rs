@@ -152,8 +152,9 @@ impl ExponentialMechanism {
         scratch: &mut C::Scratch,
         buffer: &'b mut SparseBuffer,
     ) -> impl Iterator<Item = (usize, i64)> + 'b {
-        buffer.entries.clear();
+        buffer.reset();
         contribution.contribute(user, scratch, buffer);
+        buffer.spread();
         buffer.entries.sort_by_key(|&(candidate, _)| candidate);
         let log2_step = self.log2_step;
         buffer.entries.chunk_by(|a, b| a.0 == b.0).map(move |same| {
@@ -176,124 +177,4 @@ impl ExponentialMechanism {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_support::{Lcg, rebuilt, table, without_user};
-
-    /// Hostile shares that depend on the user's own records only.
-    struct Hostile;
-
-    impl VectorContribution for Hostile {
-        type Scratch = ();
-
-        fn scratch(&self) {}
-
-        fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
-            for (item, value) in user.iter() {
-                let mut rng = Lcg(u64::from(value.to_bits()));
-                for _ in 0..3 {
-                    out.push(item % 7, rng.hostile());
-                }
-            }
-        }
-    }
-
-    fn mechanism(change: ScoreChange, relation: Relation) -> ExponentialMechanism {
-        ExponentialMechanism::new(1.0, 0.7, change, relation).unwrap()
-    }
-
-    #[test]
-    fn one_hostile_user_moves_no_score_beyond_the_bound() {
-        // 10 candidates of which 7 to 9 get nothing; 3000 users with up to 60 hostile shares
-        let table = table(3000, 9, 9, 4);
-        for (change, relation) in [
-            (ScoreChange::General, Relation::AddRemove),
-            (ScoreChange::Monotone, Relation::AddRemove),
-            (ScoreChange::General, Relation::Replace),
-        ] {
-            let mechanism = mechanism(change, relation);
-            let steps = |data: &Private<Interactions>| {
-                ScoreSum::accumulate(data, 10, mechanism, &Hostile)
-                    .unwrap()
-                    .steps
-            };
-            let all = steps(&rebuilt(&table, 0..table.n_users()));
-            let bound = mechanism.sensitivity.cast_signed();
-            let mut reached = 0;
-            for gone in (0..table.n_users()).step_by(30) {
-                for (with, without) in all.iter().zip(steps(&without_user(&table, gone))) {
-                    let moved = with - without;
-                    assert!(moved.abs() <= bound);
-                    let one_sided =
-                        (change, relation) != (ScoreChange::General, Relation::AddRemove);
-                    assert!(!one_sided || moved >= 0);
-                    reached += u32::from(moved.abs() == bound);
-                }
-            }
-            assert!(
-                reached > 0,
-                "the bound is never reached: the test is too tame"
-            );
-        }
-    }
-
-    #[test]
-    fn a_hundred_thousand_hostile_users_keep_their_shares_within_the_bound() {
-        let table = table(100_000, 9, 4, 8);
-        for (change, relation) in [
-            (ScoreChange::General, Relation::AddRemove),
-            (ScoreChange::Monotone, Relation::AddRemove),
-            (ScoreChange::General, Relation::Replace),
-        ] {
-            let mechanism = mechanism(change, relation);
-            let allowed = mechanism.allowed_shares().unwrap();
-            let spread = allowed.end() - allowed.start();
-            let bound = mechanism.sensitivity.cast_signed();
-            assert!(spread == bound || (relation == Relation::AddRemove && spread == 2 * bound));
-            let mut buffer = SparseBuffer::default();
-            let mut at_an_end = 0;
-            for user in table.users() {
-                let mut before = None;
-                for (candidate, share) in
-                    mechanism.shares(&allowed, &Hostile, user, &mut (), &mut buffer)
-                {
-                    assert!(allowed.contains(&share), "{share}");
-                    assert!(before.is_none_or(|b| b < candidate), "{candidate} twice");
-                    before = Some(candidate);
-                    at_an_end += u32::from(share == bound);
-                }
-            }
-            assert!(at_an_end > 1_000, "{at_an_end}");
-        }
-    }
-
-    #[test]
-    fn repeats_add_up_before_the_bound_and_strangers_are_ignored() {
-        struct Repeats;
-        impl VectorContribution for Repeats {
-            type Scratch = ();
-            fn scratch(&self) {}
-            fn contribute(&self, _: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
-                for (candidate, value) in [(1, 0.25), (0, 0.5), (1, 0.25), (0, 0.5), (9, 1.0)] {
-                    out.push(candidate, value);
-                }
-            }
-        }
-        let table = table(1, 4, 2, 1);
-        let data = rebuilt(&table, 0..table.n_users());
-        let mechanism = mechanism(ScoreChange::Monotone, Relation::AddRemove);
-        let sum = ScoreSum::accumulate(&data, 2, mechanism, &Repeats).unwrap();
-        // step 2^-11: 0.5 is 1024 steps, 1.0 is cut to ceil(0.7 2^11) = 1434
-        assert_eq!(sum.steps, [1434, 1024]);
-    }
-
-    #[test]
-    fn monotone_replacement_and_bad_sizes_are_refused() {
-        let table = table(3, 4, 2, 1);
-        let data = rebuilt(&table, 0..table.n_users());
-        let sum = |n, mechanism| ScoreSum::accumulate(&data, n, mechanism, &Hostile).is_ok();
-        let good = mechanism(ScoreChange::Monotone, Relation::AddRemove);
-        assert!(sum(1, good) && !sum(0, good) && !sum((1 << 24) + 1, good));
-        assert!(!sum(1, mechanism(ScoreChange::Monotone, Relation::Replace)));
-    }
-}
+mod tests;

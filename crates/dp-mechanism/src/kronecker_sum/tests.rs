@@ -5,11 +5,12 @@ use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, rebuilt, spends, table, variance_score, without_user,
 };
 
-/// Up to three rows and a vector drawn from the user's own records: `tr` of the matrix at most `clip`, or hostile numbers without any clip.
+/// Up to so many rows and a vector drawn from the user's own records: `tr` of the matrix at most `clip`, or hostile numbers without any clip.
 struct Drawn {
     shape: (usize, usize),
     clip: f64,
     hostile: bool,
+    most_rows: usize,
 }
 
 impl KroneckerContribution for Drawn {
@@ -33,7 +34,7 @@ impl KroneckerContribution for Drawn {
         };
         out.vector.iter_mut().for_each(|v| *v = draw());
         let length = out.vector.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let n_rows = user.len().min(3);
+        let n_rows = user.len().min(self.most_rows);
         for _ in 0..n_rows {
             let row: Vec<f32> = (0..self.shape.0).map(|_| draw() as f32).collect();
             let norm = row
@@ -52,6 +53,7 @@ fn drawn(dim: usize, rank: usize, hostile: bool) -> Drawn {
         shape: (dim, rank),
         clip: 0.7,
         hostile,
+        most_rows: 3,
     }
 }
 
@@ -113,6 +115,59 @@ fn sums_are_those_of_the_users_one_by_one_in_any_order() {
             let sum = KroneckerSum::accumulate(&data, grid(), &contribution).unwrap();
             assert!(sum.sums() == expected, "{dim} {rank}");
         }
+    }
+}
+
+/// Honest and hostile users, by the number of their records.
+struct Mixed {
+    honest: Drawn,
+    hostile: Drawn,
+}
+
+impl KroneckerContribution for Mixed {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn shape(&self) -> (usize, usize) {
+        self.honest.shape
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut (), out: &mut RowsBuffer) {
+        let drawn = match user.len() % 3 {
+            0 => &self.hostile,
+            _ => &self.honest,
+        };
+        drawn.contribute(user, scratch, out);
+    }
+}
+
+#[test]
+fn users_who_share_a_sweep_are_summed_apart() {
+    // up to 60 rows of a user: more than wait for a sweep, and less
+    let data = table(3_000, 200, 60, 11);
+    for (dim, rank) in [(5, 2), (8, 1), (1, 3)] {
+        let many = |hostile| Drawn {
+            most_rows: 60,
+            ..drawn(dim, rank, hostile)
+        };
+        let (honest, hostile) = (many(false), many(true));
+        let contribution = Mixed { honest, hostile };
+        let mut expected = vec![0_i64; packed_len(dim * rank)];
+        let mut left_out = [0; 2];
+        let mut lengths = std::collections::BTreeSet::new();
+        for user in data.users() {
+            let one = kronecker_contribution(&grid(), &contribution, user).unwrap();
+            left_out[usize::from(user.len() % 3 == 0)] += usize::from(one.is_empty());
+            lengths.insert(user.len());
+            for (at, z) in one {
+                expected[at] += z;
+            }
+        }
+        assert!(left_out[0] == 0 && left_out[1] > 500, "{left_out:?}");
+        assert!(lengths.len() > 30 && lengths.last() > Some(&40));
+        let sum = KroneckerSum::accumulate(&Private::new(data.clone()), grid(), &contribution);
+        assert!(sum.unwrap().sums() == expected, "{dim} {rank}");
     }
 }
 

@@ -110,8 +110,19 @@ impl AltMin {
         Ok(())
     }
 
-    /// Every computation needs rows to look at: a pair for Algorithm 3, a row for the others.
-    fn check_rows(&self, max_rows: usize) -> Result<()> {
+    /// Checks that users with at most `max_rows` rows have enough for every computation: a pair for Algorithm 3, a row for the
+    /// others. [`fit`](Self::fit) checks it again; ask before the spends are reserved.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming `max_rows`.
+    ///
+    /// # Examples
+    /// ```
+    /// let fit = dp_personalize::AltMinParams::section_6(2).check()?;
+    /// assert!(fit.check_rows(1).is_err() && fit.check_rows(2).is_ok());
+    /// # Ok::<(), dp_personalize::Error>(())
+    /// ```
+    pub fn check_rows(&self, max_rows: usize) -> Result<()> {
         let rows = self.params.rows;
         let pair = match self.params.init {
             Initialisation::Pairs { .. } => 2,

@@ -179,3 +179,50 @@ impl VectorContribution for SspRhs<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dp_core::UserSamplesBuilder;
+    use dp_mechanism::{Grid, vector_contribution};
+
+    use super::*;
+    use crate::{Provenance, RowUse};
+
+    /// Rounding must not carry the sum of many clipped rows over the bound, where the kernel takes the whole share for 0.
+    #[test]
+    fn many_equal_rows_at_the_clip_are_not_left_out() {
+        const N_ROWS: usize = 8192;
+        let plane = [1.0, 0.2, 0.5, 1.0, 0.0, 0.3];
+        let plane = Subspace::spanned_by(3, 2, &plane, Provenance::NonPrivate).unwrap();
+        let mut builder = UserSamplesBuilder::new(3, N_ROWS).unwrap();
+        for user in 0..24_u8 {
+            let x = [
+                1.0 + 0.013 * f32::from(user),
+                0.7,
+                -0.1 * f32::from(user % 7),
+            ];
+            for _ in 0..N_ROWS {
+                builder.push(user.into(), &x, 1.0).unwrap();
+            }
+        }
+        let samples = builder.build().0;
+        let settings = SspEmbedding::section_6();
+        let rhs = SspRhs(SspUser {
+            settings: &settings,
+            subspace: &plane,
+            max_rows: N_ROWS,
+            users: StepUsers {
+                batch: None,
+                model_rows: RowUse::All,
+                embedding_rows: RowUse::All,
+            },
+        });
+        let grid = Grid::new(1.0, rhs.clip_norm()).unwrap();
+        for user in samples.table().expose().users() {
+            let share = vector_contribution(&grid, 6, &rhs, user);
+            let square: f64 = share.iter().map(|&(_, z)| (z as f64).powi(2)).sum();
+            let reached = square.sqrt() / grid.l2_bound() as f64;
+            assert!(reached > 0.9999 && reached <= 1.0, "{reached}");
+        }
+    }
+}

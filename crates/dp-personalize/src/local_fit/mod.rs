@@ -120,6 +120,7 @@ impl LocalFit {
     /// solved for together. The user takes the `q` of 0 to `most` with the least error on own rows left out one at a time,
     /// coordinates chosen anew each time. The model class is that of alternating minimisation with hard thresholding
     /// (AMHT-LRS); here the shared part is learned without knowing of `s`, which is noise to it, and the sparse part is local and costs no privacy.
+    /// A `most` above the number of features means all of them.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for 0 and for another loss than the squared one.

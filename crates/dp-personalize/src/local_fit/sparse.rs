@@ -85,8 +85,9 @@ impl OwnRows {
     }
 
     /// The solution with the number of coordinates, up to `most`, that has the least squared error on rows left out one at a time; the
-    /// sparsest of equals. Coordinates are chosen anew for every row left out.
+    /// sparsest of equals. Coordinates are chosen anew for every row left out. There are no more than the features.
     pub(super) fn sparse(&self, most: usize, ridge: f64) -> Sparse {
+        let most = most.min(self.dim);
         let mut errors = vec![0.0; most + 1];
         for i in 0..self.y.len() {
             let path = self.path(most, Some(i), ridge);

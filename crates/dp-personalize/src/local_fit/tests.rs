@@ -194,6 +194,19 @@ fn a_soft_prior_lies_between_the_subspace_and_the_own_data() {
 }
 
 #[test]
+fn no_more_coordinates_are_tried_than_there_are_features() {
+    let data = plane_and_more(1.0, 16);
+    let fit = |most| {
+        let fit = LocalFit::default().with_sparse_residual(most).unwrap();
+        fit.fit(&data.0, data.1.rows(0)).coefficients().to_vec()
+    };
+    let all = fit(20);
+    for most in [21, 1 << 40, usize::MAX] {
+        assert_eq!(fit(most), all, "{most}");
+    }
+}
+
+#[test]
 fn going_beyond_the_subspace_never_fails_on_absurd_rows() {
     let plane = Subspace::spanned_by(2, 1, &[1.0, 0.5], Provenance::NonPrivate).unwrap();
     let mut builder = UserSamplesBuilder::new(2, 6).unwrap();

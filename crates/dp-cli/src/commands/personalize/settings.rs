@@ -34,10 +34,12 @@ impl Settings {
         let ranges = Ranges::new(&args.ranges)?;
         let columns = columns_of(&args.columns)?;
         shares_of(&args.held_out)?;
+        let fit = method.check().map_err(by_flag)?;
+        fit.check_rows(args.columns.max_rows).map_err(by_flag)?;
         Ok(Self {
             columns,
             draft: draft_of(args)?,
-            fit: method.check().map_err(by_flag)?,
+            fit,
             method,
             ranges,
         })
@@ -51,7 +53,9 @@ impl Settings {
 
     /// What models see of these columns.
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
-        self.ranges.inputs(&self.draft, table)
+        let inputs = self.ranges.inputs(&self.draft, table)?;
+        inputs.check().map_err(Error::Usage)?;
+        Ok(inputs)
     }
 
     /// The plan, with a number of features that does not fit told by the flag that does.
@@ -92,12 +96,23 @@ fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
         let text = "--method alternating is for the squared loss: not with --task classification";
         return Err(Error::Usage(text.to_owned()));
     }
+    let usual = MethodSettings::new(method, rank, loss);
+    let of_gradient = |flag, given, usual| of_gradient(method, flag, given, usual);
     Ok(MethodSettings {
         steps: args.steps,
-        gradient_clip: args.gradient_clip,
-        learning_rate: args.learning_rate,
-        ..MethodSettings::new(method, rank, loss)
+        gradient_clip: of_gradient("--gradient-clip", args.gradient_clip, usual.gradient_clip)?,
+        learning_rate: of_gradient("--learning-rate", args.learning_rate, usual.learning_rate)?,
+        ..usual
     })
+}
+
+/// A setting of `gradient` alone.
+fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Result<f64> {
+    if method != Method::Gradient && given.is_some() {
+        let text = format!("{flag} has no meaning without --method gradient");
+        return Err(Error::Usage(text));
+    }
+    Ok(given.unwrap_or(usual))
 }
 
 fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
@@ -122,7 +137,7 @@ fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
         let text = "--l2-penalty takes one number with --task classification";
         return Err(Error::Usage(text.to_owned()));
     }
-    draft.check().map_err(Error::Usage)?;
+    draft.check_draft().map_err(Error::Usage)?;
     Ok(draft)
 }
 
@@ -136,6 +151,7 @@ fn by_flag(error: Error) -> Error {
             // of a draft with as many features as dimensions
             "rank" | "--dim" => "--rank",
             "n_steps" | "n_iterations" => "--steps",
+            "max_rows" => "--max-rows",
             "gradient_clip" => "--gradient-clip",
             "learning_rate" => "--learning-rate",
             other => other,
