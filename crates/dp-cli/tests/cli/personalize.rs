@@ -538,7 +538,7 @@ fn settings_that_do_not_fit_cost_nothing() {
         (&["--sparse", "8", "--intercept", "shared"], "--sparse"),
         (&["--sparse", "3", "--feature-cols", "a,b"], "--sparse"),
     ] {
-        let args = [&["--ledger", "l.ledger", "--out", "more"], args].concat();
+        let args = [args, &["--ledger", "l.ledger", "--out", "more"]].concat();
         personalize(&sandbox, &args).exits(2).says(&[said]);
         assert_eq!(sandbox.read("l.ledger"), before, "{args:?}");
         assert_eq!(sandbox.names(), names, "{args:?}");
