@@ -495,6 +495,7 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             &["--format", "leaf", "--n-features", "65536"],
             "number of features",
         ),
+        (&["--validation-share", "0"], "--validation-share"),
         (
             &["--task", "classification", "--intercept", "own"],
             "intercept",
@@ -533,6 +534,15 @@ fn bad_files_leave_nothing_and_spend_nothing() {
         assert_eq!(sandbox.names(), ["data.csv"]);
     }
     sandbox.write("data.csv", csv(rows(5).iter().enumerate()));
+    let none = [
+        "--validation-share",
+        "0",
+        "--alpha-grid",
+        "1",
+        "--out",
+        "one",
+    ];
+    federate(&sandbox, &none).exits(0);
     federate(&sandbox, &["--out", ".", "--force"]).exits(2);
     federate(&sandbox, &[]).exits(0);
     federate(&sandbox, &[]).exits(7).says(&["dp-model exists"]);

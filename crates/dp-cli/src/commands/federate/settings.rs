@@ -53,6 +53,10 @@ impl Settings {
             .fit(1.0, args.model.n_users.unwrap_or(1.0))
             .map_err(by_flag)?;
         params::at_least_one("--batch-size", args.model.batch_size.unwrap_or(1))?;
+        if settings.has_choice() && settings.shares.validation <= 0.0 {
+            let text = "--validation-share 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
+            return Err(Error::Usage(text.to_owned()));
+        }
         if let Some(n) = args.n_features {
             check_width(n, settings.draft.dim() + n)?;
         }
