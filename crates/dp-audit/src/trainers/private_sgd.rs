@@ -196,7 +196,9 @@ impl AuditedPpSgd {
         let rounds = run.rounds.iter().enumerate();
         let answers = rounds.map(|(at, round)| {
             let answer = client.receive(&round.message, asked(at)).map_err(failed)?;
-            let integers = answer.map_or_else(Vec::new, |answer| answer.integers);
+            let integers = answer
+                .update()
+                .map_or_else(Vec::new, |answer| answer.integers);
             let entries = integers.into_iter().enumerate();
             Ok(entries.filter(|&(_, z)| z != 0).collect())
         });
