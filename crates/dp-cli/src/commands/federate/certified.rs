@@ -203,6 +203,9 @@ fn certificate(
     if has_choice {
         builder = builder.released_output("which alpha was chosen", "anyone");
     }
+    if args.model.n_users.is_none() {
+        builder = builder.released_output("noisy number of users", "anyone");
+    }
     if args.items.is_some() {
         builder = builder.released_output("noisy counts of the ratings of items", "anyone");
     }
