@@ -170,15 +170,6 @@ pub enum Expected {
     OneUser,
     /// Something of JSON, or a key, in words.
     Json(&'static str),
-    /// As many numbers in every row, and at least one.
-    RowLength {
-        /// Numbers in the row.
-        found: usize,
-        /// Numbers expected.
-        expected: usize,
-    },
-    /// As many labels as rows of every user.
-    RowsAndLabels,
     /// Counts that are those of the users and their rows.
     Counts,
     /// Data of every user that is listed.
@@ -201,13 +192,6 @@ impl fmt::Display for Expected {
             Self::Header => f.write_str("a header with column names; found a number"),
             Self::Separator => f.write_str("fields separated by `::`, tabs or commas"),
             Self::Json(what) => f.write_str(what),
-            Self::RowLength { found, expected } => {
-                write!(
-                    f,
-                    "{expected} numbers in a row, at least one; found {found}"
-                )
-            }
-            Self::RowsAndLabels => f.write_str("as many labels as rows of a user"),
             Self::Counts => f.write_str("num_samples to be the numbers of rows of the users"),
             Self::DataOfUser => f.write_str("data of every user in users"),
             Self::ListedUser => f.write_str("every user with data in users"),

@@ -7,7 +7,7 @@ use crate::{Ratings, Result};
 
 /// Rows `(x, y)` of a file, grouped by user, and the names of the columns of `x`.
 ///
-/// Names of columns are public: they are part of how the data is kept. Everything else is private.
+/// Names of columns are public: they are part of how the data is kept, or made of a declared width. Everything else is private.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -108,7 +108,7 @@ impl SampleTable {
         &self.order
     }
 
-    /// Rows left out because a number in them is NaN or infinite.
+    /// Rows left out because a number in them is NaN or infinite; of LEAF also because a number or label is missing or one too many.
     #[must_use]
     pub const fn n_not_finite(&self) -> &Private<usize> {
         &self.n_not_finite

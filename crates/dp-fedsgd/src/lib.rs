@@ -15,7 +15,7 @@ mod watch;
 pub use batches::{HeldBatches, StreamedBatches, UserBatches};
 pub use error::{Error, Result};
 pub use federated::{
-    Client, OpenRound, Rejection, RoundMessage, RoundOutcome, Server, UpdateMessage,
+    Client, OpenRound, Rejection, Reply, RoundMessage, RoundOutcome, Server, UpdateMessage,
 };
 pub use local_choice::{ChosenModel, LocalChoice};
 pub use objective::{

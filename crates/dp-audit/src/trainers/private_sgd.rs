@@ -15,8 +15,12 @@ use crate::{Result, Trainer};
 ///
 /// Nothing is taken from the trainer but what it released. What the server would have broadcast before each round is computed here once more from the releases
 /// and public settings: shared parameters, clip norm, step sizes, public denominator. What each user adds is then what a [`Client`] answers
-/// to these messages, one user at a time and from that user's own rows. A trainer whose gradients are not clipped, whose denominator is not the public
-/// one, or which looks at anything private between rounds gives sums that differ from these, and a last model that differs is refused.
+/// to these messages, one user at a time and from that user's own rows. A trainer whose denominator is not the public one has a last model that does not follow from
+/// its releases, which is refused; one that looks at anything private between rounds, or at another user's local parameters, gives sums that differ from
+/// what clients answer.
+///
+/// Trainer and clients share the code of a local step, so that equality says nothing of that step: gradients that are not clipped are the same on both
+/// sides. They are found by what a round moves on neighbouring data, exact and with rows that overflow.
 ///
 /// As a [`Trainer`] it wants everybody in every round. Samples have no Gaussian parameter and their sums are secret even to an audit: see
 /// [`contributions`](Self::contributions) and [`audit_epsilon`](crate::audit_epsilon).
@@ -97,6 +101,7 @@ impl AuditedPpSgd {
         dp_core::params::same_size("releases seen", views.len(), plan.releases().len())?;
         let run = self.read(views)?;
         let last = fitted.model.last();
+        dp_core::params::same_size("shared parameters", last.len(), run.shared.len())?;
         if !run.shared.iter().zip(last).all(|(a, b)| near(*a, *b)) {
             return Err(ShapeError {
                 name: "shared parameters that follow from the releases",
@@ -196,7 +201,9 @@ impl AuditedPpSgd {
         let rounds = run.rounds.iter().enumerate();
         let answers = rounds.map(|(at, round)| {
             let answer = client.receive(&round.message, asked(at)).map_err(failed)?;
-            let integers = answer.map_or_else(Vec::new, |answer| answer.integers);
+            let integers = answer
+                .update()
+                .map_or_else(Vec::new, |answer| answer.integers);
             let entries = integers.into_iter().enumerate();
             Ok(entries.filter(|&(_, z)| z != 0).collect())
         });

@@ -35,6 +35,9 @@ pub(crate) struct FederateArgs {
     /// csv, leaf or ratings [default: by --items and the end of the name]
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub(crate) format: Option<DataFormat>,
+    /// Of LEAF: numbers in a row, public; rows of another length are left out
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) n_features: Option<usize>,
     /// Of LEAF rows with several labels: which one, from 0
     #[arg(long, value_name = "N")]
     pub(crate) label_index: Option<usize>,

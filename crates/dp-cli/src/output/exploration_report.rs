@@ -14,14 +14,19 @@ use crate::federated::{alpha_name, alpha_value};
 
 /// Heads all that is written and shown.
 const NOTE: &str = "exploration: not covered by one certificate, nothing is released";
+/// Runs without noise in their rounds.
+const EXACT: &str = "exact sums";
+/// What such a run still has of noise, and how the best is known.
+const READING: &str = "exact sums: no noise in the rounds; number of users and popularity of items stay noisy where they are counted. The best alpha is \
+                       the best on these test rows, so its error there is a little too good.";
 /// Figures this close to the best are as good.
 const TIE: f64 = 0.01;
 
-/// What one alpha gave at one epsilon, or without noise: private.
+/// What one alpha gave at one epsilon, or with exact sums: private.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrontierPoint {
     pub(crate) alpha: f64,
-    /// None without noise.
+    /// None with exact sums.
     pub(crate) epsilon: Option<f64>,
     pub(crate) over_rows: Option<f64>,
     pub(crate) median_user: Option<f64>,
@@ -86,25 +91,26 @@ impl ExplorationReport<'_> {
         );
         let mut head = format!("  {:<18}", "alpha");
         for epsilon in self.epsilons() {
-            head.push_str(&format!(" {:>9}", epsilon_name(epsilon)));
+            head.push_str(&format!(" {:>10}", epsilon_name(epsilon)));
         }
         put(&mut text, &head);
         for &alpha in self.alphas {
             let mut line = format!("  {:<18}", alpha_name(alpha));
             for epsilon in self.epsilons() {
-                line.push_str(&format!(" {:>9}", shown(self.at(alpha, epsilon))));
+                line.push_str(&format!(" {:>10}", shown(self.at(alpha, epsilon))));
             }
             put(&mut text, &line);
         }
-        let mut line = format!("  {:<18}", "best");
+        let mut line = format!("  {:<18}", "best on test rows");
         for winner in self.epsilons().into_iter().map(|e| self.winner(e)) {
-            line.push_str(&format!(" {:>9}", word(&winner.alpha)));
+            line.push_str(&format!(" {:>10}", word(&winner.alpha)));
         }
         put(&mut text, &line);
+        put(&mut text, READING);
         text
     }
 
-    /// Epsilons in order, and none for no noise.
+    /// Epsilons in order, and none for exact sums.
     fn epsilons(&self) -> Vec<Option<f64>> {
         let mut all: Vec<f64> = self.points.iter().filter_map(|p| p.epsilon).collect();
         all.sort_by(f64::total_cmp);
@@ -178,7 +184,7 @@ impl ExplorationReport<'_> {
         }
         put(
             &mut text,
-            "\n## Which alpha wins\n\n| epsilon | best alpha | within 1 % of it |\n|---|---|---|",
+            "\n## Which alpha wins on the test rows\n\n| epsilon | best alpha on them | within 1 % of it |\n|---|---|---|",
         );
         for epsilon in self.epsilons() {
             let winner = self.winner(epsilon);
@@ -193,6 +199,7 @@ impl ExplorationReport<'_> {
                 ),
             );
         }
+        put(&mut text, &format!("\n{READING}"));
         put(
             &mut text,
             &format!("\nDelta {:e}; {:.2} seconds.", self.delta, self.seconds),
@@ -238,7 +245,7 @@ impl ExplorationReport<'_> {
             f64::max
         };
         all.push(Line {
-            name: "best, no noise".to_owned(),
+            name: format!("best, {EXACT}"),
             points: best.reduce(pick).map_or_else(Vec::new, across),
             dashed: true,
         });
@@ -249,7 +256,7 @@ impl ExplorationReport<'_> {
 }
 
 fn epsilon_name(epsilon: Option<f64>) -> String {
-    epsilon.map_or_else(|| "no noise".to_owned(), |e| e.to_string())
+    epsilon.map_or_else(|| EXACT.to_owned(), |e| e.to_string())
 }
 
 /// An alpha as it is given by flag.

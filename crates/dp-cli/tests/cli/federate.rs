@@ -147,6 +147,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
         1 + 2 * 30 + 1
     );
     assert_eq!(certificate["tuning_included"], true);
+    assert!(text.contains("\"noisy number of users\""));
     federate(&sandbox, &["--ledger", "l.ledger", "--out", "more"]).exits(3);
     assert!(!sandbox.exists("more"));
     let mut bytes = sandbox.read(SHARED);
@@ -172,6 +173,7 @@ fn one_alpha_is_gaussian_and_its_ledger_adds_up() {
     let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(certificate["releases"].as_array().unwrap().len(), 30);
+    assert!(!text.contains("noisy number of users"));
     assert!(certificate["guarantee"]["gdp_mu"].as_f64().unwrap() > 1.0);
     let again = [&one[..], &["--out", "again"]].concat();
     federate(&sandbox, &again).exits(0);
@@ -288,9 +290,27 @@ fn leaf_json_and_csv_of_the_same_rows_give_the_same_model() {
     let sandbox = sandbox();
     sandbox.write("data.json", leaf(&rows(N_USERS)));
     federate(&sandbox, &["--insecure-seed", "2"]).exits(0);
+    let seven = ["--n-features", "7"];
     let args = ["--insecure-seed", "2", "--out", "leaf"];
-    federate_file(&sandbox, "data.json", &args).exits(0);
+    federate_file(&sandbox, "data.json", &[args.as_slice(), &seven].concat()).exits(0);
     assert!(sandbox.read(SHARED) == sandbox.read("leaf/shared.safetensors"));
+    let text = String::from_utf8(sandbox.read("leaf/certificate.json")).unwrap();
+    assert!(text.contains("list `users`") && text.contains("--n-features"));
+    assert!(!text.contains("names of columns") && !text.contains("user column"));
+    // a row of another length in front of all others changes neither shape nor user
+    let first = leaf(&rows(N_USERS)).replacen("\"x\": [", "\"x\": [[1], ", 1);
+    let first = first.replacen("\"y\": [", "\"y\": [0, ", 1);
+    sandbox.write("first.json", first.replacen("[10, ", "[11, ", 1));
+    let args = [
+        "--insecure-seed",
+        "2",
+        "--out",
+        "first",
+        "--data-set",
+        "data.json",
+    ];
+    federate_file(&sandbox, "first.json", &[args.as_slice(), &seven].concat()).exits(0);
+    assert!(sandbox.read(SHARED) == sandbox.read("first/shared.safetensors"));
     for (text, said) in [
         (
             leaf(&rows(3)).replace("[10, 10, 10]", "[10, 10, 9]"),
@@ -304,7 +324,11 @@ fn leaf_json_and_csv_of_the_same_rows_give_the_same_model() {
         ("[1]".to_owned(), "an object"),
     ] {
         sandbox.write("data.json", text);
-        let run = federate_file(&sandbox, "data.json", &["--out", "bad"]);
+        let run = federate_file(
+            &sandbox,
+            "data.json",
+            &["--out", "bad", "--n-features", "7"],
+        );
         let run = run.exits(4).says(&[said]);
         assert!(!run.stderr.contains(USER), "{}", run.stderr);
         assert!(!sandbox.exists("bad"));
@@ -398,8 +422,28 @@ fn values_never_decide_an_error() {
     }
     sandbox.write("wild.csv", text);
     sandbox.write("empty.csv", "user,y,x0,x1\n");
+    let nobody = r#"{"users": [], "num_samples": [], "user_data": {}}"#;
+    sandbox.write("nobody.json", nobody);
+    let no_row = r#"{"users": ["a"], "num_samples": [0], "user_data": {"a": {"x": [], "y": []}}}"#;
+    sandbox.write("no-row.json", no_row);
+    // no row of the declared length, a label too many, labels without rows
+    let odd = r#"{"users": ["a", "b"], "num_samples": [3, 0], "user_data": {
+        "a": {"x": [[1], [], [1, 2, 3]], "y": [1, NaN, [1, 2]]}, "b": {"x": [], "y": [1, 2]}}}"#;
+    sandbox.write("odd.json", odd);
     let one = ["--alpha-grid", "1", "--force"];
-    for file in ["wild.csv", "empty.csv"] {
+    for file in [
+        "wild.csv",
+        "empty.csv",
+        "nobody.json",
+        "no-row.json",
+        "odd.json",
+    ] {
+        let width = ["--n-features", "3", "--rounds", "3"];
+        let width = if file.ends_with("json") {
+            &width[..]
+        } else {
+            &[]
+        };
         for args in [
             &["--alpha-grid", "0,1,inf"][..],
             &["--task", "classification"],
@@ -407,11 +451,11 @@ fn values_never_decide_an_error() {
             &["--no-split", "--n-users", "30"],
         ] {
             let n = if args[0] == "--alpha-grid" { 2 } else { 0 };
-            federate_file(&sandbox, file, &[args, &one[n..]].concat()).exits(0);
+            federate_file(&sandbox, file, &[args, &one[n..], width].concat()).exits(0);
             sandbox.dp(&["verify", "dp-model"]).exits(0);
         }
         let several = ["--epsilon", "1,2", "--out", "e", "--force"];
-        federate_file(&sandbox, file, &several).exits(0);
+        federate_file(&sandbox, file, &[&several[..], width].concat()).exits(0);
     }
     let sampled = ["--sampling-probability", "0.3"];
     federate_file(&sandbox, "wild.csv", &[&one[..], &sampled].concat()).exits(0);
@@ -442,6 +486,18 @@ fn bad_settings_are_named_before_the_data_is_touched() {
         (&["--threshold", "1"], "--threshold"),
         (&["--feature-range", "1,0"], "--feature-range"),
         (&["--label-index", "1"], "--label-index"),
+        (&["--n-features", "3"], "--n-features"),
+        (&["--format", "leaf"], "--n-features"),
+        (
+            &["--format", "leaf", "--n-features", "0"],
+            "number of features",
+        ),
+        // with a constant one too many
+        (
+            &["--format", "leaf", "--n-features", "65536"],
+            "number of features",
+        ),
+        (&["--validation-share", "0"], "--validation-share"),
         (
             &["--task", "classification", "--intercept", "own"],
             "intercept",
@@ -472,6 +528,15 @@ fn bad_files_leave_nothing_and_spend_nothing() {
         assert_eq!(sandbox.names(), ["data.csv"]);
     }
     sandbox.write("data.csv", csv(rows(5).iter().enumerate()));
+    let none = [
+        "--validation-share",
+        "0",
+        "--alpha-grid",
+        "1",
+        "--out",
+        "one",
+    ];
+    federate(&sandbox, &none).exits(0);
     federate(&sandbox, &["--out", ".", "--force"]).exits(2);
     federate(&sandbox, &[]).exits(0);
     federate(&sandbox, &[]).exits(7).says(&["dp-model exists"]);

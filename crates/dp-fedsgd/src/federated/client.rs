@@ -1,14 +1,17 @@
 //! A client: one user's data and local parameters.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use dp_core::{UserRow, params};
 use dp_mechanism::{Grid, SparseBuffer, VectorContribution, vector_contribution};
 
-use super::{RoundMessage, UpdateMessage};
+use super::{Reply, RoundMessage, UpdateMessage};
 use crate::objective::PersonalizedObjective;
 use crate::ppsgd::{LocalState, LocalStep, StepScratch};
 use crate::{BatchReduction, Result, UserBatches};
+
+/// Ids of runs left that are kept.
+const RUNS_KEPT: usize = 8;
 
 /// One user in a federation: trains on the user's own rows and answers rounds with clipped integers.
 ///
@@ -19,7 +22,11 @@ use crate::{BatchReduction, Result, UserBatches};
 /// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
 /// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before. A run that was left is over: a message
 /// of it that comes late is passed over, and so is one of a round before the last one heard of, else it would cost the local parameters of the run
-/// at hand or make a step twice. The ids of runs left are kept for that; they are public.
+/// at hand or make a step twice. The ids of the last 8 runs left are kept for that; they are public.
+///
+/// Nothing in a message says who sent it. A well-formed one with an id that is not known starts a run and ends the one at hand, and one of a run left so long
+/// ago that its id is forgotten does the same: starts of runs have to come over a channel on which the server is authenticated. A forged
+/// start costs the local parameters and asks for a contribution that no ledger has paid for.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private model; printing it is never wanted"
@@ -30,8 +37,8 @@ pub struct Client<'a, O, B> {
     user: usize,
     number: usize,
     run: String,
-    /// Runs that came before.
-    left: BTreeSet<String>,
+    /// The latest runs that came before, the oldest first.
+    left: VecDeque<String>,
     /// The latest round of the run that was heard of.
     round: u32,
     state: LocalState,
@@ -55,18 +62,18 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             user,
             number,
             run: String::new(),
-            left: BTreeSet::new(),
+            left: VecDeque::new(),
             round: 0,
             state: LocalState::new(objective.n_local(), false),
         })
     }
 
-    /// Takes part in a round: trains, and answers if asked. A round of a new run starts anew, a late one is passed over without an answer.
+    /// Takes part in a round: trains, and answers if asked. A round of a new run starts anew, a late one is passed over and told.
     ///
     /// # Errors
     /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends. Nothing
     /// depends on the client's data.
-    pub fn receive(&mut self, round: &RoundMessage, asked: bool) -> Result<Option<UpdateMessage>> {
+    pub fn receive(&mut self, round: &RoundMessage, asked: bool) -> Result<Reply> {
         round.check()?;
         params::same_size(
             "shared parameters",
@@ -75,12 +82,15 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         )?;
         let grid = round.grid()?;
         if !self.enter(round) {
-            return Ok(None);
+            return Ok(Reply::Late);
         }
         if asked || round.everybody_trains {
             self.train(round);
         }
-        Ok(asked.then(|| self.answer(round, &grid)))
+        if !asked {
+            return Ok(Reply::NotAsked);
+        }
+        Ok(Reply::Update(self.answer(round, &grid)))
     }
 
     /// The user's own parameters.
@@ -96,13 +106,24 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
                 return false;
             }
             let left = std::mem::replace(&mut self.run, message.run.clone());
-            self.left.insert(left);
+            self.leave(left);
             self.state = LocalState::new(self.objective.n_local(), false);
             self.round = 0;
         }
         let in_time = message.round >= self.round;
         self.round = self.round.max(message.round);
         in_time
+    }
+
+    /// Keeps the id of a run that is over, and forgets the oldest of too many.
+    fn leave(&mut self, run: String) {
+        if run.is_empty() {
+            return; // there was none
+        }
+        if self.left.len() == RUNS_KEPT {
+            self.left.pop_front();
+        }
+        self.left.push_back(run);
     }
 
     fn train(&mut self, round: &RoundMessage) {

@@ -101,6 +101,35 @@ pub struct UpdateMessage {
     pub integers: Vec<i64>,
 }
 
+/// What a client does about a round. Only an update leaves it.
+///
+/// # Privacy
+/// `Update` or not is **as secret as the sample**. `Late` follows from messages alone.
+#[derive(Clone, PartialEq, Eq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "may hold a private gradient; printing it is never wanted"
+)]
+pub enum Reply {
+    /// For the server.
+    Update(UpdateMessage),
+    /// The round was heard of; nothing is said.
+    NotAsked,
+    /// The message is of a run that was left or of an earlier round: it was passed over.
+    Late,
+}
+
+impl Reply {
+    /// What goes to the server, if anything.
+    #[must_use]
+    pub fn update(self) -> Option<UpdateMessage> {
+        match self {
+            Self::Update(update) => Some(update),
+            Self::NotAsked | Self::Late => None,
+        }
+    }
+}
+
 /// Why a message counts for nothing. The round goes on.
 ///
 /// # Privacy

@@ -5,5 +5,5 @@ mod message;
 mod server;
 
 pub use client::Client;
-pub use message::{Rejection, RoundMessage, UpdateMessage};
+pub use message::{Rejection, Reply, RoundMessage, UpdateMessage};
 pub use server::{OpenRound, RoundOutcome, Server};

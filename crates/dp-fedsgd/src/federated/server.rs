@@ -57,7 +57,7 @@ pub enum RoundOutcome {
 ///     let mut updates = Vec::new();
 ///     for (number, client) in clients.iter_mut().enumerate() {
 ///         let asked = round.asked().binary_search(&number).is_ok();
-///         updates.extend(client.receive(round.message(), asked)?); // any transport
+///         updates.extend(client.receive(round.message(), asked)?.update()); // any transport
 ///     }
 ///     round.close(updates, &mut |_| {}, noise)?;
 /// }

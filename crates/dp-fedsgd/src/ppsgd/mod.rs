@@ -11,6 +11,8 @@ mod plan;
 mod round;
 mod run;
 mod schedule;
+#[cfg(test)]
+mod scratch_tests;
 mod stopping;
 mod sum_source;
 mod trust;

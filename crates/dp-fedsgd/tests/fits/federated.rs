@@ -2,8 +2,8 @@
 
 use dp_core::{Adjacency, UserSamples};
 use dp_fedsgd::{
-    AdditiveModel, Client, HeldBatches, PpSgd, PpSgdParams, Rejection, RoundMessage, RoundOutcome,
-    Server, UpdateMessage,
+    AdditiveModel, Client, HeldBatches, PpSgd, PpSgdParams, Rejection, Reply, RoundMessage,
+    RoundOutcome, Server, UpdateMessage,
 };
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
@@ -50,7 +50,7 @@ fn federate(
         let mut updates = Vec::new();
         for (number, client) in everybody.iter_mut().enumerate() {
             let asked = round.asked().binary_search(&number).is_ok();
-            if let Some(update) = client.receive(&message, asked).unwrap() {
+            if let Some(update) = client.receive(&message, asked).unwrap().update() {
                 updates.extend(meddle(&message, update));
             }
         }
@@ -371,8 +371,8 @@ fn clients_refuse_rounds_of_another_model() {
     ] {
         assert!(client.receive(&bad, true).is_err(), "{bad:?}");
     }
-    assert!(client.receive(&good, false).unwrap().is_none());
-    assert!(client.receive(&good, true).unwrap().is_some());
+    assert!(client.receive(&good, false).unwrap() == Reply::NotAsked);
+    assert!(matches!(client.receive(&good, true), Ok(Reply::Update(_))));
 }
 
 #[test]
@@ -394,7 +394,8 @@ fn a_hundred_thousand_clients_make_rounds() {
         let (asked, message) = (round.asked().to_vec(), round.message().clone());
         let answers = asked.iter().map(|&number| {
             // as they come: no message is kept
-            everybody[number].receive(&message, true).unwrap().unwrap()
+            let reply = everybody[number].receive(&message, true).unwrap();
+            reply.update().unwrap()
         });
         let outcome = round.close(answers, &mut no_rejection, noise).unwrap();
         assert_eq!(outcome, RoundOutcome::Stepped);

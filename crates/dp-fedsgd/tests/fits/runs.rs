@@ -3,7 +3,8 @@
 use dp_accounting::{Plan, PlannedRelease};
 use dp_core::{Adjacency, DpEvent, UserSamples, UserSamplesBuilder};
 use dp_fedsgd::{
-    AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, RoundMessage, Server, UpdateMessage,
+    AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, Reply, RoundMessage, Server,
+    UpdateMessage,
 };
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
@@ -29,7 +30,7 @@ fn run(params: PpSgdParams, adjacency: Adjacency, clients: &mut [Held<'_>]) -> V
         let mut updates = Vec::new();
         for (number, client) in clients.iter_mut().enumerate() {
             let asked = asked.contains(&number);
-            updates.extend(client.receive(&message, asked).unwrap());
+            updates.extend(client.receive(&message, asked).unwrap().update());
         }
         let no_rejection = &mut |rejection| panic!("{rejection}");
         round.close(updates.clone(), no_rejection, noise).unwrap();
@@ -99,13 +100,16 @@ fn messages_that_come_late_are_passed_over() {
     let rounds = |n| run(everybody_asked(0.5, n), ADD_REMOVE, &mut [fresh()]);
     let (old, new) = (rounds(2), rounds(3));
     let (mut disturbed, mut alone) = (fresh(), fresh());
-    assert!(disturbed.receive(&old[0].0, true).unwrap().is_some());
+    assert!(matches!(
+        disturbed.receive(&old[0].0, true),
+        Ok(Reply::Update(_))
+    ));
     for (at, (message, ..)) in new.iter().enumerate() {
         let expected = alone.receive(message, true).unwrap();
         assert!(disturbed.receive(message, true).unwrap() == expected);
         let earlier = new[..at].iter().map(|heard| &heard.0);
         for late in old.iter().map(|heard| &heard.0).chain(earlier) {
-            assert!(disturbed.receive(late, true).unwrap().is_none());
+            assert!(disturbed.receive(late, true).unwrap() == Reply::Late);
         }
         // the round at hand may be asked for again, and says the same
         assert!(disturbed.receive(message, true).unwrap() == expected);
@@ -114,9 +118,38 @@ fn messages_that_come_late_are_passed_over() {
     }
     // a round of the run at hand in which nobody was asked is heard of all the same
     let mut unasked = fresh();
-    assert!(unasked.receive(&new[1].0, false).unwrap().is_none());
-    assert!(unasked.receive(&new[0].0, true).unwrap().is_none());
+    assert!(unasked.receive(&new[1].0, false).unwrap() == Reply::NotAsked);
+    assert!(unasked.receive(&new[0].0, true).unwrap() == Reply::Late);
     assert!(unasked.local().iter().all(|&theta| theta == 0.0));
+}
+
+/// The last eight runs left are remembered: what is older starts anew, and the store does not grow.
+#[test]
+fn late_messages_of_the_last_eight_runs_are_told() {
+    let data = samples(2, 3, 4, 3);
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let mut client = Client::new(&model, &rows, 0, 0).unwrap();
+    let first = run(
+        everybody_asked(0.5, 1),
+        ADD_REMOVE,
+        &mut [Client::new(&model, &rows, 0, 0).unwrap()],
+    );
+    let of = |run: usize| RoundMessage {
+        run: format!("run {run}"),
+        ..first[0].0.clone()
+    };
+    for run in 0..10 {
+        assert!(client.receive(&of(run), false).unwrap() == Reply::NotAsked);
+    }
+    for run in 1..9 {
+        assert!(
+            client.receive(&of(run), true).unwrap() == Reply::Late,
+            "{run}"
+        );
+    }
+    assert!(client.receive(&of(9), false).unwrap() == Reply::NotAsked);
+    assert!(client.receive(&of(0), false).unwrap() == Reply::NotAsked); // forgotten
+    assert!(client.receive(&of(9), true).unwrap() == Reply::Late);
 }
 
 #[test]
@@ -187,7 +220,10 @@ fn given_the_releases_others_send_the_same_whoever_is_beside_them() {
             let gone = usize::from(other.is_none() && number > CHANGED as usize);
             let mut client = Client::new(&model, &beside, number - gone, number).unwrap();
             for (message, asked, updates) in &heard {
-                let found = client.receive(message, asked.contains(&number)).unwrap();
+                let found = client
+                    .receive(message, asked.contains(&number))
+                    .unwrap()
+                    .update();
                 let expected = updates.iter().find(|update| update.client == number);
                 assert!(found.as_ref() == expected, "{number} {}", message.round);
             }

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use dp_accounting::{Certificate, Plan, ReleaseRecord, Spend};
+use dp_accounting::{Certificate, CertificateBuilder, Plan, ReleaseRecord, Spend};
 use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
 
 use super::choice::Choice;
 use super::runs::{Order, Runs};
 use super::settings::{Settings, by_flag};
 use super::source::{Source, items_of};
-use crate::args::FederateArgs;
+use crate::args::{DataFormat, FederateArgs};
 use crate::commands::ledger::{Account, data_set_id};
 use crate::error::Result;
 use crate::federated::{
@@ -134,7 +134,11 @@ fn train(
         _ => 0,
     };
     let has_choice = spending.choice.is_some();
-    let certificate = certificate(args, &plan, records, data_set, &runs, has_choice)?;
+    let mut builder = certificate(args, &plan, records, data_set, &runs, has_choice);
+    for assumption in assumptions(args, settings.format) {
+        builder = builder.assumption(assumption);
+    }
+    let certificate = builder.build()?;
     Ok(Done {
         plan,
         runs,
@@ -184,7 +188,7 @@ fn certificate(
     data_set: String,
     runs: &Runs,
     has_choice: bool,
-) -> Result<Certificate> {
+) -> CertificateBuilder {
     let trained = runs.private.iter().find_map(|run| run.certificate.as_ref());
     let mut builder = Certificate::builder(plan, data_set)
         .releases(records)
@@ -199,6 +203,9 @@ fn certificate(
     if has_choice {
         builder = builder.released_output("which alpha was chosen", "anyone");
     }
+    if args.model.n_users.is_none() {
+        builder = builder.released_output("noisy number of users", "anyone");
+    }
     if args.items.is_some() {
         builder = builder.released_output("noisy counts of the ratings of items", "anyone");
     }
@@ -208,29 +215,30 @@ fn certificate(
     {
         builder = builder.assumption(assumption);
     }
-    for assumption in assumptions(args) {
-        builder = builder.assumption(assumption);
-    }
     let seeded = |run: &FittedPpSgd| run.model.provenance() == Provenance::SeededNoise;
     if runs.private.iter().any(seeded) {
         builder = builder.not_private("seeded noise");
     }
-    Ok(builder.build()?)
+    builder
 }
 
 /// What the operator answers for.
-fn assumptions(args: &FederateArgs) -> Vec<String> {
+fn assumptions(args: &FederateArgs, format: DataFormat) -> Vec<String> {
     let ledger = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",
     };
-    let unit = match &args.columns.user_col {
-        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
-        None => "a user is whoever shares a value of the user column".to_owned(),
+    let unit = match (format, &args.columns.user_col) {
+        (DataFormat::Leaf, _) => "a user is one id in the list `users` of the LEAF file".to_owned(),
+        (_, Some(name)) => format!("a user is whoever shares a value of the column `{name}`"),
+        (_, None) => "a user is whoever shares a value of the user column".to_owned(),
     };
-    let public = match args.items {
-        Some(_) => "the list of items and what it says of them are public",
-        None => "names of columns and their ranges are public",
+    let public = match format {
+        DataFormat::Ratings => "the list of items and what it says of them are public",
+        DataFormat::Leaf => {
+            "the number of features (--n-features), the place of the label and the ranges were known without the data"
+        }
+        DataFormat::Csv => "names of columns and their ranges are public",
     };
     vec![ledger.to_owned(), unit, public.to_owned()]
 }

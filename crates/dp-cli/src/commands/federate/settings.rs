@@ -13,6 +13,8 @@ use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
 /// Ratings are mapped from here unless --target-range says otherwise: one to five stars.
 const STARS: [f64; 2] = [1.0, 5.0];
 const MAX_ALPHAS: usize = 32;
+/// Features that a model may have, a constant one included.
+const MAX_FEATURES: usize = 1 << 16;
 
 /// All that is known before any file is read.
 pub(super) struct Settings {
@@ -51,6 +53,13 @@ impl Settings {
             .fit(1.0, args.model.n_users.unwrap_or(1.0))
             .map_err(by_flag)?;
         params::at_least_one("--batch-size", args.model.batch_size.unwrap_or(1))?;
+        if settings.has_choice() && settings.shares.validation <= 0.0 {
+            let text = "--validation-share 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        if let Some(n) = args.n_features {
+            check_width(n, settings.draft.dim() + n)?;
+        }
         Ok(settings)
     }
 
@@ -90,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// What models see of the columns of a table.
+    /// What models see of the columns of a table; their number is checked here, before anything is spent.
     pub(super) fn inputs(&self, features: &[String], target: &str) -> Result<Inputs> {
         let mut inputs = self.ranges.inputs_of(&self.draft, features, target)?;
         if self.format == DataFormat::Ratings {
@@ -100,8 +109,18 @@ impl Settings {
                 .for_each(|column| column.range = None);
             inputs.target.range = inputs.target.range.or(Some(STARS));
         }
+        check_width(inputs.features.len(), inputs.dim())?;
         Ok(inputs)
     }
+}
+
+/// Refuses numbers of features that no model has: those of the data, and with a constant one.
+fn check_width(n_features: usize, dim: usize) -> Result<()> {
+    let expected = "a whole number from 1 to 65536, a constant feature counted";
+    for n in [n_features, dim] {
+        params::in_range("number of features", n, 1, MAX_FEATURES, expected)?;
+    }
+    Ok(())
 }
 
 fn format_of(args: &FederateArgs) -> Result<DataFormat> {
@@ -116,6 +135,9 @@ fn format_of(args: &FederateArgs) -> Result<DataFormat> {
         DataFormat::Csv | DataFormat::Ratings if args.label_index.is_some() => {
             usage("--label-index is for LEAF JSON")
         }
+        DataFormat::Csv | DataFormat::Ratings if args.n_features.is_some() => usage(
+            "--n-features is for LEAF JSON: elsewhere columns or items say how many there are",
+        ),
         DataFormat::Ratings if args.items.is_none() => {
             usage("ratings need --items, the public list of what is rated")
         }
@@ -132,6 +154,9 @@ fn format_of(args: &FederateArgs) -> Result<DataFormat> {
                 "columns have no names in LEAF JSON: leave --user-col, --target-col and --feature-cols out",
             )
         }
+        DataFormat::Leaf if args.n_features.is_none() => usage(
+            "LEAF JSON needs --n-features, the public number of features of a row: a row must not decide it",
+        ),
         known => Ok(known),
     }
 }

@@ -1,7 +1,7 @@
 //! Where the rows come from.
 
 use dp_accounting::Spend;
-use dp_data::{LeafLabel, Ratings, RatingsColumns, RatingsFormat, SampleTable};
+use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable};
 use dp_mechanism::NoiseSource;
 use dp_multitask::NoisyCounts;
 
@@ -45,12 +45,13 @@ impl Source {
             return Ok(Self::Ratings(Box::new((ratings, items))));
         }
         Ok(Self::Rows(match settings.format {
-            DataFormat::Leaf => dp_data::read_leaf(
-                &args.data,
-                LeafLabel {
-                    index: args.label_index,
-                },
-            )?,
+            DataFormat::Leaf => {
+                let rows = LeafRows {
+                    n_features: args.n_features.unwrap_or_default(),
+                    label: args.label_index,
+                };
+                dp_data::read_leaf(&args.data, rows)?
+            }
             _ => dp_data::read_samples(&args.data, &settings.columns)?,
         }))
     }
