@@ -16,8 +16,8 @@ mod user_split;
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
 pub use generate::{
-    LongTailRatings, OffsetData, PersonalOffsets, SharedSubspace, SkewedTasks, SubspaceData,
-    TaskData, write_csv,
+    LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
+    SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
 pub use metrics::rmse;
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};

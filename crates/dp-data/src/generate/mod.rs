@@ -5,6 +5,7 @@ mod draw;
 mod new_rows;
 mod normals;
 mod offsets;
+mod public_features;
 mod ratings;
 mod subspace;
 mod tasks;
@@ -12,6 +13,7 @@ mod taste;
 mod write;
 
 pub use offsets::{OffsetData, PersonalOffsets};
+pub use public_features::{MadeLabels, PublicFeatureData, PublicFeatureTask};
 pub use ratings::LongTailRatings;
 pub use subspace::{SharedSubspace, SubspaceData};
 pub use tasks::{SkewedTasks, TaskData};

@@ -1,0 +1,50 @@
+use dp_core::{ParamError, ShapeError};
+
+/// Errors of dp-pubfeat. None of them depends on private data.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A dimension does not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A table could not be made.
+    #[error(transparent)]
+    Core(#[from] dp_core::Error),
+    /// Planning, ledger or certificate.
+    #[error(transparent)]
+    Accounting(#[from] dp_accounting::Error),
+    /// Noise or release.
+    #[error(transparent)]
+    Mechanism(#[from] dp_mechanism::Error),
+    /// A linear solve on released values failed.
+    #[error(transparent)]
+    Linalg(#[from] dp_linalg::Error),
+    /// Settings that do not go together.
+    #[error("not supported: {what}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The spends handed to a fit are not those of its plan.
+    #[error(
+        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
+    )]
+    Spends {
+        /// Number of releases in the plan.
+        expected: usize,
+        /// Number of spends given.
+        found: usize,
+        /// Label of the first release without its spend.
+        label: String,
+    },
+    /// Training on released values left the finite numbers: too large a step, or raw matrices run for
+    /// too long. What was paid stays paid.
+    #[error("training diverged: take smaller or fewer steps, project the matrices, or add a ridge")]
+    Diverged,
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

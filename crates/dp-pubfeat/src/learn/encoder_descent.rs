@@ -1,0 +1,158 @@
+//! Gradient descent on an encoder's parameters.
+
+use dp_core::params;
+use rand::Rng;
+use rand::seq::index;
+
+use super::{StatisticsLearner, check_shape, finite};
+use crate::{ItemStatistics, Optimiser, OptimiserState, PublicEncoder, Result, SparseRows};
+
+/// How an encoder is trained on released statistics. All of it is public.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Descent {
+    /// Steps on the statistics of one release, 1 to 1,000,000. There is no rule that stops earlier.
+    pub n_steps: usize,
+    /// How a gradient moves the parameters.
+    pub optimiser: Optimiser,
+    /// Items in a step, drawn uniformly without replacement; none for all. Items are public, so this costs no privacy and buys none.
+    pub item_batch: Option<usize>,
+    /// Weight of `||v_j||^2 / 2` per item, a public constant, 0 or above.
+    pub l2_penalty: f64,
+    /// Whether matrices are replaced by their positive semidefinite parts first. The paper does not; see [`ItemStatistics::project_psd`].
+    pub project_psd: bool,
+}
+
+impl Descent {
+    /// All items in every step, matrices projected, no penalty.
+    #[must_use]
+    pub const fn new(n_steps: usize, optimiser: Optimiser) -> Self {
+        Self {
+            n_steps,
+            optimiser,
+            item_batch: None,
+            l2_penalty: 0.0,
+            project_psd: true,
+        }
+    }
+
+    fn check(&self, n_items: usize) -> Result<()> {
+        let range = "a whole number from 1 to 1000000";
+        params::in_range("n_steps", self.n_steps, 1, 1_000_000, range)?;
+        params::finite_non_negative("l2_penalty", self.l2_penalty)?;
+        if let Some(batch) = self.item_batch {
+            params::in_range("item_batch", batch, 1, n_items, "1 to the number of items")?;
+        }
+        self.optimiser.check().map(|_| ())
+    }
+}
+
+/// Gradient steps on the parameters of any encoder (lines 9 to 11 of Algorithm 2, 7 and 8 of Algorithm 3, 7 to 9 of Algorithm 5).
+///
+/// ```text
+/// G = sum_{j in batch} J_j [A_j v_j - b_j + l2_penalty v_j],   theta <- theta - optimiser's step of G
+/// ```
+///
+/// Source: Krichene et al. 2024, Proposition 1. One forward and one backward pass per item and step; the gradient keeps the sparsity of the features.
+#[derive(Debug)]
+pub struct EncoderDescent<E, R> {
+    encoder: E,
+    descent: Descent,
+    state: OptimiserState,
+    rng: R,
+}
+
+impl<E: PublicEncoder, R: Rng> EncoderDescent<E, R> {
+    /// A learner that starts at the encoder's parameters; `rng` draws batches of items.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a setting out of range.
+    pub fn new(encoder: E, descent: Descent, rng: R) -> Result<Self> {
+        descent.check(encoder.n_items())?;
+        let state = OptimiserState::new(descent.optimiser, encoder.dim())?;
+        Ok(Self {
+            encoder,
+            descent,
+            state,
+            rng,
+        })
+    }
+
+    /// The encoder as it stands.
+    #[must_use]
+    pub const fn encoder(&self) -> &E {
+        &self.encoder
+    }
+
+    /// The encoder as it stands.
+    #[must_use]
+    pub fn into_encoder(self) -> E {
+        self.encoder
+    }
+
+    /// Items of the next step, increasing where all of them.
+    fn batch(&mut self) -> Vec<u32> {
+        let n_items = self.encoder.n_items();
+        let number = |j: usize| u32::try_from(j).unwrap_or(u32::MAX); // items are u32
+        match self.descent.item_batch {
+            None => (0..n_items).map(number).collect(),
+            Some(size) => index::sample(&mut self.rng, n_items, size)
+                .into_iter()
+                .map(number)
+                .collect(),
+        }
+    }
+
+    fn step(&mut self, statistics: &ItemStatistics, gradient: &mut SparseRows) -> Result<()> {
+        let (items, dim) = (self.batch(), self.encoder.dim());
+        let mut vectors = vec![0.0; items.len() * dim];
+        self.encoder.forward(&items, &mut vectors)?;
+        let mut in_vectors = vec![0.0; vectors.len()];
+        let each = in_vectors
+            .chunks_exact_mut(dim)
+            .zip(vectors.chunks_exact(dim));
+        for (&item, (g, v)) in items.iter().zip(each) {
+            statistics.residual(item as usize, v, g);
+            for (g, v) in g.iter_mut().zip(v) {
+                *g += self.descent.l2_penalty * v;
+            }
+        }
+        finite(&in_vectors)?;
+        gradient.clear();
+        self.encoder.vjp(&items, &in_vectors, gradient)?;
+        self.state.step(gradient, self.encoder.parameters_mut());
+        Ok(())
+    }
+}
+
+impl<E: PublicEncoder, R: Rng> StatisticsLearner for EncoderDescent<E, R> {
+    fn n_items(&self) -> usize {
+        self.encoder.n_items()
+    }
+
+    fn dim(&self) -> usize {
+        self.encoder.dim()
+    }
+
+    fn learn(&mut self, statistics: &ItemStatistics) -> Result<()> {
+        check_shape(self, statistics)?;
+        let mut projected = None;
+        if self.descent.project_psd {
+            let copy: &mut ItemStatistics = projected.insert(statistics.clone());
+            copy.project_psd()?;
+        }
+        let statistics = projected.as_ref().unwrap_or(statistics);
+        let mut gradient = SparseRows::new(self.encoder.dim());
+        for _ in 0..self.descent.n_steps {
+            self.step(statistics, &mut gradient)?;
+        }
+        finite(&self.item_vectors()?)
+    }
+
+    fn item_vectors(&self) -> Result<Vec<f64>> {
+        let items = 0..self.encoder.n_items();
+        let items: Vec<u32> = items.map_while(|j| u32::try_from(j).ok()).collect();
+        let mut vectors = vec![0.0; items.len() * self.encoder.dim()];
+        self.encoder.forward(&items, &mut vectors)?;
+        Ok(vectors)
+    }
+}

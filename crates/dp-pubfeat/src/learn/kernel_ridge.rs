@@ -1,0 +1,191 @@
+//! The closed form for linear encoders, with what is known of the noise.
+
+use dp_core::params;
+use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
+
+use super::value_descent::multiply;
+use super::{StatisticsLearner, check_shape, conjugate_gradients};
+use crate::features::in_public_range;
+use crate::{FeatureKernel, ItemStatistics, Result};
+
+/// How much noise a closed form reckons with: `s^2`, the variance of the noise in an entry of `b` over the variance of an entry of an item's vector.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind"
+)]
+pub enum RidgeNoise {
+    /// A public constant.
+    Given {
+        /// `s^2`, above 0.
+        ratio: f64,
+    },
+    /// From the noise of the release, for item vectors whose norm is about `item_norm`, a public guess.
+    ///
+    /// ```text
+    /// t^2 = item_norm^2 / d,   s^2 = s_b^2 / t^2 + s_A^2 (d + 1) / 2
+    /// ```
+    ///
+    /// `(d + 1) / 2` is what the noise of a matrix, smaller by `sqrt 2` off the diagonal, adds to an entry of `A v` per unit of `t^2`.
+    FromRelease {
+        /// The guess, from 1e-6 to 1e6.
+        item_norm: f64,
+    },
+    /// The same with `t^2` estimated from the release itself, by moments:
+    ///
+    /// ```text
+    /// t^2 = max(0, sum_j ||b_j||^2 - m d s_b^2) / sum_j K_jj (||A_j||_F^2 - d (d + 1) / 2 s_A^2),   at least (floor / d)
+    /// ```
+    Estimated {
+        /// Least `d t^2` that is believed, from 1e-6 to 1e6.
+        floor: f64,
+    },
+}
+
+/// Item vectors in closed form: the linear encoder with the best expected fit, given the noise.
+///
+/// ```text
+/// prior   v ~ N(0, t^2 K)   (theta ~ N(0, t^2 I) on scaled features)
+/// seen    b = A v + noise,  covariance t^2 (s^2 I + l A)
+/// answer  v = K A (A K A + l A + s^2 I)^-1 b
+/// ```
+///
+/// With `s^2 = 0` this is the ridge regression `min_theta sum_j v_j^T A_j v_j / 2 - b_j^T v_j + l ||theta||^2 / 2` of the paper's linear problem: `v = K (A K + l)^-1 b`. `s^2`
+/// stands for the noise of the release, which the ridge alone does not know: it does not grow with an item's data while `A_j` does. Both are
+/// post-processing. Matrices are replaced by their positive semidefinite parts. Solved by conjugate gradients, preconditioned by each item's own block; cost `m^2 d` a
+/// step of it, whatever `p` is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelRidge {
+    kernel: FeatureKernel,
+    dim: usize,
+    noise: RidgeNoise,
+    l2_penalty: f64,
+    values: Vec<f64>,
+}
+
+/// Steps of conjugate gradients at most.
+const MOST_STEPS: usize = 1000;
+
+impl KernelRidge {
+    /// A learner; `l2_penalty` is `l`, 0 or above, a public constant.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a setting out of range.
+    pub fn new(
+        kernel: FeatureKernel,
+        dim: usize,
+        noise: RidgeNoise,
+        l2_penalty: f64,
+    ) -> Result<Self> {
+        params::in_range("dim", dim, 1, 256, "a whole number from 1 to 256")?;
+        params::finite_non_negative("l2_penalty", l2_penalty)?;
+        match noise {
+            RidgeNoise::Given { ratio } => params::finite_positive("ratio", ratio)?,
+            RidgeNoise::FromRelease { item_norm } => in_public_range("item_norm", item_norm)?,
+            RidgeNoise::Estimated { floor } => in_public_range("floor", floor)?,
+        };
+        let values = vec![0.0; kernel.n_items() * dim];
+        Ok(Self {
+            kernel,
+            dim,
+            noise,
+            l2_penalty,
+            values,
+        })
+    }
+
+    /// `s^2` for these statistics.
+    fn ratio(&self, statistics: &ItemStatistics) -> f64 {
+        let d = self.dim as f64;
+        let [of_matrix, of_rhs] = statistics.noise_stddevs();
+        let mixed = 0.5 * (d + 1.0) * of_matrix * of_matrix;
+        let variance = match self.noise {
+            RidgeNoise::Given { ratio } => return ratio,
+            RidgeNoise::FromRelease { item_norm } => item_norm * item_norm / d,
+            RidgeNoise::Estimated { floor } => {
+                let squares = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
+                let mut seen = -((statistics.n_items() as f64) * d * of_rhs * of_rhs);
+                let mut expected = 0.0;
+                for item in 0..statistics.n_items() {
+                    seen += squares(statistics.rhs(item));
+                    let matrix = squares(statistics.matrix(item)) - d * mixed;
+                    expected += self.kernel.row(item)[item] * matrix.max(0.0);
+                }
+                let moment = if expected > 0.0 { seen / expected } else { 0.0 };
+                moment.max(floor / d)
+            }
+        };
+        // with neither noise there would be no solution where a matrix is singular
+        (of_rhs * of_rhs / variance + mixed).max(1e-12)
+    }
+
+    /// Cholesky factors of `K_jj A_j^2 + l A_j + s^2 I`.
+    fn blocks(&self, statistics: &ItemStatistics, ratio: f64) -> Result<Vec<f64>> {
+        let dim = self.dim;
+        let mut blocks = vec![0.0; self.values.len() * dim];
+        for (item, block) in blocks.chunks_exact_mut(dim * dim).enumerate() {
+            let a = statistics.matrix(item);
+            let own = self.kernel.row(item)[item];
+            for (at, cell) in block.iter_mut().enumerate() {
+                let (row, column) = (at / dim, at % dim);
+                let square: f64 = (0..dim)
+                    .map(|k| a[row * dim + k] * a[k * dim + column])
+                    .sum();
+                *cell = own * square + self.l2_penalty * a[at];
+                if row == column {
+                    *cell += ratio;
+                }
+            }
+            cholesky_in_place(block, dim)?;
+        }
+        Ok(blocks)
+    }
+}
+
+impl StatisticsLearner for KernelRidge {
+    fn n_items(&self) -> usize {
+        self.kernel.n_items()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn learn(&mut self, statistics: &ItemStatistics) -> Result<()> {
+        check_shape(self, statistics)?;
+        let ratio = self.ratio(statistics);
+        let mut projected = statistics.clone();
+        projected.project_psd()?;
+        let (statistics, dim) = (&projected, self.dim);
+        let blocks = self.blocks(statistics, ratio)?;
+        let product = |z: &[f64], out: &mut [f64]| {
+            let mut a = vec![0.0; z.len()];
+            multiply(statistics, z, &mut a);
+            let mut k = vec![0.0; z.len()];
+            self.kernel.apply(dim, &a, &mut k);
+            multiply(statistics, &k, out);
+            for ((out, z), a) in out.iter_mut().zip(z).zip(&a) {
+                *out += self.l2_penalty * a + ratio * z;
+            }
+        };
+        let precondition = |r: &mut [f64]| {
+            let rows = r.chunks_exact_mut(dim);
+            for (block, r) in blocks.chunks_exact(dim * dim).zip(rows) {
+                cholesky_solve_in_place(block, dim, r)?;
+            }
+            Ok(())
+        };
+        let mut dual = vec![0.0; self.values.len()];
+        let rhs = &statistics.rhs;
+        conjugate_gradients::solve(product, precondition, rhs, &mut dual, MOST_STEPS)?;
+        let mut a = vec![0.0; dual.len()];
+        multiply(statistics, &dual, &mut a);
+        self.kernel.apply(dim, &a, &mut self.values);
+        Ok(())
+    }
+
+    fn item_vectors(&self) -> Result<Vec<f64>> {
+        Ok(self.values.clone())
+    }
+}

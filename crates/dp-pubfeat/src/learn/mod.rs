@@ -1,0 +1,66 @@
+//! From released statistics to item vectors: post-processing.
+
+mod conjugate_gradients;
+mod encoder_descent;
+mod kernel_ridge;
+mod value_descent;
+
+pub use encoder_descent::{Descent, EncoderDescent};
+pub use kernel_ridge::{KernelRidge, RidgeNoise};
+pub use value_descent::{ValueDescent, ValueDescentParams};
+
+use crate::{ItemStatistics, Result};
+
+/// Something that learns item vectors from released statistics, one set of them after the other.
+///
+/// # Privacy
+/// It sees released and public values only, so whatever it does is free.
+pub trait StatisticsLearner {
+    /// Number of items `m`.
+    fn n_items(&self) -> usize;
+
+    /// Length `d` of an item's vector.
+    fn dim(&self) -> usize;
+
+    /// Learns from the statistics of one release.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when the statistics are of other items, [`crate::Error::Diverged`] when training leaves the finite numbers,
+    /// [`crate::Error::Linalg`] when a solve fails.
+    fn learn(&mut self, statistics: &ItemStatistics) -> Result<()>;
+
+    /// All item vectors as they stand, shape `(m, d)`, row-major.
+    ///
+    /// # Errors
+    /// Those of an encoder's forward pass.
+    fn item_vectors(&self) -> Result<Vec<f64>>;
+}
+
+/// All item vectors, of the shape `(m, d)` that the fit began with: refused before users' data is looked at with them.
+pub(crate) fn vectors_of(
+    learner: &impl StatisticsLearner,
+    (n_items, dim): (usize, usize),
+) -> Result<Vec<f64>> {
+    let vectors = learner.item_vectors()?;
+    let n = n_items.saturating_mul(dim);
+    dp_core::params::same_size("learner's item vectors", vectors.len(), n)?;
+    Ok(vectors)
+}
+
+/// The statistics must be of this learner's items.
+fn check_shape(learner: &impl StatisticsLearner, statistics: &ItemStatistics) -> Result<()> {
+    dp_core::params::same_size("statistics' dim", statistics.dim(), learner.dim())?;
+    Ok(dp_core::params::same_size(
+        "items of the statistics",
+        statistics.n_items(),
+        learner.n_items(),
+    )?)
+}
+
+/// Refuses vectors that are not finite.
+fn finite(values: &[f64]) -> Result<()> {
+    if values.iter().all(|v| v.is_finite()) {
+        return Ok(());
+    }
+    Err(crate::Error::Diverged)
+}

@@ -1,0 +1,46 @@
+#![doc = include_str!("../README.md")]
+
+mod alternating;
+mod convex;
+pub mod cost;
+mod dp_sgd;
+mod encoder;
+mod error;
+mod events;
+mod features;
+pub mod federated;
+mod learn;
+mod paid;
+mod problem;
+mod residual;
+mod run;
+mod ssp;
+mod watch;
+
+pub use alternating::{
+    AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
+};
+pub use convex::{
+    ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
+};
+pub use dp_sgd::{DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
+pub use encoder::{
+    IdEncoder, JacobianEntry, LinearEncoder, Optimiser, OptimiserState, PublicEncoder, SparseRows,
+    TwoLayerEncoder,
+};
+pub use error::{Error, Result};
+pub use features::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder};
+pub use learn::{
+    Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
+    ValueDescentParams,
+};
+pub use problem::{
+    ExampleWeights, ItemNumbers, ProblemSetup, ProtectedUnit, UnitValues, WeightRule,
+};
+pub use residual::{
+    ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
+};
+pub use ssp::{
+    FittedItems, ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams,
+};
+pub use watch::{Observed, ObservedSums, Watch};

@@ -1,0 +1,191 @@
+//! Messages, checked in integers, and a run by messages against one on the table.
+
+use dp_core::InteractionsBuilder;
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::federated::{
+    Aggregator, Client, ExamplesMessage, Rejection, Server, StatisticsMessage,
+};
+use dp_pubfeat::{Ssp, SspParams, StatisticsLearner};
+
+use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target};
+
+const N: u32 = 40;
+
+fn ssp() -> Ssp {
+    SspParams::new(setup()).check().unwrap()
+}
+
+/// A message as it comes out of a transport.
+fn sent(message: &ExamplesMessage) -> ExamplesMessage {
+    serde_json::from_str(&serde_json::to_string(message).unwrap()).unwrap()
+}
+
+fn messages(aggregator: &Aggregator<'_>) -> Vec<ExamplesMessage> {
+    let data = table(N, None);
+    let answers = (0..N).map(|n| {
+        let client = Client::new(&data, n as usize, n).unwrap();
+        sent(&client.answer(aggregator.invitation()).unwrap())
+    });
+    answers.collect()
+}
+
+#[test]
+fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
+    let (ssp, plan) = (ssp(), ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap());
+    let mut aggregator = Aggregator::new(&ssp, N_ITEMS, &plan, pay(&plan)).unwrap();
+    let mut builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    let mut all = messages(&aggregator);
+    all.reverse(); // the order of arrival does not matter
+    for message in &all {
+        aggregator.receive(message).unwrap();
+        let unit = f64::from(1 << 20);
+        let vector: Vec<f32> = message
+            .vector
+            .iter()
+            .map(|&x| (f64::from(x) / unit) as f32)
+            .collect();
+        builder.set_features(message.client, &vector).unwrap();
+        for (&item, &l) in message.items.iter().zip(&message.labels) {
+            builder
+                .push(message.client, item, (f64::from(l) / unit) as f32)
+                .unwrap();
+        }
+    }
+    let run = aggregator.invitation().run.clone();
+    let (statistics, certificate) = aggregator
+        .close(&mut NoiseSource::insecure_seeded(9))
+        .unwrap();
+    assert!(!certificate.verify().unwrap().is_private()); // seeded
+    assert!(
+        certificate
+            .assumptions
+            .iter()
+            .any(|a| a.contains("aggregator"))
+    );
+    let mut server = Server::new(run, ridge());
+    server.receive(&statistics).unwrap();
+
+    let data = dp_core::Private::new(builder.build().0);
+    let noise = &mut NoiseSource::insecure_seeded(9);
+    let central = ssp.fit(ridge(), &data, &plan, pay(&plan), noise).unwrap();
+    let vectors = server.into_learner().item_vectors().unwrap();
+    assert_eq!(vectors, central.model.item_vectors().unwrap());
+
+    // and within quantisation of the run on the users' own numbers
+    let noise = &mut NoiseSource::insecure_seeded(9);
+    let exact = ssp
+        .fit(ridge(), &table(N, None), &plan, pay(&plan), noise)
+        .unwrap();
+    for (a, b) in vectors.iter().zip(exact.model.item_vectors().unwrap()) {
+        assert!((a - b).abs() < 1e-4, "{a} {b}");
+    }
+}
+
+#[test]
+fn messages_that_break_a_rule_count_for_nothing() {
+    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let mut aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    let good = messages(&aggregator).remove(5);
+    let client = good.client;
+    let edit = |change: &dyn Fn(&mut ExamplesMessage)| {
+        let mut message = good.clone();
+        change(&mut message);
+        message
+    };
+    let bad: [(ExamplesMessage, Rejection); 9] = [
+        (edit(&|m| m.run.push('x')), Rejection::Run { client }),
+        (
+            edit(&|m| m.vector.truncate(2)),
+            Rejection::Length { client },
+        ),
+        (
+            edit(&|m| m.labels.truncate(2)),
+            Rejection::Length { client },
+        ),
+        (edit(&|m| m.items.swap(0, 1)), Rejection::Items { client }),
+        (
+            edit(&|m| m.items[1] = m.items[0]),
+            Rejection::Items { client },
+        ),
+        (
+            edit(&|m| *m.items.last_mut().unwrap() = N_ITEMS as u32),
+            Rejection::Items { client },
+        ),
+        (
+            edit(&|m| m.vector = vec![1 << 20, 1, 0]),
+            Rejection::Bound { client },
+        ),
+        (
+            edit(&|m| m.vector = vec![i32::MIN; 3]),
+            Rejection::Bound { client },
+        ),
+        (
+            edit(&|m| m.labels[0] = (1 << 20) + 1),
+            Rejection::Bound { client },
+        ),
+    ];
+    for (message, rejection) in bad {
+        assert_eq!(aggregator.receive(&message), Err(rejection));
+    }
+    aggregator.receive(&good).unwrap();
+    assert_eq!(
+        aggregator.receive(&good),
+        Err(Rejection::Repeated { client })
+    );
+    // at the bound exactly is within it
+    let at_bound = edit(&|m| {
+        m.client = 77;
+        m.vector = vec![0, -(1 << 20), 0];
+        m.labels[0] = -(1 << 20);
+    });
+    aggregator.receive(&at_bound).unwrap();
+}
+
+#[test]
+fn hostile_users_make_messages_within_the_bounds() {
+    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    for message in messages(&aggregator) {
+        assert_eq!(message.check(aggregator.invitation()), Ok(()));
+    }
+}
+
+#[test]
+fn other_runs_and_more_releases_are_refused() {
+    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let mut params = SspParams::new(setup());
+    params.n_resamples = 2;
+    let twice = params.check().unwrap();
+    assert!(Aggregator::new(&twice, N_ITEMS, &plan, pay(&plan)).is_err());
+    assert!(Aggregator::new(&ssp(), N_ITEMS + 1, &plan, pay(&plan)).is_err());
+    let aggregator = Aggregator::new(&ssp(), N_ITEMS, &plan, pay(&plan)).unwrap();
+    let (statistics, _) = aggregator
+        .close(&mut NoiseSource::operating_system())
+        .unwrap();
+    assert!(
+        Server::new("another run", ridge())
+            .receive(&statistics)
+            .is_err()
+    );
+    let mut broken = statistics.clone();
+    let text = serde_json::to_string(&statistics).unwrap();
+    assert_eq!(
+        serde_json::from_str::<StatisticsMessage>(&text).unwrap(),
+        statistics
+    );
+    for (from, to) in [
+        ("\"dim\":3", "\"dim\":0"),
+        ("\"rhs\":[", "\"rhs\":[1.0,"),
+        ("\"run\"", "\"x\""),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        assert!(
+            serde_json::from_str::<StatisticsMessage>(&changed).is_err(),
+            "{to}"
+        );
+    }
+    broken.run = "run".to_owned();
+    let mut server = Server::new("run", ridge());
+    server.receive(&broken).unwrap();
+}

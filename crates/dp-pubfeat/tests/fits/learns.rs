@@ -1,0 +1,161 @@
+//! Fits come near the truth; examples without features, or of all kinds of encoders.
+
+use dp_core::ApproxDp;
+use dp_data::{MadeLabels, PublicFeatureData, PublicFeatureTask};
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::{
+    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, FeatureKernel, KernelRidge,
+    LinearEncoder, Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, RidgeNoise,
+    SampledSspParams, SspParams, StatisticsLearner, TwoLayerEncoder, ValueDescent,
+    ValueDescentParams,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::support::{ADD_REMOVE, made, pay};
+
+const SMALL: PublicFeatureTask = PublicFeatureTask {
+    n_users: 1500,
+    n_items: 60,
+    items_per_user: 15,
+    n_features: 40,
+    features_per_item: 5,
+    dim: 4,
+    labels: MadeLabels::Values { noise: 0.1 },
+};
+
+fn target() -> ApproxDp {
+    ApproxDp::target(8.0, 1e-5).unwrap()
+}
+
+fn setup() -> ProblemSetup {
+    ProblemSetup {
+        label_norm: 0.6,
+        ..ProblemSetup::new(4, 2.0)
+    }
+}
+
+fn ridge(kernel: &FeatureKernel) -> KernelRidge {
+    let noise = RidgeNoise::FromRelease { item_norm: 1.0 };
+    KernelRidge::new(kernel.clone(), 4, noise, 0.0).unwrap()
+}
+
+/// Share of the risk without any vectors that is left, with SSP-c.
+fn left(data: &PublicFeatureData, learner: impl StatisticsLearner) -> f64 {
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let plan = ssp.plan(60, target(), ADD_REMOVE).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    let fitted = ssp
+        .fit(learner, &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
+    share(data, &fitted.model.item_vectors().unwrap())
+}
+
+fn share(data: &PublicFeatureData, vectors: &[f64]) -> f64 {
+    data.excess_risk(vectors) / data.excess_risk(&vec![0.0; vectors.len()])
+}
+
+#[test]
+fn statistics_teach_every_learner() {
+    let (data, kernel, features) = made(SMALL, 1);
+    let rng = &mut ChaCha20Rng::seed_from_u64(1);
+    assert!(left(&data, ridge(&kernel)) < 0.15);
+    let descent = ValueDescent::new(kernel, 4, ValueDescentParams::new(60)).unwrap();
+    assert!(left(&data, descent) < 0.2);
+    let encoder = LinearEncoder::zeros(features.clone(), 4).unwrap();
+    let mut batches = Descent::new(300, Optimiser::Adagrad { rate: 0.1 });
+    batches.item_batch = Some(20);
+    assert!(
+        left(
+            &data,
+            EncoderDescent::new(encoder, batches, &mut *rng).unwrap()
+        ) < 0.2
+    );
+    let encoder = TwoLayerEncoder::random(features, 4, rng).unwrap();
+    let adam = Descent::new(150, Optimiser::Adam { rate: 0.02 });
+    assert!(left(&data, EncoderDescent::new(encoder, adam, rng).unwrap()) < 0.2);
+}
+
+#[test]
+fn residual_steps_come_nearer_than_statistics() {
+    let (data, kernel, _) = made(SMALL, 2);
+    let residual = ResidualSspParams::new(setup(), 4, 0.6, 0.12)
+        .check()
+        .unwrap();
+    let plan = residual.plan(60, target(), ADD_REMOVE).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(2);
+    let fitted = residual
+        .fit(ridge(&kernel), &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
+    let refined = share(&data, &fitted.model.item_vectors().unwrap());
+    assert!(
+        refined < 0.5 * left(&data, ridge(&kernel)) && refined < 0.03,
+        "{refined}"
+    );
+}
+
+#[test]
+fn samples_and_gradients_learn_too() {
+    let (data, kernel, features) = made(SMALL, 3);
+    let sampled = SampledSspParams {
+        setup: setup(),
+        matrix_share: 0.3,
+        n_steps: 6,
+        sampling_probability: 0.3,
+    };
+    let sampled = sampled.check().unwrap();
+    let plan = sampled.plan(60, target(), ADD_REMOVE).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(3);
+    let descent = ValueDescent::new(kernel, 4, ValueDescentParams::new(3)).unwrap();
+    let fitted = sampled
+        .fit(descent, &data.examples, &plan, pay(&plan), noise)
+        .unwrap();
+    let of_samples = share(&data, &fitted.model.item_vectors().unwrap());
+    assert!(of_samples < 0.7, "{of_samples}");
+
+    let sgd = DpSgdParams {
+        setup: setup(),
+        n_steps: 40,
+        sampling_probability: 0.3,
+        gradient_norm: 0.3,
+        optimiser: Optimiser::Momentum {
+            rate: 2e-3,
+            decay: 0.8,
+        },
+    };
+    let sgd = sgd.check().unwrap();
+    let encoder = LinearEncoder::zeros(features, 4).unwrap();
+    let plan = sgd.plan(40, target(), ADD_REMOVE).unwrap();
+    let encoder = sgd
+        .fit(encoder, &data.examples, &plan, pay(&plan), noise)
+        .unwrap()
+        .model;
+    let mut vectors = vec![0.0; 60 * 4];
+    encoder
+        .forward(&(0..60).collect::<Vec<_>>(), &mut vectors)
+        .unwrap();
+    let of_gradients = share(&data, &vectors);
+    assert!(of_gradients < 0.3, "{of_gradients}");
+}
+
+#[test]
+fn quadratic_steps_reduce_the_logistic_loss() {
+    let labels = MadeLabels::Signs { scale: 8.0 };
+    let (data, kernel, _) = made(PublicFeatureTask { labels, ..SMALL }, 4);
+    let noise = &mut NoiseSource::insecure_seeded(4);
+    let risk = |n_steps| {
+        let mut params = ConvexSspParams::new(ProblemSetup::new(4, 1.0), n_steps);
+        params.slope_norm = 0.5;
+        let convex = params.check().unwrap();
+        let plan = convex.plan(60, target(), ADD_REMOVE).unwrap();
+        let prior = RidgeNoise::FromRelease { item_norm: 6.0 };
+        let learner = KernelRidge::new(kernel.clone(), 4, prior, 0.0).unwrap();
+        let fitted = convex
+            .fit(&Logistic, learner, &data.examples, &plan, pay(&plan), noise)
+            .unwrap();
+        share(&data, &fitted.model.item_vectors().unwrap())
+    };
+    let mut risk = risk;
+    let (one, three) = (risk(1), risk(3));
+    assert!(one < 0.4 && three < one, "{one} {three}");
+}

@@ -1,0 +1,15 @@
+//! Whole fits: sensitivity, certificates, errors, learning.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "small made numbers; a test that fails may panic"
+)]
+
+mod alternating;
+mod certificates;
+mod federated;
+mod learns;
+mod neighbours;
+mod reference;
+mod refusals;
+mod support;

@@ -1,0 +1,230 @@
+//! What does not fit is refused, with a type, before data is touched.
+
+use dp_accounting::{Budget, Ledger};
+use dp_core::{Adjacency, InteractionsBuilder, Private};
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::{
+    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ItemStatistics, KernelRidge,
+    LinearEncoder, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise, SampledSspParams,
+    SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, features, kernel, pay, ridge, setup, table, target,
+};
+
+/// Weights that no constructor makes, from a file.
+const UNCHECKED: &str = r#"{"omega":{"kind":"public","values":[-1.0]},"rule":"clip"}"#;
+
+#[test]
+fn bounds_out_of_range() {
+    let bad = [
+        ProblemSetup { dim: 0, ..setup() },
+        ProblemSetup {
+            dim: 257,
+            ..setup()
+        },
+        ProblemSetup {
+            user_norm: 0.0,
+            ..setup()
+        },
+        ProblemSetup {
+            label_bound: f64::NAN,
+            ..setup()
+        },
+        ProblemSetup {
+            label_norm: 1e7,
+            ..setup()
+        },
+        ProblemSetup {
+            weights: serde_json::from_str(UNCHECKED).unwrap(),
+            ..setup()
+        },
+    ];
+    for setup in bad {
+        assert!(matches!(
+            SspParams::new(setup).check(),
+            Err(Error::Param(_))
+        ));
+    }
+    for share in [0.0, 1.0, f64::NAN] {
+        let params = SspParams {
+            matrix_share: share,
+            ..SspParams::new(setup())
+        };
+        assert!(params.check().is_err());
+    }
+    assert!(
+        SspParams {
+            n_resamples: 0,
+            ..SspParams::new(setup())
+        }
+        .check()
+        .is_err()
+    );
+    let sampled = |q, n_steps| SampledSspParams {
+        setup: setup(),
+        matrix_share: 0.5,
+        n_steps,
+        sampling_probability: q,
+    };
+    for (q, n) in [(0.0, 1), (1.1, 1), (f64::NAN, 1), (0.5, 0)] {
+        assert!(sampled(q, n).check().is_err());
+    }
+    for (first, floor) in [(0.0, 0.1), (0.1, 0.2), (f64::NAN, 0.1), (0.5, 0.0)] {
+        assert!(
+            ResidualSspParams::new(setup(), 3, first, floor)
+                .check()
+                .is_err()
+        );
+    }
+    assert!(
+        ResidualSspParams::new(setup(), 0, 0.5, 0.1)
+            .check()
+            .is_err()
+    );
+    assert!(ConvexSspParams::new(setup(), 0).check().is_err());
+    let sgd = DpSgdParams {
+        setup: setup(),
+        n_steps: 1,
+        sampling_probability: 0.5,
+        gradient_norm: 0.0,
+        optimiser: Optimiser::Sgd { rate: 0.1 },
+    };
+    assert!(sgd.check().is_err());
+}
+
+#[test]
+fn learners_out_of_range() {
+    for noise in [
+        RidgeNoise::Given { ratio: 0.0 },
+        RidgeNoise::FromRelease {
+            item_norm: f64::NAN,
+        },
+        RidgeNoise::Estimated { floor: 0.0 },
+    ] {
+        assert!(KernelRidge::new(kernel(), DIM, noise, 0.0).is_err());
+    }
+    let params = ValueDescentParams {
+        rate: 2.1,
+        ..ValueDescentParams::new(3)
+    };
+    assert!(ValueDescent::new(kernel(), DIM, params).is_err());
+    let rng = ChaCha20Rng::seed_from_u64(0);
+    for descent in [
+        Descent::new(0, Optimiser::Sgd { rate: 0.1 }),
+        Descent::new(1, Optimiser::Sgd { rate: 0.0 }),
+        Descent {
+            item_batch: Some(N_ITEMS + 1),
+            ..Descent::new(1, Optimiser::Sgd { rate: 0.1 })
+        },
+        Descent {
+            l2_penalty: -1.0,
+            ..Descent::new(1, Optimiser::Sgd { rate: 0.1 })
+        },
+    ] {
+        let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
+        assert!(EncoderDescent::new(encoder, descent, rng.clone()).is_err());
+    }
+    let of_two = ItemStatistics::new(DIM, vec![0.0; 18], vec![0.0; 6], [0.1; 2]).unwrap();
+    assert!(matches!(ridge().learn(&of_two), Err(Error::Shape(_))));
+    assert!(ItemStatistics::new(2, vec![0.0; 4], vec![0.0; 4], [0.1; 2]).is_err());
+    assert!(ItemStatistics::new(1, vec![f64::NAN], vec![0.0], [0.1; 2]).is_err());
+    let skew = vec![1.0, 0.5, 0.4, 1.0];
+    assert!(ItemStatistics::new(2, skew, vec![0.0; 2], [0.1; 2]).is_err());
+}
+
+#[test]
+fn plans_spends_and_tables_that_do_not_belong_together() {
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
+    let mut one_missing = pay(&plan);
+    one_missing.pop();
+    let refused = ssp.fit(ridge(), &data, &plan, one_missing, os);
+    assert!(matches!(
+        refused,
+        Err(Error::Spends {
+            expected: 2,
+            found: 1,
+            ..
+        })
+    ));
+    let mut swapped = pay(&plan);
+    swapped.swap(0, 1);
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &plan, swapped, os),
+        Err(Error::Spends { .. })
+    ));
+    let mut other_set =
+        Ledger::in_memory("other", Budget::new(target(), ADD_REMOVE).unwrap()).unwrap();
+    let mut mixed = pay(&plan);
+    mixed[1] = other_set.reserve(&plan).unwrap().remove(1);
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &plan, mixed, os),
+        Err(Error::Spends { .. })
+    ));
+    // the same draws and kinds of event under other labels
+    let mut params = ConvexSspParams::new(setup(), 1);
+    params.matrix_share = 0.5;
+    let convex = params.check().unwrap();
+    let curvature = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &curvature, pay(&curvature), os),
+        Err(Error::Shape(_))
+    ));
+    let other = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
+    assert!(matches!(
+        ssp.fit(ridge(), &data, &other, pay(&other), os),
+        Err(Error::Shape(_))
+    ));
+    let narrow = Private::new(
+        InteractionsBuilder::new(N_ITEMS)
+            .with_feature_dim(1)
+            .build()
+            .0,
+    );
+    assert!(matches!(
+        ssp.fit(ridge(), &narrow, &plan, pay(&plan), os),
+        Err(Error::Shape(_))
+    ));
+    let short = Private::new(InteractionsBuilder::new(2).with_feature_dim(DIM).build().0);
+    assert!(matches!(
+        ssp.fit(ridge(), &short, &plan, pay(&plan), os),
+        Err(Error::Shape(_))
+    ));
+    for adjacency in [Adjacency::AddRemoveRecord, Adjacency::ReplaceRecord] {
+        let refused = ssp.plan(N_ITEMS, target(), adjacency);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
+    }
+    // a plan for users does not pay for examples
+    let examples = SspParams::new(setup().example_level()).check().unwrap();
+    let refused = examples.fit(ridge(), &data, &plan, pay(&plan), os);
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
+}
+
+#[test]
+fn an_empty_table_trains_like_any_other() {
+    let ssp = SspParams::new(setup()).check().unwrap();
+    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let nobody = InteractionsBuilder::new(N_ITEMS)
+        .with_feature_dim(DIM)
+        .build()
+        .0;
+    let os = &mut NoiseSource::operating_system();
+    let nobody = Private::new(nobody);
+    let finite = |vectors: Vec<f64>| assert!(vectors.iter().all(|v| v.is_finite()));
+    let fitted = ssp.fit(ridge(), &nobody, &plan, pay(&plan), os).unwrap();
+    finite(fitted.model.item_vectors().unwrap());
+    let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
+        .check()
+        .unwrap();
+    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    for _ in 0..30 {
+        // the pooled matrix is noise: of any signature
+        let fitted = residual.fit(ridge(), &nobody, &plan, pay(&plan), os);
+        finite(fitted.unwrap().model.item_vectors().unwrap());
+    }
+}
