@@ -13,23 +13,24 @@ use crate::Result;
 use crate::ridge::SparseKernel;
 
 /// Every tenth item of the catalogue is new: held out of training.
-pub const NEW_ITEMS: u32 = 10;
+pub(crate) const NEW_ITEMS: u32 = 10;
 /// Names that fewer items have are no features.
 const MIN_ITEMS: usize = 2;
 /// Popularity buckets, rarest items first.
-pub const N_BUCKETS: usize = 5;
+pub(crate) const N_BUCKETS: usize = 5;
 
 /// Ratings in three parts, and the items' public features.
-pub struct Data {
-    pub split: RatingSplit,
+pub(crate) struct Data {
+    pub(crate) split: RatingSplit,
     /// Training ratings without those of new items.
-    pub known: Private<Interactions>,
-    pub features: ItemFeatures,
+    pub(crate) known: Private<Interactions>,
+    /// Genres, decade and, where there are credits, people.
+    pub(crate) features: ItemFeatures,
     buckets: PopularityBuckets,
 }
 
 impl Data {
-    pub fn read(ratings: &Path, items: &Path, credits: Option<&Path>) -> Result<Self> {
+    pub(crate) fn read(ratings: &Path, items: &Path, credits: Option<&Path>) -> Result<Self> {
         let mut table = read_item_table(items, &["genres", "year"])?.with_decades("year");
         if let Some(credits) = credits {
             let people = ["directors", "writers", "actors"];
@@ -54,12 +55,12 @@ impl Data {
         })
     }
 
-    pub fn n_items(&self) -> usize {
+    pub(crate) fn n_items(&self) -> usize {
         self.features.n_items()
     }
 
     /// Root mean square errors of `predict(user, item)` on a held-out table: of all its ratings, and by popularity.
-    pub fn errors(
+    pub(crate) fn errors(
         &self,
         held_out: &Interactions,
         only_new: bool,
@@ -76,12 +77,15 @@ impl Data {
                 }
             }
         }
-        Ok(sums.iter().map(|(s, n)| (s / f64::from(*n)).sqrt()).collect())
+        Ok(sums
+            .iter()
+            .map(|(s, n)| (s / f64::from(*n)).sqrt())
+            .collect())
     }
 }
 
 /// Whether an item is held out of training where new items are asked for.
-pub const fn is_new(item: u32) -> bool {
+pub(crate) const fn is_new(item: u32) -> bool {
     item % NEW_ITEMS == 3
 }
 
@@ -106,34 +110,42 @@ fn features(table: &ItemTable, catalogue: &ItemCatalogue) -> Result<ItemFeatures
     Ok(builder.build())
 }
 
-/// Prior variances: of each column's features, of an item's own part, of a constant that all items share, of popularity.
-pub struct Prior {
-    pub kernel: SparseKernel,
+/// Prior variances: genres, decade, directors, writers, actors; an item's own part; a constant of all items; popularity.
+const COLUMNS: [f64; 5] = [0.15, 0.15, 0.1, 0.1, 0.1];
+const OWN: f64 = 0.3;
+const SHARED: f64 = 0.1;
+const POPULARITY: f64 = 0.3;
+
+/// The kernel, before popularity is released.
+pub(crate) struct Prior {
+    pub(crate) kernel: SparseKernel,
     /// First column of the popularity features, and their weight.
     popularity: Option<(u32, f64)>,
     without_new: bool,
 }
 
 /// What a linear encoder of the features knows, or without features the identity and the constant.
-pub fn kernel(data: &Data, with_features: bool, prior: &[f64], without_new: bool) -> Prior {
+pub(crate) fn kernel(data: &Data, with_features: bool, without_new: bool) -> Prior {
     let (f, n) = (&data.features, data.features.n_categories());
-    let weight = |category: usize| prior.get(category).map_or(0.0, |p| p.sqrt());
+    let weight = |category: usize| COLUMNS.get(category).map_or(0.0, |p| p.sqrt());
     let constant = f.n_features() as u32;
-    let (own, all) = (prior[prior.len() - 3], prior[prior.len() - 2].sqrt());
-    let mut rows = vec![vec![(constant, all)]; f.n_items()];
+    let mut rows = vec![vec![(constant, SHARED.sqrt())]; f.n_items()];
     for (item, row) in rows.iter_mut().enumerate().filter(|_| with_features) {
         for category in 0..n {
-            row.extend(f.item_category(item, category).map(|(c, w)| (c, w * weight(category))));
+            row.extend(
+                f.item_category(item, category)
+                    .map(|(c, w)| (c, w * weight(category))),
+            );
         }
     }
-    let features: f64 = prior[..prior.len() - 3].iter().sum();
+    let features: f64 = COLUMNS[..n].iter().sum();
     Prior {
         kernel: SparseKernel {
             rows,
             n_features: f.n_features() + 1 + LEVELS as usize,
-            own: if with_features { own } else { own + features },
+            own: if with_features { OWN } else { OWN + features },
         },
-        popularity: with_features.then(|| (constant + 1, prior[prior.len() - 1].sqrt())),
+        popularity: with_features.then(|| (constant + 1, POPULARITY.sqrt())),
         without_new,
     }
 }
@@ -143,7 +155,7 @@ const LEVELS: u32 = 10;
 
 impl Prior {
     /// Adds features made from *released* totals: the two nearest of ten levels on a logarithmic scale. New items have none.
-    pub fn with_popularity(mut self, totals: &[f64], noise: f64) -> SparseKernel {
+    pub(crate) fn with_popularity(mut self, totals: &[f64], noise: f64) -> SparseKernel {
         let Some((first, weight)) = self.popularity else {
             return self.kernel;
         };
@@ -151,7 +163,10 @@ impl Prior {
             if self.without_new && is_new(item) {
                 continue;
             }
-            let level = (total / noise).max(1.0).log2().min(f64::from(LEVELS) - 1.001);
+            let level = (total / noise)
+                .max(1.0)
+                .log2()
+                .min(f64::from(LEVELS) - 1.001);
             let part = level - level.floor();
             let low = first + level as u32;
             row.push((low, weight * (1.0 - part)));

@@ -14,86 +14,86 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, LocalBias};
 
+use dp_pubfeat::{
+    AmSspParams, Descent, EncoderDescent, LinearEncoder, Optimiser, ProblemSetup, PublicEncoder,
+    StatisticsLearner, UserStep,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
 use data::{Data, N_BUCKETS};
 use rounds::Settings;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const USER_MEAN: LocalBias = LocalBias { center: 3.5, shrinkage: 5.0 };
+const USER_MEAN: LocalBias = LocalBias {
+    center: 3.5,
+    shrinkage: 5.0,
+};
 
-fn settings(epsilon: f64, sets: &[(String, f64)]) -> Settings {
-    let tastes = match epsilon {
-        e if e < 2.0 => 0,
-        e if e < 10.0 => 3,
-        _ => 5,
+/// The rule behind the rows, found on the validation part at epsilon 1, 5 and 20 with one seed.
+const fn settings(epsilon: f64) -> Settings {
+    let (dim, n_rounds, taste, user_penalty) = match epsilon {
+        e if e < 2.0 => (3, 6, 0.5, 5.0),
+        e if e < 10.0 => (4, 10, 0.7, 5.0),
+        _ => (8, 12, 0.7, 8.0),
     };
-    let mut s = Settings {
-        dim: 1 + tastes,
-        n_rounds: if tastes == 0 { 4 } else { 8 },
+    Settings {
+        dim,
+        n_rounds,
         growth: 1.2,
-        weight_share: 0.05,
+        weight_share: 0.08,
         memory: 0.8,
         bound: [0.95, 0.95, 0.7],
-        taste: 0.7,
-        scale: 0.25,
+        taste,
+        scale: 0.15,
         l2_penalty: 0.08,
-        user_penalty: 5.0,
+        user_penalty,
         floor: 0.5,
         center: 3.5,
         shrinkage: 5.0,
-    };
-    for (name, value) in sets {
-        match name.as_str() {
-            "dim" => s.dim = *value as usize,
-            "rounds" => s.n_rounds = *value as usize,
-            "growth" => s.growth = *value,
-            "wshare" => s.weight_share = *value,
-            "memory" => s.memory = *value,
-            "b0" => s.bound[0] = *value,
-            "b1" => s.bound[1] = *value,
-            "b2" => s.bound[2] = *value,
-            "taste" => s.taste = *value,
-            "scale" => s.scale = *value,
-            "l2" => s.l2_penalty = *value,
-            "up" => s.user_penalty = *value,
-            "floor" => s.floor = *value,
-            "shrink" => s.shrinkage = *value,
-            _ => {}
-        }
     }
-    s
 }
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let mut flag = |name: &str, default: &str| -> String {
         match args.iter().position(|a| a == name) {
-            Some(at) if at + 1 < args.len() => args.drain(at..at + 2).next_back().unwrap_or_default(),
+            Some(at) if at + 1 < args.len() => {
+                args.drain(at..at + 2).next_back().unwrap_or_default()
+            }
             _ => default.to_owned(),
         }
     };
     let n_seeds: u64 = flag("--seeds", "3").parse()?;
     let epsilons = flag("--epsilons", "1,5,20");
-    let methods = flag("--methods", "user-mean,adadpals,pooled,id-only,features");
+    let methods = flag(
+        "--methods",
+        "user-mean,adadpals,pooled,am-ssp,id-only,features",
+    );
     let valid = flag("--part", "test") == "valid";
-    let prior = flag("--prior", ".15,.15,.1,.1,.1,.3,.1,.3");
-    let prior = prior.split(',').map(str::parse).collect::<std::result::Result<Vec<f64>, _>>()?;
-    let cold = flag("--cold", "yes") == "yes";
-    let sets: Vec<(String, f64)> = flag("--set", "")
-        .split(',')
-        .filter_map(|s| s.split_once('='))
-        .map(|(n, v)| Ok((n.to_owned(), v.parse()?)))
-        .collect::<Result<_>>()?;
     let path = |at: usize| args.get(at).map(Path::new);
-    let data = Data::read(path(0).ok_or("no ratings")?, path(1).ok_or("no items")?, path(2))?;
-    let held_out = if valid { &data.split.valid } else { &data.split.test };
-    let run = Run { data: &data, held_out: held_out.expose(), prior, sets };
+    let data = Data::read(
+        path(0).ok_or("no ratings")?,
+        path(1).ok_or("no items")?,
+        path(2),
+    )?;
+    let held_out = if valid {
+        &data.split.valid
+    } else {
+        &data.split.test
+    };
+    let run = Run {
+        data: &data,
+        held_out: held_out.expose(),
+    };
     for epsilon in epsilons.split(',') {
         for method in methods.split(',') {
             let (mut rows, start) = (Vec::new(), Instant::now());
             for seed in 0..n_seeds {
-                let mut row = run.measure(method, epsilon.parse()?, &data.split.train, seed, false)?;
-                if cold && matches!(method, "features" | "user-mean") {
+                let mut row =
+                    run.measure(method, epsilon.parse()?, &data.split.train, seed, false)?;
+                if matches!(method, "features" | "am-ssp" | "user-mean") {
                     row.push(run.measure(method, epsilon.parse()?, &data.known, seed, true)?[0]);
                 }
                 rows.push(row);
@@ -118,8 +118,6 @@ fn main() -> Result<()> {
 struct Run<'a> {
     data: &'a Data,
     held_out: &'a Interactions,
-    prior: Vec<f64>,
-    sets: Vec<(String, f64)>,
 }
 
 impl Run<'_> {
@@ -143,25 +141,83 @@ impl Run<'_> {
                 } else {
                     FactorizationParams::adadpals_for_target(target)
                 };
-                let params = FactorizationParams { init_seed: seed, ..params };
+                let params = FactorizationParams {
+                    init_seed: seed,
+                    ..params
+                };
                 let fit = params.check()?;
                 let adjacency = Adjacency::AddRemoveUser;
                 let plan = fit.plan(self.data.n_items(), target, adjacency)?;
-                let spends = Ledger::in_memory("measurement", Budget::new(target, adjacency)?)?.reserve(&plan)?;
+                let spends = Ledger::in_memory("measurement", Budget::new(target, adjacency)?)?
+                    .reserve(&plan)?;
                 let noise = &mut NoiseSource::insecure_seeded(seed);
                 let model = fit.fit(train, &plan, spends, noise, &mut |_| {})?.model;
                 let personal = model.fold_in_all(train)?.into_exposed();
-                self.data.errors(self.held_out, only_new, |user, item| model.predict(&personal[user], item))
+                self.data.errors(self.held_out, only_new, |user, item| {
+                    model.predict(&personal[user], item)
+                })
+            }
+            "am-ssp" => {
+                let (step, vectors) = am_ssp(self.data, train, target, seed)?;
+                let fold_in = |row| step.fold_in(&vectors, AM_DIM, row);
+                let personal = users
+                    .users()
+                    .map(fold_in)
+                    .collect::<std::result::Result<Vec<_>, _>>()?;
+                let vector = |item: usize| &vectors[item * AM_DIM..][..AM_DIM];
+                self.data.errors(self.held_out, only_new, |user, item| {
+                    personal[user].predict(vector(item))
+                })
             }
             _ => {
-                let kernel = data::kernel(self.data, method == "features", &self.prior, only_new);
-                let settings = settings(epsilon, &self.sets);
+                let kernel = data::kernel(self.data, method == "features", only_new);
+                let settings = settings(epsilon);
                 let model = rounds::fit(&settings, kernel, train, target, seed)?;
-                let personal: Vec<_> = users.users().map(|row| model.fold_in(row, settings.user_penalty)).collect();
-                self.data.errors(self.held_out, only_new, |user, item| model.predict(&personal[user], item))
+                let personal: Vec<_> = users
+                    .users()
+                    .map(|row| model.fold_in(row, settings.user_penalty))
+                    .collect();
+                self.data.errors(self.held_out, only_new, |user, item| {
+                    model.predict(&personal[user], item)
+                })
             }
         }
     }
+}
+
+const AM_DIM: usize = 4;
+
+/// `AmSsp` with a matrix for each item and a linear encoder, settings of its own tests: the user step and the item vectors.
+fn am_ssp(
+    data: &Data,
+    train: &Private<Interactions>,
+    target: ApproxDp,
+    seed: u64,
+) -> Result<(UserStep, Vec<f64>)> {
+    let user_step = UserStep {
+        label_center: 3.5,
+        offset_shrinkage: Some(5.0),
+        l2_penalty: 5.0,
+    };
+    let params = AmSspParams {
+        setup: ProblemSetup::new(AM_DIM, 1.0),
+        user_step,
+        n_rounds: 5,
+        matrix_share: 0.3,
+    };
+    let fit = params.check()?;
+    let plan = fit.plan(data.n_items(), target, Adjacency::AddRemoveUser)?;
+    let budget = Budget::new(target, Adjacency::AddRemoveUser)?;
+    let spends = Ledger::in_memory("measurement", budget)?.reserve(&plan)?;
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let features = data.features.clone().with_unit_rows();
+    let mut encoder = LinearEncoder::random(features.into(), AM_DIM, &mut rng)?;
+    encoder.parameters_mut().iter_mut().for_each(|t| *t *= 10.0);
+    let descent = Descent::new(100, Optimiser::Adam { rate: 0.03 });
+    let learner = EncoderDescent::new(encoder, descent, rng)?;
+    let noise = &mut NoiseSource::insecure_seeded(seed);
+    let fitted = fit.fit(learner, train, &plan, spends, noise)?;
+    Ok((user_step, fitted.model.item_vectors()?))
 }
 
 /// Mean and its standard error.

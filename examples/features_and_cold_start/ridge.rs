@@ -7,12 +7,12 @@ use crate::Result;
 
 /// `K = X X^T + a I`, kept as `X`.
 #[derive(Debug, Clone, Default)]
-pub struct SparseKernel {
+pub(crate) struct SparseKernel {
     /// Features of each item with their weights.
-    pub rows: Vec<Vec<(u32, f64)>>,
-    pub n_features: usize,
+    pub(crate) rows: Vec<Vec<(u32, f64)>>,
+    pub(crate) n_features: usize,
     /// `a`.
-    pub own: f64,
+    pub(crate) own: f64,
 }
 
 impl SparseKernel {
@@ -30,7 +30,9 @@ impl SparseKernel {
             out.iter_mut().zip(g).for_each(|(o, g)| *o = self.own * g);
             for &(feature, weight) in row {
                 let theta = &theta[feature as usize * dim..][..dim];
-                out.iter_mut().zip(theta).for_each(|(o, t)| *o += weight * t);
+                out.iter_mut()
+                    .zip(theta)
+                    .for_each(|(o, t)| *o += weight * t);
             }
         });
     }
@@ -41,10 +43,10 @@ impl SparseKernel {
 }
 
 /// Released sums: `A` of shape `(m, dim, dim)`, positive semidefinite, `b` of shape `(m, dim)`.
-pub struct Normal {
-    pub dim: usize,
-    pub a: Vec<f64>,
-    pub b: Vec<f64>,
+pub(crate) struct Normal {
+    pub(crate) dim: usize,
+    pub(crate) a: Vec<f64>,
+    pub(crate) b: Vec<f64>,
 }
 
 impl Normal {
@@ -59,7 +61,13 @@ impl Normal {
     }
 
     /// `v = K A (A K A + l A + s^2 I)^-1 b`, by conjugate gradients from `dual`, preconditioned by items.
-    pub fn solve(&self, kernel: &SparseKernel, l: f64, s2: f64, dual: &mut Vec<f64>) -> Result<Vec<f64>> {
+    pub(crate) fn solve(
+        &self,
+        kernel: &SparseKernel,
+        l: f64,
+        s2: f64,
+        dual: &mut Vec<f64>,
+    ) -> Result<Vec<f64>> {
         let (d, n) = (self.dim, self.b.len());
         let mut blocks = vec![0.0; self.a.len()];
         for (item, block) in blocks.chunks_exact_mut(d * d).enumerate() {
@@ -93,7 +101,11 @@ impl Normal {
         product(dual, &mut q);
         let mut r: Vec<f64> = self.b.iter().zip(&q).map(|(b, q)| b - q).collect();
         let mut z = precondition(&r)?;
-        let (mut p, mut rz, goal) = (z.clone(), dot(&r, &z), 1e-10 * dot(&self.b, &precondition(&self.b)?));
+        let (mut p, mut rz, goal) = (
+            z.clone(),
+            dot(&r, &z),
+            1e-10 * dot(&self.b, &precondition(&self.b)?),
+        );
         for _ in 0..2000 {
             if rz <= goal {
                 break;
@@ -104,7 +116,9 @@ impl Normal {
             r.iter_mut().zip(&q).for_each(|(r, q)| *r -= step * q);
             z = precondition(&r)?;
             let next = dot(&r, &z);
-            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + next / rz * *p);
+            p.iter_mut()
+                .zip(&z)
+                .for_each(|(p, z)| *p = z + next / rz * *p);
             rz = next;
         }
         self.multiply(dual, &mut q);

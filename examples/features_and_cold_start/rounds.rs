@@ -13,40 +13,40 @@ use crate::ridge::Normal;
 
 /// Public settings of a run.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// An item bias and `dim - 1` tastes.
-    pub dim: usize,
-    pub n_rounds: usize,
+    pub(crate) dim: usize,
+    pub(crate) n_rounds: usize,
     /// Budget of a round over that of the round before.
-    pub growth: f64,
+    pub(crate) growth: f64,
     /// Share of the budget for items' total weights.
-    pub weight_share: f64,
+    pub(crate) weight_share: f64,
     /// What an older round's evidence still counts.
-    pub memory: f64,
+    pub(crate) memory: f64,
     /// Bound on a user's weighted residuals: first, ratio, least.
-    pub bound: [f64; 3],
+    pub(crate) bound: [f64; 3],
     /// Norm of a user's tastes beside the constant; squares add up to 1.
-    pub taste: f64,
+    pub(crate) taste: f64,
     /// Prior variance of an item vector's coordinate, for a kernel of diagonal 1.
-    pub scale: f64,
+    pub(crate) scale: f64,
     /// Noise of labels in the closed form.
     pub l2_penalty: f64,
     /// Ridge on a user's tastes when predicting.
-    pub user_penalty: f64,
+    pub(crate) user_penalty: f64,
     /// Least total weight that is believed, in standard deviations of its noise.
-    pub floor: f64,
-    pub center: f64,
-    pub shrinkage: f64,
+    pub(crate) floor: f64,
+    pub(crate) center: f64,
+    pub(crate) shrinkage: f64,
 }
 
 /// Item vectors that anyone may see, and how users fold in.
-pub struct Model {
+pub(crate) struct Model {
     settings: Settings,
-    pub vectors: Vec<f64>,
+    pub(crate) vectors: Vec<f64>,
 }
 
 /// A user's level and vector, the latter with the constant in front.
-pub struct Personal {
+pub(crate) struct Personal {
     level: f64,
     vector: Vec<f64>,
 }
@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// Level by shrunken mean of what the bias leaves, tastes by ridge regression.
-    pub fn fold_in(&self, user: UserRow<'_>, penalty: f64) -> Personal {
+    pub(crate) fn fold_in(&self, user: UserRow<'_>, penalty: f64) -> Personal {
         let (a, s) = (self.constant(), &self.settings);
         let left = |(item, y): (u32, f32)| f64::from(y) - s.center - a * self.row(item)[0];
         let level = user.iter().map(left).sum::<f64>() / (user.len() as f64 + s.shrinkage);
@@ -96,7 +96,7 @@ impl Model {
         }
     }
 
-    pub fn predict(&self, user: &Personal, item: usize) -> f64 {
+    pub(crate) fn predict(&self, user: &Personal, item: usize) -> f64 {
         let v = &self.vectors[item * self.settings.dim..];
         user.level + user.vector.iter().zip(v).map(|(u, v)| u * v).sum::<f64>()
     }
@@ -136,7 +136,9 @@ impl VectorContribution for Residuals<'_> {
         let mut own = self.model.fold_in(user, 1e-3 + s.user_penalty);
         let norm = own.vector[1..].iter().map(|u| u * u).sum::<f64>().sqrt();
         if norm > 0.0 {
-            own.vector[1..].iter_mut().for_each(|u| *u *= s.taste / norm);
+            own.vector[1..]
+                .iter_mut()
+                .for_each(|u| *u *= s.taste / norm);
         }
         let w = (user.len() as f64).sqrt().recip();
         let each = user.iter();
@@ -144,7 +146,11 @@ impl VectorContribution for Residuals<'_> {
             .map(|(item, y)| w * (f64::from(y) - self.model.predict(&own, item as usize)))
             .collect();
         let norm = residuals.iter().map(|e| e * e).sum::<f64>().sqrt();
-        let scale = if norm > self.bound { self.bound / norm } else { 1.0 };
+        let scale = if norm > self.bound {
+            self.bound / norm
+        } else {
+            1.0
+        };
         for (&item, e) in user.items().iter().zip(residuals) {
             let first = item * s.dim as u32;
             let x = (first..).zip(&own.vector);
@@ -161,7 +167,7 @@ impl VectorContribution for Residuals<'_> {
 }
 
 /// Runs the rounds at `target`, delta and adjacency of the plan.
-pub fn fit(
+pub(crate) fn fit(
     settings: &Settings,
     prior: Prior,
     data: &Private<Interactions>,
@@ -190,7 +196,10 @@ pub fn fit(
     let least = settings.floor * noise_of_totals;
     let totals = totals.values();
     let n_users = (totals[n_items] / 0.3).max(1.0);
-    let totals: Vec<f64> = totals[..n_items].iter().map(|t| (t / 0.95).max(least)).collect();
+    let totals: Vec<f64> = totals[..n_items]
+        .iter()
+        .map(|t| (t / 0.95).max(least))
+        .collect();
 
     let kernel = prior.with_popularity(&totals, noise_of_totals.max(1.0));
     let mut dual = Vec::new();
@@ -198,14 +207,23 @@ pub fn fit(
     let mut model = Model {
         settings: settings.clone(),
         vectors: (0..n_items * dim)
-            .map(|at| if at % dim == 0 { 0.0 } else { rng.random::<f64>() - 0.5 })
+            .map(|at| {
+                if at % dim == 0 {
+                    0.0
+                } else {
+                    rng.random::<f64>() - 0.5
+                }
+            })
             .collect(),
     };
     let mut seen = Evidence::new(n_items, dim);
     for round in 0..settings.n_rounds {
         let [first, ratio, floor] = settings.bound;
         let bound = (first * ratio.powi(i32::try_from(round)?)).max(floor);
-        let residuals = Residuals { model: &model, bound };
+        let residuals = Residuals {
+            model: &model,
+            bound,
+        };
         let reach = bound * (1.0 + MOMENT * MOMENT).sqrt();
         let n = n_items * dim + dim * dim;
         let released = release(Contribution::Residuals(residuals), n, reach)?;
@@ -216,9 +234,17 @@ pub fn fit(
             .map(|x| x / (2.0 * MOMENT * bound * n_users))
             .collect();
         project_psd_in_place(&mut moments, dim)?;
-        seen.add(&totals, &moments, (r, &model.vectors), (released.noise_stddev(), settings.memory));
+        seen.add(
+            &totals,
+            &moments,
+            (r, &model.vectors),
+            (released.noise_stddev(), settings.memory),
+        );
         let (normal, noise) = seen.normal();
-        let (l, s2) = (settings.l2_penalty / settings.scale, noise * noise / settings.scale);
+        let (l, s2) = (
+            settings.l2_penalty / settings.scale,
+            noise * noise / settings.scale,
+        );
         model.vectors = normal.solve(&kernel, l, s2, &mut dual)?;
     }
     Ok(model)
@@ -230,15 +256,18 @@ enum Contribution<'a> {
 }
 
 fn plan(settings: &Settings, n_items: usize, target: ApproxDp) -> Result<Plan> {
-    let request = |label, share, n: usize| {
-        ReleaseRequest::new(label, share, ReplaceFactor::Two, n as u64)
-    };
+    let request =
+        |label, share, n: usize| ReleaseRequest::new(label, share, ReplaceFactor::Two, n as u64);
     let rounds: Vec<f64> = (0..settings.n_rounds)
         .map(|round| settings.growth.powi(round as i32))
         .collect();
     let whole: f64 = rounds.iter().sum();
     let n = n_items * settings.dim + settings.dim * settings.dim;
-    let mut all = vec![request("weights".to_owned(), settings.weight_share, n_items + 1)];
+    let mut all = vec![request(
+        "weights".to_owned(),
+        settings.weight_share,
+        n_items + 1,
+    )];
     for (round, share) in rounds.iter().enumerate() {
         let share = (1.0 - settings.weight_share) * share / whole;
         all.push(request(format!("residuals {round}"), share, n));

@@ -141,15 +141,23 @@ mod tests {
         let right = ItemTable::new(["r", "s"], [("2", vec![list(&["b"]), list(&["c"])])]);
         let both = left.join(right);
         assert_eq!(both.n_items(), 2);
-        assert_eq!((both.names("1", 0), both.names("2", 2)), (&list(&["a"])[..], &list(&["c"])[..]));
+        assert_eq!(
+            (both.names("1", 0), both.names("2", 2)),
+            (&list(&["a"])[..], &list(&["c"])[..])
+        );
         assert!(both.names("1", 2).is_empty() && both.names("2", 0).is_empty());
     }
 
     #[test]
     fn years_become_decades() {
         let years = |text: &[&str]| vec![list(text)];
-        let rows = [("1", years(&["1999"])), ("2", years(&["0", "soon", "1920", "12000"]))];
-        let table = ItemTable::new(["year"], rows).with_decades("year").with_decades("none");
+        let rows = [
+            ("1", years(&["1999"])),
+            ("2", years(&["0", "soon", "1920", "12000"])),
+        ];
+        let table = ItemTable::new(["year"], rows)
+            .with_decades("year")
+            .with_decades("none");
         assert_eq!(table.names("1", 0), ["1990s"]);
         assert_eq!(table.names("2", 0), ["1920s"]);
     }

@@ -27,9 +27,9 @@ pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{
     ItemAttributes, Layout, LeafLabel, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
-    read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table, read_leaf,
-    read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue, read_samples,
-    read_samples_from,
+    read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,
+    read_leaf, read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
+    read_samples, read_samples_from,
 };
 pub use sample_split::{SampleShares, SplitUser};
 pub use samples::{SampleTable, SampleUser};

@@ -43,7 +43,13 @@ impl FeatureVocabulary {
             let names = frequent(items, column, min_items);
             params::at_least_one("names of a column that enough items have", names.len())?;
             let range = "below 2^32";
-            params::in_range("number of names", next + names.len(), 1, u32::MAX as usize, range)?;
+            params::in_range(
+                "number of names",
+                next + names.len(),
+                1,
+                u32::MAX as usize,
+                range,
+            )?;
             let numbers = (next..).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let lookup = names.iter().cloned().zip(numbers).collect();
             next += names.len();
@@ -108,19 +114,33 @@ mod tests {
 
     #[test]
     fn numbers_run_through_the_columns_and_equal_names_stay_apart() {
-        let items = table(&[("1", "War|Ann", "Ann"), ("2", "War", "Bob|Ann"), ("3", "", "")]);
+        let items = table(&[
+            ("1", "War|Ann", "Ann"),
+            ("2", "War", "Bob|Ann"),
+            ("3", "", ""),
+        ]);
         let vocabulary = FeatureVocabulary::new(&items, 1).unwrap();
         assert_eq!(vocabulary.category_sizes(), [2, 2]);
         assert_eq!(vocabulary.names(0), ["Ann", "War"]);
-        assert_eq!(vocabulary.features(&items, "1"), [(0, 1.0), (1, 1.0), (2, 1.0)]);
-        assert_eq!(vocabulary.features(&items, "2"), [(1, 1.0), (2, 1.0), (3, 1.0)]);
+        assert_eq!(
+            vocabulary.features(&items, "1"),
+            [(0, 1.0), (1, 1.0), (2, 1.0)]
+        );
+        assert_eq!(
+            vocabulary.features(&items, "2"),
+            [(1, 1.0), (2, 1.0), (3, 1.0)]
+        );
         assert!(vocabulary.features(&items, "3").is_empty());
         assert!(vocabulary.features(&items, "4").is_empty());
     }
 
     #[test]
     fn a_name_repeated_in_one_item_is_one_item_for_frequency_and_two_for_weight() {
-        let items = table(&[("1", "War|War", "Ann"), ("2", "Drama", "Ann"), ("3", "Drama", "")]);
+        let items = table(&[
+            ("1", "War|War", "Ann"),
+            ("2", "Drama", "Ann"),
+            ("3", "Drama", ""),
+        ]);
         let vocabulary = FeatureVocabulary::new(&items, 2).unwrap();
         assert_eq!(vocabulary.names(0), ["Drama"]);
         assert_eq!(vocabulary.features(&items, "1"), [(1, 1.0)]);
