@@ -1,5 +1,12 @@
 //! Ratings with public items, held-out parts, and what is said of predictions.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "numbers of items, features and rounds are small here"
+)]
+
 use std::path::Path;
 
 use dp_core::{Interactions, Private};
@@ -66,7 +73,7 @@ impl Data {
         only_new: bool,
         mut predict: impl FnMut(usize, usize) -> f64,
     ) -> Result<Vec<f64>> {
-        let mut sums = vec![(0.0, 0_u32); N_BUCKETS + 1];
+        let mut sums = [(0.0, 0_u32); N_BUCKETS + 1];
         for (user, row) in held_out.users().enumerate() {
             for (item, y) in row.iter().filter(|(item, _)| !only_new || is_new(*item)) {
                 let square = (predict(user, item as usize) - f64::from(y)).powi(2);

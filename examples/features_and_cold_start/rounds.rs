@@ -1,5 +1,12 @@
 //! Alternating minimisation by residual rounds: users fit themselves locally, items learn from released residuals through their features.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "numbers of items, features and rounds are small here"
+)]
+
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, project_psd_in_place};
