@@ -4,6 +4,7 @@ mod catalogue;
 mod error;
 mod generate;
 mod implicit;
+mod item_table;
 mod metrics;
 mod ranking;
 mod ratings;
@@ -12,6 +13,7 @@ mod sample_split;
 mod samples;
 mod split;
 mod user_split;
+mod vocabulary;
 
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{ColumnRole, Error, Expected, Result};
@@ -19,16 +21,18 @@ pub use generate::{
     LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
     SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
+pub use item_table::ItemTable;
 pub use metrics::rmse;
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{
     ItemAttributes, Layout, LeafRows, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
-    read_catalogue, read_history, read_history_from, read_item_attributes, read_leaf,
-    read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue, read_samples,
-    read_samples_from,
+    read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,
+    read_leaf, read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
+    read_samples, read_samples_from,
 };
 pub use sample_split::{SampleShares, SplitUser};
 pub use samples::{SampleTable, SampleUser};
 pub use split::{RatingSplit, SplitFractions};
 pub use user_split::{HeldOutUsers, UserSplit};
+pub use vocabulary::FeatureVocabulary;

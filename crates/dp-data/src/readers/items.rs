@@ -5,7 +5,7 @@ use std::path::Path;
 use super::format::Header;
 use super::source::open;
 use super::table::Table;
-use crate::{ColumnRole, Expected, Result};
+use crate::{ColumnRole, Expected, ItemTable, Result};
 
 /// What is publicly known of an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,25 +33,58 @@ pub struct ItemAttributes {
 /// # Errors
 /// Those of [`read_catalogue`](crate::read_catalogue).
 pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes>> {
-    let (file, name) = open(path.as_ref())?;
-    let mut table = Table::with_header(file, name)?;
-    let header = Header::read(&table)?;
-    let item = header.find(ColumnRole::Item, None)?;
-    let [genres, year, title] = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title]
-        .map(|role| header.find(role, None).ok());
-    let mut items: Vec<ItemAttributes> = Vec::new();
-    let mut known = std::collections::HashSet::new();
-    while table.advance()? {
-        let id = std::str::from_utf8(table.id(item, ColumnRole::Item)?)
-            .map_err(|_| table.malformed(item, Expected::Utf8))?;
+    let find = |header: &Header<'_, '_>| {
+        let optional = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title];
+        Ok(optional.map(|role| header.find(role, None).ok()))
+    };
+    let items = read_items(path.as_ref(), find, |table, &[genres, year, title], id| {
         let text = |column: Option<usize>| column.map_or(Ok(""), |column| table.text(column));
-        let attributes = ItemAttributes {
+        Ok(ItemAttributes {
             id: id.to_owned(),
             genres: names_in(text(genres)?),
             year: year_in(text(year)?).or_else(|| year_of_title(text(title).unwrap_or(""))),
-        };
-        if known.insert(attributes.id.clone()) {
-            items.push(attributes);
+        })
+    })?;
+    Ok(items.into_iter().map(|(_, item)| item).collect())
+}
+
+/// Reads some columns of names, each of which must be in the header, once; other columns are not looked at.
+///
+/// The file is one as [`read_item_attributes`] reads. A field holds any number of names, separated by vertical bars; spaces around a name do not count, and empty
+/// names are none. Of an id given twice the first line counts. A name given twice in one field stays twice: counts are weights.
+///
+/// # Errors
+/// Those of [`read_catalogue`](crate::read_catalogue), and [`Error::UnknownColumn`](crate::Error::UnknownColumn) for a column that is not there once.
+pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemTable> {
+    let find = |header: &Header<'_, '_>| {
+        let each = columns.iter();
+        each.map(|name| header.find_once(ColumnRole::Feature, Some(name)))
+            .collect::<Result<Vec<usize>>>()
+    };
+    let rows = read_items(path.as_ref(), find, |table, at, _| {
+        at.iter().map(|&at| Ok(names_in(table.text(at)?))).collect()
+    })?;
+    let columns = columns.iter().map(ToString::to_string).collect();
+    Ok(ItemTable::of_rows(columns, rows))
+}
+
+/// What `make` makes of the first line of each id, with the id, in the order of the file.
+fn read_items<C, T>(
+    path: &Path,
+    find: impl FnOnce(&Header<'_, '_>) -> Result<C>,
+    make: impl Fn(&Table<'_>, &C, &str) -> Result<T>,
+) -> Result<Vec<(String, T)>> {
+    let (file, name) = open(path)?;
+    let mut table = Table::with_header(file, name)?;
+    let header = Header::read(&table)?;
+    let (item, columns) = (header.find(ColumnRole::Item, None)?, find(&header)?);
+    let (mut items, mut known) = (Vec::new(), std::collections::HashSet::new());
+    while table.advance()? {
+        let id = std::str::from_utf8(table.id(item, ColumnRole::Item)?)
+            .map_err(|_| table.malformed(item, Expected::Utf8))?;
+        let made = make(&table, &columns, id)?;
+        if known.insert(id.to_owned()) {
+            items.push((id.to_owned(), made));
         }
     }
     table.require_records()?;
@@ -96,5 +129,24 @@ mod tests {
         std::fs::write(&path, "movie_id,title\n9,Old (1920)\n").unwrap();
         let items = read_item_attributes(&path).unwrap();
         assert_eq!((items[0].id.as_str(), items[0].year), ("9", Some(1920)));
+    }
+
+    #[test]
+    fn columns_of_names_are_read_by_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items.tsv");
+        let text = "item\tactors\tyear\tgenres\n7\tAnn Lee | Bob||Ann Lee\t1995\tWar\n8\t\t\t\n\
+                    7\tlater\t1900\tNoir\n";
+        std::fs::write(&path, text).unwrap();
+        let items = read_item_table(&path, &["genres", "actors"]).unwrap();
+        assert_eq!(items.columns(), ["genres", "actors"]);
+        assert_eq!(items.n_items(), 2);
+        assert_eq!(items.names("7", 0), ["War"]);
+        assert_eq!(items.names("7", 1), ["Ann Lee", "Bob", "Ann Lee"]);
+        assert!(items.names("8", 0).is_empty() && items.names("8", 1).is_empty());
+        let missing = read_item_table(&path, &["genres", "writers"]).unwrap_err();
+        assert!(missing.to_string().contains("writers"), "{missing}");
+        std::fs::write(&path, "item,genres,genres\n1,War,Noir\n").unwrap();
+        assert!(read_item_table(&path, &["genres"]).is_err());
     }
 }
