@@ -9,7 +9,7 @@ use super::samples::samples_of;
 use crate::view::View;
 use crate::{Result, Trainer};
 
-/// A trainer of shared subspaces (`dp-personalize`) under audit, on tables of [`UserSamples`].
+/// A trainer of shared subspaces (`dp-personalize`) under audit, on tables of [`UserSamples`](dp_core::UserSamples).
 ///
 /// As in [`AuditedRegression`](crate::AuditedRegression) the exact sums come from the trainer's own account of what each user adds,
 /// one user at a time. Disjoint batches release once each what the plan lists once: all of them are looked at, and a canary is

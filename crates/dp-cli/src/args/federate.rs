@@ -23,7 +23,7 @@ pub(crate) struct FederateArgs {
     /// Privacy target delta; choose it well below one over the number of users
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub(crate) delta: f64,
-    /// Ratios of global to local steps: 0 alone, inf one model for all
+    /// Global over local steps: 0 alone, inf one for all
     #[arg(
         long,
         value_name = "A,...",

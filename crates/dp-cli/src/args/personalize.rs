@@ -106,7 +106,7 @@ pub(crate) struct ModelArgs {
     /// own (means), shared (constant feature), none [default: own; of classes: shared]
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) intercept: Option<Intercept>,
-    /// residual, projectors, gradient or alternating [default: residual; classes: gradient]
+    /// residual, projectors, gradient, alternating [default: residual; classes gradient]
     #[arg(long, value_enum, value_name = "METHOD", hide_possible_values = true)]
     pub(crate) method: Option<Method>,
     /// Steps after the first release [default: residual 4, gradient 3, alternating 1]

@@ -12,7 +12,7 @@ use super::{PpSgdParams, RoundLayout};
 /// eta_global / eta_local = alpha
 /// ```
 ///
-/// Source: Bietti et al. 2022, Algorithms 1 ([`Participation::Full`]), 2 (sampled, [`BatchReduction::Sum`](super::BatchReduction::Sum)) and 3 (sampled, mean), corrected
+/// Source: Bietti et al. 2022, Algorithms 1 ([`Participation::Full`](super::Participation::Full)), 2 (sampled, [`BatchReduction::Sum`](super::BatchReduction::Sum)) and 3 (sampled, mean), corrected
 /// (`docs/errata.md`). `alpha` is the paper's times the clients in a round.
 ///
 /// # Privacy
@@ -33,7 +33,7 @@ use super::{PpSgdParams, RoundLayout};
 /// the means over both users' coins. Composition over rounds is given the releases only, and not knowing the others' coins makes nothing worse.
 /// With samples of fixed size the others' coins do tell `i`'s: if the rest of a sample is one short, `i` was in it. Then others' local parameters, and with
 /// them what they add later, would depend on `i` in a way that no bound on `i`'s own vector covers. So there everybody trains in every
-/// round ([`LocalTraining::EveryRound`]), contributions are functions of own data and releases, and the standard argument holds. It wants that
+/// round ([`LocalTraining::EveryRound`](super::LocalTraining::EveryRound)), contributions are functions of own data and releases, and the standard argument holds. It wants that
 /// clients who miss a round do not miss it because they were asked or not. And joint privacy is weaker there: a user knows whether it was asked itself, and a
 /// user who was not knows that the `m` who were are among `n - 1`. Against one user the ratio is `m / (n - 1)` instead of `m / n`, against `k` who pool what they
 /// know `m / (n - k)`; the plan pays for `m / n`, against those who see releases alone. Independent coins say nothing of one another, and there nothing changes.
