@@ -52,7 +52,7 @@ fn gram_rates() {
             gemm::<f64>(),
             gram::<f64>(dim),
         ];
-        let times = take_turns(&mut runs, 41, 4e-3);
+        let times = take_turns(&mut runs, 401, 5e-4);
         let useful = (N_ROWS * dim * (dim + 1)) as f64;
         let gemm_flops = 2.0 * 512.0_f64.powi(3);
         let rate = |at: usize| useful / times[at].best / 1e9;
