@@ -119,7 +119,7 @@ mod tests {
     /// Randomised response that tells the truth with probability 3/4: epsilon ln 3 at delta 0, ln 2 at delta 1/4.
     #[test]
     fn randomised_response_is_bounded_closely_and_a_false_claim_is_refused() {
-        let n = 40_000;
+        let n = 400_000;
         let answers =
             |yes: usize| -> Vec<f64> { (0..n).map(|i| f64::from(u8::from(i % 4 < yes))).collect() };
         let (no, yes) = (answers(1), answers(3));
