@@ -12,7 +12,7 @@ use std::time::Instant;
 use dp_benches::{Contestant, peak_megabytes, take_turns};
 use dp_data::LongTailRatings;
 use dp_linalg::{
-    GramAccumulator, PsdBatchScratch, PsdScratch, Real, psd_part_plus_ridge_solve,
+    AlignedVec, GramAccumulator, PsdBatchScratch, PsdScratch, Real, psd_part_plus_ridge_solve,
     psd_part_plus_ridge_solve_batch,
 };
 use dp_multitask::NonPrivateAls;
@@ -22,7 +22,8 @@ use rand::distr::{Distribution, StandardUniform};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-const TABLE_ROWS: u32 = 20_000;
+/// Items and users of MovieLens-10M: the tables that users' and items' equations gather from.
+const TABLES: [u32; 2] = [10_677, 69_878];
 const N_ROWS: usize = 4096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,28 +44,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn gram_rates() {
-    println!("gathered Gram, {N_ROWS} of {TABLE_ROWS} rows: useful flops over faer's GEMM 512^3");
-    println!("dim   f32 Gflop/s  share | f64 Gflop/s  share   (best turns)");
+    println!("gathered Gram, {N_ROWS} rows of a table: useful flops over faer's GEMM 512^3");
+    println!("dim   table   f32 Gflop/s  share | f64 Gflop/s  share   (best turns)");
     for dim in [32, 64, 128] {
-        let mut runs = [
-            gemm::<f32>(),
-            gram::<f32>(dim),
-            gemm::<f64>(),
-            gram::<f64>(dim),
-        ];
-        let times = take_turns(&mut runs, 401, 5e-4);
-        let useful = (N_ROWS * dim * (dim + 1)) as f64;
-        let gemm_flops = 2.0 * 512.0_f64.powi(3);
-        let rate = |at: usize| useful / times[at].best / 1e9;
-        let share = |at: usize| rate(at) / (gemm_flops / times[at - 1].best / 1e9);
-        println!(
-            "{dim:>3} {:13.1} {:6.2} | {:11.1} {:6.2}",
-            rate(1),
-            share(1),
-            rate(3),
-            share(3)
-        );
+        for n_table in TABLES {
+            gram_rate(dim, n_table);
+        }
     }
+}
+
+fn gram_rate(dim: usize, n_table: u32) {
+    let mut runs = [
+        gemm::<f32>(),
+        gram::<f32>(dim, n_table),
+        gemm::<f64>(),
+        gram::<f64>(dim, n_table),
+    ];
+    let times = take_turns(&mut runs, 401, 5e-4);
+    let useful = (N_ROWS * dim * (dim + 1)) as f64;
+    let gemm_flops = 2.0 * 512.0_f64.powi(3);
+    let rate = |at: usize| useful / times[at].best / 1e9;
+    let share = |at: usize| rate(at) / (gemm_flops / times[at - 1].best / 1e9);
+    println!(
+        "{dim:>3} {n_table:>7} {:13.1} {:6.2} | {:11.1} {:6.2}",
+        rate(1),
+        share(1),
+        rate(3),
+        share(3)
+    );
 }
 
 fn random<T>(n: usize) -> Vec<T>
@@ -89,15 +96,13 @@ where
     })
 }
 
-fn gram<T: Real>(dim: usize) -> Contestant<'static>
+fn gram<T: Real>(dim: usize, n_table: u32) -> Contestant<'static>
 where
     StandardUniform: Distribution<T>,
 {
-    let table: Vec<T> = random(TABLE_ROWS as usize * dim);
+    let table = AlignedVec::from_slice(&random::<T>(n_table as usize * dim));
     let mut rng = ChaCha20Rng::seed_from_u64(4);
-    let indices: Vec<u32> = (0..N_ROWS)
-        .map(|_| rng.random_range(0..TABLE_ROWS))
-        .collect();
+    let indices: Vec<u32> = (0..N_ROWS).map(|_| rng.random_range(0..n_table)).collect();
     let mut sums = GramAccumulator::<T>::new(dim).expect("dim is in range");
     Contestant::new(move || {
         sums.reset();

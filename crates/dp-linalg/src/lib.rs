@@ -20,6 +20,7 @@ mod strided;
 mod test_numbers;
 mod wide_rows;
 
+pub use aligned::AlignedVec;
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 #[cfg(feature = "dense")]
 pub use eigen::{SymmetricEigen, symmetric_eigen};

@@ -1,7 +1,7 @@
 //! What a private model is measured against. None of these is private.
 
 use dp_core::{Interactions, Private, UserRow, params};
-use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
+use dp_linalg::{AlignedVec, GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use rayon::prelude::*;
 
 use crate::factorization::{
@@ -86,7 +86,7 @@ impl NonPrivateAls {
 /// All users' factors `[1, v_j]` and residual labels, for one exact item step.
 struct UserSide {
     dim: usize,
-    factors: Vec<f64>,
+    factors: AlignedVec<f64>,
     labels: Vec<f64>,
 }
 
@@ -99,7 +99,8 @@ impl UserSide {
             bias: scoring.bias,
             penalties: scoring.penalties,
         };
-        let mut factors = vec![1.0; table.n_users() * dim];
+        let mut factors = AlignedVec::zeros(table.n_users() * dim);
+        factors.fill(1.0);
         let mut offsets = vec![0.0; table.n_users()];
         factors
             .par_chunks_mut(dim)

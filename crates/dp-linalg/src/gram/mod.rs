@@ -1,8 +1,10 @@
 use dp_core::params::in_range;
 
-use crate::aligned::Aligned;
+use crate::AlignedVec;
 use crate::error::check_len;
-use crate::kernels::{Ahead, Gather, GramUpdate, InstructionSet, Rows, WeightedSum};
+use crate::kernels::{
+    Ahead, ChosenRows, Gather, GramUpdate, InstructionSet, RowSource, Rows, WeightedSum,
+};
 use crate::packed::{mirror_upper, pack_upper, packed_len};
 use crate::{Error, Real, Result};
 
@@ -63,11 +65,11 @@ pub struct GramAccumulator<T> {
     block_rows: usize,
     isa: InstructionSet,
     /// width x width, of which the tiles that meet the upper triangle are kept.
-    gram: Aligned<T>,
-    rhs: Aligned<T>,
+    gram: AlignedVec<T>,
+    rhs: AlignedVec<T>,
     /// Room for one block of gathered rows, and for the same rows times their weights.
-    rows: Aligned<T>,
-    scaled: Aligned<T>,
+    rows: AlignedVec<T>,
+    scaled: AlignedVec<T>,
 }
 
 /// Prints the dimension only: the sums may be private.
@@ -100,7 +102,7 @@ impl<T: Real> GramAccumulator<T> {
         )?;
         let width = dim.next_multiple_of(T::width(isa));
         let block_rows = (BLOCK_BYTES / (width * size_of::<T>())).clamp(16, 512);
-        let zeros = Aligned::zeros;
+        let zeros = AlignedVec::zeros;
         Ok(Self {
             dim,
             width,
@@ -279,8 +281,20 @@ impl<T: Real> GramAccumulator<T> {
         for start in (0..indices.len()).step_by(GATHER_ROWS) {
             let end = indices.len().min(start + GATHER_ROWS);
             let next = indices.len().min(end + GATHER_ROWS);
-            let scaled = weights.map(|weights| (&weights[start..end], &mut self.scaled[..]));
             let chosen = &indices[start..end];
+            let labels = labels.map(|labels| &labels[start..end]);
+            let ahead = Ahead::new(factors, &indices[end..next], dim);
+            if let (None, Some(rows)) = (weights, ChosenRows::new(factors, chosen, dim, width)) {
+                let block = Block {
+                    left: rows,
+                    right: rows,
+                    labels,
+                    ahead,
+                };
+                block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+                continue;
+            }
+            let scaled = weights.map(|weights| (&weights[start..end], &mut self.scaled[..]));
             let gather = Gather::new(factors, chosen, dim, width, &mut self.rows, scaled);
             T::run(self.isa, gather);
 
@@ -291,8 +305,8 @@ impl<T: Real> GramAccumulator<T> {
                     None => right,
                 },
                 right,
-                labels: labels.map(|labels| &labels[start..end]),
-                ahead: Ahead::new(factors, &indices[end..next], dim),
+                labels,
+                ahead,
             };
             block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
         }
@@ -300,14 +314,14 @@ impl<T: Real> GramAccumulator<T> {
 }
 
 /// Rows that are summed in one sweep; weights are in `left`.
-struct Block<'a, T> {
-    left: Rows<'a, T>,
-    right: Rows<'a, T>,
+struct Block<'a, T, R> {
+    left: R,
+    right: R,
     labels: Option<&'a [T]>,
     ahead: Ahead<'a>,
 }
 
-impl<T: Real> Block<'_, T> {
+impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
     fn add_to(self, isa: InstructionSet, dim: usize, gram: &mut [T], rhs: &mut [T]) {
         let Self {
             left, right, ahead, ..

@@ -5,6 +5,7 @@ use super::block::Block;
 use super::dispatch::Operation;
 use super::gram::tile;
 use super::lanes::Lanes;
+use super::rows::{RowStarts, Spaced};
 
 /// Overwrites the upper triangle of a row-major symmetric matrix A with U, where A = U^T U.
 ///
@@ -68,7 +69,8 @@ unsafe fn diagonal_block<L: Lanes, const MR: usize>(
         // the right-hand side. MR elements fit into a row of `products`.
         unsafe {
             let from = a.as_ptr().add(start);
-            let sums = first_lanes_tile::<L, MR>((from, dim), (from, dim), start, rows);
+            let from = Spaced::new(from, dim);
+            let sums = first_lanes_tile::<L, MR>(from, from, start, rows);
             for m in 0..MR {
                 sums[m].store_first(products[m].as_mut_ptr(), MR);
             }
@@ -88,8 +90,8 @@ unsafe fn diagonal_block<L: Lanes, const MR: usize>(
 /// As [`tile`], with `n` readable elements in place of WIDTH.
 #[inline(always)]
 unsafe fn first_lanes_tile<L: Lanes, const MR: usize>(
-    left: (*const L::Scalar, usize),
-    right: (*const L::Scalar, usize),
+    left: Spaced<L::Scalar>,
+    right: Spaced<L::Scalar>,
     count: usize,
     n: usize,
 ) -> [L; MR] {
@@ -103,14 +105,11 @@ unsafe fn first_lanes_tile<L: Lanes, const MR: usize>(
             }
             return sums;
         }
-        let (mut l, mut r) = (left.0, right.0);
-        for _ in 0..count {
-            let x = L::load_first(r, n);
+        for row in 0..count {
+            let (l, x) = (left.start(row), L::load_first(right.start(row), n));
             for m in 0..MR {
                 sums[m] = sums[m].plus_product(L::splat(*l.add(m)), x);
             }
-            l = l.wrapping_add(left.1);
-            r = r.wrapping_add(right.1);
         }
         sums
     }
@@ -133,8 +132,8 @@ unsafe fn solve_columns<L: Lanes, const MR: usize>(
     // `start`; the loads and stores touch columns col .. col + n of rows below start + MR <= dim.
     unsafe {
         let base = a.as_mut_ptr();
-        let left = (base.add(start).cast_const(), dim);
-        let right = (base.add(col).cast_const(), dim);
+        let left = Spaced::new(base.add(start).cast_const(), dim);
+        let right = Spaced::new(base.add(col).cast_const(), dim);
         let sums = first_lanes_tile::<L, MR>(left, right, start, n);
         let to = base.add(start * dim + col);
         let mut x = [L::zero(); MR];

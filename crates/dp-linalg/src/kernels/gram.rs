@@ -1,26 +1,26 @@
 //! Register tiles of a sum of outer products.
 
-use super::dispatch::Operation;
+use super::ahead::Ahead;
+use super::dispatch::{Kernel, Operation};
 use super::lanes::Lanes;
-use super::rows::{Ahead, Rows};
+use super::rows::{RowSource, RowStarts, Spaced};
 
 /// `sum_r left_r[..MR] right_r[..NV * WIDTH]^T` over `count` rows, held in registers.
 ///
 /// # Safety
-/// Row r starts at `left + r * left_stride` and is readable for MR elements; the same with
-/// `right` and NV * WIDTH. The processor has the instructions of `L`.
+/// Row r of `left`, for r below `count`, is readable for MR elements; the same with `right` and
+/// NV * WIDTH. The processor has the instructions of `L`.
 #[inline(always)]
 pub(super) unsafe fn tile<L: Lanes, const MR: usize, const NV: usize>(
-    left: (*const L::Scalar, usize),
-    right: (*const L::Scalar, usize),
+    left: impl RowStarts<L::Scalar>,
+    right: impl RowStarts<L::Scalar>,
     count: usize,
 ) -> [[L; NV]; MR] {
-    // SAFETY: row and lane offsets stay within what the caller vouches for. The pointers move on
-    // by wrapping arithmetic because the step after the last row may leave the allocation.
+    // SAFETY: r < count, and row and lane offsets stay within what the caller vouches for.
     unsafe {
         let mut sums = [[L::zero(); NV]; MR];
-        let (mut l, mut r) = (left.0, right.0);
-        for _ in 0..count {
+        for row in 0..count {
+            let (l, r) = (left.start(row), right.start(row));
             let mut x = [L::zero(); NV];
             for v in 0..NV {
                 x[v] = L::load(r.add(v * L::WIDTH));
@@ -31,8 +31,6 @@ pub(super) unsafe fn tile<L: Lanes, const MR: usize, const NV: usize>(
                     sums[m][v] = sums[m][v].plus_product(a, x[v]);
                 }
             }
-            l = l.wrapping_add(left.1);
-            r = r.wrapping_add(right.1);
         }
         sums
     }
@@ -65,8 +63,8 @@ unsafe fn add_tile<L: Lanes, const MR: usize, const NV: usize>(
 /// As [`tile`] and [`add_tile`], for MR rows and `n_vectors * WIDTH` columns.
 #[inline(always)]
 unsafe fn add_strip<L: Lanes, const MR: usize>(
-    left: (*const L::Scalar, usize),
-    right: (*const L::Scalar, usize),
+    left: impl RowStarts<L::Scalar>,
+    right: impl RowStarts<L::Scalar>,
     count: usize,
     out: (*mut L::Scalar, usize),
     n_vectors: usize,
@@ -75,7 +73,7 @@ unsafe fn add_strip<L: Lanes, const MR: usize>(
     while done < n_vectors {
         // SAFETY: the tile covers vectors done .. done + step <= n_vectors.
         unsafe {
-            let right = (right.0.add(done * L::WIDTH), right.1);
+            let right = right.shifted(done * L::WIDTH);
             let to = out.0.add(done * L::WIDTH);
             // four vectors are better halved than split into three and one
             let step = match n_vectors - done {
@@ -92,27 +90,43 @@ unsafe fn add_strip<L: Lanes, const MR: usize>(
     }
 }
 
+/// Adds the square of WIDTH rows of outer products at the end of the diagonal: one tile of them all
+/// reads a row once, where strips of MR rows would each wait for loads.
+///
+/// # Safety
+/// As [`tile`] and [`add_tile`], for WIDTH rows and WIDTH columns.
+#[inline(always)]
+unsafe fn add_corner<L: Lanes, const MR: usize>(
+    rows: (impl RowStarts<L::Scalar>, impl RowStarts<L::Scalar>),
+    count: usize,
+    out: (*mut L::Scalar, usize),
+) -> bool {
+    // SAFETY: WIDTH rows and columns, as the caller vouches.
+    unsafe {
+        match (L::WIDTH, MR) {
+            (16, 8) => add_tile(tile::<L, 16, 1>(rows.0, rows.1, count), out.0, out.1),
+            (8, 4) => add_tile(tile::<L, 8, 1>(rows.0, rows.1, count), out.0, out.1),
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
 /// Before each strip, a share of the rows `ahead` is fetched that fits the strip's work.
 #[derive(Debug)]
-pub(crate) struct GramUpdate<'a, T> {
-    left: Rows<'a, T>,
-    right: Rows<'a, T>,
+pub(crate) struct GramUpdate<'a, T, R> {
+    left: R,
+    right: R,
     dim: usize,
     gram: &'a mut [T],
     ahead: Ahead<'a>,
 }
 
-impl<'a, T> GramUpdate<'a, T> {
+impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
     /// # Panics
     /// When counts or widths differ, or `gram` is not `width * width` with `width >= dim`.
-    pub(crate) fn new(
-        left: Rows<'a, T>,
-        right: Rows<'a, T>,
-        dim: usize,
-        gram: &'a mut [T],
-        ahead: Ahead<'a>,
-    ) -> Self {
+    pub(crate) fn new(left: R, right: R, dim: usize, gram: &'a mut [T], ahead: Ahead<'a>) -> Self {
         let width = right.width();
         assert!(left.count() == right.count() && left.width() == width);
         assert!(dim <= width && gram.len() == width * width);
@@ -126,14 +140,14 @@ impl<'a, T> GramUpdate<'a, T> {
     }
 }
 
-impl<T> Operation<T> for GramUpdate<'_, T> {
+impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
-        let width = self.right.width();
+        let (width, count) = (self.right.width(), self.right.count());
         assert!(width.is_multiple_of(L::WIDTH) && L::WIDTH.is_multiple_of(MR));
-        if self.right.count() == 0 {
+        if count == 0 {
             return;
         }
         let strips = (0..self.dim).step_by(MR).map(|row| {
@@ -146,16 +160,19 @@ impl<T> Operation<T> for GramUpdate<'_, T> {
             self.ahead.fetch(done..done + n_vectors, work);
             done += n_vectors;
             // SAFETY: row + MR <= width, because row is a multiple of MR below dim <= width and
-            // MR divides width; first <= row < width. `Rows` makes `width` elements of each row
-            // readable, and `gram` has width rows of width elements.
+            // MR divides width; first <= row < width, and row + WIDTH = width where row is the
+            // first of the last WIDTH. A `RowSource` makes `width` elements of each row readable,
+            // and `gram` has width rows of width elements.
             unsafe {
-                add_strip::<L, MR>(
-                    (self.left.as_ptr().add(row), self.left.stride()),
-                    (self.right.as_ptr().add(first), self.right.stride()),
-                    self.right.count(),
-                    (self.gram.as_mut_ptr().add(row * width + first), width),
-                    n_vectors,
-                );
+                let left = self.left.starts().shifted(row);
+                let right = self.right.starts().shifted(first);
+                let out = (self.gram.as_mut_ptr().add(row * width + first), width);
+                let corner = n_vectors == 1 && row == first;
+                if corner && add_corner::<L, MR>((left, right), count, out) {
+                    self.ahead.fetch(done..work, work);
+                    break;
+                }
+                add_strip::<L, MR>(left, right, count, out, n_vectors);
             }
         }
     }
@@ -163,22 +180,22 @@ impl<T> Operation<T> for GramUpdate<'_, T> {
 
 /// Adds `sum_r labels_r rows_r` to `out`.
 #[derive(Debug)]
-pub(crate) struct WeightedSum<'a, T> {
+pub(crate) struct WeightedSum<'a, T, R> {
     labels: &'a [T],
-    rows: Rows<'a, T>,
+    rows: R,
     out: &'a mut [T],
 }
 
-impl<'a, T> WeightedSum<'a, T> {
+impl<'a, T, R: RowSource<T>> WeightedSum<'a, T, R> {
     /// # Panics
     /// When `labels` and `rows` differ in number, or `out` is not as wide as `rows`.
-    pub(crate) fn new(labels: &'a [T], rows: Rows<'a, T>, out: &'a mut [T]) -> Self {
+    pub(crate) fn new(labels: &'a [T], rows: R, out: &'a mut [T]) -> Self {
         assert!(labels.len() == rows.count() && out.len() == rows.width());
         Self { labels, rows, out }
     }
 }
 
-impl<T> Operation<T> for WeightedSum<'_, T> {
+impl<T: Kernel, R: RowSource<T>> Operation<T> for WeightedSum<'_, T, R> {
     type Output = ();
 
     #[inline(always)]
@@ -188,8 +205,8 @@ impl<T> Operation<T> for WeightedSum<'_, T> {
         // SAFETY: the labels are rows of one element; `out` is one row of `width` elements.
         unsafe {
             add_strip::<L, 1>(
-                (self.labels.as_ptr(), 1),
-                (self.rows.as_ptr(), self.rows.stride()),
+                Spaced::new(self.labels.as_ptr(), 1),
+                self.rows.starts(),
                 self.rows.count(),
                 (self.out.as_mut_ptr(), width),
                 width / L::WIDTH,

@@ -6,7 +6,7 @@ use std::arch::x86_64::{__m512d, _MM_FROUND_NO_EXC, _MM_FROUND_TO_ZERO, _mm512_r
 use super::dispatch::{InstructionSet, Kernel, Operation};
 use super::gram::tile;
 use super::lanes::Lanes;
-use super::rows::Rows;
+use super::rows::{RowSource, RowStarts, Rows};
 
 /// How numbers below 2^52 are rounded toward zero. What becomes of others is left open.
 trait TowardZero<L> {
@@ -93,10 +93,10 @@ impl<'a> KroneckerUpdate<'a> {
         // `planes` has width rows of width elements by the constructor's assertion, and the tile lies within them; there is a weight
         // for each user and plane.
         unsafe {
-            let mut first = self.rows.as_ptr();
+            let mut rows = self.rows.starts();
             let mut weight = self.weights.as_ptr();
             for &n_rows in self.n_rows {
-                let (left, right) = ((first.add(row), stride), (first.add(column), stride));
+                let (left, right) = (rows.shifted(row), rows.shifted(column));
                 let sums = tile::<L, MR, NV>(left, right, n_rows);
                 for p in 0..n_planes {
                     let scale = L::splat(*weight.add(p));
@@ -109,7 +109,7 @@ impl<'a> KroneckerUpdate<'a> {
                         }
                     }
                 }
-                first = first.wrapping_add(n_rows * stride);
+                rows = rows.shifted(n_rows * stride);
                 weight = weight.wrapping_add(n_planes);
             }
         }

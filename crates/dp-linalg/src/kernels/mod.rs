@@ -14,10 +14,12 @@
     reason = "arrays of registers are walked side by side within constant bounds"
 )]
 
+mod ahead;
 mod block;
 mod combine;
 mod dispatch;
 mod factor;
+mod gather;
 mod gram;
 mod integers;
 mod kronecker;
@@ -37,15 +39,17 @@ mod tridiagonal;
 mod vector;
 mod widen;
 
+pub(crate) use ahead::{Ahead, fetch_lines};
 pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
+pub(crate) use gather::Gather;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::KroneckerUpdate;
 pub use plain::{PlainLoops, with_vector_instructions};
 pub(crate) use products::{PairProducts, RowProducts, SumOfSquares};
-pub(crate) use rows::{Ahead, Gather, Rows, fetch_lines};
+pub(crate) use rows::{ChosenRows, RowSource, Rows};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;
 #[cfg(feature = "dense")]

@@ -1,9 +1,4 @@
-//! Blocks of rows with room to read past their end, and the copy that makes such blocks.
-
-use std::ops::Range;
-
-use super::dispatch::{Kernel, Operation};
-use super::lanes::Lanes;
+//! Rows of a sum: where they lie and how far each can be read.
 
 /// `count` rows that start `stride` elements apart, each readable for `width` elements.
 ///
@@ -56,143 +51,140 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Rows that the next block will gather. Fetching them during the arithmetic of this block hides
-/// the latency of memory, which otherwise costs as much as the arithmetic.
+impl<T: Copy> RowSource<T> for Rows<'_, T> {
+    type Starts = Spaced<T>;
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn starts(&self) -> Spaced<T> {
+        Spaced::new(self.data.as_ptr(), self.stride)
+    }
+}
+
+/// Chosen rows of a table, read where they lie: what [`Rows`] of a copy would be.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ahead<'a> {
-    /// Where the rows begin; never read through, so its element type does not matter.
-    factors: *const u8,
-    row_bytes: usize,
-    /// Whether a row may end on one line more than its length fills.
-    straddles: bool,
+pub(crate) struct ChosenRows<'a, T> {
+    table: &'a [T],
     indices: &'a [u32],
-}
-
-impl<'a> Ahead<'a> {
-    /// Nothing to fetch.
-    pub(crate) const NONE: Self = Self {
-        factors: std::ptr::null(),
-        row_bytes: 0,
-        straddles: false,
-        indices: &[],
-    };
-
-    pub(crate) fn new<T>(factors: &[T], indices: &'a [u32], dim: usize) -> Self {
-        let row_bytes = dim * size_of::<T>();
-        let aligned = factors.as_ptr().addr().is_multiple_of(CACHE_LINE);
-        Self {
-            factors: factors.as_ptr().cast(),
-            row_bytes,
-            straddles: !(aligned && row_bytes.is_multiple_of(CACHE_LINE)),
-            indices,
-        }
-    }
-
-    /// Fetches the rows that fall to `share` of `work`. A hint only: it reads nothing and cannot
-    /// fault.
-    #[inline(always)]
-    pub(super) fn fetch(&self, share: Range<usize>, work: usize) {
-        let n = self.indices.len();
-        let bytes = self.row_bytes;
-        for &index in &self.indices[share.start * n / work..share.end * n / work] {
-            let row = self.factors.wrapping_add(index as usize * bytes);
-            // as many fetches for every row: no branch to mispredict
-            for offset in (0..bytes).step_by(CACHE_LINE) {
-                prefetch(row.wrapping_byte_add(offset));
-            }
-            if self.straddles {
-                prefetch(row.wrapping_byte_add(bytes - 1));
-            }
-        }
-    }
-}
-
-/// Bytes moved by one fetch.
-const CACHE_LINE: usize = 64;
-
-/// Starts to fetch a slice into the cache. A hint only.
-#[inline]
-pub(crate) fn fetch_lines<T>(slice: &[T]) {
-    let start: *const u8 = slice.as_ptr().cast();
-    for offset in (0..size_of_val(slice)).step_by(CACHE_LINE) {
-        prefetch(start.wrapping_add(offset));
-    }
-}
-
-#[inline(always)]
-fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is allowed, and SSE belongs to every x86-64 processor.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Copies rows `indices` of `factors` into `out`, padded with zeros to `width`; with weights,
-/// also the rows times their weights into `scaled`.
-#[derive(Debug)]
-pub(crate) struct Gather<'a, T> {
-    factors: &'a [T],
-    indices: &'a [u32],
-    dim: usize,
+    stride: usize,
     width: usize,
-    out: &'a mut [T],
-    scaled: Option<(&'a [T], &'a mut [T])>,
 }
 
-impl<'a, T> Gather<'a, T> {
-    /// The caller has checked that `indices` are below `factors.len() / dim`.
-    ///
-    /// # Panics
-    /// When a buffer is shorter than `indices.len() * width`, or `width` below `dim`.
+impl<'a, T> ChosenRows<'a, T> {
+    /// Rows `indices` of a table whose rows are `stride` long, each readable for `width` elements;
+    /// `None` where the table ends before that.
     pub(crate) fn new(
-        factors: &'a [T],
+        table: &'a [T],
         indices: &'a [u32],
-        dim: usize,
+        stride: usize,
         width: usize,
-        out: &'a mut [T],
-        scaled: Option<(&'a [T], &'a mut [T])>,
-    ) -> Self {
-        assert!(dim <= width && indices.len() * width <= out.len());
-        if let Some((weights, scaled)) = &scaled {
-            assert!(weights.len() == indices.len() && scaled.len() >= indices.len() * width);
-        }
-        Self {
-            factors,
+    ) -> Option<Self> {
+        let last = indices.iter().copied().max().unwrap_or(0) as usize;
+        let end = last.checked_mul(stride)?.checked_add(width)?;
+        (end <= table.len()).then_some(Self {
+            table,
             indices,
-            dim,
+            stride,
             width,
-            out,
-            scaled,
+        })
+    }
+}
+
+impl<'a, T: Copy> RowSource<T> for ChosenRows<'a, T> {
+    type Starts = Listed<'a, T>;
+
+    fn count(&self) -> usize {
+        self.indices.len()
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn starts(&self) -> Listed<'a, T> {
+        Listed {
+            first: self.table.as_ptr(),
+            indices: self.indices,
+            stride: self.stride,
         }
     }
 }
 
-impl<T: Kernel> Operation<T> for Gather<'_, T> {
-    type Output = ();
+/// Rows that are known to be readable for `width` elements each.
+pub(crate) trait RowSource<T>: Copy {
+    /// Where its rows start.
+    type Starts: RowStarts<T>;
+
+    fn count(&self) -> usize;
+
+    fn width(&self) -> usize;
+
+    /// Row r below `count` starts at `start(r)` and can be read for `width`.
+    fn starts(&self) -> Self::Starts;
+}
+
+/// The address of each row.
+pub(crate) trait RowStarts<T>: Copy {
+    /// # Safety
+    /// There is a row `row`.
+    unsafe fn start(self, row: usize) -> *const T;
+
+    /// The addresses `columns` further.
+    fn shifted(self, columns: usize) -> Self;
+}
+
+/// Rows at equal distances.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spaced<T> {
+    first: *const T,
+    stride: usize,
+}
+
+impl<T> Spaced<T> {
+    pub(super) fn new(first: *const T, stride: usize) -> Self {
+        Self { first, stride }
+    }
+}
+
+impl<T: Copy> RowStarts<T> for Spaced<T> {
+    #[inline(always)]
+    unsafe fn start(self, row: usize) -> *const T {
+        self.first.wrapping_add(row * self.stride)
+    }
 
     #[inline(always)]
-    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
-        let Self { dim, width, .. } = self;
-        let mut scaled = self.scaled;
-        for (r, &index) in self.indices.iter().enumerate() {
-            let row = &self.factors[index as usize * dim..][..dim];
-            for col in (0..width).step_by(L::WIDTH) {
-                // SAFETY: `row` has dim elements, of which at most dim - col are read from col on
-                // (`width` is dim rounded up to WIDTH, so col < dim); row r of `out` and of
-                // `scaled` has `width` elements by the constructor's assertion.
-                unsafe {
-                    let x = L::load_up_to(row.as_ptr().add(col), dim - col);
-                    x.store(self.out.as_mut_ptr().add(r * width + col));
-                    if let Some((weights, to)) = &mut scaled {
-                        let w = L::splat(*weights.get_unchecked(r));
-                        w.times(x).store(to.as_mut_ptr().add(r * width + col));
-                    }
-                }
-            }
+    fn shifted(self, columns: usize) -> Self {
+        Self::new(self.first.wrapping_add(columns), self.stride)
+    }
+}
+
+/// Rows that a list of indices names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed<'a, T> {
+    first: *const T,
+    indices: &'a [u32],
+    stride: usize,
+}
+
+impl<T: Copy> RowStarts<T> for Listed<'_, T> {
+    #[inline(always)]
+    unsafe fn start(self, row: usize) -> *const T {
+        // SAFETY: there is an index for each row.
+        let index = unsafe { *self.indices.get_unchecked(row) };
+        self.first.wrapping_add(index as usize * self.stride)
+    }
+
+    #[inline(always)]
+    fn shifted(self, columns: usize) -> Self {
+        Self {
+            first: self.first.wrapping_add(columns),
+            ..self
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Sums of gathered rows.
 
+use super::ahead::Ahead;
 use super::dispatch::Operation;
 use super::lanes::Lanes;
-use super::rows::Ahead;
 
 /// Adds `sum_r coefficient_r factors_index` to `out`.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The user step: one user's offset and factor from own records and the item factors. Local.
 
 use dp_core::UserRow;
-use dp_linalg::{GramAccumulator, Real, cholesky_in_place, cholesky_solve_in_place};
+use dp_linalg::{AlignedVec, GramAccumulator, Real, cholesky_in_place, cholesky_solve_in_place};
 
 use super::item_update::ScoreModel;
 use super::model::{PersonalModel, UserPenalties};
@@ -21,8 +21,8 @@ pub(crate) struct Design {
 /// Sums in single precision take half the time. Their relative error, 2^-24 a term, stays far below
 /// the penalties as long as no entry is large, which noise can make it.
 enum Rows {
-    Single(Vec<f32>),
-    Double(Vec<f64>),
+    Single(AlignedVec<f32>),
+    Double(AlignedVec<f64>),
 }
 
 /// Largest entry, in absolute value, of rows that are summed in single precision.
@@ -33,11 +33,15 @@ impl Rows {
         clippy::cast_possible_truncation,
         reason = "rounded to single precision by design"
     )]
-    fn new(rows: Vec<f64>) -> Self {
+    fn new(rows: &[f64]) -> Self {
         if rows.iter().all(|x| x.abs() <= LARGEST_SINGLE) {
-            Self::Single(rows.iter().map(|&x| x as f32).collect())
+            let mut single = AlignedVec::zeros(rows.len());
+            for (to, &x) in single.iter_mut().zip(rows) {
+                *to = x as f32;
+            }
+            Self::Single(single)
         } else {
-            Self::Double(rows)
+            Self::Double(AlignedVec::from_slice(rows))
         }
     }
 
@@ -71,7 +75,7 @@ impl Design {
         }
         Self {
             dim,
-            rows: Rows::new(rows),
+            rows: Rows::new(&rows),
             item_bias,
             score_model,
             unobserved: None,
@@ -304,13 +308,13 @@ mod tests {
     use super::*;
 
     /// The factor of one user with 40 records under item factors of this size.
-    fn factor(size: f64, rows: fn(Vec<f64>) -> Rows) -> Vec<f64> {
+    fn factor(size: f64, rows: fn(&[f64]) -> Rows) -> Vec<f64> {
         let (dim, n_items) = (9, 40);
         let entry = |at: usize| size * (((at * 7919) % 1009) as f64 / 504.5 - 1.0);
         let factors: Vec<f64> = (0..dim * n_items).map(entry).collect();
         let mut design = Design::new(&factors, dim, ScoreModel::Biased);
-        let plain = (0..dim * n_items).map(|at| design.rows.get(at)).collect();
-        design.rows = rows(plain);
+        let plain: Vec<f64> = (0..dim * n_items).map(|at| design.rows.get(at)).collect();
+        design.rows = rows(&plain);
         let mut builder = InteractionsBuilder::new(n_items);
         for item in 0..40_u8 {
             builder
@@ -334,10 +338,14 @@ mod tests {
         step.solve(table.user(0), &mut scratch).factor.to_vec()
     }
 
+    fn double(rows: &[f64]) -> Rows {
+        Rows::Double(AlignedVec::from_slice(rows))
+    }
+
     #[test]
     fn single_precision_changes_little_where_it_is_used() {
         for size in [1e-3, 1.0, LARGEST_SINGLE] {
-            let (single, double) = (factor(size, Rows::new), factor(size, Rows::Double));
+            let (single, double) = (factor(size, Rows::new), factor(size, double));
             let norm = double.iter().map(|x| x * x).sum::<f64>().sqrt();
             for (x, y) in single.iter().zip(&double) {
                 assert!((x - y).abs() < 1e-4 * norm, "{size}: {x} {y}");
@@ -345,6 +353,6 @@ mod tests {
             }
         }
         let large = 1.01 * LARGEST_SINGLE;
-        assert_eq!(factor(large, Rows::new), factor(large, Rows::Double));
+        assert_eq!(factor(large, Rows::new), factor(large, double));
     }
 }
