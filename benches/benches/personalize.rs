@@ -66,7 +66,7 @@ fn runs(samples: &UserSamples) -> [(&'static str, Run<'_>); 3] {
     let paper = AltMinParams::section_6(2);
     let start = NonPrivateAltMin {
         rank: 2,
-        n_iterations: 0,
+        n_rounds: 0,
     }
     .fit(samples)
     .unwrap();

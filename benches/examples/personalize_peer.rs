@@ -39,7 +39,7 @@ fn main() -> Result<(), Failure> {
     let few = few.generate(&mut ChaCha20Rng::seed_from_u64(1))?.samples;
     let start = NonPrivateAltMin {
         rank: RANK,
-        n_iterations: 0,
+        n_rounds: 0,
     }
     .fit(&few)?;
     if folder != "-" {

@@ -84,7 +84,7 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
     let descent = |loss| AltMinParams {
         embedding: Embedding::Gd(gd(loss)),
         init: Initialisation::Projectors,
-        n_iterations: 3,
+        n_rounds: 3,
         ..section_6()
     };
     vec![
@@ -92,7 +92,7 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
         (
             "statistics, isometric, two steps",
             AltMinParams {
-                n_iterations: 2,
+                n_rounds: 2,
                 ..section_6().isometric()
             },
         ),
@@ -100,7 +100,7 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
             "statistics, disjoint batches",
             AltMinParams {
                 batches: UserBatches::Disjoint,
-                n_iterations: 3,
+                n_rounds: 3,
                 ..section_6().isometric()
             },
         ),

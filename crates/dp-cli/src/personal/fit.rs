@@ -78,10 +78,10 @@ impl MethodSettings {
             };
             return Ok(Fit::Residual(params.check()?));
         }
-        let n_iterations = self.n_steps();
+        let n_rounds = self.n_steps();
         if self.method == Method::Alternating {
             let params = AltMinParams {
-                n_iterations,
+                n_rounds,
                 ..AltMinParams::section_6(self.rank).isometric()
             };
             return Ok(Fit::AltMin(Box::new(params.check()?)));
@@ -97,7 +97,7 @@ impl MethodSettings {
             init: Initialisation::Projectors,
             init_share: 0.5,
             embedding: Embedding::Gd(gradient),
-            n_iterations,
+            n_rounds,
             batches: UserBatches::All,
             rows: RowSplit::Shared,
         };

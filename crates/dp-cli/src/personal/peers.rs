@@ -48,7 +48,7 @@ impl Peers {
         let (dim, rank) = (private.dim(), private.rank());
         let non_private = NonPrivateAltMin {
             rank,
-            n_iterations: NON_PRIVATE_STEPS,
+            n_rounds: NON_PRIVATE_STEPS,
         };
         let mut identity = vec![0.0; dim * dim];
         identity.iter_mut().step_by(dim + 1).for_each(|i| *i = 1.0);

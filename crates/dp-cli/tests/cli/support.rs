@@ -101,7 +101,12 @@ impl Sandbox {
     }
 
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+        self.program(env!("CARGO_BIN_EXE_dp"))
+    }
+
+    /// A program run in the folder.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
         command.current_dir(self.0.path()).stdin(Stdio::null());
         // settings of whoever runs the tests are no settings of the tests
         for (name, _) in std::env::vars_os() {

@@ -47,7 +47,7 @@ pub struct FittedSubspace {
 /// let set_up = SharedSubspace { n_users: 300, dim: 6, ..SharedSubspace::section_6() };
 /// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
 /// let (target, adjacency) = (ApproxDp::target(5.0, 1e-6)?, Adjacency::AddRemoveUser);
-/// let settings = AltMinParams { batches: UserBatches::Disjoint, n_iterations: 2, ..AltMinParams::section_6(2) };
+/// let settings = AltMinParams { batches: UserBatches::Disjoint, n_rounds: 2, ..AltMinParams::section_6(2) };
 /// let alt_min = settings.check()?;
 /// let plan = alt_min.plan(6, target, adjacency)?;
 /// let mut spends = Vec::new();
@@ -85,7 +85,7 @@ impl AltMin {
     pub fn n_accounts(&self) -> usize {
         match self.params.batches {
             UserBatches::All => 1,
-            UserBatches::Disjoint => self.params.n_iterations.max(1),
+            UserBatches::Disjoint => self.params.n_rounds.max(1),
         }
     }
 
@@ -142,8 +142,8 @@ impl AltMin {
     fn requests(&self, dim: usize) -> Vec<ReleaseRequest> {
         let params = &self.params;
         let n_steps = match params.batches {
-            UserBatches::All => params.n_iterations,
-            UserBatches::Disjoint => params.n_iterations.min(1),
+            UserBatches::All => params.n_rounds,
+            UserBatches::Disjoint => params.n_rounds.min(1),
         };
         let share = params.init_share;
         let (mut requests, rest) = match &params.init {
@@ -203,7 +203,7 @@ impl AltMin {
         self.check_rows(samples.max_rows())?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, self.n_accounts())?;
         let mut subspace = self.start(samples, &mut paid, out)?;
-        for step in 0..self.params.n_iterations {
+        for step in 0..self.params.n_rounds {
             subspace = self.step(step, &subspace, samples, &mut paid, out)?;
         }
         let (mut insecure, mut assumptions) = (out.is_insecure(), Vec::new());
@@ -261,7 +261,7 @@ impl AltMin {
         paid: &mut Paid<'_>,
         out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
-        let (rows, n) = (self.params.rows, self.params.n_iterations);
+        let (rows, n) = (self.params.rows, self.params.n_rounds);
         let (batch, account) = match self.params.batches {
             UserBatches::All => (None, 0),
             UserBatches::Disjoint => (Some((step, n)), step),

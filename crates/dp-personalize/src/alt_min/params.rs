@@ -63,7 +63,7 @@ pub struct AltMinParams {
     /// The private step.
     pub embedding: Embedding,
     /// Number of steps `T`, 0 for the first release alone.
-    pub n_iterations: usize,
+    pub n_rounds: usize,
     /// Users of a step.
     pub batches: UserBatches,
     /// Rows of a step.
@@ -77,7 +77,7 @@ impl AltMinParams {
     /// # Examples
     /// ```
     /// let fit = dp_personalize::AltMinParams::section_6(2).check()?;
-    /// assert_eq!(fit.params().n_iterations, 1);
+    /// assert_eq!(fit.params().n_rounds, 1);
     /// # Ok::<(), dp_personalize::Error>(())
     /// ```
     #[must_use]
@@ -91,7 +91,7 @@ impl AltMinParams {
             },
             init_share: 0.3,
             embedding: Embedding::Ssp(embedding),
-            n_iterations: 1,
+            n_rounds: 1,
             batches: UserBatches::All,
             rows: RowSplit::Shared,
         }
@@ -121,8 +121,8 @@ impl AltMinParams {
         params::in_range("rank", self.rank, 1, 1024, "a whole number from 1 to 1024")?;
         params::open_unit("init_share", self.init_share)?;
         params::in_range(
-            "n_iterations",
-            self.n_iterations,
+            "n_rounds",
+            self.n_rounds,
             0,
             1000,
             "a whole number up to 1000",
@@ -134,7 +134,7 @@ impl AltMinParams {
             Initialisation::Projectors => (),
             Initialisation::Given(start) => {
                 params::same_size("rank of the start", start.rank(), self.rank)?;
-                params::at_least_one("n_iterations", self.n_iterations)?;
+                params::at_least_one("n_rounds", self.n_rounds)?;
             }
         }
         match &self.embedding {

@@ -16,7 +16,7 @@ pub struct NonPrivateAltMin {
     /// Dimension of the subspace.
     pub rank: usize,
     /// Steps.
-    pub n_iterations: usize,
+    pub n_rounds: usize,
 }
 
 impl NonPrivateAltMin {
@@ -35,7 +35,7 @@ impl NonPrivateAltMin {
             "from 1 to dim, rank * dim at most 1024",
         )?;
         let mut subspace = start(samples, rank)?;
-        for _ in 0..self.n_iterations {
+        for _ in 0..self.n_rounds {
             subspace = step(&subspace, samples)?;
         }
         Ok(subspace)

@@ -101,7 +101,7 @@ fn settings_out_of_range_are_refused() {
             ..good()
         },
         AltMinParams {
-            n_iterations: 1001,
+            n_rounds: 1001,
             ..good()
         },
         AltMinParams {
@@ -224,7 +224,7 @@ fn plans_and_spends_that_do_not_belong_are_refused() {
     let samples = &data.samples;
     let batches = AltMinParams {
         batches: UserBatches::Disjoint,
-        n_iterations: 2,
+        n_rounds: 2,
         ..AltMinParams::section_6(2)
     };
     let fit = batches.check().unwrap();

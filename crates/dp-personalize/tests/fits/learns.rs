@@ -33,7 +33,7 @@ fn with_little_noise_every_variant_finds_the_subspace() {
     let start = distance(&data, &given);
     let settings = AltMinParams {
         init: Initialisation::Given(given),
-        n_iterations: 5,
+        n_rounds: 5,
         ..AltMinParams::section_6(2)
     };
     let fitted = alt_min(settings, &data.samples, target(30.0), ADJACENCIES[0]).unwrap();
@@ -111,7 +111,7 @@ fn logistic_steps_learn_to_classify() {
     };
     let start = AltMinParams {
         init: Initialisation::Projectors,
-        n_iterations: 0,
+        n_rounds: 0,
         ..AltMinParams::section_6(2)
     };
     let start = AltMinParams {
@@ -120,7 +120,7 @@ fn logistic_steps_learn_to_classify() {
     };
     let steps = AltMinParams {
         embedding: Embedding::Gd(gd),
-        n_iterations: 8,
+        n_rounds: 8,
         ..start.clone()
     };
     let epsilon = target(8.0);
@@ -199,7 +199,7 @@ fn baselines_are_where_theory_has_them() {
     assert!(own > 1e-4 && own < 4e-4, "{own}");
     let non_private = NonPrivateAltMin {
         rank: 2,
-        n_iterations: 4,
+        n_rounds: 4,
     }
     .fit(&data.samples)
     .unwrap();

@@ -103,7 +103,7 @@ pub(crate) fn variants() -> Vec<AltMinParams> {
         },
         AltMinParams {
             batches: UserBatches::Disjoint,
-            n_iterations: 3,
+            n_rounds: 3,
             ..section_6()
         },
         AltMinParams {
@@ -114,12 +114,12 @@ pub(crate) fn variants() -> Vec<AltMinParams> {
                 learning_rate: 0.5,
                 l2_penalty: 1e-6,
             }),
-            n_iterations: 4,
+            n_rounds: 4,
             ..section_6()
         },
         AltMinParams {
             embedding: Embedding::Ssp(unclipped),
-            n_iterations: 3,
+            n_rounds: 3,
             ..section_6()
         },
     ]

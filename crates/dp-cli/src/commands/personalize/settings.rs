@@ -150,7 +150,7 @@ fn by_flag(error: Error) -> Error {
         name: match error.name {
             // of a draft with as many features as dimensions
             "rank" | "--dim" => "--rank",
-            "n_steps" | "n_iterations" => "--steps",
+            "n_steps" | "n_rounds" => "--steps",
             "max_rows" => "--max-rows",
             "gradient_clip" => "--gradient-clip",
             "learning_rate" => "--learning-rate",

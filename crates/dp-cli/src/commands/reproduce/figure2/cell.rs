@@ -136,7 +136,7 @@ impl Cell {
             Method::Projectors => {
                 let settings = AltMinParams {
                     init: Initialisation::Projectors,
-                    n_iterations: 0,
+                    n_rounds: 0,
                     ..AltMinParams::section_6(rank)
                 };
                 alt_min(settings.check()?, &mut noise)

@@ -121,7 +121,7 @@ fn measure_baselines(
     let true_one = Subspace::spanned_by(dim, rank, &data.basis, Provenance::NonPrivate)?;
     let non_private = NonPrivateAltMin {
         rank,
-        n_iterations: 5,
+        n_rounds: 5,
     }
     .fit(&data.samples)?;
     let own = data.samples.users().map(|rows| own_data_model(rows, dim));

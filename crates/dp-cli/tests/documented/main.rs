@@ -1,0 +1,154 @@
+//! Every command that the documentation prints is run as printed, page by page, in one folder a page.
+//!
+//! `dp` is the binary under test, which recomputes papers with `--quick` and one seed. `cargo` is a
+//! stand-in: `cargo run -p dp-cli -- ...` is `dp ...`, and for anything else it checks that the package,
+//! the test, the bench or the example exists. Files that a page takes for granted are made first.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on should stop it"
+)]
+
+#[path = "../cli/support.rs"]
+#[allow(
+    dead_code,
+    reason = "shared with the other tests, which need more of it"
+)]
+mod support;
+
+mod made;
+mod markdown;
+mod notation;
+mod shell;
+
+use std::path::{Path, PathBuf};
+
+use markdown::Step;
+use shell::Shell;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a page's commands in order. `expected` holds commands that end with another code than 0, by
+/// a part of them.
+#[track_caller]
+fn run(page: &str, expected: &[(&str, i32)]) {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let shell = Shell::new(&root());
+    made::files(&shell, page);
+    let mut n_run = 0;
+    for step in markdown::steps(&text) {
+        match step {
+            Step::File { name, content } => shell.write(&name, &content),
+            Step::Run(line) => {
+                let code = expected
+                    .iter()
+                    .find(|(part, _)| line.contains(part))
+                    .map_or(0, |&(_, code)| code);
+                let ran = shell.run(&line);
+                assert_eq!(
+                    ran.code, code,
+                    "{page}: {line}\n{}\n{}",
+                    ran.stdout, ran.stderr
+                );
+                n_run += 1;
+            }
+        }
+    }
+    assert!(n_run > 0, "{page} prints no command");
+}
+
+#[test]
+fn readme() {
+    run("README.md", &[]);
+}
+
+#[test]
+fn readme_of_the_command() {
+    run("crates/dp-cli/README.md", &[]);
+}
+
+#[test]
+fn command_line() {
+    let expected = [
+        (
+            "--epsilon 2 --delta 1e-5 --ledger ratings.ledger --out wednesday",
+            3,
+        ),
+        ("dp verify other --ledger", 6),
+        ("dp account questions.json", 1),
+    ];
+    run("docs/command-line.md", &expected);
+}
+
+#[test]
+fn tutorial_of_small_groups() {
+    run("docs/tutorials/small-groups.md", &[]);
+}
+
+#[test]
+fn tutorial_of_federated_learning() {
+    run("docs/tutorials/federate.md", &[]);
+}
+
+#[test]
+fn reproductions() {
+    run("docs/reproductions.md", &[]);
+}
+
+#[test]
+fn results() {
+    run("docs/results.md", &[]);
+}
+
+#[test]
+fn commands_of_tests() {
+    for page in ["docs/audits.md", "docs/kernel.md"] {
+        run(page, &[]);
+    }
+}
+
+/// No page with commands is missing above.
+#[test]
+fn every_page_is_run() {
+    let own = include_str!("main.rs");
+    for page in markdown::pages(&root()) {
+        let text = std::fs::read_to_string(root().join(&page)).unwrap();
+        let prints = markdown::steps(&text)
+            .iter()
+            .any(|step| matches!(step, Step::Run(_)));
+        assert!(
+            !prints || own.contains(&format!("\"{page}\"")),
+            "{page} prints commands that nothing runs"
+        );
+    }
+}
+
+/// Commands within a sentence: `dp` ones name a command that exists, `cargo` ones a target.
+#[test]
+fn commands_in_sentences_exist() {
+    let shell = Shell::new(&root());
+    let help = shell.run("dp --help").stdout;
+    for page in markdown::pages(&root()) {
+        let text = std::fs::read_to_string(root().join(&page)).unwrap();
+        for span in markdown::spans(&text) {
+            let words: Vec<&str> = span.split_whitespace().collect();
+            let span = words.join(" ");
+            match words[..] {
+                ["dp", command, ..] if command.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                    assert!(
+                        help.contains(&format!("\n  {command} ")) || command == "help",
+                        "{page}: {span}"
+                    );
+                }
+                ["cargo", "test" | "bench" | "run", _, ..] => {
+                    let found = shell.run(&format!("{span} < /dev/null > /dev/null"));
+                    assert_eq!(found.code, 0, "{page}: {span}\n{}", found.stderr);
+                }
+                _ => {}
+            }
+        }
+    }
+}
