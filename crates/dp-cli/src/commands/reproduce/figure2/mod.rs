@@ -119,11 +119,7 @@ fn measure_baselines(
 ) -> Result<Vec<(&'static str, f64, f64)>> {
     let (dim, rank) = (set_up.dim, set_up.rank);
     let true_one = Subspace::spanned_by(dim, rank, &data.basis, Provenance::NonPrivate)?;
-    let non_private = NonPrivateAltMin {
-        rank,
-        n_rounds: 5,
-    }
-    .fit(&data.samples)?;
+    let non_private = NonPrivateAltMin { rank, n_rounds: 5 }.fit(&data.samples)?;
     let own = data.samples.users().map(|rows| own_data_model(rows, dim));
     let zero = data.samples.users().map(|_| zero_model(dim));
     Ok(vec![
