@@ -1,5 +1,6 @@
 //! Files of items with what is publicly known of them.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::format::Header;
@@ -38,11 +39,13 @@ pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes
         Ok(optional.map(|role| header.find(role, None).ok()))
     };
     let items = read_items(path.as_ref(), find, |table, &[genres, year, title], id| {
-        let text = |column: Option<usize>| column.map_or(Ok(""), |column| table.text(column));
+        let text = |column: Option<usize>| {
+            column.map_or(Ok(Cow::Borrowed("")), |column| table.text(column))
+        };
         Ok(ItemAttributes {
             id: id.to_owned(),
-            genres: names_in(text(genres)?),
-            year: year_in(text(year)?).or_else(|| year_of_title(text(title).unwrap_or(""))),
+            genres: names_in(&text(genres)?),
+            year: year_in(&text(year)?).or_else(|| year_of_title(&text(title).unwrap_or_default())),
         })
     })?;
     Ok(items.into_iter().map(|(_, item)| item).collect())
@@ -62,7 +65,9 @@ pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemT
             .collect::<Result<Vec<usize>>>()
     };
     let rows = read_items(path.as_ref(), find, |table, at, _| {
-        at.iter().map(|&at| Ok(names_in(table.text(at)?))).collect()
+        at.iter()
+            .map(|&at| Ok(names_in(&table.text(at)?)))
+            .collect()
     })?;
     let columns = columns.iter().map(ToString::to_string).collect();
     Ok(ItemTable::of_rows(columns, rows))

@@ -1,5 +1,6 @@
 //! Lines that all have the same number of fields.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::ops::Range;
 
@@ -14,8 +15,13 @@ pub(super) struct Table<'a> {
     fields: Vec<Range<usize>>,
     n_fields: usize,
     first_is_record: bool,
+    /// Names of the columns where the first line does not tell them.
+    names: Option<&'static [&'static str]>,
     n_records: usize,
 }
+
+/// Columns of `movies.dat`, which has no header and is written in Latin-1.
+const MOVIES_DAT: &[&str] = &["item", "title", "genres"];
 
 impl<'a> Table<'a> {
     /// Reads the first line and lets `detect` choose the separator from it.
@@ -37,6 +43,7 @@ impl<'a> Table<'a> {
             fields: Vec::new(),
             n_fields: 0,
             first_is_record: false,
+            names: None,
             n_records: 0,
         };
         if separator.is_none() {
@@ -47,15 +54,25 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// A table with a header, separated by tabs if that has one and by commas otherwise.
+    /// A table with a header, separated by tabs if that has one and by commas otherwise; or
+    /// `movies.dat` of MovieLens, known by its two `::`.
     pub(super) fn with_header(reader: impl Read + 'a, name: String) -> Result<Self> {
-        Self::open(reader, name, |line| {
-            Some(if line.contains(&b'\t') {
-                Separator::Tab
-            } else {
-                Separator::Comma
-            })
-        })
+        let mut table = Self::open(reader, name, |line| {
+            Some(
+                if line.windows(2).filter(|pair| pair == b"::").count() == 2 {
+                    Separator::DoubleColon
+                } else if line.contains(&b'\t') {
+                    Separator::Tab
+                } else {
+                    Separator::Comma
+                },
+            )
+        })?;
+        if table.separator == Separator::DoubleColon {
+            table.names = Some(MOVIES_DAT);
+            table.without_header();
+        }
+        Ok(table)
     }
 
     /// Declares that there is no header: the first line will be given as a record.
@@ -98,8 +115,14 @@ impl<'a> Table<'a> {
     }
 
     /// One field as text.
-    pub(super) fn text(&self, column: usize) -> Result<&str> {
-        std::str::from_utf8(self.field(column)).map_err(|_| self.malformed(column, Expected::Utf8))
+    pub(super) fn text(&self, column: usize) -> Result<Cow<'_, str>> {
+        let field = self.field(column);
+        match std::str::from_utf8(field) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            // a byte of Latin-1 is the number of its character
+            Err(_) if self.names.is_some() => Ok(field.iter().copied().map(char::from).collect()),
+            Err(_) => Err(self.malformed(column, Expected::Utf8)),
+        }
     }
 
     /// One field as an id, which may not be empty; whether it is UTF-8 is checked where new ids
@@ -118,8 +141,11 @@ impl<'a> Table<'a> {
             .ok_or_else(|| self.malformed(column, Expected::Number(role)))
     }
 
-    /// The current line's fields, which must be text: the names of columns.
+    /// The names of columns: the current line's fields, which must be text, unless the layout has its own.
     pub(super) fn names(&self) -> Result<Vec<String>> {
+        if let Some(names) = self.names {
+            return Ok(names.iter().map(ToString::to_string).collect());
+        }
         (0..self.fields.len())
             .map(|column| Ok(self.text(column)?.trim().to_owned()))
             .collect()
