@@ -13,6 +13,7 @@ const PARKINSONS: &str = "age,sex,test_time,Jitter(%),Jitter(Abs),Jitter:RAP,Jit
 pub(crate) fn files(shell: &Shell, page: &str) {
     match page {
         "README.md" | "crates/dp-cli/README.md" => own_data(shell),
+        "docs/tutorials/movielens.md" => movielens(shell),
         "docs/reproductions.md" | "docs/results.md" => public_data(shell),
         _ => {}
     }
@@ -56,6 +57,17 @@ fn rows(user: u32, n: u32) -> String {
         writeln!(text, "{y},{},{},{},{}", x[0], x[1], x[2], x[3]).unwrap();
     }
     text
+}
+
+/// `ratings.dat` and `movies.dat` with ids that are numbers.
+fn movielens(shell: &Shell) {
+    let table = ratings(200, 60, 20);
+    let records = table.lines().skip(1).map(|line| line.replace("item-", ""));
+    let records = records.map(|line| format!("{}::978300760\n", line.replace(',', "::")));
+    shell.write("ml-1m/ratings.dat", &records.collect::<String>());
+    let titles = (0..60).chain([260, 1196, 1210, 2571]);
+    let titles = titles.map(|item| format!("{item}::Film {item} (1990)::Drama\n"));
+    shell.write("ml-1m/movies.dat", &titles.collect::<String>());
 }
 
 fn public_data(shell: &Shell) {

@@ -84,6 +84,11 @@ fn command_line() {
 }
 
 #[test]
+fn tutorial_of_movielens() {
+    run("docs/tutorials/movielens.md", &[]);
+}
+
+#[test]
 fn tutorial_of_small_groups() {
     run("docs/tutorials/small-groups.md", &[]);
 }
