@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::bars::bars;
 use super::shared_file::{SHARED, shared_bytes};
 use super::statement::{guarantee_lines, put, released};
-use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
+use super::{
+    CERTIFICATE, Chart, Headline, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION, Seconds,
+    privacy_statement,
+};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::federated::{Figures, RunSettings, UserFigures, alpha_name, alpha_value};
@@ -45,7 +48,81 @@ impl FederatedReport<'_> {
         folder.write("coefficients.svg", self.released_plot().as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &self.user_table()?)?;
-        folder.write_internal("internal.svg", self.internal_plot().as_bytes())
+        folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
+        self.released_run().write(folder)?;
+        self.internal_run().write(folder)
+    }
+
+    fn released_run(&self) -> ReleasedRun {
+        let coefficients = self.coefficients();
+        ReleasedRun {
+            schema_version: SCHEMA_VERSION,
+            command: "federate".to_owned(),
+            model: self.describe_model(),
+            counts: None,
+            comparison: None,
+            charts: vec![Chart {
+                title: "Shared coefficients".to_owned(),
+                note: "the part that all users share, of features as models see them; every user adds an own part, which stays with the user".to_owned(),
+                series: vec!["shared".to_owned()],
+                rows: coefficients.map(|(name, w)| (name, vec![Some(w)])).collect(),
+            }],
+            settings: self.settings_json(),
+        }
+    }
+
+    fn internal_run(&self) -> InternalRun {
+        let (metric, n) = (self.inputs.metric(), self.alphas.len());
+        let over = |at: usize| self.figures(at).over_rows;
+        let rows = self.alphas.iter().enumerate().map(|(at, &alpha)| {
+            let mark = if at == self.chosen { ", chosen" } else { "" };
+            let name = format!("alpha {}{mark}", alpha_name(alpha));
+            (name, vec![over(at), over(n + at)])
+        });
+        let own = ["users' own choice (free)", "own ridge (free, local)"].iter();
+        let own = own.enumerate().filter_map(|(which, name)| {
+            Some(((*name).to_owned(), vec![self.own(which)?.over_rows, None]))
+        });
+        InternalRun {
+            schema_version: SCHEMA_VERSION,
+            command: "federate".to_owned(),
+            headline: over(self.chosen).map(|value| Headline {
+                metric: format!("{metric} on held-out rows"),
+                value,
+                non_private: over(n + self.chosen),
+            }),
+            metrics: Vec::new(),
+            by_round: None,
+            charts: vec![Chart {
+                title: format!("{metric} on held-out rows, by alpha"),
+                note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
+                series: ["private", "no noise"].map(str::to_owned).into(),
+                rows: rows.chain(own).collect(),
+            }],
+            data: self.data_handling(),
+            seconds: self.seconds,
+        }
+    }
+
+    /// What was read and what was left out: private counts.
+    fn data_handling(&self) -> Vec<(String, u64)> {
+        [
+            ("users", self.users.len()),
+            ("rows trained or tested on", self.n_rows()),
+            ("rows left out: NaN or infinite", self.n_left_out),
+        ]
+        .map(|(name, value)| (name.to_owned(), value as u64))
+        .into()
+    }
+
+    fn settings_json(&self) -> Value {
+        let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
+        json!({
+            "alphas": alphas,
+            "alpha": alpha_value(self.alpha()),
+            "rounds": self.settings,
+            "inputs": self.inputs,
+        })
     }
 
     fn alpha(&self) -> f64 {
@@ -139,13 +216,7 @@ impl FederatedReport<'_> {
             put(&mut text, &format!("| {name} | {w:.4} |"));
         }
         put(&mut text, "\n## Settings\n\n```json");
-        let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
-        let settings = json!({
-            "alphas": alphas,
-            "alpha": alpha_value(self.alpha()),
-            "rounds": self.settings,
-            "inputs": self.inputs,
-        });
+        let settings = self.settings_json();
         put(&mut text, &serde_json::to_string_pretty(&settings)?);
         put(&mut text, "```");
         Ok(text)
@@ -218,11 +289,7 @@ impl FederatedReport<'_> {
             put(&mut text, &format!("| {name} | {private} | {without} |"));
         }
         put(&mut text, "\n| | |\n|---|---|");
-        for (name, value) in [
-            ("users", self.users.len()),
-            ("rows trained or tested on", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ] {
+        for (name, value) in self.data_handling() {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         put(&mut text, &self.seconds.row());

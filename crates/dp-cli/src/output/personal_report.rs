@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use super::bars::bars;
 use super::statement::{guarantee_lines, put, released};
 use super::subspace_file::{SUBSPACE, subspace_bytes};
-use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
+use super::{
+    CERTIFICATE, Chart, Headline, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION, Seconds,
+    privacy_statement,
+};
 use crate::error::{Error, Result};
 use crate::personal::{Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors};
 
@@ -37,7 +40,74 @@ impl PersonalReport<'_> {
         folder.write("features.svg", self.released_plot().as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &self.user_table()?)?;
-        folder.write_internal("internal.svg", self.internal_plot().as_bytes())
+        folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
+        self.released_run()?.write(folder)?;
+        self.internal_run().write(folder)
+    }
+
+    fn released_run(&self) -> Result<ReleasedRun> {
+        let shares = self.feature_shares().into_iter();
+        Ok(ReleasedRun {
+            schema_version: SCHEMA_VERSION,
+            command: "personalize".to_owned(),
+            model: self.describe_model(),
+            counts: None,
+            comparison: None,
+            charts: vec![Chart {
+                title: "Features in the subspace".to_owned(),
+                note: "how much of each feature's direction lies in the released subspace, from 0 to 1: the diagonal of U U^T".to_owned(),
+                series: vec!["share".to_owned()],
+                rows: shares.map(|(name, share)| (name, vec![Some(share)])).collect(),
+            }],
+            settings: json!({"method": self.settings, "inputs": self.inputs}),
+        })
+    }
+
+    fn internal_run(&self) -> InternalRun {
+        let metric = self.inputs.metric();
+        let kinds = self.kinds();
+        let of = |method: MethodName| {
+            let errors = &kinds.first()?.1;
+            errors.iter().find(|error| error.method == method)?.over_rows
+        };
+        let rows = MethodName::ALL.iter().enumerate();
+        let rows = rows.map(|(at, method)| {
+            let figures = kinds.iter().map(|(_, errors)| errors[at].over_rows);
+            (method.words().to_owned(), figures.collect())
+        });
+        let series = ["users trained on", "users held out"].map(str::to_owned);
+        InternalRun {
+            schema_version: SCHEMA_VERSION,
+            command: "personalize".to_owned(),
+            headline: of(MethodName::Private).map(|value| Headline {
+                metric: format!("{metric} on held-out rows"),
+                value,
+                non_private: of(MethodName::NonPrivate),
+            }),
+            metrics: Vec::new(),
+            by_round: None,
+            charts: vec![Chart {
+                title: format!("{metric} on held-out rows, by method"),
+                note: "own methods use a user's rows alone; the random subspace is what a private one is worth that is nothing but noise".to_owned(),
+                series: series.into_iter().take(kinds.len()).collect(),
+                rows: rows.collect(),
+            }],
+            data: self.data_handling(),
+            seconds: self.seconds,
+        }
+    }
+
+    /// What was read and what was left out: private counts.
+    fn data_handling(&self) -> Vec<(String, u64)> {
+        let n_held_out = self.users.iter().filter(|user| user.held_out).count();
+        [
+            ("users", self.users.len()),
+            ("users held out", n_held_out),
+            ("rows kept", self.n_rows()),
+            ("rows left out: NaN or infinite", self.n_left_out),
+        ]
+        .map(|(name, value)| (name.to_owned(), value as u64))
+        .into()
     }
 
     /// The object that `--json` prints.
@@ -205,13 +275,7 @@ impl PersonalReport<'_> {
             }
         }
         put(&mut text, "\n| | |\n|---|---|");
-        let n_held_out = self.users.iter().filter(|user| user.held_out).count();
-        for (name, value) in [
-            ("users", self.users.len()),
-            ("users held out", n_held_out),
-            ("rows kept", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ] {
+        for (name, value) in self.data_handling() {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         put(&mut text, &self.seconds.row());

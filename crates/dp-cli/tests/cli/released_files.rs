@@ -2,10 +2,11 @@
 
 use crate::support::{Run, Sandbox, USER, catalogue, ratings};
 
-const RELEASED: [&str; 4] = [
+const RELEASED: [&str; 5] = [
     "dp-model/certificate.json",
     "dp-model/item_factors.safetensors",
     "dp-model/items.csv",
+    "dp-model/report.json",
     "dp-model/report.md",
 ];
 const N_USERS: usize = 1_009;

@@ -1,0 +1,112 @@
+//! The page as one file of HTML: no script, nothing from the network, light and dark.
+
+mod blocks;
+mod charts;
+mod style;
+
+use std::fmt::Write as _;
+
+use super::page::Page;
+use blocks::put_block;
+use style::style;
+
+/// Nothing may be loaded or run, whatever a name in the page says.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub(crate) fn html(page: &Page) -> String {
+    let title = escaped(&page.title);
+    let mut text = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body class=\"{}\">\n",
+        style(),
+        if page.internal { "internal" } else { "released" }
+    );
+    put_head(&mut text, page);
+    text.push_str("<main>\n");
+    for section in &page.sections {
+        // writing to a string does not fail
+        let _ = writeln!(
+            text,
+            "<section id=\"{0}\" aria-labelledby=\"{0}-title\">\n<h2 id=\"{0}-title\">{1}</h2>\n<div class=\"body\">",
+            section.id,
+            escaped(section.title)
+        );
+        for block in &section.blocks {
+            put_block(&mut text, block);
+        }
+        text.push_str("</div>\n</section>\n");
+    }
+    let _ = write!(
+        text,
+        "</main>\n<footer><p>{}</p></footer>\n</body>\n</html>\n",
+        escaped(&page.footer)
+    );
+    text
+}
+
+fn put_head(text: &mut String, page: &Page) {
+    let kind = if page.internal {
+        "For the operator only"
+    } else {
+        "Released"
+    };
+    let _ = writeln!(
+        text,
+        "<header>\n<p class=\"kind\">{kind}</p>\n<h1>{}</h1>",
+        escaped(&page.title)
+    );
+    if let Some(caution) = &page.caution {
+        let _ = writeln!(text, "<p class=\"caution\" role=\"note\">{}</p>", escaped(caution));
+    }
+    let _ = writeln!(text, "<p class=\"lead\">{}</p>\n<dl class=\"facts\">", escaped(&page.lead));
+    for (name, value) in &page.facts {
+        let _ = writeln!(text, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(value));
+    }
+    text.push_str("</dl>\n<nav aria-label=\"Sections\">\n");
+    for section in &page.sections {
+        let _ = writeln!(
+            text,
+            "<a href=\"#{}\">{}</a>",
+            section.id,
+            escaped(section.title)
+        );
+    }
+    text.push_str("</nav>\n</header>\n");
+}
+
+/// Text as HTML shows it, in elements and in quoted attributes.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' => safe.push('\n'),
+            c if c.is_control() => safe.push('\u{fffd}'),
+            // marks that turn the direction of what follows, and so could make one text look like another
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_character_of_a_name_is_markup() {
+        let hostile = "<script>alert('x')</script>\" onload=\"y\" &amp; \u{1}\u{202e}";
+        let safe = escaped(hostile);
+        assert!(!safe.contains(['<', '>', '"', '\'', '\u{1}', '\u{202e}']));
+        assert!(safe.starts_with("&lt;script&gt;alert(&#39;x&#39;)") && safe.contains("&amp;amp;"));
+    }
+}
