@@ -107,8 +107,11 @@ impl RankingFigures {
         });
         Some(Chart {
             title: "Recall by popularity of items".to_owned(),
-            note: "items dealt to fifths by their released counts; the rarer, the longer the list".to_owned(),
-            series: ["private model", "most popular items"].map(str::to_owned).into(),
+            note: "items dealt to fifths by their released counts; the rarer, the longer the list"
+                .to_owned(),
+            series: ["private model", "most popular items"]
+                .map(str::to_owned)
+                .into(),
             rows: rows.collect(),
         })
     }

@@ -7,13 +7,15 @@ use serde_json::json;
 use crate::args::ReportArgs;
 use crate::error::Result;
 use crate::output::{self, Replacement, replace_files};
-use crate::report::{
-    RunFolder, Wanted, html, internal_page, item_table, markdown, released_page,
-};
+use crate::report::{RunFolder, Wanted, html, internal_page, item_table, markdown, released_page};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let wanted = Wanted::read(&args.titles, args.items.as_deref())?;
-    let runs: Result<Vec<RunFolder>> = args.folders.iter().map(|dir| RunFolder::read(dir)).collect();
+    let runs: Result<Vec<RunFolder>> = args
+        .folders
+        .iter()
+        .map(|dir| RunFolder::read(dir))
+        .collect();
     let runs = runs?;
     let released = released_page(&runs, &wanted)?;
     let internal = internal_page(&runs);
@@ -35,8 +37,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         output::warn("not every run is private: its page says so");
     }
     let names = |is_internal: bool| -> Vec<String> {
-        let of_kind = files.iter().filter(|(_, _, internal)| *internal == is_internal);
-        of_kind.map(|(name, _, _)| out.join(name).display().to_string()).collect()
+        let of_kind = files
+            .iter()
+            .filter(|(_, _, internal)| *internal == is_internal);
+        of_kind
+            .map(|(name, _, _)| out.join(name).display().to_string())
+            .collect()
     };
     let (public, own) = (names(false), names(true));
     if args.json {

@@ -110,9 +110,9 @@ fn switch(name: &str, value: &str) -> Result<bool> {
 }
 
 fn times(name: &str, value: &str) -> Result<i64> {
-    value.parse().map_err(|_| {
-        Error::Usage(format!("{name} is `{value}`, must be a whole number"))
-    })
+    value
+        .parse()
+        .map_err(|_| Error::Usage(format!("{name} is `{value}`, must be a whole number")))
 }
 
 /// What the table of a file says of arguments that are not settled.
@@ -167,7 +167,9 @@ fn setting(arg: &Arg, value: &Value, origin: &str) -> std::result::Result<Option
             (0..*times).map(|_| flag.clone()).collect()
         }
         (ArgAction::Count, other) => {
-            return Err(format!("`{key}` is {other}, must be a whole number from 0 to 9"));
+            return Err(format!(
+                "`{key}` is {other}, must be a whole number from 0 to 9"
+            ));
         }
         _ => {
             let write = |text: String| {

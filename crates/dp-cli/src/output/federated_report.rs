@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 use super::bars::bars;
 use super::shared_file::{SHARED, shared_bytes};
 use super::statement::{guarantee_lines, put, released};
-use super::{
-    CERTIFICATE, Chart, Headline, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION, Seconds,
-    privacy_statement,
-};
+use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::federated::{Figures, RunSettings, UserFigures, alpha_name, alpha_value};
@@ -53,69 +50,7 @@ impl FederatedReport<'_> {
         self.internal_run().write(folder)
     }
 
-    fn released_run(&self) -> ReleasedRun {
-        let coefficients = self.coefficients();
-        ReleasedRun {
-            schema_version: SCHEMA_VERSION,
-            command: "federate".to_owned(),
-            model: self.describe_model(),
-            counts: None,
-            comparison: None,
-            charts: vec![Chart {
-                title: "Shared coefficients".to_owned(),
-                note: "the part that all users share, of features as models see them; every user adds an own part, which stays with the user".to_owned(),
-                series: vec!["shared".to_owned()],
-                rows: coefficients.map(|(name, w)| (name, vec![Some(w)])).collect(),
-            }],
-            settings: self.settings_json(),
-        }
-    }
-
-    fn internal_run(&self) -> InternalRun {
-        let (metric, n) = (self.inputs.metric(), self.alphas.len());
-        let over = |at: usize| self.figures(at).over_rows;
-        let rows = self.alphas.iter().enumerate().map(|(at, &alpha)| {
-            let mark = if at == self.chosen { ", chosen" } else { "" };
-            let name = format!("alpha {}{mark}", alpha_name(alpha));
-            (name, vec![over(at), over(n + at)])
-        });
-        let own = ["users' own choice (free)", "own ridge (free, local)"].iter();
-        let own = own.enumerate().filter_map(|(which, name)| {
-            Some(((*name).to_owned(), vec![self.own(which)?.over_rows, None]))
-        });
-        InternalRun {
-            schema_version: SCHEMA_VERSION,
-            command: "federate".to_owned(),
-            headline: over(self.chosen).map(|value| Headline {
-                metric: format!("{metric} on held-out rows"),
-                value,
-                non_private: over(n + self.chosen),
-            }),
-            metrics: Vec::new(),
-            by_round: None,
-            charts: vec![Chart {
-                title: format!("{metric} on held-out rows, by alpha"),
-                note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
-                series: ["private", "no noise"].map(str::to_owned).into(),
-                rows: rows.chain(own).collect(),
-            }],
-            data: self.data_handling(),
-            seconds: self.seconds,
-        }
-    }
-
-    /// What was read and what was left out: private counts.
-    fn data_handling(&self) -> Vec<(String, u64)> {
-        [
-            ("users", self.users.len()),
-            ("rows trained or tested on", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ]
-        .map(|(name, value)| (name.to_owned(), value as u64))
-        .into()
-    }
-
-    fn settings_json(&self) -> Value {
+    pub(super) fn settings_json(&self) -> Value {
         let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
         json!({
             "alphas": alphas,
@@ -184,7 +119,7 @@ impl FederatedReport<'_> {
         text
     }
 
-    fn describe_model(&self) -> String {
+    pub(super) fn describe_model(&self) -> String {
         let (n, rounds) = (self.inputs.features.len(), self.settings.n_rounds);
         let grid = match self.alphas.len() {
             1 => "the only one".to_owned(),
@@ -222,7 +157,7 @@ impl FederatedReport<'_> {
         Ok(text)
     }
 
-    fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
+    pub(super) fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
         self.inputs.names().zip(self.model.last().iter().copied())
     }
 
@@ -234,14 +169,14 @@ impl FederatedReport<'_> {
         bars("Shared coefficients", "absolute values, as released", &rows)
     }
 
-    fn figures(&self, at: usize) -> Figures {
+    pub(super) fn figures(&self, at: usize) -> Figures {
         let name = self.alphas.get(at % self.alphas.len()).copied();
         let name = name.map_or_else(String::new, alpha_name);
         Figures::over(self.inputs, self.users, at, name)
     }
 
     /// The users' own choice, or their own ridge; of regression.
-    fn own(&self, which: usize) -> Option<Figures> {
+    pub(super) fn own(&self, which: usize) -> Option<Figures> {
         let (at, name) = (
             2 * self.alphas.len() + which,
             ["own choice", "own ridge"][which],
@@ -274,7 +209,7 @@ impl FederatedReport<'_> {
         rows
     }
 
-    fn n_rows(&self) -> usize {
+    pub(super) fn n_rows(&self) -> usize {
         self.users.iter().map(|u| u.n_history + u.n_test).sum()
     }
 

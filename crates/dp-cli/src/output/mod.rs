@@ -6,10 +6,12 @@ mod bars;
 mod comparison;
 mod exploration_report;
 mod federated_report;
+mod federated_run;
 mod folder;
 mod lines;
 mod model_file;
 mod personal_report;
+mod personal_run;
 mod replace;
 mod report;
 mod run_files;
@@ -26,13 +28,13 @@ pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::FederatedReport;
 pub(crate) use folder::{OutputFolder, folder_of, make_folder};
 pub(crate) use lines::{Axes, Line, lines};
-pub(crate) use model_file::{FACTORS, CERTIFICATE, MODEL_FILES, model_files, read_model};
+pub(crate) use model_file::{CERTIFICATE, FACTORS, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
 pub(crate) use replace::{Replacement, replace_files};
 pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use run_files::{
-    ByRound, Chart, EVALUATION, Headline, INTERNAL, InternalRun, RELEASED, ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
-    read_run_file,
+    ByRound, Chart, EVALUATION, Headline, INTERNAL, InternalRun, RELEASED, ReleasedRun,
+    SCHEMA_VERSION, pretty, read_certificate, read_run_file,
 };
 pub(crate) use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
 pub(crate) use shared_file::SHARED;

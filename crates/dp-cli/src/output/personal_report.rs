@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use super::bars::bars;
 use super::statement::{guarantee_lines, put, released};
 use super::subspace_file::{SUBSPACE, subspace_bytes};
-use super::{
-    CERTIFICATE, Chart, Headline, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION, Seconds,
-    privacy_statement,
-};
+use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
 use crate::error::{Error, Result};
 use crate::personal::{Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors};
 
@@ -43,71 +40,6 @@ impl PersonalReport<'_> {
         folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
         self.released_run()?.write(folder)?;
         self.internal_run().write(folder)
-    }
-
-    fn released_run(&self) -> Result<ReleasedRun> {
-        let shares = self.feature_shares().into_iter();
-        Ok(ReleasedRun {
-            schema_version: SCHEMA_VERSION,
-            command: "personalize".to_owned(),
-            model: self.describe_model(),
-            counts: None,
-            comparison: None,
-            charts: vec![Chart {
-                title: "Features in the subspace".to_owned(),
-                note: "how much of each feature's direction lies in the released subspace, from 0 to 1: the diagonal of U U^T".to_owned(),
-                series: vec!["share".to_owned()],
-                rows: shares.map(|(name, share)| (name, vec![Some(share)])).collect(),
-            }],
-            settings: json!({"method": self.settings, "inputs": self.inputs}),
-        })
-    }
-
-    fn internal_run(&self) -> InternalRun {
-        let metric = self.inputs.metric();
-        let kinds = self.kinds();
-        let of = |method: MethodName| {
-            let errors = &kinds.first()?.1;
-            errors.iter().find(|error| error.method == method)?.over_rows
-        };
-        let rows = MethodName::ALL.iter().enumerate();
-        let rows = rows.map(|(at, method)| {
-            let figures = kinds.iter().map(|(_, errors)| errors[at].over_rows);
-            (method.words().to_owned(), figures.collect())
-        });
-        let series = ["users trained on", "users held out"].map(str::to_owned);
-        InternalRun {
-            schema_version: SCHEMA_VERSION,
-            command: "personalize".to_owned(),
-            headline: of(MethodName::Private).map(|value| Headline {
-                metric: format!("{metric} on held-out rows"),
-                value,
-                non_private: of(MethodName::NonPrivate),
-            }),
-            metrics: Vec::new(),
-            by_round: None,
-            charts: vec![Chart {
-                title: format!("{metric} on held-out rows, by method"),
-                note: "own methods use a user's rows alone; the random subspace is what a private one is worth that is nothing but noise".to_owned(),
-                series: series.into_iter().take(kinds.len()).collect(),
-                rows: rows.collect(),
-            }],
-            data: self.data_handling(),
-            seconds: self.seconds,
-        }
-    }
-
-    /// What was read and what was left out: private counts.
-    fn data_handling(&self) -> Vec<(String, u64)> {
-        let n_held_out = self.users.iter().filter(|user| user.held_out).count();
-        [
-            ("users", self.users.len()),
-            ("users held out", n_held_out),
-            ("rows kept", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ]
-        .map(|(name, value)| (name.to_owned(), value as u64))
-        .into()
     }
 
     /// The object that `--json` prints.
@@ -151,7 +83,7 @@ impl PersonalReport<'_> {
         text
     }
 
-    fn describe_model(&self) -> String {
+    pub(super) fn describe_model(&self) -> String {
         let (settings, n) = (self.settings, self.inputs.features.len());
         let level = match self.inputs.intercept {
             Intercept::Own => "users' own levels",
@@ -215,7 +147,7 @@ impl PersonalReport<'_> {
     }
 
     /// Largest first.
-    fn feature_shares(&self) -> Vec<(String, f64)> {
+    pub(super) fn feature_shares(&self) -> Vec<(String, f64)> {
         let mut shares = feature_shares(&self.fitted.model, self.inputs);
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));
         shares
@@ -226,7 +158,7 @@ impl PersonalReport<'_> {
     }
 
     /// Users trained on, and those held out where there are some.
-    fn kinds(&self) -> Vec<(&'static str, [Errors; 7])> {
+    pub(super) fn kinds(&self) -> Vec<(&'static str, [Errors; 7])> {
         let mut kinds = vec![("", self.errors(false))];
         if self.users.iter().any(|user| user.held_out) {
             kinds.push((", held-out users", self.errors(true)));
@@ -246,7 +178,7 @@ impl PersonalReport<'_> {
         rows
     }
 
-    fn n_rows(&self) -> usize {
+    pub(super) fn n_rows(&self) -> usize {
         let rows = self.users.iter().map(|user| user.n_history + user.n_test);
         rows.sum()
     }

@@ -80,6 +80,9 @@ mod tests {
         let path = dir.path().join("internal.html");
         fs::write(&path, "old and open").unwrap();
         replace_files(dir.path(), &[("internal.html", b"new".to_vec(), true)]).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }

@@ -116,7 +116,9 @@ pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> R
     let damaged = |e: serde_json::Error| Error::model(&path, format!("damaged: {e}"));
     let Version { schema_version } = serde_json::from_slice(&bytes).map_err(damaged)?;
     if schema_version > SCHEMA_VERSION {
-        let reason = format!("schema {schema_version} is newer than this program, which reads {SCHEMA_VERSION}; use a newer dp");
+        let reason = format!(
+            "schema {schema_version} is newer than this program, which reads {SCHEMA_VERSION}; use a newer dp"
+        );
         return Err(Error::model(&path, reason));
     }
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)

@@ -1,6 +1,8 @@
 //! The page for the operator's eyes: everything on it is computed from private data.
 
-use super::page::{Axis, BarRow, Bars, Block, Curve, CurveLine, Number, Page, Section, Table, Unit};
+use super::page::{
+    Axis, BarRow, Bars, Block, Curve, CurveLine, Number, Page, Section, Table, Unit,
+};
 use super::privacy::section;
 use super::released::{bars, facts, footer};
 use super::run::RunFolder;
@@ -63,8 +65,16 @@ fn quality(run: &RunFolder) -> Section {
     }
     // charts by popularity stand in a section of their own
     let charts = internal.into_iter().flat_map(|internal| &internal.charts);
-    blocks.extend(charts.filter(|c| !is_popularity(c)).map(|c| Block::Bars(bars(c))));
-    blocks.extend(run.evaluation.as_ref().map(|found| Block::Table(overall(found))));
+    blocks.extend(
+        charts
+            .filter(|c| !is_popularity(c))
+            .map(|c| Block::Bars(bars(c))),
+    );
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Table(overall(found))),
+    );
     section("quality", "Quality", blocks)
 }
 
@@ -75,7 +85,10 @@ fn is_popularity(chart: &Chart) -> bool {
 /// All methods of an evaluation in all metrics.
 fn overall(found: &Evaluated) -> Table {
     let scores = &found.scores;
-    let names = scores.metrics.iter().map(|name| crate::commands::evaluate::title(name));
+    let names = scores
+        .metrics
+        .iter()
+        .map(|name| crate::commands::evaluate::title(name));
     let rows = scores.overall.iter().map(|score| {
         let figures = scores.metrics.iter();
         let figures = figures.map(|name| shown(score.figures.get(name).copied().flatten()));
@@ -90,11 +103,19 @@ fn overall(found: &Evaluated) -> Table {
 
 fn popularity(run: &RunFolder) -> Section {
     let mut blocks = Vec::new();
-    blocks.extend(run.evaluation.as_ref().map(|found| Block::Bars(by_popularity(found))));
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Bars(by_popularity(found))),
+    );
     if blocks.is_empty() {
         let internal = run.internal.iter();
         let charts = internal.flat_map(|internal| &internal.charts);
-        blocks.extend(charts.filter(|c| is_popularity(c)).map(|c| Block::Bars(bars(c))));
+        blocks.extend(
+            charts
+                .filter(|c| is_popularity(c))
+                .map(|c| Block::Bars(bars(c))),
+        );
     }
     if blocks.is_empty() {
         let text = if run.model.is_some() {
@@ -133,7 +154,10 @@ fn by_popularity(found: &Evaluated) -> Bars {
         "Larger is better. Items dealt to fifths by how many users have them; the rarer, the longer the list."
     };
     Bars {
-        title: format!("{} by popularity of items", crate::commands::evaluate::title(metric)),
+        title: format!(
+            "{} by popularity of items",
+            crate::commands::evaluate::title(metric)
+        ),
         note: note.to_owned(),
         series: series.collect(),
         unit: Unit::Plain,
@@ -156,7 +180,9 @@ fn convergence(internal: &InternalRun) -> Option<Section> {
             name: "round".to_owned(),
             log: false,
             range: [0.7, values.len() as f64 + 0.3],
-            ticks: ticks.map(|round| (round as f64, round.to_string())).collect(),
+            ticks: ticks
+                .map(|round| (round as f64, round.to_string()))
+                .collect(),
         },
         y: Axis::around(metric, points.iter().map(|p| p.1)),
         lines: vec![CurveLine {
@@ -166,12 +192,19 @@ fn convergence(internal: &InternalRun) -> Option<Section> {
             dense: false,
         }],
     };
-    Some(section("convergence", "Convergence by round", vec![Block::Curve(curve)]))
+    Some(section(
+        "convergence",
+        "Convergence by round",
+        vec![Block::Curve(curve)],
+    ))
 }
 
 /// What privacy costs, where it was measured.
 fn without_privacy(run: &RunFolder) -> Section {
-    let headline = run.internal.as_ref().and_then(|internal| internal.headline.as_ref());
+    let headline = run
+        .internal
+        .as_ref()
+        .and_then(|internal| internal.headline.as_ref());
     let stated = headline.and_then(|of| Some((of.metric.clone(), of.value, of.non_private?)));
     let measured = || {
         let scores = &run.evaluation.as_ref()?.scores;
@@ -188,7 +221,10 @@ fn without_privacy(run: &RunFolder) -> Section {
             };
             Block::Bars(Bars {
                 title: metric.clone(),
-                note: format!("Privacy costs {:+.1} %.", 100.0 * (private / exact - 1.0)),
+                note: format!(
+                    "{:+.1} % against the model without privacy.",
+                    100.0 * (private / exact - 1.0)
+                ),
                 series: vec![metric],
                 unit: Unit::Plain,
                 rows: vec![row("private", private), row(NON_PRIVATE, exact)],
@@ -206,7 +242,9 @@ fn without_privacy(run: &RunFolder) -> Section {
 fn data_handling(run: &RunFolder) -> Section {
     let mut blocks = Vec::new();
     let table = |title: &str, data: &[(String, u64)]| {
-        let rows = data.iter().map(|(name, count)| vec![name.clone(), count.to_string()]);
+        let rows = data
+            .iter()
+            .map(|(name, count)| vec![name.clone(), count.to_string()]);
         Block::Table(Table {
             title: title.to_owned(),
             heads: ["what", "how many"].map(str::to_owned).into(),
@@ -221,6 +259,10 @@ fn data_handling(run: &RunFolder) -> Section {
             of.load, of.train, of.evaluate
         )));
     }
-    blocks.extend(run.evaluation.as_ref().map(|found| table("Read by dp evaluate", &found.data)));
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| table("Read by dp evaluate", &found.data)),
+    );
     section("data", "What was read and left out", blocks)
 }

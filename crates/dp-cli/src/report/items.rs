@@ -23,7 +23,9 @@ pub(super) fn is_above(count: f64, noise_stddev: f64) -> bool {
 /// The share of items whose noisy count stands above its noise; none without items.
 pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
     let values = counts.values();
-    let above = values.iter().filter(|&&c| is_above(c, counts.noise_stddev()));
+    let above = values
+        .iter()
+        .filter(|&&c| is_above(c, counts.noise_stddev()));
     (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
 }
 
@@ -125,7 +127,9 @@ fn places(sorted: &[f64], noise: f64) -> Table {
     });
     Table {
         title: "Noise over signal".to_owned(),
-        heads: ["item", "noisy count", "noise / signal"].map(str::to_owned).into(),
+        heads: ["item", "noisy count", "noise / signal"]
+            .map(str::to_owned)
+            .into(),
         rows: rows.into(),
     }
 }
@@ -147,7 +151,13 @@ pub(crate) fn item_table(run: &RunFolder) -> Result<Option<Vec<u8>>> {
 fn write_items(counts: &NoisyCounts, items: &ItemCatalogue) -> Result<Vec<u8>, csv::Error> {
     let noise = counts.noise_stddev();
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["item", "title", "noisy_count", "noise_to_signal", "above_noise"])?;
+    writer.write_record([
+        "item",
+        "title",
+        "noisy_count",
+        "noise_to_signal",
+        "above_noise",
+    ])?;
     for (index, (id, &count)) in items.ids().iter().zip(counts.values()).enumerate() {
         let ratio = noise_to_signal(count, noise).map_or_else(String::new, |r| format!("{r:.6}"));
         let above = u8::from(is_above(count, noise)).to_string();

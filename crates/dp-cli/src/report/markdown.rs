@@ -68,13 +68,22 @@ fn put(text: &mut String, block: &Block) {
             }
         }
         Block::Details(title, code) => {
-            let _ = writeln!(text, "{title}:\n\n```json\n{}\n```", code.replace("```", "'''"));
+            let _ = writeln!(
+                text,
+                "{title}:\n\n```json\n{}\n```",
+                code.replace("```", "'''")
+            );
         }
     }
 }
 
 fn put_bars(text: &mut String, bars: &Bars) {
-    let _ = writeln!(text, "**{}**. {}\n", inline(&bars.title), inline(&bars.note));
+    let _ = writeln!(
+        text,
+        "**{}**. {}\n",
+        inline(&bars.title),
+        inline(&bars.note)
+    );
     let has_details = bars.rows.iter().any(|row| !row.detail.is_empty());
     let mut heads = vec![String::new()];
     heads.extend(has_details.then(String::new));
@@ -103,7 +112,12 @@ fn put_bars(text: &mut String, bars: &Bars) {
 }
 
 fn put_curve(text: &mut String, curve: &Curve) {
-    let _ = writeln!(text, "**{}**. {}", inline(&curve.title), inline(&curve.note));
+    let _ = writeln!(
+        text,
+        "**{}**. {}",
+        inline(&curve.title),
+        inline(&curve.note)
+    );
     let Some(first) = curve.lines.first() else {
         return;
     };

@@ -81,17 +81,22 @@ pub(super) fn nearest(run: &RunFolder, wanted: &Wanted) -> Result<Option<Section
     };
     let counts = run.counts();
     let found = wanted.names.iter();
-    let found: Result<Vec<usize>> = found.map(|name| wanted.find(name, catalogue, counts)).collect();
+    let found: Result<Vec<usize>> = found
+        .map(|name| wanted.find(name, catalogue, counts))
+        .collect();
     let mut found = found?;
     if model.dim() == 1 {
-        let text = "The factors of this model are item biases alone: no item is nearer than another.";
+        let text =
+            "The factors of this model are item biases alone: no item is nearer than another.";
         let blocks = vec![Block::Text(text.to_owned())];
         return Ok(Some(section("nearest", "Nearest items", blocks)));
     }
     if found.is_empty() {
         found = chosen(model, counts);
     }
-    let cards = found.into_iter().map(|item| card(model, catalogue, wanted, item));
+    let cards = found
+        .into_iter()
+        .map(|item| card(model, catalogue, wanted, item));
     let text = "By the cosine of their released taste coordinates, 1 for the same taste. An item in the noise has \
                 neighbours by chance.";
     let blocks = vec![Block::Text(text.to_owned()), Block::Cards(cards.collect())];

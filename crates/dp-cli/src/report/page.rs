@@ -139,7 +139,13 @@ impl Bars {
 impl Axis {
     /// Where a value lies between the ends, from 0 to 1.
     pub(crate) fn place(&self, value: f64) -> f64 {
-        let scaled = |v: f64| if self.log { v.max(f64::MIN_POSITIVE).ln() } else { v };
+        let scaled = |v: f64| {
+            if self.log {
+                v.max(f64::MIN_POSITIVE).ln()
+            } else {
+                v
+            }
+        };
         let [low, high] = self.range.map(scaled);
         if high <= low {
             return 0.5;

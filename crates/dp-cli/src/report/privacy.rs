@@ -84,10 +84,6 @@ pub(super) fn scope(run: &RunFolder) -> Section {
     section("scope", "What it rests on", blocks)
 }
 
-pub(super) const fn section(
-    id: &'static str,
-    title: &'static str,
-    blocks: Vec<Block>,
-) -> Section {
+pub(super) const fn section(id: &'static str, title: &'static str, blocks: Vec<Block>) -> Section {
     Section { id, title, blocks }
 }

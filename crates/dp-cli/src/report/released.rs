@@ -41,7 +41,11 @@ pub(crate) fn released_page(all: &[RunFolder], wanted: &Wanted) -> Result<Page> 
 }
 
 fn title(run: &RunFolder) -> String {
-    let kind = match run.released.as_ref().map(|released| released.command.as_str()) {
+    let kind = match run
+        .released
+        .as_ref()
+        .map(|released| released.command.as_str())
+    {
         Some("personalize") => "Private shared subspace",
         Some("federate") => "Private shared model",
         _ if run.model.is_some() => "Private item factors",
@@ -70,16 +74,37 @@ pub(super) fn footer(run: &RunFolder) -> String {
     )
 }
 
+/// Rows that are shown; of more, the largest.
+const MOST_ROWS: usize = 60;
+
 /// Rows of numbers as bars.
 pub(super) fn bars(chart: &Chart) -> Bars {
-    let rows = chart.rows.iter().map(|(label, values)| BarRow {
-        label: label.clone(),
-        detail: String::new(),
-        values: values.clone(),
+    let mut note = chart.note.clone();
+    let mut shown: Vec<usize> = (0..chart.rows.len()).collect();
+    if shown.len() > MOST_ROWS {
+        let size = |row: &usize| {
+            chart.rows[*row]
+                .1
+                .first()
+                .copied()
+                .flatten()
+                .map_or(0.0, f64::abs)
+        };
+        shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        shown.truncate(MOST_ROWS);
+        note = format!("{note}; the {MOST_ROWS} largest of {}", chart.rows.len());
+    }
+    let rows = shown.into_iter().map(|row| {
+        let (label, values) = &chart.rows[row];
+        BarRow {
+            label: label.clone(),
+            detail: String::new(),
+            values: values.clone(),
+        }
     });
     Bars {
         title: chart.title.clone(),
-        note: chart.note.clone(),
+        note,
         series: chart.series.clone(),
         unit: Unit::Plain,
         rows: rows.collect(),
@@ -90,7 +115,11 @@ pub(super) fn bars(chart: &Chart) -> Bars {
 fn candidates(comparison: &Comparison) -> Section {
     let scored = comparison.candidates.iter().zip(&comparison.scores);
     let rows = scored.enumerate().map(|(at, (name, score))| {
-        let mark = if at == comparison.chosen { "chosen" } else { "" };
+        let mark = if at == comparison.chosen {
+            "chosen"
+        } else {
+            ""
+        };
         vec![name.clone(), format!("{score:+.1}"), mark.to_owned()]
     });
     let text = format!(
@@ -111,8 +140,33 @@ fn settings(run: &RunFolder) -> Option<Section> {
     let settings = &run.released.as_ref()?.settings;
     let text = serde_json::to_string_pretty(settings).ok()?;
     let blocks = vec![
-        Block::Text("All settings are public, and none was chosen by looking at the data outside the guarantee.".to_owned()),
+        Block::Text("All settings are public. That none of them was chosen by looking at the data stands among the assumptions.".to_owned()),
         Block::Details("All settings as JSON", text),
     ];
     Some(section("settings", "Settings", blocks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_rows_the_largest_are_shown() {
+        let row = |n: i32| {
+            (
+                n.to_string(),
+                vec![Some(f64::from(if n % 2 == 0 { n } else { -n }))],
+            )
+        };
+        let chart = |n| Chart {
+            title: String::new(),
+            note: "coefficients".to_owned(),
+            series: vec!["w".to_owned()],
+            rows: (0..n).map(row).collect(),
+        };
+        assert_eq!(bars(&chart(60)).rows[0].label, "0");
+        let many = bars(&chart(200));
+        assert_eq!((many.rows.len(), many.rows[0].label.as_str()), (60, "199"));
+        assert_eq!(many.note, "coefficients; the 60 largest of 200");
+    }
 }

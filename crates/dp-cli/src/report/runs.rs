@@ -12,6 +12,9 @@ use crate::output::{Headline, rounded_up};
 /// Epsilons above this are not worth a sum.
 const LARGEST_SUM: f64 = 40.0;
 
+/// The horizontal axis of both curves.
+const ACROSS: &str = "epsilon, add or remove one user";
+
 /// Budgets side by side, and the share of items above the noise against epsilon: released values only.
 pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
     if all.len() < 2 {
@@ -98,7 +101,7 @@ fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
     Some(Curve {
         title: "Items above the noise against epsilon".to_owned(),
         note: "From released counts alone. How accurate the models are is measured on private data: see the internal page.".to_owned(),
-        x: Axis::of_points("epsilon, add or remove one user", points.iter().map(|p| p.0)),
+        x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
         y: Axis {
             name: "share of the items".to_owned(),
             log: false,
@@ -116,53 +119,94 @@ fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
     })
 }
 
+/// A run's epsilon and the figure it is compared by.
+struct Measured<'a> {
+    run: &'a RunFolder,
+    epsilon: f64,
+    headline: &'a Headline,
+}
+
+/// The runs that were measured like the first, by epsilon.
+fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
+    let headline = |run: &RunFolder| -> Option<String> {
+        Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
+    };
+    let Some(metric) = all.first().and_then(headline) else {
+        return Vec::new();
+    };
+    let comparable = all.iter().filter_map(|run| {
+        let headline = run.internal.as_ref()?.headline.as_ref()?;
+        let epsilon = run.epsilon()?;
+        (headline.metric == metric).then_some(Measured {
+            run,
+            epsilon,
+            headline,
+        })
+    });
+    let mut runs: Vec<_> = comparable.collect();
+    runs.sort_by(|a, b| a.epsilon.total_cmp(&b.epsilon));
+    runs
+}
+
 /// Accuracy against epsilon: private.
 pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
-    let headline = |run: &RunFolder| run.internal.as_ref()?.headline.clone();
-    let first = headline(all.first()?)?;
-    let comparable = all.iter().filter_map(|run| {
-        let other = headline(run).filter(|other| other.metric == first.metric)?;
-        Some((run, run.epsilon()?, other))
-    });
-    let mut runs: Vec<(&RunFolder, f64, Headline)> = comparable.collect();
-    runs.sort_by(|a, b| a.1.total_cmp(&b.1));
-    if runs.len() < 2 {
+    let runs = measured(all);
+    let [first, _, ..] = runs.as_slice() else {
         return None;
-    }
-    let mut lines = vec![CurveLine {
-        name: "private".to_owned(),
-        points: runs.iter().map(|(_, e, of)| (*e, of.value)).collect(),
-        dashed: false,
-        dense: false,
-    }];
-    let exact = runs.iter().find_map(|(run, _, of)| of.non_private.or_else(|| non_private(run)));
-    let ends = [runs[0].1, runs[runs.len() - 1].1];
-    lines.extend(exact.map(|value| CurveLine {
-        name: "without privacy".to_owned(),
-        points: ends.map(|e| (e, value)).into(),
-        dashed: true,
-        dense: false,
-    }));
-    let rows = runs.iter().map(|(run, epsilon, of)| {
-        vec![run.name.clone(), short(*epsilon), format!("{:.4}", of.value)]
+    };
+    let metric = &first.headline.metric;
+    let rows = runs.iter().map(|of| {
+        let value = format!("{:.4}", of.headline.value);
+        vec![of.run.name.clone(), short(of.epsilon), value]
     });
     let table = Table {
         title: "The same in numbers".to_owned(),
-        heads: vec!["run".to_owned(), "epsilon".to_owned(), first.metric.clone()],
+        heads: vec!["run".to_owned(), "epsilon".to_owned(), metric.clone()],
         rows: rows.collect(),
     };
-    let heights = lines.iter().flat_map(|line| line.points.iter().map(|p| p.1));
+    let lines = utility_lines(&runs);
+    let heights: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| line.points.iter().map(|p| p.1))
+        .collect();
     let curve = Curve {
-        title: format!("{} against epsilon", first.metric),
+        title: format!("{metric} against epsilon"),
         note: "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
                that no budget has paid for."
             .to_owned(),
-        x: Axis::of_points("epsilon, add or remove one user", runs.iter().map(|r| r.1)),
-        y: Axis::around(&first.metric, heights.collect::<Vec<_>>().into_iter()),
+        x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
+        y: Axis::around(metric, heights.into_iter()),
         lines,
     };
     let blocks = vec![Block::Curve(curve), Block::Table(table)];
     Some(section("curve", "Privacy and utility", blocks))
+}
+
+/// The runs, and what the same would be without privacy where that was measured.
+fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
+    let points: Vec<(f64, f64)> = runs
+        .iter()
+        .map(|of| (of.epsilon, of.headline.value))
+        .collect();
+    let mut exact = runs.iter();
+    let exact = exact.find_map(|of| of.headline.non_private.or_else(|| non_private(of.run)));
+    let level = exact.map(|value| CurveLine {
+        name: "without privacy".to_owned(),
+        points: [points.first(), points.last()]
+            .into_iter()
+            .flatten()
+            .map(|p| (p.0, value))
+            .collect(),
+        dashed: true,
+        dense: false,
+    });
+    let private = CurveLine {
+        name: "private".to_owned(),
+        points,
+        dashed: false,
+        dense: false,
+    };
+    [private].into_iter().chain(level).collect()
 }
 
 /// Test error of the model without privacy, where `dp evaluate` measured it.

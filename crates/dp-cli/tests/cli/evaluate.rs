@@ -36,7 +36,10 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
         ] {
             let expected = run["internal"]["metrics"][metric].as_f64().unwrap();
             let found = figure(&found, method, "rmse");
-            assert!((found - expected).abs() < 1e-12, "{method}: {found}, {expected}");
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "{method}: {found}, {expected}"
+            );
         }
         assert_eq!(found["released"], run["released"]);
     }
@@ -61,7 +64,9 @@ fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     let ks: Vec<u64> = buckets.iter().map(|b| b["k"].as_u64().unwrap()).collect();
     assert_eq!(ks, [100, 80, 60, 40, 20]);
     let text = ["evaluate", "ratings.csv", "--model", "dp-model"];
-    sandbox.dp(&[&text[..], &["--non-private"]].concat()).exits(2);
+    sandbox
+        .dp(&[&text[..], &["--non-private"]].concat())
+        .exits(2);
 }
 
 /// `mine` has three users who rated before, and one who did not; the constant predictor is the mean of the history.
@@ -76,8 +81,18 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
         "new.csv",
         "user,item,rating\nb,item-4,5\na,item-1,1\nd,item-2,2\na,item-5,4\na,item-99,4\nc,item-6,NaN\n",
     );
-    let args = ["evaluate", "new.csv", "--model", "dp-model", "--history", "old.csv"];
-    let found = sandbox.dp(&[&args[..], &["--json"]].concat()).exits(0).json();
+    let args = [
+        "evaluate",
+        "new.csv",
+        "--model",
+        "dp-model",
+        "--history",
+        "old.csv",
+    ];
+    let found = sandbox
+        .dp(&[&args[..], &["--json"]].concat())
+        .exits(0)
+        .json();
     // b: 5, d: 2, a: 4 against the mean 3 of the history; a's item-1 is known, item-99 is not, NaN is nothing
     assert!((figure(&found, "constant", "rmse") - 2.0_f64.sqrt()).abs() < 1e-12);
     assert!((figure(&found, "constant", "mae") - 4.0 / 3.0).abs() < 1e-12);
@@ -87,7 +102,12 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
     assert_eq!(data["NaN or infinite, left out"], 1);
     assert_eq!(data["ratings of the history"], 4);
     let buckets = found["internal"]["by_popularity"].as_array().unwrap();
-    let of = |key: &str| buckets.iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>();
+    let of = |key: &str| {
+        buckets
+            .iter()
+            .map(|b| b[key].as_u64().unwrap())
+            .sum::<u64>()
+    };
     assert_eq!((of("n_targets"), of("n_items"), buckets.len()), (3, 25, 5));
     // the same pairs in every bucket: squares add up to those of all
     let mut squares = 0.0;
@@ -132,6 +152,54 @@ fn all_of_it_is_internal_and_kept_only_when_asked() {
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
+/// Members of an object, in alphabetical order.
+fn members(value: &Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+#[test]
+fn json_has_the_documented_members() {
+    let sandbox = Sandbox::with_model();
+    let found = evaluate(&sandbox, &[]);
+    assert_eq!(members(&found), ["dim", "internal", "n_items", "released"]);
+    let internal = &found["internal"];
+    assert_eq!(
+        members(internal),
+        ["by_popularity", "data", "feedback", "metrics", "overall"]
+    );
+    assert_eq!(members(&internal["overall"][0]), ["mae", "method", "rmse"]);
+    assert_eq!(
+        members(&internal["by_popularity"][0]),
+        ["bucket", "k", "n_items", "n_targets", "scores"]
+    );
+    let pages = sandbox
+        .dp(&["report", "dp-model", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(members(&pages), ["internal", "private", "released", "runs"]);
+    let made = [
+        "synth",
+        "ratings",
+        "--users",
+        "20",
+        "--items",
+        "10",
+        "--ratings",
+        "60",
+    ];
+    let made = sandbox
+        .dp(&[&made[..], &["--out", "made", "--json"]].concat())
+        .exits(0)
+        .json();
+    assert_eq!(members(&made), ["data_seed", "files"]);
+    assert_eq!(made["files"][0]["n_lines"], 60);
+}
+
 #[test]
 fn nothing_held_out_is_no_failure() {
     let sandbox = Sandbox::with_model();
@@ -152,14 +220,25 @@ fn mistakes_are_named() {
         let args = [&["evaluate", "ratings.csv", "--model", "dp-model"], more].concat();
         sandbox.dp(&args)
     };
-    run(&["--min-rating", "3"]).exits(2).says(&["--min-rating", "implicit"]);
+    run(&["--min-rating", "3"])
+        .exits(2)
+        .says(&["--min-rating", "implicit"]);
     run(&["--history", "no.csv"]).exits(4).says(&["no.csv"]);
     sandbox
         .dp(&["evaluate", "ratings.csv", "--model", "nowhere"])
         .exits(4)
         .says(&["nowhere"]);
-    sandbox.dp(&["evaluate", "ratings.csv"]).exits(2).says(&["--model"]);
-    sandbox.write("e.toml", "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\n");
-    let configured = sandbox.dp(&["evaluate", "--config", "e.toml"]).exits(0).json();
+    sandbox
+        .dp(&["evaluate", "ratings.csv"])
+        .exits(2)
+        .says(&["--model"]);
+    sandbox.write(
+        "e.toml",
+        "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\n",
+    );
+    let configured = sandbox
+        .dp(&["evaluate", "--config", "e.toml"])
+        .exits(0)
+        .json();
     assert_eq!(configured["internal"]["feedback"], "explicit");
 }

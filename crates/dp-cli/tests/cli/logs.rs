@@ -70,19 +70,38 @@ fn logs_of_a_training_run_hold_nothing_of_the_ratings() {
     let data = recognisable("user,item,rating", 10, 1, true);
     sandbox.write("data.csv", &data.csv);
     for verbose in ["-vv", "-vvvv"] {
-        let args = ["train", "data.csv", "--epsilon", "1", "--delta", "1e-5", "--force"];
+        let args = [
+            "train",
+            "data.csv",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--force",
+        ];
         let run = sandbox.dp(&[&args[..], &[verbose]].concat()).exits(0);
-        for said in ["reading ratings", "paying for the plan", "release made done=1", "writing"] {
+        for said in [
+            "reading ratings",
+            "paying for the plan",
+            "release made done=1",
+            "writing",
+        ] {
             assert!(run.stderr.contains(said), "no `{said}` in {}", run.stderr);
         }
         // counts of users and ratings are no public values either
-        assert!(!run.stderr.contains("60") && !run.stderr.contains("600"), "{}", run.stderr);
+        assert!(
+            !run.stderr.contains("60") && !run.stderr.contains("600"),
+            "{}",
+            run.stderr
+        );
         assert_nothing_private(&sandbox, &run, &data);
     }
     let report = sandbox.dp(&["report", "dp-model", "-vv"]).exits(0);
     assert!(report.stderr.contains("reading a run"));
     assert_nothing_private(&sandbox, &report, &data);
-    let args = ["evaluate", "data.csv", "--model", "dp-model", "--save", "-vv"];
+    let args = [
+        "evaluate", "data.csv", "--model", "dp-model", "--save", "-vv",
+    ];
     let evaluated = sandbox.dp(&args).exits(0);
     assert!(evaluated.stderr.contains("reading ratings"));
     assert_nothing_private(&sandbox, &evaluated, &data);
@@ -94,7 +113,15 @@ fn logs_of_personalization_hold_nothing_of_the_rows() {
     let data = recognisable("user,target,a,b,c,d", 8, 5, false);
     sandbox.write("data.csv", &data.csv);
     let args = [
-        "personalize", "data.csv", "--rank", "1", "--epsilon", "4", "--delta", "1e-5", "-vv",
+        "personalize",
+        "data.csv",
+        "--rank",
+        "1",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-5",
+        "-vv",
     ];
     let run = sandbox.dp(&args).exits(0);
     assert!(run.stderr.contains("reading rows"), "{}", run.stderr);
@@ -109,8 +136,17 @@ fn logs_of_federation_hold_nothing_of_the_rows() {
     let data = recognisable("user,target,a,b,c,d", 8, 5, false);
     sandbox.write("data.csv", &data.csv);
     let args = [
-        "federate", "data.csv", "--epsilon", "8", "--delta", "1e-5", "--rounds", "5",
-        "--alpha-grid", "0,1,inf", "-vv",
+        "federate",
+        "data.csv",
+        "--epsilon",
+        "8",
+        "--delta",
+        "1e-5",
+        "--rounds",
+        "5",
+        "--alpha-grid",
+        "0,1,inf",
+        "-vv",
     ];
     let run = sandbox.dp(&args).exits(0);
     assert!(run.stderr.contains("reading rows"), "{}", run.stderr);
@@ -125,19 +161,36 @@ fn messages_are_as_many_as_asked_for() {
     let plain = sandbox.train(&["--force"]).exits(0);
     assert_eq!(plain.stderr, "");
     let info = sandbox.train(&["--force", "-v"]).exits(0).stderr;
-    let debug = sandbox.train(&["--force", "--verbose", "--verbose"]).exits(0).stderr;
+    let debug = sandbox
+        .train(&["--force", "--verbose", "--verbose"])
+        .exits(0)
+        .stderr;
     assert!(info.contains("INFO") && !info.contains("DEBUG") && debug.contains("DEBUG"));
     // the flag may stand before the command, in the environment, or in the file
-    let before = ["-v", "train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5", "--force"];
+    let before = [
+        "-v",
+        "train",
+        "ratings.csv",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--force",
+    ];
     assert_eq!(sandbox.dp(&before).exits(0).stderr, info);
-    let env = sandbox.dp_with(&before[1..], &[("DP_VERBOSE", "1")]).exits(0);
+    let env = sandbox
+        .dp_with(&before[1..], &[("DP_VERBOSE", "1")])
+        .exits(0);
     assert_eq!(env.stderr, info);
     sandbox.write("v.toml", "[train]\nverbose = 1\n");
     let file = [&before[1..], &["--config", "v.toml"]].concat();
     assert_eq!(sandbox.dp(&file).exits(0).stderr, info);
     sandbox.write("w.toml", "[train]\nverbose = \"much\"\n");
     let file = [&before[1..], &["--config", "w.toml"]].concat();
-    sandbox.dp(&file).exits(2).says(&["verbose", "whole number"]);
+    sandbox
+        .dp(&file)
+        .exits(2)
+        .says(&["verbose", "whole number"]);
 }
 
 #[test]
@@ -154,5 +207,7 @@ fn quiet_leaves_errors_alone() {
         .dp(&["verify", "nowhere", "--quiet"])
         .exits(4)
         .says(&["error: "]);
-    sandbox.dp(&["verify", "dp-model", "--quiet", "-v"]).exits(2);
+    sandbox
+        .dp(&["verify", "dp-model", "--quiet", "-v"])
+        .exits(2);
 }

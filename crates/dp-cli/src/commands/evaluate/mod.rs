@@ -1,7 +1,9 @@
 //! `dp evaluate`: how well the model of a folder serves users, on ratings it has not seen. All of it is internal.
 
+mod lists;
 mod output;
 mod parts;
+mod ratings;
 mod scores;
 
 use crate::args::EvaluateArgs;
@@ -12,24 +14,23 @@ use crate::output::{CERTIFICATE, EVALUATION, SCHEMA_VERSION, read_model};
 use parts::Parts;
 
 pub(crate) use output::{Evaluated, title};
-pub(crate) use scores::{MODEL, NON_PRIVATE, PopularityBucket};
+pub(crate) use scores::{MODEL, NON_PRIVATE};
 
 pub(crate) fn run(args: &EvaluateArgs) -> Result<()> {
     let (model, items) = read_model(&args.model)?;
     let implicit = model.scoring().unobserved_weight.is_some();
     refuse(args, implicit)?;
     let certificate = screen::read_certificate(&args.model.join(CERTIFICATE))?;
-    let mut parts = Parts::read(args, &items, implicit)?;
-    let (scores, data) = if implicit {
-        scores::of_lists(&model, parts)?
+    let parts = Parts::read(args, &items, implicit)?;
+    let scores = if implicit {
+        lists::score(&model, &parts)?
     } else {
-        let data = std::mem::take(&mut parts.data);
-        (scores::of_ratings(&model, &parts, args.non_private)?, data)
+        ratings::score(&model, &parts, args.non_private)?
     };
     let evaluated = Evaluated {
         schema_version: SCHEMA_VERSION,
         scores,
-        data,
+        data: parts.data,
     };
     if args.output.save {
         let bytes = screen::pretty(&evaluated)?;
@@ -45,7 +46,9 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<()> {
 fn refuse(args: &EvaluateArgs, implicit: bool) -> Result<()> {
     let text = match (implicit, args.min_rating, args.non_private) {
         (false, Some(_), _) => "--min-rating needs a model trained with --feedback implicit",
-        (true, _, true) => "--non-private compares predicted ratings; this model is of implicit feedback",
+        (true, _, true) => {
+            "--non-private compares predicted ratings; this model is of implicit feedback"
+        }
         _ => return Ok(()),
     };
     Err(Error::Usage(text.to_owned()))

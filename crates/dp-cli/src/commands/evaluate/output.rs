@@ -61,20 +61,17 @@ impl Evaluated {
                 None => format!("{}, {}", bucket_name(bucket.bucket - 1), title(metric)),
             };
             let figures = bucket.scores.iter().map(|score| figure(score, metric));
-            line(&mut text, &name, figures.chain([bucket.n_targets.to_string()]));
+            line(
+                &mut text,
+                &name,
+                figures.chain([bucket.n_targets.to_string()]),
+            );
         }
         text.push('\n');
         for (name, count) in &self.data {
             line(&mut text, name, [count.to_string()].into_iter());
         }
         text
-    }
-}
-
-impl super::PopularityBucket {
-    /// The one that buckets are shown by.
-    pub(crate) const fn metric(&self) -> &'static str {
-        if self.k.is_some() { "recall" } else { "rmse" }
     }
 }
 

@@ -133,9 +133,15 @@ fn summary(ratings: &Ratings) -> Vec<(String, u64)> {
         ("users", table.n_users()),
         ("ratings kept", table.n_records()),
         ("ratings read", read.n_read),
-        ("on items that the model does not know", read.n_outside_catalogue),
+        (
+            "on items that the model does not know",
+            read.n_outside_catalogue,
+        ),
         ("NaN or infinite, left out", read.dropped.not_finite),
-        ("repeated pairs, replaced by the later", read.dropped.repeated),
+        (
+            "repeated pairs, replaced by the later",
+            read.dropped.repeated,
+        ),
     ]
     .map(|(name, value)| (name.to_owned(), value as u64))
     .into()

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::escaped;
-use crate::report::page::{Bars, Curve, CurveLine, Hundred};
+use crate::report::page::{BarRow, Bars, Curve, CurveLine, Hundred};
 
 /// Colours of series, by the classes of the style sheet.
 const N_COLORS: usize = 4;
@@ -13,49 +13,62 @@ const SIDE: f64 = 1000.0;
 
 /// Bars in a table: name, bars, numbers.
 pub(super) fn put_bars(text: &mut String, bars: &Bars) {
-    let _ = writeln!(text, "<figure>\n<figcaption>{}</figcaption>", escaped(&bars.title));
+    let _ = writeln!(
+        text,
+        "<figure>\n<figcaption>{}</figcaption>",
+        escaped(&bars.title)
+    );
     if !bars.note.is_empty() {
         let _ = writeln!(text, "<p class=\"note\">{}</p>", escaped(&bars.note));
     }
     if bars.series.len() > 1 {
         put_legend(text, bars.series.iter().map(String::as_str), &[]);
     }
-    let full = bars.full();
     text.push_str("<table class=\"bars\"><tbody>\n");
+    let full = bars.full();
     for row in &bars.rows {
-        let _ = write!(text, "<tr><th scope=\"row\">{}", escaped(&row.label));
-        if !row.detail.is_empty() {
-            let _ = write!(text, " <small>{}</small>", escaped(&row.detail));
-        }
-        text.push_str("</th><td class=\"track\">");
-        for (at, value) in row.values.iter().enumerate() {
-            let share = value.map_or(0.0, |v| if full > 0.0 { v.abs() / full } else { 0.0 });
-            let sign = if value.is_some_and(|v| v < 0.0) { " below" } else { "" };
-            let _ = write!(
-                text,
-                "<svg aria-hidden=\"true\" width=\"100%\" height=\"10\"><rect class=\"fill c{}{sign}\" width=\"{:.2}%\" height=\"10\" rx=\"2\"/></svg>",
-                at % N_COLORS,
-                100.0 * share.clamp(0.0, 1.0)
-            );
-        }
-        text.push_str("</td><td class=\"value\">");
-        for (at, value) in row.values.iter().enumerate() {
-            text.push_str("<span>");
-            if let Some(name) = bars.series.get(at).filter(|_| bars.series.len() > 1) {
-                let _ = write!(text, "<span class=\"heard\">{}: </span>", escaped(name));
-            }
-            let _ = write!(text, "{}</span>", bars.unit.shown(*value));
-        }
-        text.push_str("</td></tr>\n");
+        put_row(text, bars, row, full);
     }
     text.push_str("</tbody></table>\n</figure>\n");
+}
+
+/// One row; `full` is what a full bar stands for.
+fn put_row(text: &mut String, bars: &Bars, row: &BarRow, full: f64) {
+    let _ = write!(text, "<tr><th scope=\"row\">{}", escaped(&row.label));
+    if !row.detail.is_empty() {
+        let _ = write!(text, " <small>{}</small>", escaped(&row.detail));
+    }
+    text.push_str("</th><td class=\"track\">");
+    for (at, value) in row.values.iter().enumerate() {
+        let value = value.filter(|_| full > 0.0).unwrap_or(0.0);
+        let sign = if value < 0.0 { " below" } else { "" };
+        let _ = write!(
+            text,
+            "<svg aria-hidden=\"true\" width=\"100%\" height=\"10\"><rect class=\"fill c{}{sign}\" width=\"{:.2}%\" height=\"10\" rx=\"2\"/></svg>",
+            at % N_COLORS,
+            100.0 * (value.abs() / full.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
+        );
+    }
+    text.push_str("</td><td class=\"value\">");
+    for (at, value) in row.values.iter().enumerate() {
+        text.push_str("<span>");
+        if let Some(name) = bars.series.get(at).filter(|_| bars.series.len() > 1) {
+            let _ = write!(text, "<span class=\"heard\">{}: </span>", escaped(name));
+        }
+        let _ = write!(text, "{}</span>", bars.unit.shown(*value));
+    }
+    text.push_str("</td></tr>\n");
 }
 
 /// Names beside their colours.
 fn put_legend<'a>(text: &mut String, names: impl Iterator<Item = &'a str>, dashed: &[bool]) {
     text.push_str("<ul class=\"legend\">");
     for (at, name) in names.enumerate() {
-        let dash = if dashed.get(at).copied().unwrap_or(false) { " dashed" } else { "" };
+        let dash = if dashed.get(at).copied().unwrap_or(false) {
+            " dashed"
+        } else {
+            ""
+        };
         let _ = write!(
             text,
             "<li><svg aria-hidden=\"true\" width=\"18\" height=\"10\"><path class=\"line c{}{dash}\" d=\"M1 5H17\"/></svg>{}</li>",
@@ -107,7 +120,11 @@ pub(super) fn put_curve(text: &mut String, curve: &Curve) {
     );
     if curve.lines.len() > 1 {
         let dashed: Vec<bool> = curve.lines.iter().map(|line| line.dashed).collect();
-        put_legend(text, curve.lines.iter().map(|line| line.name.as_str()), &dashed);
+        put_legend(
+            text,
+            curve.lines.iter().map(|line| line.name.as_str()),
+            &dashed,
+        );
     }
     let _ = write!(
         text,
@@ -169,20 +186,29 @@ fn put_line(text: &mut String, curve: &Curve, color: usize, line: &CurveLine) {
     let points: Vec<(f64, f64)> = points
         .map(|(x, y)| (SIDE * curve.x.place(*x), SIDE * (1.0 - curve.y.place(*y))))
         .collect();
-    let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let path: Vec<String> = points
+        .iter()
+        .map(|(x, y)| format!("{x:.1} {y:.1}"))
+        .collect();
     if path.is_empty() {
         return;
     }
     let path = path.join("L");
     if line.dense {
-        let _ = write!(text, "<path class=\"area c{color}\" d=\"M{path}V{SIDE}H0Z\"/>");
+        let _ = write!(
+            text,
+            "<path class=\"area c{color}\" d=\"M{path}V{SIDE}H0Z\"/>"
+        );
     }
     let dash = if line.dashed { " dashed" } else { "" };
     let _ = write!(text, "<path class=\"line c{color}{dash}\" d=\"M{path}\"/>");
     if !line.dashed && !line.dense {
         for (x, y) in points {
             // a line without length has a round end, which no stretching turns into an ellipse
-            let _ = write!(text, "<path class=\"dot c{color}\" d=\"M{x:.1} {y:.1}h.01\"/>");
+            let _ = write!(
+                text,
+                "<path class=\"dot c{color}\" d=\"M{x:.1} {y:.1}h.01\"/>"
+            );
         }
     }
 }

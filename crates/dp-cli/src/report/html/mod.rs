@@ -11,11 +11,13 @@ use blocks::put_block;
 use style::style;
 
 /// Nothing may be loaded or run, whatever a name in the page says.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The whole page.
 pub(crate) fn html(page: &Page) -> String {
-    let title = escaped(&page.title);
+    let run = page.facts.first().map_or("", |(_, name)| name);
+    let title = escaped(&format!("{} \u{b7} {run}", page.title));
     let mut text = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
@@ -23,7 +25,11 @@ pub(crate) fn html(page: &Page) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body class=\"{}\">\n",
         style(),
-        if page.internal { "internal" } else { "released" }
+        if page.internal {
+            "internal"
+        } else {
+            "released"
+        }
     );
     put_head(&mut text, page);
     text.push_str("<main>\n");
@@ -60,11 +66,23 @@ fn put_head(text: &mut String, page: &Page) {
         escaped(&page.title)
     );
     if let Some(caution) = &page.caution {
-        let _ = writeln!(text, "<p class=\"caution\" role=\"note\">{}</p>", escaped(caution));
+        let _ = writeln!(
+            text,
+            "<p class=\"caution\" role=\"note\">{}</p>",
+            escaped(caution)
+        );
     }
-    let _ = writeln!(text, "<p class=\"lead\">{}</p>\n<dl class=\"facts\">", escaped(&page.lead));
+    let _ = writeln!(
+        text,
+        "<p class=\"lead\">{}</p>\n<dl class=\"facts\">",
+        escaped(&page.lead)
+    );
     for (name, value) in &page.facts {
-        let _ = writeln!(text, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(value));
+        let _ = writeln!(
+            text,
+            "<div><dt>{name}</dt><dd>{}</dd></div>",
+            escaped(value)
+        );
     }
     text.push_str("</dl>\n<nav aria-label=\"Sections\">\n");
     for section in &page.sections {

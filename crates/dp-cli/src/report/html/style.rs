@@ -40,7 +40,9 @@ const DARK: Palette = [
 /// The whole sheet.
 pub(super) fn style() -> String {
     let set = |palette: &Palette| {
-        let pairs = palette.iter().map(|(name, color)| format!("--{name}:{color}"));
+        let pairs = palette
+            .iter()
+            .map(|(name, color)| format!("--{name}:{color}"));
         pairs.collect::<Vec<_>>().join(";")
     };
     format!(
@@ -61,7 +63,11 @@ mod tests {
         let channel = |at: usize| {
             let byte = u8::from_str_radix(&color[at..at + 2], 16).unwrap();
             let v = f64::from(byte) / 255.0;
-            if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+            if v <= 0.04045 {
+                v / 12.92
+            } else {
+                ((v + 0.055) / 1.055).powf(2.4)
+            }
         };
         0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
     }

@@ -14,7 +14,11 @@ pub(crate) fn check(html: &str) {
     let (mut ids, mut wanted) = (Vec::new(), Vec::new());
     let mut rest = &html["<!DOCTYPE html>".len()..];
     while let Some(at) = rest.find('<') {
-        assert!(!rest[..at].contains('>'), "a stray > before {}", &rest[at..][..20]);
+        assert!(
+            !rest[..at].contains('>'),
+            "a stray > before {}",
+            &rest[at..][..20]
+        );
         let end = rest[at..].find('>').expect("a tag ends");
         let tag = &rest[at + 1..at + end];
         rest = &rest[at + end + 1..];
@@ -25,13 +29,26 @@ pub(crate) fn check(html: &str) {
         let closes_itself = tag.ends_with('/');
         let tag = tag.trim_end_matches('/');
         let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
-        assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{name}");
-        assert!(!["script", "link", "img", "iframe", "object"].contains(&name), "{name}");
+        assert!(
+            name.chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()),
+            "{name}"
+        );
+        assert!(
+            !["script", "link", "img", "iframe", "object"].contains(&name),
+            "{name}"
+        );
         while let Some((key, after)) = attributes.split_once("=\"") {
             let key = key.trim();
             let (value, after) = after.split_once('"').expect("a quoted value ends");
-            assert!(!key.starts_with("on") && !["src", "srcset", "action"].contains(&key), "{key}");
-            assert!(!value.contains("http") && !value.contains("NaN") && !value.contains("inf"), "{value}");
+            assert!(
+                !key.starts_with("on") && !["src", "srcset", "action"].contains(&key),
+                "{key}"
+            );
+            assert!(
+                !value.contains("http") && !value.contains("NaN") && !value.contains("inf"),
+                "{value}"
+            );
             match key {
                 "id" => ids.push(value),
                 "aria-labelledby" => wanted.push(value),
@@ -40,7 +57,11 @@ pub(crate) fn check(html: &str) {
             }
             attributes = after;
         }
-        assert_eq!(attributes.trim(), "", "an attribute without value in <{tag}>");
+        assert_eq!(
+            attributes.trim(),
+            "",
+            "an attribute without value in <{tag}>"
+        );
         assert_eq!(closes_itself, SHAPES.contains(&name), "<{tag}>");
         if name == "style" {
             rest = rest.split_once("</style>").expect("the style sheet ends").1;
