@@ -6,12 +6,12 @@ use clap::Args;
 
 #[derive(Args)]
 pub(crate) struct EvaluateArgs {
-    /// Ratings with a part held out: the file that `dp train` read, or a newer one with --history
+    /// The file that `dp train` read, or with --history a newer one
     pub(crate) ratings: PathBuf,
     /// Folder written by `dp train` or `dp tune`
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// What users are folded in from; all of RATINGS is then tested on [default: the split of the run]
+    /// What users are folded in from; RATINGS is then tested on whole
     #[arg(long, value_name = "FILE", conflicts_with = "split_seed")]
     pub(crate) history: Option<PathBuf>,
     /// Seed of the split, as it was given to `dp train`
@@ -22,10 +22,10 @@ pub(crate) struct EvaluateArgs {
         default_value_t = 0
     )]
     pub(crate) split_seed: u64,
-    /// With a model of implicit feedback: the least rating that is a yes
+    /// Of implicit feedback: the least rating that is a yes
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,
-    /// Train without privacy as well, to compare (predicted ratings only)
+    /// Train without privacy as well (of predicted ratings)
     #[arg(long)]
     pub(crate) non_private: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) struct RatingColumnArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct EvaluateOutputArgs {
-    /// Keep the figures in the model's folder too (internal-evaluation.json), for `dp report`
+    /// Keep the figures in the model's folder, for `dp report`
     #[arg(long)]
     pub(crate) save: bool,
     /// Print one JSON object instead of the table

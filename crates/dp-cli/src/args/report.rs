@@ -6,10 +6,10 @@ use clap::Args;
 
 #[derive(Args)]
 pub(crate) struct ReportArgs {
-    /// Folders of `dp train`, `dp tune`, `dp personalize` or `dp federate`: the first is described, the others are compared with it
+    /// Folders of trained models; the first is described, the others stand beside it
     #[arg(required = true, value_name = "DIR")]
     pub(crate) folders: Vec<PathBuf>,
-    /// An item whose nearest ones are shown: its id, title or a part of it; may be repeated [default: the most counted]
+    /// Item to show the nearest ones of: its id or a part of its title; repeatable
     #[arg(long = "title", value_name = "NAME")]
     pub(crate) titles: Vec<String>,
     /// Table of items with other titles than those of the model
