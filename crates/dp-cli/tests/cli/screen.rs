@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 15] = [
     "demo",
     "train",
     "tune",
