@@ -22,6 +22,7 @@ mod subspace_file;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use audit_report::AuditReport;
+pub(crate) use bars::escaped;
 pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};

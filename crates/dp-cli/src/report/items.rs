@@ -71,14 +71,7 @@ fn curve(sorted: &[f64], noise: f64) -> Curve {
     Curve {
         title: "Signal over noise, from the most to the least counted item".to_owned(),
         note: "Noisy count over the standard deviation of its noise; what is below 0.1 is drawn there.".to_owned(),
-        x: Axis {
-            name: "share of the items".to_owned(),
-            log: false,
-            range: [0.0, 1.0],
-            ticks: [0.0, 0.25, 0.5, 0.75, 1.0]
-                .map(|v: f64| (v, format!("{:.0} %", 100.0 * v)))
-                .into(),
-        },
+        x: Axis::of_shares("share of the items"),
         y: Axis {
             name: "signal over noise".to_owned(),
             log: true,

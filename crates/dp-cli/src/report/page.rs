@@ -153,6 +153,19 @@ impl Axis {
         ((scaled(value) - low) / (high - low)).clamp(0.0, 1.0)
     }
 
+    /// From nothing to all.
+    pub(crate) fn of_shares(name: &str) -> Self {
+        let ticks = [0.0, 0.25, 0.5, 0.75, 1.0];
+        Self {
+            name: name.to_owned(),
+            log: false,
+            range: [0.0, 1.0],
+            ticks: ticks
+                .map(|v: f64| (v, format!("{:.0} %", 100.0 * v)))
+                .into(),
+        }
+    }
+
     /// A linear axis around values, with four or five round ticks.
     pub(crate) fn around(name: &str, values: impl Iterator<Item = f64>) -> Self {
         let [low, high] = ends(values);

@@ -102,14 +102,7 @@ fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
         title: "Items above the noise against epsilon".to_owned(),
         note: "From released counts alone. How accurate the models are is measured on private data: see the internal page.".to_owned(),
         x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
-        y: Axis {
-            name: "share of the items".to_owned(),
-            log: false,
-            range: [0.0, 1.0],
-            ticks: [0.0, 0.25, 0.5, 0.75, 1.0]
-                .map(|v: f64| (v, format!("{:.0} %", 100.0 * v)))
-                .into(),
-        },
+        y: Axis::of_shares("share of the items"),
         lines: vec![CurveLine {
             name: "items above the noise".to_owned(),
             points,

@@ -107,23 +107,13 @@ fn logs_of_a_training_run_hold_nothing_of_the_ratings() {
     assert_nothing_private(&sandbox, &evaluated, &data);
 }
 
-#[test]
-fn logs_of_personalization_hold_nothing_of_the_rows() {
+/// `dp COMMAND data.csv ARGS -vv` on labelled rows, and the pages about it.
+fn log_rows(command: &str, args: &[&str]) {
     let sandbox = Sandbox::new();
     let data = recognisable("user,target,a,b,c,d", 8, 5, false);
     sandbox.write("data.csv", &data.csv);
-    let args = [
-        "personalize",
-        "data.csv",
-        "--rank",
-        "1",
-        "--epsilon",
-        "4",
-        "--delta",
-        "1e-5",
-        "-vv",
-    ];
-    let run = sandbox.dp(&args).exits(0);
+    let head = [command, "data.csv", "--delta", "1e-5", "-vv"];
+    let run = sandbox.dp(&[&head[..], args].concat()).exits(0);
     assert!(run.stderr.contains("reading rows"), "{}", run.stderr);
     assert_nothing_private(&sandbox, &run, &data);
     let report = sandbox.dp(&["report", "dp-model", "-vv"]).exits(0);
@@ -131,28 +121,14 @@ fn logs_of_personalization_hold_nothing_of_the_rows() {
 }
 
 #[test]
+fn logs_of_personalization_hold_nothing_of_the_rows() {
+    log_rows("personalize", &["--rank", "1", "--epsilon", "4"]);
+}
+
+#[test]
 fn logs_of_federation_hold_nothing_of_the_rows() {
-    let sandbox = Sandbox::new();
-    let data = recognisable("user,target,a,b,c,d", 8, 5, false);
-    sandbox.write("data.csv", &data.csv);
-    let args = [
-        "federate",
-        "data.csv",
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-5",
-        "--rounds",
-        "5",
-        "--alpha-grid",
-        "0,1,inf",
-        "-vv",
-    ];
-    let run = sandbox.dp(&args).exits(0);
-    assert!(run.stderr.contains("reading rows"), "{}", run.stderr);
-    assert_nothing_private(&sandbox, &run, &data);
-    let report = sandbox.dp(&["report", "dp-model", "-vv"]).exits(0);
-    assert_nothing_private(&sandbox, &report, &data);
+    let alphas = ["--rounds", "5", "--alpha-grid", "0,1,inf"];
+    log_rows("federate", &[&alphas[..], &["--epsilon", "8"]].concat());
 }
 
 #[test]

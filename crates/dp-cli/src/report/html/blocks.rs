@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::charts::{put_bars, put_curve, put_hundred};
-use super::escaped;
+use crate::output::escaped;
 use crate::report::page::{Block, Number, Table};
 
 pub(super) fn put_block(text: &mut String, block: &Block) {

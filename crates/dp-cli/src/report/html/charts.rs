@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::escaped;
+use crate::output::escaped;
 use crate::report::page::{BarRow, Bars, Curve, CurveLine, Hundred};
 
 /// Colours of series, by the classes of the style sheet.

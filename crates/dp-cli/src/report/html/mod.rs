@@ -7,6 +7,7 @@ mod style;
 use std::fmt::Write as _;
 
 use super::page::Page;
+use crate::output::escaped;
 use blocks::put_block;
 use style::style;
 
@@ -94,37 +95,4 @@ fn put_head(text: &mut String, page: &Page) {
         );
     }
     text.push_str("</nav>\n</header>\n");
-}
-
-/// Text as HTML shows it, in elements and in quoted attributes.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            '\n' => safe.push('\n'),
-            c if c.is_control() => safe.push('\u{fffd}'),
-            // marks that turn the direction of what follows, and so could make one text look like another
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_character_of_a_name_is_markup() {
-        let hostile = "<script>alert('x')</script>\" onload=\"y\" &amp; \u{1}\u{202e}";
-        let safe = escaped(hostile);
-        assert!(!safe.contains(['<', '>', '"', '\'', '\u{1}', '\u{202e}']));
-        assert!(safe.starts_with("&lt;script&gt;alert(&#39;x&#39;)") && safe.contains("&amp;amp;"));
-    }
 }
