@@ -13,12 +13,14 @@ const N_USERS: usize = 60;
 struct Recognisable {
     csv: String,
     words: Vec<String>,
+    /// The numbers as the program holds them.
+    rounded: Vec<String>,
 }
 
-/// Numbers with six unlikely digits each.
+/// Rows of numbers with 14 decimals each.
 fn recognisable(head: &str, n_rows: usize, n_numbers: usize, with_item: bool) -> Recognisable {
     let mut csv = format!("{head}\n");
-    let mut words = Vec::new();
+    let (mut words, mut rounded) = (Vec::new(), Vec::new());
     let mut state = 11_u64;
     for user in 0..N_USERS {
         words.push(format!("{ID}{user}"));
@@ -31,7 +33,14 @@ fn recognisable(head: &str, n_rows: usize, n_numbers: usize, with_item: bool) ->
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                let number = format!("{}.{:06}", 1 + (state >> 60) % 5, (state >> 30) % 1_000_000);
+                // 14 decimals: a noisy value in a released file meets one of them with probability 1e-9 in all
+                let number = format!(
+                    "{}.{:014}",
+                    1 + (state >> 60) % 5,
+                    (state >> 8) % 10_u64.pow(14)
+                );
+                let stored: f32 = number.parse().unwrap();
+                rounded.push(stored.to_string());
                 words.push(number.clone());
                 cells.push(number);
             }
@@ -39,12 +48,19 @@ fn recognisable(head: &str, n_rows: usize, n_numbers: usize, with_item: bool) ->
             words.push(cells.join(","));
         }
     }
-    Recognisable { csv, words }
+    Recognisable {
+        csv,
+        words,
+        rounded,
+    }
 }
 
 /// Nothing of the data is in what was said, nor in the files that may be published.
 #[track_caller]
 fn assert_nothing_private(sandbox: &Sandbox, run: &Run, data: &Recognisable) {
+    for word in &data.rounded {
+        assert!(!run.stderr.contains(word.as_str()), "{word} in the logs");
+    }
     let mut places = vec![
         ("standard output".to_owned(), run.stdout.clone()),
         ("standard error".to_owned(), run.stderr.clone()),
