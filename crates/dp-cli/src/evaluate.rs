@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use crate::commands::input::HeldOut;
 use crate::error::Result;
+use crate::output::{ByRound, Chart, Headline};
 use crate::ranking::RankingFigures;
 
 /// Shrinkage of the user-mean baseline, in ratings.
-const USER_MEAN_SHRINKAGE: f64 = 5.0;
+pub(crate) const USER_MEAN_SHRINKAGE: f64 = 5.0;
 
 /// Root mean squared errors; `None` where the held-out part is empty.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -43,6 +44,61 @@ impl Evaluation {
         })
     }
 
+    /// The same figure after every round, on the validation part; `rounds` holds the factors after each.
+    pub(crate) fn by_round(
+        fitted: &FittedModel,
+        rounds: Vec<Vec<f64>>,
+        held_out: &HeldOut,
+    ) -> Result<Option<ByRound>> {
+        let mut values = Vec::with_capacity(rounds.len());
+        let last = &fitted.model;
+        for factors in rounds {
+            let model = FactorModel::new(*last.scoring(), factors, last.provenance())?;
+            values.push(match held_out {
+                HeldOut::Ratings(split) => model_rmse(&model, &split.train, &split.valid)?,
+                HeldOut::Users(split) => RankingFigures::recall(&model, &split.valid)?,
+            });
+        }
+        let metric = match held_out {
+            HeldOut::Ratings(_) => "RMSE validation",
+            HeldOut::Users(_) => "Recall@20 validation users",
+        };
+        let is_measured = values.iter().any(Option::is_some);
+        Ok(is_measured.then(|| ByRound {
+            metric: metric.to_owned(),
+            values,
+        }))
+    }
+
+    /// The figure that runs are compared by.
+    pub(crate) fn headline(&self) -> Option<Headline> {
+        let (metric, value) = match self {
+            Self::Ratings(metrics) => ("RMSE test", metrics.test_rmse),
+            Self::Ranking(figures) => ("Recall@20 test users", figures.test_recall_at_20),
+        };
+        value.map(|value| Headline {
+            metric: metric.to_owned(),
+            value,
+            non_private: None,
+        })
+    }
+
+    /// Names and numbers.
+    pub(crate) fn figures(&self) -> Vec<(String, Option<f64>)> {
+        match self {
+            Self::Ratings(metrics) => metrics.figures(),
+            Self::Ranking(figures) => figures.figures(),
+        }
+    }
+
+    /// What is better seen than read.
+    pub(crate) fn charts(&self) -> Vec<Chart> {
+        match self {
+            Self::Ratings(_) => Vec::new(),
+            Self::Ranking(figures) => figures.by_popularity().into_iter().collect(),
+        }
+    }
+
     /// Names and values, for a report.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         match self {
@@ -59,13 +115,18 @@ pub(crate) fn shown(value: Option<f64>) -> String {
 
 impl Metrics {
     fn rows(&self) -> Vec<(String, String)> {
+        let figures = self.figures().into_iter();
+        figures.map(|(name, value)| (name, shown(value))).collect()
+    }
+
+    fn figures(&self) -> Vec<(String, Option<f64>)> {
         [
             ("RMSE test", self.test_rmse),
             ("RMSE validation", self.valid_rmse),
             ("RMSE test, user mean (free, local)", self.user_mean_rmse),
             ("RMSE test, constant", self.constant_rmse),
         ]
-        .map(|(name, value)| (name.to_owned(), shown(value)))
+        .map(|(name, value)| (name.to_owned(), value))
         .into()
     }
 
@@ -100,7 +161,8 @@ fn rmse(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     dp_data::rmse(pairs).ok()
 }
 
-fn mean(table: &Interactions) -> f64 {
+/// The mean of all values; 0 without any.
+pub(crate) fn mean(table: &Interactions) -> f64 {
     let total: f64 = table
         .users()
         .flat_map(|row| row.values().iter().map(|&y| f64::from(y)))

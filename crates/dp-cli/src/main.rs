@@ -6,10 +6,12 @@ mod config;
 mod error;
 mod evaluate;
 mod federated;
+mod logging;
 mod output;
 mod personal;
 mod progress;
 mod ranking;
+mod report;
 
 use std::process::ExitCode;
 
@@ -19,7 +21,10 @@ use config::Invocation;
 fn main() -> ExitCode {
     let argv: Vec<_> = std::env::args_os().collect();
     let outcome = config::invocation(&argv).and_then(|invocation| match invocation {
-        Invocation::Run(command) => run(*command),
+        Invocation::Run(cli) => {
+            logging::start(cli.verbose, cli.quiet);
+            run(cli.command)
+        }
         Invocation::Print(settings) => output::print(&settings),
     });
     match outcome {
@@ -32,6 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> error::Result<()> {
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "dp {}", command.name());
     match command {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Synth(args) => commands::synth::run(&args),
@@ -40,6 +46,8 @@ fn run(command: Command) -> error::Result<()> {
         Command::Personalize(args) => commands::personalize::run(&args),
         Command::Federate(args) => commands::federate::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
+        Command::Evaluate(args) => commands::evaluate::run(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Recommend(args) => commands::recommend::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Account(args) => commands::account::run(&args),

@@ -5,6 +5,8 @@ use std::io::{IsTerminal, stderr};
 use dp_multitask::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::is_quiet;
+
 /// A bar over the releases of a plan, whose number is public.
 pub(crate) struct ReleaseBar(ProgressBar);
 
@@ -14,6 +16,7 @@ impl ReleaseBar {
     }
 
     pub(crate) fn show(&self, progress: Progress) {
+        tracing::debug!(done = progress.done, of = progress.total, "release made");
         self.0.set_position(progress.done as u64);
     }
 }
@@ -34,6 +37,7 @@ impl RunBar {
 
     /// Called when a run begins: those before it are done.
     pub(crate) fn begin(&self, n_done: usize) {
+        tracing::debug!(run = n_done + 1, "training run begins");
         self.0.set_position(n_done as u64);
     }
 }
@@ -45,11 +49,13 @@ impl Drop for RunBar {
 }
 
 fn bar(length: usize, unit: &str) -> ProgressBar {
-    if !stderr().is_terminal() {
+    if is_quiet() || !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length as u64);
-    if let Ok(style) = ProgressStyle::with_template(&format!("{{bar:32}} {{pos}}/{{len}} {unit}")) {
+    if let Ok(style) = ProgressStyle::with_template(&format!(
+        "{{bar:32}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left"
+    )) {
         bar.set_style(style);
     }
     bar

@@ -1,16 +1,17 @@
 //! How well held-out users are served by lists of recommendations. Computed from private data: internal.
 
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, UserSplit};
-use dp_multitask::FittedModel;
+use dp_multitask::{FactorModel, FittedModel};
 use serde::Serialize;
 
 use crate::error::Result;
 use crate::evaluate::shown;
+use crate::output::Chart;
 
 /// Length of the lists.
-const K: usize = 20;
+pub(crate) const K: usize = 20;
 /// Popularity buckets of the sliced recall.
-const N_BUCKETS: usize = 5;
+pub(crate) const N_BUCKETS: usize = 5;
 
 /// Recall and NDCG of held-out users, history masked; `None` where nobody is held out, or for what takes
 /// counts where the run released none.
@@ -66,21 +67,59 @@ impl RankingFigures {
         })
     }
 
-    /// Names and values, for a report.
-    pub(crate) fn rows(&self) -> Vec<(String, String)> {
-        let row = |name: &str, value| (name.to_owned(), shown(value));
-        let mut rows = vec![
-            row("Recall@20 test users", self.test_recall_at_20),
-            row(
+    /// Recall of a model; none where nobody is held out.
+    pub(crate) fn recall(model: &FactorModel, users: &HeldOutUsers) -> Result<Option<f64>> {
+        let mut sums = RankingSums::new(K, None)?;
+        let lists = model.recommend_all(&users.history, sums.depth())?;
+        sums.add_all(&lists, &users.targets)?;
+        Ok(sums.finish().ok().map(|metrics| metrics.recall))
+    }
+
+    /// Names and numbers.
+    pub(crate) fn figures(&self) -> Vec<(String, Option<f64>)> {
+        [
+            ("Recall@20 test users", self.test_recall_at_20),
+            (
                 "  standard error over users",
                 self.test_recall_standard_error,
             ),
-            row("NDCG@20 test users", self.test_ndcg_at_20),
-            row("Recall@20 validation users", self.valid_recall_at_20),
-            row("NDCG@20 validation users", self.valid_ndcg_at_20),
-            row("Recall@20 test, popularity", self.popularity_recall_at_20),
-            row("NDCG@20 test, popularity", self.popularity_ndcg_at_20),
-        ];
+            ("NDCG@20 test users", self.test_ndcg_at_20),
+            ("Recall@20 validation users", self.valid_recall_at_20),
+            ("NDCG@20 validation users", self.valid_ndcg_at_20),
+            ("Recall@20 test, popularity", self.popularity_recall_at_20),
+            ("NDCG@20 test, popularity", self.popularity_ndcg_at_20),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Recall by the popularity of items, where the run released counts.
+    pub(crate) fn by_popularity(&self) -> Option<Chart> {
+        if self.test_recall_by_bucket.is_empty() {
+            return None;
+        }
+        let popular = &self.popularity_recall_by_bucket;
+        let rows = self.test_recall_by_bucket.iter().enumerate();
+        let rows = rows.map(|(bucket, &model)| {
+            let k = K * (N_BUCKETS - bucket);
+            let name = format!("{}, Recall@{k}", bucket_name(bucket));
+            (name, vec![model, popular.get(bucket).copied().flatten()])
+        });
+        Some(Chart {
+            title: "Recall by popularity of items".to_owned(),
+            note: "items dealt to fifths by their released counts; the rarer, the longer the list"
+                .to_owned(),
+            series: ["private model", "most popular items"]
+                .map(str::to_owned)
+                .into(),
+            rows: rows.collect(),
+        })
+    }
+
+    /// Names and values, for a report.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        let figures = self.figures().into_iter();
+        let mut rows: Vec<_> = figures.map(|(name, value)| (name, shown(value))).collect();
         let both = self
             .test_recall_by_bucket
             .iter()
@@ -91,6 +130,17 @@ impl RankingFigures {
             rows.push((name, format!("{}, {}", shown(*model), shown(*popular))));
         }
         rows
+    }
+}
+
+/// Which fifth of the items, by popularity.
+pub(crate) const fn bucket_name(bucket: usize) -> &'static str {
+    match bucket {
+        0 => "rarest fifth",
+        1 => "second fifth",
+        2 => "third fifth",
+        3 => "fourth fifth",
+        _ => "most popular fifth",
     }
 }
 

@@ -22,7 +22,7 @@ pub use generate::{
     SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
 pub use item_table::ItemTable;
-pub use metrics::rmse;
+pub use metrics::{mae, rmse};
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
 pub use readers::{

@@ -42,6 +42,42 @@ pub fn rmse(pairs: impl IntoIterator<Item = (f64, f64)>) -> Result<f64> {
     Ok((squares.total() / n as f64).sqrt())
 }
 
+/// Mean absolute error.
+///
+/// ```text
+/// MAE = 1/n · Σⱼ |pⱼ − yⱼ|
+/// ```
+///
+/// over `n` pairs of prediction `pⱼ` and truth `yⱼ`; never above [`rmse`] of the same pairs.
+///
+/// # Arguments
+/// `pairs` - `(predicted, truth)`, in rating units.
+///
+/// # Privacy
+/// Not private: computed on records, it is an internal figure and must not be released.
+///
+/// # Errors
+/// [`Error::NoPredictions`] when there are no pairs.
+///
+/// # Examples
+/// ```
+/// let mae = dp_data::mae([(4.0, 5.0), (3.0, 3.0)])?;
+/// assert_eq!(mae, 0.5);
+/// # Ok::<(), dp_data::Error>(())
+/// ```
+pub fn mae(pairs: impl IntoIterator<Item = (f64, f64)>) -> Result<f64> {
+    let mut distances = CompensatedSum::default();
+    let mut n = 0_u64;
+    for (predicted, truth) in pairs {
+        distances.add((predicted - truth).abs());
+        n += 1;
+    }
+    if n == 0 {
+        return Err(Error::NoPredictions { metric: "mae" });
+    }
+    Ok(distances.total() / n as f64)
+}
+
 /// A running sum and the low bits it lost (Neumaier 1974).
 #[derive(Default)]
 struct CompensatedSum {
@@ -79,12 +115,15 @@ mod tests {
         // errors 1, -2, 0, 2: mean square 9/4
         let pairs = [(2.0, 1.0), (1.0, 3.0), (5.0, 5.0), (4.0, 2.0)];
         assert_eq!(rmse(pairs).unwrap().to_bits(), 1.5_f64.to_bits());
+        assert_eq!(mae(pairs).unwrap().to_bits(), 1.25_f64.to_bits());
     }
 
     #[test]
     fn is_undefined_without_predictions() {
         let error = rmse([]).unwrap_err();
         assert_eq!(error.to_string(), "rmse needs at least one prediction");
+        let error = mae([]).unwrap_err();
+        assert_eq!(error.to_string(), "mae needs at least one prediction");
     }
 
     #[test]

@@ -101,6 +101,8 @@ impl AuditedFactorization {
                             Err(_) => kept.push(Kept::Unknown),
                         }
                     }
+                    // computed from the releases before it
+                    Released::Round { .. } => {}
                     _ => kept.push(Kept::Unknown),
                 },
             )

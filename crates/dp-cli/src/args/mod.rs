@@ -2,9 +2,11 @@
 
 mod account;
 mod audit;
+mod evaluate;
 mod federate;
 mod model;
 mod personalize;
+mod report;
 mod shared;
 mod synth;
 mod train;
@@ -12,15 +14,17 @@ mod tune;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use audit::{AuditArgs, TrialArgs};
+pub(crate) use evaluate::EvaluateArgs;
 pub(crate) use federate::{DataFormat, FederateArgs};
 pub(crate) use model::{CompletionsArgs, DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
 pub(crate) use personalize::{
     ColumnArgs, HeldOutArgs, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
 };
+pub(crate) use report::ReportArgs;
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
 pub(crate) use synth::{SynthArgs, SynthKind};
 pub(crate) use train::{
@@ -48,6 +52,23 @@ pub(crate) struct Cli {
     /// Print the settings as such a file and do nothing else
     #[arg(long, global = true, help_heading = "Settings from a file")]
     pub(crate) print_config: bool,
+    /// Log what is done on standard error; -vv also in which steps (never private values)
+    #[arg(
+        short,
+        long,
+        global = true,
+        action = ArgAction::Count,
+        help_heading = "Messages"
+    )]
+    pub(crate) verbose: u8,
+    /// Nothing but errors on standard error: no warnings, no progress bar
+    #[arg(
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        help_heading = "Messages"
+    )]
+    pub(crate) quiet: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -56,6 +77,8 @@ Examples:
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp recommend --model dp-model --history my-ratings.csv
+  dp evaluate ratings.csv.gz --model dp-model --non-private --save
+  dp report dp-model --title Alien
   dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
   dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
   dp federate visits.csv --user-col clinic --target-col days --epsilon 1 --delta 1e-5
@@ -80,6 +103,10 @@ pub(crate) enum Command {
     Federate(Box<FederateArgs>),
     /// Fit users' own models in the space of `dp personalize`, locally, and predict
     Predict(PredictArgs),
+    /// Measure the model of `dp train` on ratings it has not seen (internal: not covered)
+    Evaluate(EvaluateArgs),
+    /// Write pages about runs: what was released, and apart from it what is not covered
+    Report(ReportArgs),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(RecommendArgs),
     /// Recompute a certificate from its list of releases
@@ -94,6 +121,30 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Recompute figures and tables of the papers (seeded noise, no guarantee)
     Reproduce(crate::commands::reproduce::ReproduceArgs),
+}
+
+impl Command {
+    /// As it is typed.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Demo(_) => "demo",
+            Self::Synth(_) => "synth",
+            Self::Train(_) => "train",
+            Self::Tune(_) => "tune",
+            Self::Personalize(_) => "personalize",
+            Self::Federate(_) => "federate",
+            Self::Predict(_) => "predict",
+            Self::Evaluate(_) => "evaluate",
+            Self::Report(_) => "report",
+            Self::Recommend(_) => "recommend",
+            Self::Verify(_) => "verify",
+            Self::Account(_) => "account",
+            Self::Calibrate(_) => "calibrate",
+            Self::Audit(_) => "audit",
+            Self::Completions(_) => "completions",
+            Self::Reproduce(_) => "reproduce",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub(crate) struct SynthArgs {
     pub(crate) rank: Option<usize>,
     #[command(flatten)]
     pub(crate) generated: GeneratedArgs,
+    /// Print one JSON object instead of the names of the files
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -98,6 +98,7 @@ fn train(
             ratings,
             method: Method::Pooled,
             comparison: None,
+            by_round: None,
             metrics: Evaluation::Ratings(metrics),
             seconds: Seconds {
                 load,

@@ -72,6 +72,7 @@ fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> Factorizat
 
 /// Ratings, with the catalogue that was declared or else the items found in them.
 pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
+    tracing::info!(file = %path.display(), "reading ratings");
     let format = RatingsFormat::default().with_columns(RatingsColumns {
         user: args.user_col.clone(),
         item: args.item_col.clone(),

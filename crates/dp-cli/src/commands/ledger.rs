@@ -127,6 +127,16 @@ impl Account {
 
     /// Pays for the whole plan before any noise is drawn.
     pub(crate) fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        let (n_releases, target) = (plan.releases().len(), plan.target());
+        tracing::info!(
+            n_releases,
+            epsilon = target.epsilon,
+            delta = target.delta,
+            "paying for the plan"
+        );
+        for release in plan.releases() {
+            tracing::trace!(label = release.label(), "planned release");
+        }
         let mut ledger = match self.ledger.take() {
             Some(ledger) => ledger,
             None => self.open_ledger()?,

@@ -6,6 +6,7 @@ use dp_core::UserSamples;
 use dp_data::{LongTailRatings, Ratings, SharedSubspace};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use serde_json::{Value, json};
 
 use crate::args::{SynthArgs, SynthKind};
 use crate::error::{Error, Result};
@@ -40,10 +41,20 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
         folder.write(name, text.as_bytes())?;
     }
     folder.commit()?;
+    let n_lines = |text: &str| text.lines().count() - 1;
+    if args.json {
+        let files = files.iter().map(|(name, text)| {
+            let path = args.out.join(name).display().to_string();
+            json!({"path": path, "n_lines": n_lines(text)})
+        });
+        let files: Vec<Value> = files.collect();
+        let data_seed = args.generated.data_seed;
+        return output::print_json(&json!({"files": files, "data_seed": data_seed}));
+    }
     let mut said = String::new();
     for (name, text) in &files {
         let path = args.out.join(name);
-        let n_lines = text.lines().count() - 1;
+        let n_lines = n_lines(text);
         let _ = writeln!(said, "{}: {n_lines} lines under a header", path.display());
     }
     output::print(&said)

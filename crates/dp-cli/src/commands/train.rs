@@ -7,7 +7,7 @@ use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FittedModel, MatrixFactorization};
+use dp_multitask::{FittedModel, MatrixFactorization, Released};
 
 use crate::args::{OutputArgs, TrainArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
@@ -57,17 +57,27 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
+    let mut rounds = Vec::new();
     let fitted = match resume {
         Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
         None => {
             let spends = account.reserve(&plan)?;
-            fit_model(&fit, &plan, spends, split.train(), args.output.noise())?
+            fit_model(
+                &fit,
+                &plan,
+                spends,
+                split.train(),
+                args.output.noise(),
+                &mut rounds,
+            )?
         }
     };
     let train = start.elapsed();
 
     let start = Instant::now();
+    tracing::info!("measuring on held-out ratings");
     let metrics = Evaluation::measure(&fitted, &split)?;
+    let by_round = Evaluation::by_round(&fitted, rounds, &split)?;
     let report = TrainReport {
         fitted: &fitted,
         method,
@@ -75,6 +85,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         ratings: &ratings,
         comparison: None,
         metrics,
+        by_round,
         seconds: Seconds {
             load: load.as_secs_f64(),
             train: train.as_secs_f64(),
@@ -139,15 +150,21 @@ pub(super) fn with_assumptions(
     }
 }
 
-/// Trains on what was paid for.
+/// Trains on what was paid for, and keeps the factors after each of `rounds`.
 fn fit_model(
     fit: &MatrixFactorization,
     plan: &Plan,
     spends: Vec<Spend>,
     train: &Private<Interactions>,
     mut noise: NoiseSource,
+    rounds: &mut Vec<Vec<f64>>,
 ) -> Result<FittedModel> {
     let bar = ReleaseBar::new(plan.releases().len());
     let mut progress = |done| bar.show(done);
-    Ok(fit.fit(train, plan, spends, &mut noise, &mut progress)?)
+    let mut keep = |released: Released<'_>| {
+        if let Released::Round { factors } = released {
+            rounds.push(factors.to_vec());
+        }
+    };
+    Ok(fit.fit_watched(train, plan, spends, &mut noise, &mut progress, &mut keep)?)
 }

@@ -74,6 +74,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
         ratings: &ratings,
         comparison: Some(comparison(&args.choice, &tuned)),
         metrics,
+        by_round: None,
         seconds: Seconds {
             load: load.as_secs_f64(),
             train: seconds.as_secs_f64(),

@@ -21,9 +21,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
         path: path.clone(),
         source,
     };
-    let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let certificate = Certificate::from_json(&text).map_err(does_not_hold)?;
+    let certificate = output::read_certificate(&path)?;
     // Recomputes every figure; the rest of the command only repeats them.
     let statement = PrivacyStatement::of(&certificate).map_err(does_not_hold)?;
     let files_compared = args.certificate.is_dir();
@@ -64,7 +62,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
 
 /// Compares the model in the folder with the hashes in the certificate. A certificate that names no
 /// such file says nothing about the model beside it.
-fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
+pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let alone: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
     let names: &[&str] = if alone.is_empty() {

@@ -14,14 +14,14 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::args::{Cli, Command};
+use crate::args::Cli;
 use crate::error::{Error, Result};
 use crate::output::say;
 use sources::{Given, Setting};
 
 /// What is to be done.
 pub(crate) enum Invocation {
-    Run(Box<Command>),
+    Run(Box<Cli>),
     /// Settings, ready to be put in a file.
     Print(String),
 }
@@ -110,12 +110,12 @@ fn command_position(argv: &[OsString]) -> Option<usize> {
 }
 
 /// Parses for good.
-fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Command>> {
+fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
     let parsed = Cli::command()
         .try_get_matches_from(argv)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     parsed
-        .map(|cli| Box::new(cli.command))
+        .map(Box::new)
         .map_err(|error| refused(&error, settings))
 }
 

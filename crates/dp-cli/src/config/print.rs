@@ -38,6 +38,9 @@ fn value(arg: &Arg, matches: &ArgMatches) -> Option<String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return Some(matches.get_flag(id).to_string());
     }
+    if matches!(arg.get_action(), ArgAction::Count) {
+        return Some(matches.get_count(id).to_string());
+    }
     let typed = matches.get_raw(id)?;
     let values: Vec<String> = typed
         .map(|text| written(arg, &text.to_string_lossy()))

@@ -90,6 +90,7 @@ pub(super) fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Re
             .map_err(|_| Error::Usage(format!("{name} of the environment is not text")))?;
         let value = match arg.get_action() {
             ArgAction::SetTrue => Value::Boolean(switch(&name, &value)?),
+            ArgAction::Count => Value::Integer(times(&name, &value)?),
             _ => Value::String(value),
         };
         given.take(arg);
@@ -106,6 +107,12 @@ fn switch(name: &str, value: &str) -> Result<bool> {
             "{name} is `{value}`, must be 1, true, 0 or false"
         ))),
     }
+}
+
+fn times(name: &str, value: &str) -> Result<i64> {
+    value
+        .parse()
+        .map_err(|_| Error::Usage(format!("{name} is `{value}`, must be a whole number")))
 }
 
 /// What the table of a file says of arguments that are not settled.
@@ -155,6 +162,14 @@ fn setting(arg: &Arg, value: &Value, origin: &str) -> std::result::Result<Option
         (ArgAction::SetTrue, Value::Boolean(false)) => return Ok(None),
         (ArgAction::SetTrue, other) => {
             return Err(format!("`{key}` is {other}, must be true or false"));
+        }
+        (ArgAction::Count, Value::Integer(times @ 0..=9)) => {
+            (0..*times).map(|_| flag.clone()).collect()
+        }
+        (ArgAction::Count, other) => {
+            return Err(format!(
+                "`{key}` is {other}, must be a whole number from 0 to 9"
+            ));
         }
         _ => {
             let write = |text: String| {

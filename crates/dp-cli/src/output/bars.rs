@@ -57,8 +57,8 @@ fn shortened(name: &str) -> String {
     name.chars().take(25).chain(['…']).collect()
 }
 
-/// Text in XML, without characters that it cannot hold.
-pub(super) fn escaped(text: &str) -> String {
+/// Text as XML and HTML show it, in elements and in quoted attributes, without characters that they cannot hold.
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -66,7 +66,11 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' => safe.push('\n'),
             c if c.is_control() => safe.push('?'),
+            // marks that turn the direction of what follows, and so could make one text look like another
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
             c => safe.push(c),
         }
     }
@@ -90,5 +94,13 @@ mod tests {
         assert!(svg.contains(&format!("{}…", "x".repeat(25))) && svg.contains(">-</text>"));
         let empty = bars("t", "b", &[("zero".to_owned(), Some(0.0))]);
         assert!(empty.contains("width=\"0.0\"") && !empty.contains("NaN"));
+    }
+
+    #[test]
+    fn no_character_of_a_name_is_markup() {
+        let hostile = "<script>alert('x')</script>\" onload=\"y\" &amp; \u{1}\u{202e}";
+        let safe = escaped(hostile);
+        assert!(!safe.contains(['<', '>', '"', '\'', '\u{1}', '\u{202e}']));
+        assert!(safe.starts_with("&lt;script&gt;alert(&#39;x&#39;)") && safe.contains("&amp;amp;"));
     }
 }

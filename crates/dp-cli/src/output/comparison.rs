@@ -1,11 +1,11 @@
 //! How candidates compared, from their released scores.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::statement::put;
 
 /// The candidates of `dp tune` and what was released about them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     /// As they were given.
     pub(crate) candidates: Vec<String>,

@@ -45,7 +45,19 @@ impl FederatedReport<'_> {
         folder.write("coefficients.svg", self.released_plot().as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &self.user_table()?)?;
-        folder.write_internal("internal.svg", self.internal_plot().as_bytes())
+        folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
+        self.released_run().write(folder)?;
+        self.internal_run().write(folder)
+    }
+
+    pub(super) fn settings_json(&self) -> Value {
+        let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
+        json!({
+            "alphas": alphas,
+            "alpha": alpha_value(self.alpha()),
+            "rounds": self.settings,
+            "inputs": self.inputs,
+        })
     }
 
     fn alpha(&self) -> f64 {
@@ -107,7 +119,7 @@ impl FederatedReport<'_> {
         text
     }
 
-    fn describe_model(&self) -> String {
+    pub(super) fn describe_model(&self) -> String {
         let (n, rounds) = (self.inputs.features.len(), self.settings.n_rounds);
         let grid = match self.alphas.len() {
             1 => "the only one".to_owned(),
@@ -139,19 +151,13 @@ impl FederatedReport<'_> {
             put(&mut text, &format!("| {name} | {w:.4} |"));
         }
         put(&mut text, "\n## Settings\n\n```json");
-        let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
-        let settings = json!({
-            "alphas": alphas,
-            "alpha": alpha_value(self.alpha()),
-            "rounds": self.settings,
-            "inputs": self.inputs,
-        });
+        let settings = self.settings_json();
         put(&mut text, &serde_json::to_string_pretty(&settings)?);
         put(&mut text, "```");
         Ok(text)
     }
 
-    fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
+    pub(super) fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
         self.inputs.names().zip(self.model.last().iter().copied())
     }
 
@@ -163,14 +169,14 @@ impl FederatedReport<'_> {
         bars("Shared coefficients", "absolute values, as released", &rows)
     }
 
-    fn figures(&self, at: usize) -> Figures {
+    pub(super) fn figures(&self, at: usize) -> Figures {
         let name = self.alphas.get(at % self.alphas.len()).copied();
         let name = name.map_or_else(String::new, alpha_name);
         Figures::over(self.inputs, self.users, at, name)
     }
 
     /// The users' own choice, or their own ridge; of regression.
-    fn own(&self, which: usize) -> Option<Figures> {
+    pub(super) fn own(&self, which: usize) -> Option<Figures> {
         let (at, name) = (
             2 * self.alphas.len() + which,
             ["own choice", "own ridge"][which],
@@ -203,7 +209,7 @@ impl FederatedReport<'_> {
         rows
     }
 
-    fn n_rows(&self) -> usize {
+    pub(super) fn n_rows(&self) -> usize {
         self.users.iter().map(|u| u.n_history + u.n_test).sum()
     }
 
@@ -218,11 +224,7 @@ impl FederatedReport<'_> {
             put(&mut text, &format!("| {name} | {private} | {without} |"));
         }
         put(&mut text, "\n| | |\n|---|---|");
-        for (name, value) in [
-            ("users", self.users.len()),
-            ("rows trained or tested on", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ] {
+        for (name, value) in self.data_handling() {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         put(&mut text, &self.seconds.row());

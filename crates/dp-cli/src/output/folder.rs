@@ -64,6 +64,7 @@ impl OutputFolder {
     }
 
     fn write_with(&self, mut options: OpenOptions, name: &str, bytes: &[u8]) -> Result<()> {
+        tracing::debug!(file = name, "writing");
         let path = self.staging.join(name);
         let open = options.write(true).create_new(true).open(&path);
         let write = |mut file: File| {
@@ -78,6 +79,7 @@ impl OutputFolder {
     /// again without paying again.
     pub(crate) fn commit(mut self) -> Result<()> {
         self.keep = true;
+        tracing::info!(folder = %self.target.display(), "moving the finished folder into place");
         self.swap().map_err(|source| Error::Move {
             target: self.target.clone(),
             kept: self.staging.clone(),
@@ -129,7 +131,7 @@ impl Drop for OutputFolder {
 }
 
 /// Makes a folder and those above it.
-fn make_folder(folder: &Path) -> Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
         // what exists there is no folder, which says more
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),

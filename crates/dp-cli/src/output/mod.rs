@@ -6,11 +6,15 @@ mod bars;
 mod comparison;
 mod exploration_report;
 mod federated_report;
+mod federated_run;
 mod folder;
 mod lines;
 mod model_file;
 mod personal_report;
+mod personal_run;
+mod replace;
 mod report;
+mod run_files;
 mod screen;
 mod shared_file;
 mod statement;
@@ -18,16 +22,22 @@ mod subspace_file;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use audit_report::AuditReport;
+pub(crate) use bars::escaped;
 pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::FederatedReport;
-pub(crate) use folder::{OutputFolder, folder_of};
+pub(crate) use folder::{OutputFolder, folder_of, make_folder};
 pub(crate) use lines::{Axes, Line, lines};
-pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
+pub(crate) use model_file::{CERTIFICATE, FACTORS, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
+pub(crate) use replace::{Replacement, replace_files};
 pub(crate) use report::{Seconds, TrainReport};
-pub(crate) use screen::{print, print_error, print_json, say, warn};
+pub(crate) use run_files::{
+    ByRound, Chart, EVALUATION, Headline, INTERNAL, InternalRun, RELEASED, ReleasedRun,
+    SCHEMA_VERSION, pretty, read_certificate, read_run_file,
+};
+pub(crate) use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
 pub(crate) use shared_file::SHARED;
-pub(crate) use statement::{privacy_overview, privacy_statement};
+pub(crate) use statement::{budget_shares, privacy_overview, privacy_statement, released};
 pub(crate) use subspace_file::{SUBSPACE, read_subspace};

@@ -37,7 +37,9 @@ impl PersonalReport<'_> {
         folder.write("features.svg", self.released_plot().as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &self.user_table()?)?;
-        folder.write_internal("internal.svg", self.internal_plot().as_bytes())
+        folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
+        self.released_run()?.write(folder)?;
+        self.internal_run().write(folder)
     }
 
     /// The object that `--json` prints.
@@ -81,7 +83,7 @@ impl PersonalReport<'_> {
         text
     }
 
-    fn describe_model(&self) -> String {
+    pub(super) fn describe_model(&self) -> String {
         let (settings, n) = (self.settings, self.inputs.features.len());
         let level = match self.inputs.intercept {
             Intercept::Own => "users' own levels",
@@ -145,7 +147,7 @@ impl PersonalReport<'_> {
     }
 
     /// Largest first.
-    fn feature_shares(&self) -> Vec<(String, f64)> {
+    pub(super) fn feature_shares(&self) -> Vec<(String, f64)> {
         let mut shares = feature_shares(&self.fitted.model, self.inputs);
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));
         shares
@@ -156,7 +158,7 @@ impl PersonalReport<'_> {
     }
 
     /// Users trained on, and those held out where there are some.
-    fn kinds(&self) -> Vec<(&'static str, [Errors; 7])> {
+    pub(super) fn kinds(&self) -> Vec<(&'static str, [Errors; 7])> {
         let mut kinds = vec![("", self.errors(false))];
         if self.users.iter().any(|user| user.held_out) {
             kinds.push((", held-out users", self.errors(true)));
@@ -176,7 +178,7 @@ impl PersonalReport<'_> {
         rows
     }
 
-    fn n_rows(&self) -> usize {
+    pub(super) fn n_rows(&self) -> usize {
         let rows = self.users.iter().map(|user| user.n_history + user.n_test);
         rows.sum()
     }
@@ -205,13 +207,7 @@ impl PersonalReport<'_> {
             }
         }
         put(&mut text, "\n| | |\n|---|---|");
-        let n_held_out = self.users.iter().filter(|user| user.held_out).count();
-        for (name, value) in [
-            ("users", self.users.len()),
-            ("users held out", n_held_out),
-            ("rows kept", self.n_rows()),
-            ("rows left out: NaN or infinite", self.n_left_out),
-        ] {
+        for (name, value) in self.data_handling() {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         put(&mut text, &self.seconds.row());

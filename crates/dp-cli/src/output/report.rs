@@ -4,17 +4,20 @@ use std::path::Path;
 
 use dp_data::Ratings;
 use dp_multitask::{FactorizationParams, FittedModel};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::statement::{guarantee_lines, put, released};
-use super::{CERTIFICATE, Comparison, OutputFolder, model_files, privacy_statement};
+use super::{
+    ByRound, CERTIFICATE, Comparison, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION,
+    model_files, privacy_statement,
+};
 use crate::args::Method;
 use crate::error::Result;
 use crate::evaluate::Evaluation;
 
 /// Wall-clock time of the parts of a run.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Seconds {
     pub(crate) load: f64,
     pub(crate) train: f64,
@@ -48,6 +51,7 @@ pub(crate) struct TrainReport<'a> {
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
     pub(crate) metrics: Evaluation,
+    pub(crate) by_round: Option<ByRound>,
     pub(crate) seconds: Seconds,
 }
 
@@ -61,7 +65,39 @@ impl TrainReport<'_> {
         }
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
-        folder.write_internal("internal.md", self.internal_report().as_bytes())
+        self.released_run().write(folder)?;
+        folder.write_internal("internal.md", self.internal_report().as_bytes())?;
+        self.internal_run().write(folder)
+    }
+
+    fn command(&self) -> String {
+        let tuned = self.comparison.is_some();
+        (if tuned { "tune" } else { "train" }).to_owned()
+    }
+
+    fn released_run(&self) -> ReleasedRun {
+        ReleasedRun {
+            schema_version: SCHEMA_VERSION,
+            command: self.command(),
+            model: self.describe_model(),
+            counts: self.fitted.counts.clone(),
+            comparison: self.comparison.clone(),
+            charts: Vec::new(),
+            settings: json!(self.params),
+        }
+    }
+
+    fn internal_run(&self) -> InternalRun {
+        InternalRun {
+            schema_version: SCHEMA_VERSION,
+            command: self.command(),
+            headline: self.metrics.headline(),
+            metrics: self.metrics.figures(),
+            by_round: self.by_round.clone(),
+            charts: self.metrics.charts(),
+            data: self.data_handling(),
+            seconds: self.seconds,
+        }
     }
 
     /// The object that `--json` prints.
@@ -177,17 +213,11 @@ impl TrainReport<'_> {
         Ok(text)
     }
 
-    fn internal_report(&self) -> String {
-        let mut text = String::from(
-            "# Internal: not covered by the guarantee\n\nComputed from private data. Do not publish, and \
-             do not choose settings by it: charging the runs does not pay for that. `dp tune` chooses within the budget.\n\n| | |\n|---|---|\n",
-        );
-        for (name, value) in self.metric_rows() {
-            put(&mut text, &format!("| {name} | {value} |"));
-        }
+    /// What was read and what was left out: private counts.
+    fn data_handling(&self) -> Vec<(String, u64)> {
         let table = self.ratings.interactions().expose();
         let summary = self.ratings.summary().expose();
-        for (name, value) in [
+        [
             ("users", table.n_users()),
             ("ratings kept", table.n_records()),
             ("ratings read", summary.n_read),
@@ -197,7 +227,20 @@ impl TrainReport<'_> {
                 "repeated pairs, replaced by the later",
                 summary.dropped.repeated,
             ),
-        ] {
+        ]
+        .map(|(name, value)| (name.to_owned(), value as u64))
+        .into()
+    }
+
+    fn internal_report(&self) -> String {
+        let mut text = String::from(
+            "# Internal: not covered by the guarantee\n\nComputed from private data. Do not publish, and \
+             do not choose settings by it: charging the runs does not pay for that. `dp tune` chooses within the budget.\n\n| | |\n|---|---|\n",
+        );
+        for (name, value) in self.metric_rows() {
+            put(&mut text, &format!("| {name} | {value} |"));
+        }
+        for (name, value) in self.data_handling() {
             put(&mut text, &format!("| {name} | {value} |"));
         }
         put(&mut text, &self.seconds.row());

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::io::{ErrorKind, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -19,9 +20,24 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on standard error has errors only, or all again.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether standard error has errors only.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// Something the operator should know, on standard error.
 pub(crate) fn warn(text: &str) {
-    say(&format!("warning: {text}"));
+    if !is_quiet() {
+        say(&format!("warning: {text}"));
+    }
 }
 
 /// The error, what caused it and what to do, one line each, on standard error.

@@ -103,7 +103,7 @@ pub(super) fn guarantee_lines(certificate: &Certificate) -> String {
 }
 
 /// What `--json` says of a run that may be published.
-pub(super) fn released(certificate: &Certificate) -> Value {
+pub(crate) fn released(certificate: &Certificate) -> Value {
     let guarantee = certificate.guarantee.as_ref();
     json!({
         "private": guarantee.is_some(),
@@ -118,7 +118,16 @@ pub(super) fn released(certificate: &Certificate) -> Value {
     })
 }
 
-/// A release and its part of the budget, as text.
+/// A release, or several alike, and its part of the budget.
+pub(crate) struct BudgetShare<'a> {
+    pub(crate) label: Cow<'a, str>,
+    /// Of a Gaussian release.
+    pub(crate) noise_multiplier: Option<f64>,
+    /// Of mu^2; none beside mechanisms that are not Gaussian.
+    pub(crate) share: Option<f64>,
+}
+
+/// The same as text.
 struct Row<'a> {
     label: Cow<'a, str>,
     noise: String,
@@ -126,33 +135,48 @@ struct Row<'a> {
     bar: String,
 }
 
-/// Where the budget went: each release's share of mu^2, with a bar. Mechanisms that are not
-/// Gaussian have no such share, and beside them nobody has.
-fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
+/// Where the budget went: each release's share of mu^2. Mechanisms that are not Gaussian have no such
+/// share, and beside them nobody has.
+pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
     let cost = |release: &ReleaseRecord| cost(release, certificate.adjacency);
     let total: Option<f64> = certificate.releases.iter().map(cost).sum();
     groups(&certificate.releases)
         .map(|group| {
             let (first, last) = (&group[0], &group[group.len() - 1]);
             let mine: Option<f64> = group.iter().map(cost).sum();
-            let share = mine.zip(total).map(|(cost, total)| cost / total);
-            let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
-            Row {
+            BudgetShare {
                 label: match rank(&last.label) {
                     Some((_, last)) if group.len() > 1 => {
                         Cow::Owned(format!("{} to {last}", first.label))
                     }
                     _ => Cow::Borrowed(&first.label),
                 },
-                noise: match first.event {
+                noise_multiplier: match first.event {
                     DpEvent::Gaussian {
                         noise_multiplier, ..
-                    } => format!("{noise_multiplier:.2}"),
-                    _ => "-".to_owned(),
+                    } => Some(noise_multiplier),
+                    _ => None,
                 },
-                share: share.map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", 100.0 * s)),
-                bar: "#".repeat(share.map_or(0, length)),
+                share: mine.zip(total).map(|(cost, total)| cost / total),
             }
+        })
+        .collect()
+}
+
+/// The shares as text, with a bar.
+fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
+    let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
+    let shares = budget_shares(certificate).into_iter();
+    shares
+        .map(|of| Row {
+            label: of.label,
+            noise: of
+                .noise_multiplier
+                .map_or_else(|| "-".to_owned(), |z| format!("{z:.2}")),
+            share: of
+                .share
+                .map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", 100.0 * s)),
+            bar: "#".repeat(of.share.map_or(0, length)),
         })
         .collect()
 }

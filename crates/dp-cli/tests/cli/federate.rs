@@ -130,8 +130,10 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
         "certificate.json",
         "coefficients.svg",
         "internal-users.csv",
+        "internal.json",
         "internal.md",
         "internal.svg",
+        "report.json",
         "report.md",
         "shared.safetensors",
     ];

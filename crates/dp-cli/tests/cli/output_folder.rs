@@ -5,11 +5,13 @@ use std::path::Path;
 
 use crate::support::{Run, Sandbox, catalogue, names_in};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "certificate.json",
+    "internal.json",
     "internal.md",
     "item_factors.safetensors",
     "items.csv",
+    "report.json",
     "report.md",
 ];
 

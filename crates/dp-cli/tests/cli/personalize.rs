@@ -189,8 +189,10 @@ fn a_run_leaves_model_certificate_and_reports_and_pays() {
             "certificate.json",
             "features.svg",
             "internal-users.csv",
+            "internal.json",
             "internal.md",
             "internal.svg",
+            "report.json",
             "report.md",
             "subspace.safetensors"
         ]

@@ -137,6 +137,14 @@ impl Sandbox {
     }
 }
 
+/// Whether a whole number stands in a text. Digits of another number, before or behind its point, are none: noisy
+/// values have all kinds of them.
+pub(crate) fn states_number(text: &str, number: usize) -> bool {
+    let number = number.to_string();
+    let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '.');
+    words.any(|word| word.trim_matches('.') == number)
+}
+
 pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
         .unwrap()

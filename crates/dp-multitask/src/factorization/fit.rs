@@ -35,6 +35,11 @@ pub enum Released<'a> {
         /// The statistics.
         released: &'a ReleasedGrams,
     },
+    /// The item factors after a round, `(n_items, dim)` row-major: computed from earlier releases.
+    Round {
+        /// The factors.
+        factors: &'a [f64],
+    },
     /// The residual sums of one round, or the total weights of the items; with implicit feedback, the Gramian
     /// of all users or the right-hand sides of one round.
     Sum {
@@ -161,7 +166,11 @@ impl MatrixFactorization {
                 None => self.first_round(n_items, run, state.counts.as_ref())?,
             };
             let scales = state.scales.as_ref();
-            state.rounds = Some(self.round(data, &weights, scales, rounds, run, noise)?);
+            let rounds = self.round(data, &weights, scales, rounds, run, noise)?;
+            run.show(Released::Round {
+                factors: &rounds.factors,
+            });
+            state.rounds = Some(rounds);
             save(&state, run)?;
             run.report();
         }

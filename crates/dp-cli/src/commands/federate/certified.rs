@@ -38,12 +38,14 @@ struct Done {
 pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     let mut ready = prepare(args, settings)?;
     let start = Instant::now();
+    tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(args, settings, ready.items.take())?;
     let load = start.elapsed();
     let start = Instant::now();
     let done = train(args, settings, &mut ready, source)?;
     let train = start.elapsed();
     let start = Instant::now();
+    tracing::info!("measuring on held-out rows");
     let users = measure(&done.runs, done.chosen)?;
     let report = FederatedReport {
         certificate: done.certificate,

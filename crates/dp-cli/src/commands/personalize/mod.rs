@@ -40,6 +40,7 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
     let start = Instant::now();
+    tracing::info!(file = %args.data.display(), "reading rows");
     let table = dp_data::read_samples(&args.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
     let train = start.elapsed();
 
     let start = Instant::now();
+    tracing::info!("measuring on held-out rows");
     let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
     let report = PersonalReport {
         fitted: &with_assumptions(fitted, args),

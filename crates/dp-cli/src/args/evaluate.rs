@@ -1,0 +1,62 @@
+//! `dp evaluate`: which model, on which ratings.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct EvaluateArgs {
+    /// The file that `dp train` read, or with --history a newer one
+    pub(crate) ratings: PathBuf,
+    /// Folder written by `dp train` or `dp tune`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// What users are folded in from; RATINGS is then tested on whole
+    #[arg(long, value_name = "FILE", conflicts_with = "split_seed")]
+    pub(crate) history: Option<PathBuf>,
+    /// Seed of the split, as it was given to `dp train`
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    pub(crate) split_seed: u64,
+    /// Of implicit feedback: the least rating that is a yes
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) min_rating: Option<f64>,
+    /// Train without privacy as well (of predicted ratings)
+    #[arg(long)]
+    pub(crate) non_private: bool,
+    #[command(flatten)]
+    pub(crate) columns: RatingColumnArgs,
+    #[command(flatten)]
+    pub(crate) output: EvaluateOutputArgs,
+}
+
+/// Columns under the header of the ratings.
+#[derive(Args)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct RatingColumnArgs {
+    /// Name of the user column [default: `user`, `userId` or `user_id`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user_col: Option<String>,
+    /// Name of the item column [default: `item`, `item_id`, `movieId`, ...]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) item_col: Option<String>,
+    /// Name of the rating column [default: `rating`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rating_col: Option<String>,
+}
+
+/// Where the figures go.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct EvaluateOutputArgs {
+    /// Keep the figures in the model's folder, for `dp report`
+    #[arg(long)]
+    pub(crate) save: bool,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,30 @@
+//! Logs of what the program does, on standard error, for `-v`.
+//!
+//! An event holds public values only: names of files and settings that the operator typed, what the plan says,
+//! how many releases are made. No id, record, count or figure of the data is ever logged, so that logs may be kept
+//! and sent around like settings; and no times, since how long the data takes is a figure of the data.
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+use crate::output;
+
+/// Starts logging, if it was asked for: `-v` says what is done, `-vv` in which steps. With `--quiet` standard error has
+/// errors only.
+pub(crate) fn start(verbose: u8, quiet: bool) {
+    output::set_quiet(quiet);
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let lines = fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_ansi(false);
+    // this program's own events alone: what a library logs nobody has read for private values
+    let own = Targets::new().with_target(env!("CARGO_BIN_NAME"), level);
+    tracing_subscriber::registry().with(lines).with(own).init();
+}

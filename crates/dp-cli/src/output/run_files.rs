@@ -1,0 +1,135 @@
+//! What a run says of itself in a form for programs: `report.json` holds released values only, `internal.json`
+//! the rest. `dp report` makes its pages from them.
+
+use std::fs;
+use std::path::Path;
+
+use dp_accounting::Certificate;
+use dp_multitask::NoisyCounts;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Comparison, OutputFolder, Seconds};
+use crate::error::{Error, Result};
+
+/// Released values of a run, beside its certificate.
+pub(crate) const RELEASED: &str = "report.json";
+/// Figures computed from private data.
+pub(crate) const INTERNAL: &str = "internal.json";
+/// The same, of `dp evaluate --save`.
+pub(crate) const EVALUATION: &str = "internal-evaluation.json";
+/// Version of all three.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// What a run released beside its model, and how it was set.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReleasedRun {
+    pub(crate) schema_version: u32,
+    /// `train`, `tune`, `personalize`, `federate`.
+    pub(crate) command: String,
+    /// What the model is, in a line.
+    pub(crate) model: String,
+    /// Noisy counts of the items, in the order of the catalogue.
+    pub(crate) counts: Option<NoisyCounts>,
+    /// Where settings were chosen within the budget.
+    pub(crate) comparison: Option<Comparison>,
+    pub(crate) charts: Vec<Chart>,
+    pub(crate) settings: Value,
+}
+
+/// What a run measured on private data.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct InternalRun {
+    pub(crate) schema_version: u32,
+    pub(crate) command: String,
+    /// The one figure to compare runs by.
+    pub(crate) headline: Option<Headline>,
+    /// Names and values; none where nothing was held out.
+    pub(crate) metrics: Vec<(String, Option<f64>)>,
+    pub(crate) by_round: Option<ByRound>,
+    pub(crate) charts: Vec<Chart>,
+    /// What was read and what was left out.
+    pub(crate) data: Vec<(String, u64)>,
+    pub(crate) seconds: Seconds,
+}
+
+/// The figure of a run that others are compared with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Headline {
+    pub(crate) metric: String,
+    pub(crate) value: f64,
+    /// The same without privacy, where that was measured.
+    pub(crate) non_private: Option<f64>,
+}
+
+/// A figure after every round, from the first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ByRound {
+    pub(crate) metric: String,
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// Rows of numbers under one or several names, drawn as bars.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) note: String,
+    /// Names of the numbers of a row.
+    pub(crate) series: Vec<String>,
+    pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl ReleasedRun {
+    /// For anybody.
+    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+        folder.write(RELEASED, &pretty(self)?)
+    }
+}
+
+impl InternalRun {
+    /// For the eyes of the folder's owner.
+    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+        folder.write_internal(INTERNAL, &pretty(self)?)
+    }
+}
+
+/// An object as a file: readable, with a line end.
+pub(crate) fn pretty(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(value)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Reads a file of a run back; none when there is no such file. A newer version is refused.
+pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    let path = folder.join(name);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::read(&path, error)),
+    };
+    let damaged = |e: serde_json::Error| Error::model(&path, format!("damaged: {e}"));
+    let Version { schema_version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if schema_version > SCHEMA_VERSION {
+        let reason = format!(
+            "schema {schema_version} is newer than this program, which reads {SCHEMA_VERSION}; use a newer dp"
+        );
+        return Err(Error::model(&path, reason));
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+}
+
+/// Reads a certificate whose digest holds.
+pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
+    let bytes = fs::read(path).map_err(|e| Error::read(path, e))?;
+    let text = String::from_utf8_lossy(&bytes);
+    Certificate::from_json(&text).map_err(|source| Error::Certificate {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,268 @@
+//! The page for the operator's eyes: everything on it is computed from private data.
+
+use super::page::{
+    Axis, BarRow, Bars, Block, Curve, CurveLine, Number, Page, Section, Table, Unit,
+};
+use super::privacy::section;
+use super::released::{bars, facts, footer};
+use super::run::RunFolder;
+use super::runs::{non_private, privacy_utility};
+use crate::commands::evaluate::{Evaluated, MODEL, NON_PRIVATE};
+use crate::output::{ByRound, Chart, InternalRun};
+use crate::ranking::bucket_name;
+
+/// The page of the first run; none when nothing internal was kept.
+pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
+    let run = &all[0];
+    if run.internal.is_none() && run.evaluation.is_none() {
+        return None;
+    }
+    let mut sections = vec![quality(run)];
+    sections.extend(privacy_utility(all));
+    sections.push(popularity(run));
+    sections.extend(run.internal.as_ref().and_then(convergence));
+    sections.push(without_privacy(run));
+    sections.push(data_handling(run));
+    Some(Page {
+        internal: true,
+        title: "Internal: not covered by the guarantee".to_owned(),
+        facts: facts(run),
+        lead: "Everything on this page is computed from private data.".to_owned(),
+        caution: Some(
+            "Do not publish it, and do not choose settings by it: charging the runs does not pay for that. dp tune \
+             chooses within the budget."
+                .to_owned(),
+        ),
+        sections,
+        footer: footer(run),
+    })
+}
+
+fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "\u{2013}".to_owned(), |v| format!("{v:.4}"))
+}
+
+fn quality(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    let internal = run.internal.as_ref();
+    if let Some(headline) = internal.and_then(|internal| internal.headline.as_ref()) {
+        blocks.push(Block::Numbers(vec![Number {
+            value: format!("{:.4}", headline.value),
+            label: headline.metric.clone(),
+            note: "on what was held out of training".to_owned(),
+        }]));
+    }
+    let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
+    if !metrics.is_empty() {
+        let rows = metrics.iter();
+        blocks.push(Block::Table(Table {
+            title: "Measured by the run".to_owned(),
+            heads: ["metric", "value"].map(str::to_owned).into(),
+            rows: rows
+                .map(|(name, value)| vec![name.trim().to_owned(), shown(*value)])
+                .collect(),
+        }));
+    }
+    // charts by popularity stand in a section of their own
+    let charts = internal.into_iter().flat_map(|internal| &internal.charts);
+    blocks.extend(
+        charts
+            .filter(|c| !is_popularity(c))
+            .map(|c| Block::Bars(bars(c))),
+    );
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Table(overall(found))),
+    );
+    section("quality", "Quality", blocks)
+}
+
+fn is_popularity(chart: &Chart) -> bool {
+    chart.title.contains("popularity")
+}
+
+/// All methods of an evaluation in all metrics.
+fn overall(found: &Evaluated) -> Table {
+    let scores = &found.scores;
+    let names = scores
+        .metrics
+        .iter()
+        .map(|name| crate::commands::evaluate::title(name));
+    let rows = scores.overall.iter().map(|score| {
+        let figures = scores.metrics.iter();
+        let figures = figures.map(|name| shown(score.figures.get(name).copied().flatten()));
+        [score.method.clone()].into_iter().chain(figures).collect()
+    });
+    Table {
+        title: "Measured by dp evaluate".to_owned(),
+        heads: ["method".to_owned()].into_iter().chain(names).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn popularity(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Bars(by_popularity(found))),
+    );
+    if blocks.is_empty() {
+        let internal = run.internal.iter();
+        let charts = internal.flat_map(|internal| &internal.charts);
+        blocks.extend(
+            charts
+                .filter(|c| is_popularity(c))
+                .map(|c| Block::Bars(bars(c))),
+        );
+    }
+    if blocks.is_empty() {
+        let text = if run.model.is_some() {
+            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR again."
+        } else {
+            "This model has no items."
+        };
+        blocks.push(Block::Text(text.to_owned()));
+    }
+    section("popularity", "Quality by popularity", blocks)
+}
+
+fn by_popularity(found: &Evaluated) -> Bars {
+    let buckets = &found.scores.by_popularity;
+    let first = buckets.first();
+    let methods = first.map_or(&[][..], |bucket| &bucket.scores);
+    let series = methods.iter().map(|score| score.method.clone());
+    let rows = buckets.iter().map(|bucket| {
+        let scores = bucket.scores.iter();
+        let detail = match bucket.k {
+            Some(k) => format!("Recall@{k}, {} held out", bucket.n_targets),
+            None => format!("{} held out", bucket.n_targets),
+        };
+        BarRow {
+            label: bucket_name(bucket.bucket - 1).to_owned(),
+            detail,
+            values: scores
+                .map(|score| score.figures.get(bucket.metric()).copied().flatten())
+                .collect(),
+        }
+    });
+    let metric = first.map_or("rmse", |bucket| bucket.metric());
+    let note = if metric == "rmse" {
+        "Smaller is better. Items dealt to fifths by how many users rated them."
+    } else {
+        "Larger is better. Items dealt to fifths by how many users have them; the rarer, the longer the list."
+    };
+    Bars {
+        title: format!(
+            "{} by popularity of items",
+            crate::commands::evaluate::title(metric)
+        ),
+        note: note.to_owned(),
+        series: series.collect(),
+        unit: Unit::Plain,
+        rows: rows.collect(),
+    }
+}
+
+fn convergence(internal: &InternalRun) -> Option<Section> {
+    let ByRound { metric, values } = internal.by_round.as_ref()?;
+    let rounds = values.iter().enumerate();
+    let points: Vec<(f64, f64)> = rounds
+        .filter_map(|(at, value)| Some((at as f64 + 1.0, (*value)?)))
+        .collect();
+    let step = values.len().div_ceil(8).max(1);
+    let ticks = (1..=values.len()).step_by(step);
+    let curve = Curve {
+        title: format!("{metric} after every round"),
+        note: "Of the factors as they stood; only the last round is the model.".to_owned(),
+        x: Axis {
+            name: "round".to_owned(),
+            log: false,
+            range: [0.7, values.len() as f64 + 0.3],
+            ticks: ticks
+                .map(|round| (round as f64, round.to_string()))
+                .collect(),
+        },
+        y: Axis::around(metric, points.iter().map(|p| p.1)),
+        lines: vec![CurveLine {
+            name: "private".to_owned(),
+            points,
+            dashed: false,
+            dense: false,
+        }],
+    };
+    Some(section(
+        "convergence",
+        "Convergence by round",
+        vec![Block::Curve(curve)],
+    ))
+}
+
+/// What privacy costs, where it was measured.
+fn without_privacy(run: &RunFolder) -> Section {
+    let headline = run
+        .internal
+        .as_ref()
+        .and_then(|internal| internal.headline.as_ref());
+    let stated = headline.and_then(|of| Some((of.metric.clone(), of.value, of.non_private?)));
+    let measured = || {
+        let scores = &run.evaluation.as_ref()?.scores;
+        let own = scores.overall.iter().find(|score| score.method == MODEL)?;
+        let value = own.figures.get("rmse").copied().flatten()?;
+        Some(("RMSE of dp evaluate".to_owned(), value, non_private(run)?))
+    };
+    let block = match stated.or_else(measured) {
+        Some((metric, private, exact)) => {
+            let row = |label: &str, value| BarRow {
+                label: label.to_owned(),
+                detail: String::new(),
+                values: vec![Some(value)],
+            };
+            Block::Bars(Bars {
+                title: metric.clone(),
+                note: format!(
+                    "{:+.1} % against the model without privacy.",
+                    100.0 * (private / exact - 1.0)
+                ),
+                series: vec![metric],
+                unit: Unit::Plain,
+                rows: vec![row("private", private), row(NON_PRIVATE, exact)],
+            })
+        }
+        None => Block::Text(
+            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \
+             privacy, of predicted ratings."
+                .to_owned(),
+        ),
+    };
+    section("non-private", "Beside the non-private model", vec![block])
+}
+
+fn data_handling(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    let table = |title: &str, data: &[(String, u64)]| {
+        let rows = data
+            .iter()
+            .map(|(name, count)| vec![name.clone(), count.to_string()]);
+        Block::Table(Table {
+            title: title.to_owned(),
+            heads: ["what", "how many"].map(str::to_owned).into(),
+            rows: rows.collect(),
+        })
+    };
+    if let Some(internal) = &run.internal {
+        blocks.push(table("Read by the run", &internal.data));
+        let of = internal.seconds;
+        blocks.push(Block::Note(format!(
+            "Seconds: {:.2} to load, {:.2} to train, {:.2} to evaluate.",
+            of.load, of.train, of.evaluate
+        )));
+    }
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| table("Read by dp evaluate", &found.data)),
+    );
+    section("data", "What was read and left out", blocks)
+}

@@ -1,0 +1,161 @@
+//! How far each item stands above the noise: from the released counts alone.
+
+use dp_data::ItemCatalogue;
+use dp_multitask::NoisyCounts;
+
+use super::page::{Axis, Block, Curve, CurveLine, Number, Section, Table, short};
+use super::privacy::section;
+use super::run::RunFolder;
+use crate::error::{Error, Result};
+
+/// Standard deviations of the noise from which a count counts as more than noise.
+const ABOVE: f64 = 2.0;
+/// Points of the curve.
+const N_POINTS: usize = 160;
+/// Heights below this are drawn here.
+const FLOOR: f64 = 0.1;
+
+/// Whether a noisy count stands above its noise.
+pub(super) fn is_above(count: f64, noise_stddev: f64) -> bool {
+    count > ABOVE * noise_stddev
+}
+
+/// The share of items whose noisy count stands above its noise; none without items.
+pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
+    let values = counts.values();
+    let above = values
+        .iter()
+        .filter(|&&c| is_above(c, counts.noise_stddev()));
+    (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
+}
+
+/// A curve over all items and figures at some places of it.
+pub(super) fn noise(run: &RunFolder) -> Section {
+    let title = "Items above the noise";
+    let Some(counts) = run.counts().filter(|counts| !counts.values().is_empty()) else {
+        let text = "This run released no counts of items, so nothing can be said about single items without using \
+                    private data.";
+        return section("noise", title, vec![Block::Text(text.to_owned())]);
+    };
+    let mut sorted = counts.values().to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let share = share_above(counts).unwrap_or(0.0);
+    let blocks = vec![
+        Block::Numbers(vec![
+            Number {
+                value: format!("{:.0} %", 100.0 * share),
+                label: "of the items are above the noise".to_owned(),
+                note: format!("their noisy count is more than {ABOVE} of its standard deviations above zero"),
+            },
+            Number {
+                value: short(counts.noise_stddev()),
+                label: "noise on every count".to_owned(),
+                note: format!("standard deviation, beside a mean count of {:.1}", counts.mean()),
+            },
+        ]),
+        Block::Curve(curve(&sorted, counts.noise_stddev())),
+        Block::Table(places(&sorted, counts.noise_stddev())),
+        Block::Note("Computed from released values alone, so it costs nothing. The same for every item: report-items.csv.".to_owned()),
+    ];
+    section("noise", title, blocks)
+}
+
+fn curve(sorted: &[f64], noise: f64) -> Curve {
+    let n = sorted.len();
+    let last = n.saturating_sub(1).max(1) as f64;
+    let step = n.div_ceil(N_POINTS).max(1);
+    let at = (0..n).step_by(step).chain([n - 1]);
+    let points = at.map(|rank| (rank as f64 / last, (sorted[rank] / noise).max(FLOOR)));
+    let top = (sorted[0] / noise).max(10.0);
+    let powers = (-1..12).map(|p| 10_f64.powi(p)).filter(|p| *p <= top * 1.3);
+    Curve {
+        title: "Signal over noise, from the most to the least counted item".to_owned(),
+        note: "Noisy count over the standard deviation of its noise; what is below 0.1 is drawn there.".to_owned(),
+        x: Axis::of_shares("share of the items"),
+        y: Axis {
+            name: "signal over noise".to_owned(),
+            log: true,
+            range: [FLOOR, top * 1.3],
+            ticks: powers.map(|v| (v, short(v))).collect(),
+        },
+        lines: vec![
+            CurveLine {
+                name: "items".to_owned(),
+                points: points.collect(),
+                dashed: false,
+                dense: true,
+            },
+            CurveLine {
+                name: format!("{ABOVE} standard deviations"),
+                points: vec![(0.0, ABOVE), (1.0, ABOVE)],
+                dashed: true,
+                dense: false,
+            },
+        ],
+    }
+}
+
+/// Noise over signal at some ranks.
+fn places(sorted: &[f64], noise: f64) -> Table {
+    let last = sorted.len() - 1;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length"
+    )]
+    let rank = |share: f64| (share * last as f64).round() as usize;
+    let rows = [
+        ("most counted item", 0.0),
+        ("first of ten", 0.1),
+        ("first of four", 0.25),
+        ("middle item", 0.5),
+        ("last of four", 0.75),
+        ("least counted item", 1.0),
+    ];
+    let rows = rows.map(|(name, share)| {
+        let count = sorted[rank(share)];
+        let ratio = noise_to_signal(count, noise);
+        let ratio = ratio.map_or_else(|| "no signal".to_owned(), |r| format!("{:.1} %", 100.0 * r));
+        vec![name.to_owned(), format!("{count:.1}"), ratio]
+    });
+    Table {
+        title: "Noise over signal".to_owned(),
+        heads: ["item", "noisy count", "noise / signal"]
+            .map(str::to_owned)
+            .into(),
+        rows: rows.into(),
+    }
+}
+
+/// None where the noisy count is not positive.
+fn noise_to_signal(count: f64, noise: f64) -> Option<f64> {
+    (count > 0.0).then(|| noise / count)
+}
+
+/// One line an item, as csv: released values only.
+pub(crate) fn item_table(run: &RunFolder) -> Result<Option<Vec<u8>>> {
+    let (Some(counts), Some((_, items))) = (run.counts(), &run.model) else {
+        return Ok(None);
+    };
+    let failed = |e: csv::Error| Error::Print(std::io::Error::other(e));
+    write_items(counts, items).map(Some).map_err(failed)
+}
+
+fn write_items(counts: &NoisyCounts, items: &ItemCatalogue) -> Result<Vec<u8>, csv::Error> {
+    let noise = counts.noise_stddev();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record([
+        "item",
+        "title",
+        "noisy_count",
+        "noise_to_signal",
+        "above_noise",
+    ])?;
+    for (index, (id, &count)) in items.ids().iter().zip(counts.values()).enumerate() {
+        let ratio = noise_to_signal(count, noise).map_or_else(String::new, |r| format!("{r:.6}"));
+        let above = u8::from(is_above(count, noise)).to_string();
+        let title = items.title(index).unwrap_or("");
+        writer.write_record([id, title, &format!("{count:.3}"), &ratio, &above])?;
+    }
+    writer.into_inner().map_err(|e| e.into_error().into())
+}

@@ -1,0 +1,89 @@
+//! The guarantee, what it rests on, and where the budget went.
+
+use dp_accounting::Status;
+
+use super::page::{BarRow, Bars, Block, Hundred, Number, Section, Unit};
+use super::run::RunFolder;
+use crate::output::budget_shares;
+
+/// The statement under both kinds of neighbours, as certificate and terminal have it.
+pub(super) fn guarantee(run: &RunFolder) -> Section {
+    let statement = &run.statement;
+    let mut blocks = Vec::new();
+    if let Status::NotPrivate { reason } = &statement.status {
+        blocks.push(Block::Text(format!(
+            "Nothing is promised: {reason}. The figures below describe the run and protect nobody."
+        )));
+    }
+    let Some(guarantee) = &statement.guarantee else {
+        return section("guarantee", "Guarantee", blocks);
+    };
+    let numbers = statement.epsilons().into_iter();
+    let numbers = numbers.map(|(neighbours, epsilon)| Number {
+        value: epsilon,
+        label: "epsilon".to_owned(),
+        note: neighbours,
+    });
+    let delta = Number {
+        value: format!("{:e}", guarantee.delta),
+        label: "delta".to_owned(),
+        note: format!("for each {}", statement.unit),
+    };
+    blocks.push(Block::Numbers(numbers.chain([delta]).collect()));
+    blocks.push(Block::Text(statement.meaning().join(" ")));
+    if let Some(attacker) = statement.attacker {
+        blocks.push(Block::Hundred(Hundred {
+            blind: 100.0 * attacker.false_positive_rate,
+            found: 100.0 * attacker.true_positive_rate,
+            caption: format!(
+                "Of 100 {}s who took part, the best attacker of the sentence above finds at most the filled ones; \
+                 blind guessing finds the dark ones.",
+                statement.unit
+            ),
+        }));
+    }
+    blocks.push(Block::Text(guarantee.statement.clone()));
+    if let Some(line) = statement.method_line() {
+        blocks.push(Block::Note(format!("Epsilon: {line}.")));
+    }
+    section("guarantee", "Guarantee", blocks)
+}
+
+/// A bar for every release.
+pub(super) fn budget(run: &RunFolder) -> Section {
+    let rows = budget_shares(&run.certificate).into_iter();
+    let rows = rows.map(|release| BarRow {
+        label: release.label.into_owned(),
+        detail: release
+            .noise_multiplier
+            .map_or_else(String::new, |z| format!("noise {z:.2}")),
+        values: vec![release.share],
+    });
+    let bars = Bars {
+        title: "Share of the budget by release".to_owned(),
+        note: "Noise: its standard deviation over the most that one user adds. Budget: share of the release in mu^2.".to_owned(),
+        series: vec!["share of the budget".to_owned()],
+        unit: Unit::Share,
+        rows: rows.collect(),
+    };
+    section("budget", "Where the budget went", vec![Block::Bars(bars)])
+}
+
+/// What is covered, what is not, and what is taken on trust.
+pub(super) fn scope(run: &RunFolder) -> Section {
+    let statement = &run.statement;
+    let released = statement.released.iter();
+    let released = released.map(|output| format!("{}, seen by {}", output.what, output.to));
+    let mut blocks = vec![
+        Block::List("Covered", released.collect()),
+        Block::List("Not covered", statement.not_covered.clone()),
+        Block::List("Assumed", statement.assumptions.clone()),
+    ];
+    blocks.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
+    blocks.push(Block::Note(statement.tuning_line().to_owned()));
+    section("scope", "What it rests on", blocks)
+}
+
+pub(super) const fn section(id: &'static str, title: &'static str, blocks: Vec<Block>) -> Section {
+    Section { id, title, blocks }
+}

@@ -1,0 +1,210 @@
+//! Several runs beside each other: what they cost together, and what more budget buys.
+
+use dp_accounting::gdp;
+
+use super::items::share_above;
+use super::page::{Axis, Block, Curve, CurveLine, Section, Table, short};
+use super::privacy::section;
+use super::run::RunFolder;
+use crate::commands::evaluate::NON_PRIVATE;
+use crate::output::{Headline, rounded_up};
+
+/// Epsilons above this are not worth a sum.
+const LARGEST_SUM: f64 = 40.0;
+
+/// The horizontal axis of both curves.
+const ACROSS: &str = "epsilon, add or remove one user";
+
+/// Budgets side by side, and the share of items above the noise against epsilon: released values only.
+pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
+    if all.len() < 2 {
+        return None;
+    }
+    let rows = all.iter().map(|run| {
+        let epsilons = run.statement.epsilons().into_iter();
+        let mut epsilons = epsilons.map(|(_, epsilon)| epsilon);
+        let mut next = || epsilons.next().unwrap_or_else(|| "not private".to_owned());
+        let share = run.counts().and_then(share_above);
+        let share = share.map_or_else(|| "\u{2013}".to_owned(), |s| format!("{:.0} %", 100.0 * s));
+        let delta = format!("{:e}", run.certificate.target.delta);
+        vec![run.name.clone(), next(), next(), delta, share]
+    });
+    let heads = [
+        "run",
+        "epsilon, add or remove",
+        "epsilon, replace",
+        "delta",
+        "items above noise",
+    ];
+    let mut blocks = vec![
+        Block::Table(Table {
+            title: "Budget and yield of every run".to_owned(),
+            heads: heads.map(str::to_owned).into(),
+            rows: rows.collect(),
+        }),
+        Block::Text(sum(all)),
+    ];
+    blocks.extend(yield_curve(all).map(Block::Curve));
+    Some(section("runs", "What more budget buys", blocks))
+}
+
+/// The guarantee against whoever sees all of the runs.
+fn sum(all: &[RunFolder]) -> String {
+    let first = &all[0].certificate;
+    let same = |run: &RunFolder| {
+        run.certificate.data_set_id == first.data_set_id
+            && run.certificate.adjacency == first.adjacency
+    };
+    if !all.iter().all(same) {
+        return "The runs are on data sets of different names. Where these hold the same people, whoever sees all of them sees more \
+                than any one of these epsilons says."
+            .to_owned();
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut mu_squared = Some(0.0);
+    for run in all {
+        let digest = run.certificate.digest.as_str();
+        if !seen.contains(&digest) {
+            let mu = run.statement.guarantee.as_ref().and_then(|g| g.gdp_mu);
+            mu_squared = mu_squared.zip(mu).map(|(sum, mu)| sum + mu * mu);
+            seen.push(digest);
+        }
+    }
+    let deltas = all.iter().map(|run| run.certificate.target.delta);
+    let delta = deltas.fold(0.0, f64::max);
+    // half of delta is far more than the samplers of any number of runs need up to this epsilon
+    let epsilon = mu_squared.map(|sum: f64| gdp::epsilon(sum.sqrt().next_up(), 0.5 * delta));
+    match epsilon.filter(|epsilon| *epsilon <= LARGEST_SUM) {
+        Some(epsilon) => format!(
+            "All of them are on {}. Whoever sees all of them sees what one run with epsilon {} at delta {delta:e} gives away \
+             ({}), because Gaussian budgets add up in mu^2.",
+            first.data_set_id,
+            rounded_up(epsilon),
+            first.adjacency
+        ),
+        None => "Whoever sees all of them sees more than any one of these epsilons says; no sum is given here because not every \
+                 run is Gaussian, private, and within epsilon 40."
+            .to_owned(),
+    }
+}
+
+/// Share of items above the noise against epsilon.
+fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
+    let points = all
+        .iter()
+        .filter_map(|run| Some((run.epsilon()?, run.counts().and_then(share_above)?)));
+    let mut points: Vec<(f64, f64)> = points.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if points.len() < 2 {
+        return None;
+    }
+    Some(Curve {
+        title: "Items above the noise against epsilon".to_owned(),
+        note: "From released counts alone. How accurate the models are is measured on private data: see the internal page.".to_owned(),
+        x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
+        y: Axis::of_shares("share of the items"),
+        lines: vec![CurveLine {
+            name: "items above the noise".to_owned(),
+            points,
+            dashed: false,
+            dense: false,
+        }],
+    })
+}
+
+/// A run's epsilon and the figure it is compared by.
+struct Measured<'a> {
+    run: &'a RunFolder,
+    epsilon: f64,
+    headline: &'a Headline,
+}
+
+/// The runs that were measured like the first, by epsilon.
+fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
+    let headline = |run: &RunFolder| -> Option<String> {
+        Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
+    };
+    let Some(metric) = all.first().and_then(headline) else {
+        return Vec::new();
+    };
+    let comparable = all.iter().filter_map(|run| {
+        let headline = run.internal.as_ref()?.headline.as_ref()?;
+        let epsilon = run.epsilon()?;
+        (headline.metric == metric).then_some(Measured {
+            run,
+            epsilon,
+            headline,
+        })
+    });
+    let mut runs: Vec<_> = comparable.collect();
+    runs.sort_by(|a, b| a.epsilon.total_cmp(&b.epsilon));
+    runs
+}
+
+/// Accuracy against epsilon: private.
+pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
+    let runs = measured(all);
+    let [first, _, ..] = runs.as_slice() else {
+        return None;
+    };
+    let metric = &first.headline.metric;
+    let rows = runs.iter().map(|of| {
+        let value = format!("{:.4}", of.headline.value);
+        vec![of.run.name.clone(), short(of.epsilon), value]
+    });
+    let table = Table {
+        title: "The same in numbers".to_owned(),
+        heads: vec!["run".to_owned(), "epsilon".to_owned(), metric.clone()],
+        rows: rows.collect(),
+    };
+    let lines = utility_lines(&runs);
+    let heights: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| line.points.iter().map(|p| p.1))
+        .collect();
+    let curve = Curve {
+        title: format!("{metric} against epsilon"),
+        note: "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
+               that no budget has paid for."
+            .to_owned(),
+        x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
+        y: Axis::around(metric, heights.into_iter()),
+        lines,
+    };
+    let blocks = vec![Block::Curve(curve), Block::Table(table)];
+    Some(section("curve", "Privacy and utility", blocks))
+}
+
+/// The runs, and what the same would be without privacy where that was measured.
+fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
+    let points: Vec<(f64, f64)> = runs
+        .iter()
+        .map(|of| (of.epsilon, of.headline.value))
+        .collect();
+    let mut exact = runs.iter();
+    let exact = exact.find_map(|of| of.headline.non_private.or_else(|| non_private(of.run)));
+    let level = exact.map(|value| CurveLine {
+        name: "without privacy".to_owned(),
+        points: [points.first(), points.last()]
+            .into_iter()
+            .flatten()
+            .map(|p| (p.0, value))
+            .collect(),
+        dashed: true,
+        dense: false,
+    });
+    let private = CurveLine {
+        name: "private".to_owned(),
+        points,
+        dashed: false,
+        dense: false,
+    };
+    [private].into_iter().chain(level).collect()
+}
+
+/// Test error of the model without privacy, where `dp evaluate` measured it.
+pub(super) fn non_private(run: &RunFolder) -> Option<f64> {
+    let scores = &run.evaluation.as_ref()?.scores;
+    let score = scores.overall.iter().find(|s| s.method == NON_PRIVATE)?;
+    score.figures.get("rmse").copied().flatten()
+}

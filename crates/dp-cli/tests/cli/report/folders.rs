@@ -1,0 +1,157 @@
+//! Several runs, runs of other commands, and folders that are not what they say.
+
+use super::well_formed::check;
+use super::{page, trained};
+
+#[test]
+fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
+    let sandbox = trained();
+    let args = [
+        "train",
+        "ratings.csv",
+        "--items",
+        "items.csv",
+        "--delta",
+        "1e-5",
+        "--out",
+        "richer",
+        "--dim",
+        "3",
+    ];
+    sandbox
+        .dp(&[&args[..], &["--epsilon", "3"]].concat())
+        .exits(0);
+    sandbox.dp(&["report", "dp-model", "richer"]).exits(0);
+    let html = page(&sandbox, "report.html");
+    check(&html);
+    check(&page(&sandbox, "internal.html"));
+    assert!(html.contains("Items above the noise against epsilon"));
+    // mu of (1, 1e-5) and of (3, 1e-5) from 30 digits of mpmath: 0.268051 and 0.719117; together 0.767451, whose epsilon is
+    // 3.35348 at half of delta
+    let together = |html: &str| -> f64 {
+        let given = html.split("what one run with epsilon ").nth(1).unwrap();
+        given.split(' ').next().unwrap().parse().unwrap()
+    };
+    let given = together(&html);
+    assert!((3.3534..3.3537).contains(&given), "{given}");
+    assert!(page(&sandbox, "internal.html").contains("RMSE test against epsilon"));
+    // the same run twice is one run
+    sandbox.dp(&["report", "dp-model", "dp-model"]).exits(0);
+    let given = together(&page(&sandbox, "report.html"));
+    // mu 0.268051 alone, at half of delta: 1.044995
+    assert!((1.044_99..1.0452).contains(&given), "{given}");
+    // elsewhere
+    sandbox
+        .dp(&["report", "richer", "--out", "pages/today"])
+        .exits(0);
+    assert!(sandbox.exists("pages/today/report.html") && !sandbox.exists("richer/report.html"));
+}
+
+#[test]
+fn pages_of_the_other_trainers() {
+    let sandbox = crate::personalize::sandbox();
+    crate::personalize::personalize(&sandbox, &[]).exits(0);
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    for name in ["report.html", "internal.html"] {
+        check(&page(&sandbox, name));
+    }
+    assert!(page(&sandbox, "report.html").contains("Features in the subspace"));
+    let internal = page(&sandbox, "internal.html");
+    assert!(
+        internal.contains("own data, ridge")
+            && internal.contains("against the model without privacy")
+    );
+    sandbox
+        .dp(&["report", "dp-model", "--title", "x"])
+        .exits(2)
+        .says(&["--title needs"]);
+
+    let args = [
+        "federate",
+        "data.csv",
+        "--epsilon",
+        "8",
+        "--delta",
+        "1e-5",
+        "--rounds",
+        "5",
+        "--out",
+        "fed",
+    ];
+    sandbox.dp(&args).exits(0);
+    sandbox.dp(&["report", "fed"]).exits(0);
+    let html = String::from_utf8(sandbox.read("fed/report.html")).unwrap();
+    check(&html);
+    assert!(html.contains("Shared coefficients") && !html.contains("RMSE"));
+    let internal = String::from_utf8(sandbox.read("fed/internal.html")).unwrap();
+    check(&internal);
+    assert!(internal.contains("no noise") && internal.contains("chosen"));
+}
+
+#[test]
+fn a_claim_that_does_not_hold_is_not_repeated() {
+    let sandbox = trained();
+    sandbox
+        .train(&["--out", "seeded", "--insecure-seed", "1"])
+        .exits(0);
+    let run = sandbox.dp(&["report", "seeded"]).exits(0);
+    assert!(
+        run.stderr.contains("not every run is private"),
+        "{}",
+        run.stderr
+    );
+    let html = String::from_utf8(sandbox.read("seeded/report.html")).unwrap();
+    check(&html);
+    assert!(html.contains("NOT PRIVATE") && !html.contains("<h1>Private"));
+
+    let certificate = page(&sandbox, "certificate.json");
+    sandbox.write(
+        "dp-model/certificate.json",
+        certificate
+            .replace("\"unit\":\"user\"", "\"unit\":\"record\"")
+            .replace("\"unit\": \"user\"", "\"unit\": \"record\""),
+    );
+    sandbox.dp(&["report", "dp-model"]).exits(6);
+    sandbox.write("dp-model/certificate.json", &certificate);
+    let factors = sandbox.read("seeded/item_factors.safetensors");
+    sandbox.write("dp-model/item_factors.safetensors", factors);
+    sandbox.dp(&["report", "dp-model"]).exits(6);
+    assert!(!sandbox.exists("dp-model/report.html"));
+    sandbox
+        .dp(&["report", "nowhere"])
+        .exits(4)
+        .says(&["nowhere"]);
+    sandbox.dp(&["report"]).exits(2).says(&["<DIR>"]);
+}
+
+#[test]
+fn damaged_and_newer_files_of_a_run_are_refused() {
+    let sandbox = trained();
+    let good = page(&sandbox, "report.json");
+    for (bad, said) in [
+        ("{", "damaged"),
+        (
+            &*good.replace("\"schema_version\": 1", "\"schema_version\": 99"),
+            "newer",
+        ),
+        (
+            &*good.replace("\"values\": [", "\"values\": [1.5, "),
+            "31 counts for 30 items",
+        ),
+    ] {
+        sandbox.write("dp-model/report.json", bad);
+        sandbox
+            .dp(&["report", "dp-model"])
+            .exits(4)
+            .says(&["report.json", said]);
+    }
+    sandbox.write(
+        "c.toml",
+        "[report]\nfolders = [\"dp-model\"]\njson = true\n",
+    );
+    sandbox.write("dp-model/report.json", good);
+    sandbox
+        .dp(&["report", "--config", "c.toml"])
+        .exits(0)
+        .json();
+}

@@ -1,0 +1,250 @@
+//! `dp report`: pages about runs.
+
+mod folders;
+mod well_formed;
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Sandbox, USER, names_in, ratings, states_number};
+use well_formed::check;
+
+/// Ids and titles that would be markup if nobody took care.
+const HOSTILE: &str = "<script>alert('1')</script>\"|`*_ &amp; <img src=x onerror=y>";
+
+fn trained() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(407, 30, 12));
+    let mut catalogue = "item,title\n".to_owned();
+    for item in 0..30 {
+        let title = match item {
+            3 => HOSTILE.replace('"', "\"\""),
+            n => format!("Title {n} of all"),
+        };
+        catalogue.push_str(&format!("item-{item},\"{title}\"\n"));
+    }
+    sandbox.write("items.csv", catalogue);
+    sandbox
+        .train(&["--items", "items.csv", "--dim", "3"])
+        .exits(0);
+    sandbox
+}
+
+fn page(sandbox: &Sandbox, name: &str) -> String {
+    String::from_utf8(sandbox.read(&format!("dp-model/{name}"))).unwrap()
+}
+
+#[test]
+fn both_pages_and_their_twins_are_written_beside_the_model() {
+    let sandbox = trained();
+    let run = sandbox.dp(&["report", "dp-model"]).exits(0);
+    assert!(
+        run.stdout.contains("internal    dp-model/internal.html"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(run.stderr, "");
+    for name in ["report.html", "internal.html"] {
+        check(&page(&sandbox, name));
+    }
+    for name in ["report.html", "report.md"] {
+        let text = page(&sandbox, name);
+        for part in [
+            "add or remove one user",
+            "replace one user",
+            "1.0000",
+            "2.1529",
+            "1e-5",
+            "item counts",
+            "round 8: item residuals",
+            "one person has one user id",
+            "above the noise",
+            "Nearest items",
+            "weight_exponent",
+        ] {
+            assert!(text.contains(part), "no `{part}` in {name}");
+        }
+    }
+    // the same words as the statement that dp verify prints
+    let verified = sandbox.dp(&["verify", "dp-model"]).exits(0).stdout;
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = "An attacker who wrongly accuses 5 in 100 absent users catches at most 8.5 in 100 present ones";
+    for text in [
+        &verified,
+        &page(&sandbox, "report.html"),
+        &page(&sandbox, "report.md"),
+    ] {
+        assert!(words(text).contains(sentence));
+    }
+    // again in place of the old ones, with nothing left over
+    let before = names_in(&sandbox.path("dp-model"));
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    assert_eq!(names_in(&sandbox.path("dp-model")), before);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
+fn what_may_be_published_holds_nothing_internal() {
+    let sandbox = trained();
+    let evaluate = [
+        "evaluate",
+        "ratings.csv",
+        "--model",
+        "dp-model",
+        "--save",
+        "--non-private",
+    ];
+    sandbox.dp(&evaluate).exits(0);
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    for name in [
+        "report.html",
+        "report.md",
+        "report-items.csv",
+        "report.json",
+    ] {
+        let text = page(&sandbox, name);
+        for word in [
+            USER,
+            "RMSE",
+            "rmse",
+            "n_users",
+            "Recall",
+            "user-mean",
+            "seconds",
+        ] {
+            assert!(!text.contains(word), "`{word}` in {name}");
+        }
+        for count in [407, 4884] {
+            assert!(!states_number(&text, count), "{count} in {name}");
+        }
+    }
+    for name in ["internal.html", "internal.md"] {
+        let text = page(&sandbox, name);
+        for part in [
+            "Internal: not covered by the guarantee",
+            "RMSE test",
+            "Convergence by round",
+            "most popular fifth",
+            "non-private",
+            "407",
+            "4884",
+        ] {
+            assert!(text.contains(part), "no `{part}` in {name}");
+        }
+        assert!(!text.contains(USER), "a user in {name}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let path = sandbox.path(&format!("dp-model/{name}"));
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
+        }
+    }
+    let internal = page(&sandbox, "internal.md");
+    assert!(internal.starts_with("# Internal: not covered by the guarantee\n"));
+    check(&page(&sandbox, "internal.html"));
+}
+
+#[test]
+fn convergence_ends_at_the_error_of_the_model() {
+    let sandbox = trained();
+    let json: Value = serde_json::from_str(&page(&sandbox, "internal.json")).unwrap();
+    let rounds = json["by_round"]["values"].as_array().unwrap();
+    assert_eq!(rounds.len(), 8);
+    let metrics = json["metrics"].as_array().unwrap();
+    let valid = metrics.iter().find(|m| m[0] == "RMSE validation").unwrap();
+    assert_eq!(rounds[7], valid[1]);
+    assert_ne!(rounds[0], rounds[7]);
+}
+
+#[test]
+fn without_the_internal_files_there_is_no_internal_page() {
+    let sandbox = trained();
+    for name in ["internal.json", "internal.md"] {
+        fs::remove_file(sandbox.path("dp-model").join(name)).unwrap();
+    }
+    let json = sandbox
+        .dp(&["report", "dp-model", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(json["internal"]["files"], serde_json::json!([]));
+    assert_eq!(json["released"]["files"].as_array().unwrap().len(), 3);
+    assert_eq!(json["private"], true);
+    assert!(!sandbox.exists("dp-model/internal.html"));
+    // a run of an earlier version has no report.json either
+    fs::remove_file(sandbox.path("dp-model/report.json")).unwrap();
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    assert!(page(&sandbox, "report.html").contains("released no counts"));
+}
+
+#[test]
+fn items_above_the_noise_are_those_of_the_released_counts() {
+    let sandbox = trained();
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    let json: Value = serde_json::from_str(&page(&sandbox, "report.json")).unwrap();
+    let noise = json["counts"]["noise_stddev"].as_f64().unwrap();
+    let counts = json["counts"]["values"].as_array().unwrap();
+    let above = counts
+        .iter()
+        .filter(|c| c.as_f64().unwrap() / noise > 2.0)
+        .count();
+    let share = format!("{:.0} %", 100.0 * above as f64 / counts.len() as f64);
+    assert!(page(&sandbox, "report.html").contains(&format!("<dd class=\"value\">{share}</dd>")));
+    let table = page(&sandbox, "report-items.csv");
+    let lines: Vec<&str> = table.lines().skip(1).collect();
+    assert_eq!(lines.len(), 30);
+    assert_eq!(
+        lines.iter().filter(|line| line.ends_with(",1")).count(),
+        above
+    );
+}
+
+#[test]
+fn chosen_titles_are_found_by_id_title_or_part() {
+    let sandbox = trained();
+    let args = [
+        "report",
+        "dp-model",
+        "--title",
+        "item-7",
+        "--title",
+        "title 21 OF ALL",
+        "--title",
+        "onerror",
+    ];
+    sandbox.dp(&args).exits(0);
+    let html = page(&sandbox, "report.html");
+    check(&html);
+    for part in [
+        "<figcaption>Title 7 of all</figcaption>",
+        "<figcaption>Title 21 of all</figcaption>",
+        "<figcaption>&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;|`*_ &amp;amp; &lt;img src=x onerror=y&gt;</figcaption>",
+    ] {
+        assert!(html.contains(part), "no {part}");
+    }
+    assert!(!html.contains("<img") && !html.contains("<script"));
+    let markdown = page(&sandbox, "report.md");
+    assert!(!markdown.contains("<script") && markdown.contains("\\|\\`\\*\\_"));
+    // titles of another table
+    sandbox.write("names.csv", "item,title\nitem-7,The Seventh\n");
+    sandbox
+        .dp(&[
+            "report",
+            "dp-model",
+            "--items",
+            "names.csv",
+            "--title",
+            "seventh",
+        ])
+        .exits(0);
+    assert!(page(&sandbox, "report.html").contains("<figcaption>The Seventh</figcaption>"));
+    let before = sandbox.read("dp-model/report.html");
+    sandbox
+        .dp(&["report", "dp-model", "--title", "Metropolis"])
+        .exits(2)
+        .says(&["--title Metropolis", "no item"]);
+    assert_eq!(sandbox.read("dp-model/report.html"), before);
+}
