@@ -28,6 +28,6 @@ pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
 pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use screen::{print, print_error, print_json, say, warn};
-pub(crate) use shared_file::SHARED;
+pub(crate) use shared_file::{ReleasedShared, SHARED, read_shared};
 pub(crate) use statement::{privacy_overview, privacy_statement};
 pub(crate) use subspace_file::{SUBSPACE, read_subspace};
