@@ -110,7 +110,7 @@ fn plan_of(scheme: Scheme, delta: f64) -> Plan {
 
 /// The claims of `claimed` at noise `Z` against what runs have shown.
 fn audits(name: &str, claimed: Scheme, seen: &Seen) -> Vec<EpsilonAudit> {
-    // a run's score goes from -8 to 8 or so: six rounds, each with up to 1.6 for either side
+    // a run's score goes from -8 to 8 or so
     let thresholds: Vec<f64> = (-20..=20).map(|k| 0.4 * f64::from(k)).collect();
     let [first, second] = &seen.scores;
     let audit = |&delta: &f64| {
