@@ -96,7 +96,7 @@ impl FederatedReport<'_> {
             let heads = ["private", "no noise"].map(str::to_owned);
             for (name, [private, without]) in [(metric, heads)].into_iter().chain(lines) {
                 let line = format!("  {name:<32} {private:>12} {without:>12}");
-                put(&mut text, &line);
+                put(&mut text, line.trim_end());
             }
         }
         let seconds = self.seconds.words();

@@ -2,7 +2,7 @@
 
 use dp_fedsgd::{PpSgdParams, Rejection, Server, UpdateMessage};
 
-use super::{no_rejection, poisson, seeded};
+use super::{no_rejection, poisson, seeded, whole};
 use crate::support::{ADD_REMOVE, Numbers, paid};
 
 /// A message of a run that [`released`] fills in.
