@@ -23,7 +23,7 @@ impl PpSgd {
     /// [`Error::Shape`](crate::Error::Shape) unless `shared` and the rows have the objective's lengths.
     ///
     /// # Numerics
-    /// O(n_rounds) gradients of all rows.
+    /// `n_rounds` gradients of all rows.
     ///
     /// # Examples
     /// ```
