@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ColumnArgs, LedgerArgs, OutputArgs, RangeArgs, TaskKind};
+use super::{ColumnArgs, HeldOutArgs, LedgerArgs, OutputArgs, RangeArgs, TaskKind};
 use crate::personal::Intercept;
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ pub(crate) struct FederateArgs {
     #[command(flatten)]
     pub(crate) ledger: LedgerArgs,
     #[command(flatten)]
-    pub(crate) held_out: TestArgs,
+    pub(crate) held_out: HeldOutArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -153,29 +153,4 @@ pub(crate) struct AlphaArgs {
         default_value_t = 0.1
     )]
     pub(crate) loss_range: f64,
-}
-
-/// What is held out for the internal report.
-#[derive(Args)]
-#[command(next_help_heading = "Held-out rows (for the internal report)")]
-pub(crate) struct TestArgs {
-    /// Share of each user's rows that is tested on
-    #[arg(
-        long,
-        value_name = "SHARE",
-        allow_hyphen_values = true,
-        default_value_t = 0.2
-    )]
-    pub(crate) test_share: f64,
-    /// Seed of all held-out rows
-    #[arg(
-        long,
-        value_name = "N",
-        allow_hyphen_values = true,
-        default_value_t = 0
-    )]
-    pub(crate) split_seed: u64,
-    /// Test on nothing and report no accuracy
-    #[arg(long, conflicts_with = "test_share")]
-    pub(crate) no_split: bool,
 }

@@ -44,7 +44,7 @@ pub(crate) struct RecommendArgs {
 
 #[derive(Args)]
 pub(crate) struct PredictArgs {
-    /// Folder written by `dp personalize`
+    /// Folder written by `dp personalize` or `dp federate`
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
     /// Users' own labelled rows, with the columns of the training data

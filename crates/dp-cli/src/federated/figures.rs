@@ -1,20 +1,14 @@
 //! Errors of users' own models. Everything here is computed from private data and stays with the operator.
 
 use dp_data::SampleUser;
-use dp_fedsgd::{FittedPpSgd, LocalChoice, Minibatch};
+use dp_fedsgd::FittedPpSgd;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::parts::{PartedUser, Parts};
+use super::own_choice;
+use super::parts::{Group, PartedUser};
 use crate::error::Result;
 use crate::personal::{Inputs, Task};
-
-/// Ridges of an own part that users choose from, in units of a row.
-const L2_PENALTIES: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, f64::INFINITY];
-/// Weights on the shared model that users choose from; 0 is learning alone.
-const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
-/// Rows that an own choice is made from: it costs their number cubed.
-const CHOICE_ROWS: usize = 64;
 
 /// One user's mean errors on the own test rows, one for each model: private.
 pub(crate) struct UserFigures {
@@ -34,8 +28,8 @@ pub(crate) struct Figures {
     pub(crate) median_user: Option<f64>,
 }
 
-/// Coefficients of one user, from the released and the own part.
-fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
+/// Coefficients of a user who was trained on, from the released and the own part.
+pub(crate) fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
     let own = fitted.personal.expose().last(user);
     let both = fitted.model.last().iter().zip(own);
     both.map(|(w, theta)| w + theta).collect()
@@ -45,7 +39,7 @@ fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
 /// errors. Of users without such rows none.
 pub(crate) fn losses_of_users(
     inputs: &Inputs,
-    parts: &Parts,
+    group: &Group,
     runs: &[&FittedPpSgd],
 ) -> Vec<Option<Vec<f64>>> {
     let loss = |score: f64, y: f32| match inputs.task {
@@ -55,61 +49,58 @@ pub(crate) fn losses_of_users(
     let of_user = |(at, user): (usize, &PartedUser)| {
         let losses = runs.iter().map(|fitted| {
             let own = coefficients(fitted, at);
-            mean_over(inputs, parts, at, &own, &user.validation, &loss)
+            mean_over(inputs, group, at, own, &user.validation, &loss)
         });
         losses.collect()
     };
-    parts.users().par_iter().enumerate().map(of_user).collect()
+    group.users().par_iter().enumerate().map(of_user).collect()
 }
 
 impl Figures {
-    /// Errors of every user with each run's model.
+    /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
     pub(crate) fn of_users(
         inputs: &Inputs,
-        parts: &Parts,
-        runs: &[&FittedPpSgd],
-    ) -> Vec<UserFigures> {
+        group: &Group,
+        n_models: usize,
+        coefficients: impl Fn(usize, usize) -> Result<Vec<f64>> + Sync,
+    ) -> Result<Vec<UserFigures>> {
         let error = |score: f64, y: f32| inputs.error(score, y);
         let of_user = |(at, user): (usize, &PartedUser)| {
-            let errors = runs.iter().map(|fitted| {
-                let own = coefficients(fitted, at);
-                mean_over(inputs, parts, at, &own, &user.test, &error)
+            let errors = (0..n_models).map(|model| {
+                let own = coefficients(model, at)?;
+                Ok(mean_over(inputs, group, at, own, &user.test, &error))
             });
-            UserFigures {
+            Ok(UserFigures {
                 id: user.test.id().to_owned(),
                 n_history: user.history.rows(inputs.features.len()).len(),
                 n_test: user.test.rows(inputs.features.len()).len(),
-                errors: errors.collect(),
-            }
-        };
-        parts.users().par_iter().enumerate().map(of_user).collect()
-    }
-
-    /// Errors of every user's own choice of round, weight and ridge on the released trajectory, and of the own ridge alone. Of
-    /// regression; nothing is spent on either.
-    pub(crate) fn own_choices(
-        inputs: &Inputs,
-        parts: &Parts,
-        fitted: &FittedPpSgd,
-    ) -> Result<Vec<[Option<f64>; 2]>> {
-        let choices = [
-            LocalChoice::new(WEIGHTS.to_vec(), L2_PENALTIES.to_vec())?,
-            LocalChoice::new(vec![0.0], L2_PENALTIES.to_vec())?,
-        ];
-        let error = |score: f64, y: f32| inputs.error(score, y);
-        let of_user = |(at, user): (usize, &PartedUser)| {
-            let mut rows = Minibatch::new(inputs.dim());
-            for (x, y) in parts.train().rows(at).iter().take(CHOICE_ROWS) {
-                rows.push(x, y);
-            }
-            [0, 1].map(|which| {
-                let own = choices[which]
-                    .choose_from(&fitted.model, &rows)
-                    .coefficients;
-                mean_over(inputs, parts, at, &own, &user.test, &error)
+                errors: errors.collect::<Result<_>>()?,
             })
         };
-        Ok(parts.users().par_iter().enumerate().map(of_user).collect())
+        group.users().par_iter().enumerate().map(of_user).collect()
+    }
+
+    /// Adds to the errors of every user those of the own choice of round, weight and ridge on the released trajectory, and of the own ridge
+    /// alone. Of regression; nothing is spent on either.
+    pub(crate) fn add_own_choices(
+        inputs: &Inputs,
+        group: &Group,
+        fitted: &FittedPpSgd,
+        users: &mut [UserFigures],
+    ) -> Result<()> {
+        let choices = own_choice::with_and_without_shared()?;
+        let error = |score: f64, y: f32| inputs.error(score, y);
+        let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
+            let rows = own_choice::rows(inputs, group.rows(), at);
+            for choice in &choices {
+                let own = choice.choose_from(&fitted.model, &rows).coefficients;
+                let mean = mean_over(inputs, group, at, own, &user.test, &error);
+                figures.errors.push(mean);
+            }
+        };
+        let all = group.users().par_iter().zip(users);
+        all.enumerate().for_each(of_user);
+        Ok(())
     }
 
     /// Model number `at` over all users with test rows.
@@ -133,13 +124,13 @@ impl Figures {
 /// Mean of a function of score and label over a user's rows, the scores by the user's coefficients.
 fn mean_over(
     inputs: &Inputs,
-    parts: &Parts,
+    group: &Group,
     user: usize,
-    coefficients: &[f64],
+    coefficients: Vec<f64>,
     rows: &SampleUser,
     of: &impl Fn(f64, f32) -> f64,
 ) -> Option<f64> {
-    let personal = parts.train().with_coefficients(user, coefficients.to_vec());
+    let personal = group.rows().with_coefficients(user, coefficients);
     let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
     for (x, y) in rows.rows(inputs.features.len()) {
         inputs.encode(x, &mut encoded);

@@ -3,12 +3,14 @@
 
 mod figures;
 mod items;
+mod own_choice;
 mod parts;
 mod spending;
 mod training;
 
-pub(crate) use figures::{Figures, UserFigures, losses_of_users};
+pub(crate) use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub(crate) use items::{ItemTable, samples_of_ratings};
-pub(crate) use parts::{Parts, Shares};
+pub(crate) use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
+pub(crate) use parts::{Group, Parts, Shares};
 pub(crate) use spending::{ADJACENCY, Paid, Spending};
-pub(crate) use training::{RunSettings, Trainer, alpha_name, alpha_value};
+pub(crate) use training::{RunSettings, Trainer, alpha_name, alpha_of, alpha_value};

@@ -6,12 +6,15 @@ use dp_data::{SampleShares, SampleUser};
 use crate::error::Result;
 use crate::personal::{Inputs, Users};
 
-/// Shares of each user's rows that are not trained on.
+/// What is not trained on.
 #[derive(Clone, Copy)]
 pub(crate) struct Shares {
+    /// Of each user's rows.
     pub(crate) test: f64,
     /// Of the rows that are not tested on.
     pub(crate) validation: f64,
+    /// Of the users: they join when everything is released.
+    pub(crate) held_out_users: f64,
 }
 
 /// One user's rows: private.
@@ -21,18 +24,25 @@ pub(crate) struct PartedUser {
     pub(crate) test: SampleUser,
 }
 
-/// All users' parts, and the histories as models see them.
-pub(crate) struct Parts {
+/// Users with their parts, and the histories as models see them.
+pub(crate) struct Group {
     users: Private<Vec<PartedUser>>,
-    train: Users,
+    rows: Users,
+}
+
+/// The users who are trained on, and those who are not.
+pub(crate) struct Parts {
+    pub(crate) trained: Group,
+    pub(crate) held_out: Group,
 }
 
 /// Sets the second deal of rows apart from the first.
 const VALIDATION: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Parts {
-    /// Where a row goes depends on its own user's rows and the seed alone, so that a guarantee for what is trained and compared on is one
-    /// for the whole input.
+    /// Where a row or user goes depends on the own user's rows and id and the seed alone, so that a guarantee for what is trained and compared on is one
+    /// for the whole input. The rows of users who are not
+    /// trained on are dealt alike, so that figures of both kinds of users are for as many rows.
     pub(crate) fn new(
         inputs: &Inputs,
         users: Private<Vec<SampleUser>>,
@@ -41,24 +51,41 @@ impl Parts {
         seed: u64,
     ) -> Result<Self> {
         let n_features = inputs.features.len();
-        let tested = share(shares.test).split(users, n_features, seed)?;
-        let (kept, tests): (Vec<_>, Vec<_>) = (tested.into_exposed().into_iter())
-            .map(|user| (user.history, user.test))
+        let tested = SampleShares {
+            test_rows: shares.test,
+            held_out_users: shares.held_out_users,
+        };
+        let tested = tested.split(users, n_features, seed)?.into_exposed();
+        let (kept, tests): (Vec<_>, Vec<_>) = (tested.into_iter())
+            .map(|user| (user.history, (user.test, user.held_out)))
             .unzip();
-        let compared = share(shares.validation);
+        let compared = SampleShares {
+            test_rows: shares.validation,
+            held_out_users: 0.0,
+        };
         let compared = compared.split(Private::new(kept), n_features, seed ^ VALIDATION)?;
-        let users = compared.into_exposed().into_iter().zip(tests);
-        let users: Vec<PartedUser> = users
-            .map(|(user, test)| PartedUser {
+        let (mut first, mut later) = (Vec::new(), Vec::new());
+        for (user, (test, held_out)) in compared.into_exposed().into_iter().zip(tests) {
+            let group = if held_out { &mut later } else { &mut first };
+            group.push(PartedUser {
                 history: user.history,
                 validation: user.test,
                 test,
-            })
-            .collect();
-        let train = Users::new(inputs, users.iter().map(|user| &user.history), max_rows)?;
+            });
+        }
+        Ok(Self {
+            trained: Group::new(inputs, first, max_rows)?,
+            held_out: Group::new(inputs, later, max_rows)?,
+        })
+    }
+}
+
+impl Group {
+    fn new(inputs: &Inputs, users: Vec<PartedUser>, max_rows: usize) -> Result<Self> {
+        let rows = Users::new(inputs, users.iter().map(|user| &user.history), max_rows)?;
         Ok(Self {
             users: Private::new(users),
-            train,
+            rows,
         })
     }
 
@@ -66,14 +93,7 @@ impl Parts {
         self.users.expose()
     }
 
-    pub(crate) const fn train(&self) -> &Users {
-        &self.train
-    }
-}
-
-const fn share(test_rows: f64) -> SampleShares {
-    SampleShares {
-        test_rows,
-        held_out_users: 0.0,
+    pub(crate) const fn rows(&self) -> &Users {
+        &self.rows
     }
 }

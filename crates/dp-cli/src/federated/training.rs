@@ -9,7 +9,7 @@ use dp_fedsgd::{
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::parts::Parts;
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::personal::{Inputs, Task};
 
 /// Public settings of a run but its `alpha`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunSettings {
     pub(crate) n_rounds: usize,
     pub(crate) learning_rate: f64,
@@ -120,7 +120,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn rows(&self) -> Result<HeldBatches<'a>> {
-        let samples = self.parts.train().samples();
+        let samples = self.parts.trained.rows().samples();
         Ok(HeldBatches::new(samples, self.settings.batch_size)?)
     }
 }
@@ -133,6 +133,15 @@ pub(crate) fn alpha_name(alpha: f64) -> String {
         "inf (one model)".to_owned()
     } else {
         alpha.to_string()
+    }
+}
+
+/// An `alpha` from JSON.
+pub(crate) fn alpha_of(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("inf") => Some(f64::INFINITY),
+        Some(_) => None,
+        None => value.as_f64(),
     }
 }
 

@@ -6,7 +6,6 @@ mod bars;
 mod comparison;
 mod exploration_report;
 mod federated_report;
-mod federated_run;
 mod folder;
 mod lines;
 mod model_file;
@@ -38,6 +37,6 @@ pub(crate) use run_files::{
     SCHEMA_VERSION, pretty, read_certificate, read_run_file,
 };
 pub(crate) use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
-pub(crate) use shared_file::SHARED;
+pub(crate) use shared_file::{ReleasedShared, SHARED, read_shared};
 pub(crate) use statement::{budget_shares, privacy_overview, privacy_statement, released};
 pub(crate) use subspace_file::{SUBSPACE, read_subspace};

@@ -1,39 +1,60 @@
 //! The shared part of the users' models on disk: one safetensors file whose header says how users join.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 
 use dp_fedsgd::{Provenance, SharedModel};
 use safetensors::tensor::{Dtype, TensorView};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model_file::HEADER_KEY;
+use super::model_file::{HEADER_KEY, read_header, read_matrix};
 use crate::error::{Error, Result};
+use crate::federated::{RunSettings, alpha_of, alpha_value};
 use crate::personal::Inputs;
 
 pub(crate) const SHARED: &str = "shared.safetensors";
 const SCHEMA_VERSION: u32 = 1;
 
 /// What a reader needs besides the numbers. All of it is public.
-#[derive(Serialize)]
-struct Header<'a> {
+#[derive(Serialize, Deserialize)]
+struct Header {
     schema_version: u32,
     provenance: Provenance,
     alpha: Value,
     /// Rounds after which the rows of `trajectory` were released.
     rounds: Vec<usize>,
-    inputs: &'a Inputs,
+    settings: RunSettings,
+    inputs: Inputs,
+}
+
+/// A released shared part, as its file has it.
+pub(crate) struct ReleasedShared {
+    pub(crate) provenance: Provenance,
+    pub(crate) alpha: f64,
+    pub(crate) settings: RunSettings,
+    pub(crate) inputs: Inputs,
+    /// After the last round.
+    pub(crate) last: Vec<f64>,
+    /// After some rounds, the last among them, one after the other.
+    pub(crate) trajectory: Vec<f64>,
 }
 
 /// The bytes of the file: `shared`, f64, shape `(1, n)`, the last round's numbers, and `trajectory`, one row for each round that was kept.
-pub(crate) fn shared_bytes(model: &SharedModel, alpha: f64, inputs: &Inputs) -> Result<Vec<u8>> {
+pub(crate) fn shared_bytes(
+    model: &SharedModel,
+    alpha: f64,
+    settings: &RunSettings,
+    inputs: &Inputs,
+) -> Result<Vec<u8>> {
     let header = Header {
         schema_version: SCHEMA_VERSION,
         provenance: model.provenance(),
-        alpha: crate::federated::alpha_value(alpha),
+        alpha: alpha_value(alpha),
         rounds: model.kept().iter().map(|kept| kept.round).collect(),
-        inputs,
+        settings: *settings,
+        inputs: inputs.clone(),
     };
     let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(&header)?)]);
     let bytes =
@@ -53,13 +74,41 @@ pub(crate) fn shared_bytes(model: &SharedModel, alpha: f64, inputs: &Inputs) -> 
     safetensors::serialize(tensors, Some(header)).map_err(failed)
 }
 
+/// Reads it back. A newer schema is refused rather than guessed at.
+pub(crate) fn read_shared(folder: &Path) -> Result<ReleasedShared> {
+    let path = folder.join(SHARED);
+    let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+    of_bytes(&bytes).map_err(|reason| Error::model(&path, reason))
+}
+
+fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
+    let header: Header = read_header(bytes, "dp federate", SCHEMA_VERSION)?;
+    header.inputs.check()?;
+    let alpha = alpha_of(&header.alpha).filter(|alpha| *alpha >= 0.0);
+    let alpha = alpha.ok_or("alpha is not a number from 0")?;
+    let settings = header.settings;
+    settings.fit(alpha, 1.0).map_err(|e| e.to_string())?;
+    let (dim, n_kept) = (header.inputs.dim(), header.rounds.len());
+    let read = |name, rows: usize| {
+        let expected = format!("`{name}`: {rows} times {dim} numbers in f64");
+        read_matrix(bytes, name, |shape| shape == [rows, dim], &expected)
+    };
+    Ok(ReleasedShared {
+        provenance: header.provenance,
+        alpha,
+        settings,
+        last: read("shared", 1)?,
+        trajectory: read("trajectory", n_kept)?,
+        inputs: header.inputs,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use dp_fedsgd::{AdditiveLoss, AdditiveModel, HeldBatches, PpSgdParams};
     use rand::SeedableRng;
 
     use super::*;
-    use crate::output::model_file::read_matrix;
     use crate::personal::{Column, Intercept, Task};
 
     #[test]
@@ -85,10 +134,30 @@ mod tests {
             l2_penalties: vec![1.0],
             sparse: 0,
         };
-        let bytes = shared_bytes(&fitted.unwrap().model, f64::INFINITY, &inputs).unwrap();
-        let read = |name, rows| read_matrix(&bytes, name, |shape| shape == [rows, 1], "it");
-        assert_eq!(read("shared", 1).unwrap(), [0.9375]);
-        assert_eq!(read("trajectory", 2).unwrap(), [0.75, 0.9375]);
-        assert!(String::from_utf8_lossy(&bytes).contains(r#"\"alpha\":\"inf\""#));
+        let settings = RunSettings {
+            n_rounds: 4,
+            learning_rate: 0.5,
+            clip_norm: 9.0,
+            shrink: None,
+            batch_size: 1,
+            sampling_probability: None,
+        };
+        let model = fitted.unwrap().model;
+        let bytes = shared_bytes(&model, f64::INFINITY, &settings, &inputs).unwrap();
+        let read = of_bytes(&bytes).unwrap();
+        assert_eq!(read.last, [0.9375]);
+        assert_eq!(read.trajectory, [0.75, 0.9375]);
+        assert!(read.alpha.is_infinite());
+        assert_eq!((read.settings, read.inputs), (settings, inputs));
+        assert_eq!(read.provenance, Provenance::NonPrivate);
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains(r#"\"alpha\":\"inf\""#));
+        // a wrong alpha, and one more round than there are rows
+        for (from, to) in [(r#"\"inf\""#, r#"\"ing\""#), ("[2,4]", "[244]")] {
+            let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
+            let mut bad = bytes.clone();
+            bad[at.unwrap()..][..to.len()].copy_from_slice(to.as_bytes());
+            assert!(of_bytes(&bad).is_err(), "{to}");
+        }
     }
 }

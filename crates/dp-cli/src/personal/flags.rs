@@ -1,5 +1,7 @@
 //! What flags of several commands say of columns, their public ranges and held-out rows.
 
+use std::collections::{HashMap, HashSet};
+
 use dp_core::{ParamError, params};
 use dp_data::{SampleColumns, SampleShares, SampleTable};
 
@@ -38,8 +40,11 @@ impl Ranges {
         features: &[String],
         target: &str,
     ) -> Result<Inputs> {
-        let known = |name: &str| self.by_column.iter().find(|(column, _)| column == name);
-        let known = |name: &str| known(name).map(|(_, range)| *range);
+        let by_column = self.by_column.iter();
+        let by_column: HashMap<&str, [f64; 2]> = by_column
+            .map(|(column, range)| (column.as_str(), *range))
+            .collect();
+        let known = |name: &str| by_column.get(name).copied();
         let mut inputs = draft.clone();
         inputs.target = Column {
             range: known(target).or(self.target),
@@ -52,9 +57,9 @@ impl Ranges {
                 range: known(name).or(self.feature),
             })
             .collect();
-        if let Some((name, _)) =
-            (self.by_column.iter()).find(|(name, _)| name != target && !features.contains(name))
-        {
+        let used: HashSet<&str> = features.iter().map(String::as_str).collect();
+        let unused = |name: &str| name != target && !used.contains(name);
+        if let Some((name, _)) = self.by_column.iter().find(|(name, _)| unused(name)) {
             let text = format!("--bounds has a range for {name}, which is no column in use");
             return Err(Error::Usage(text));
         }

@@ -1,5 +1,7 @@
 //! Which layout a file has and which columns mean what.
 
+use std::collections::HashMap;
+
 use super::fields::Separator;
 use super::table::{Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
@@ -156,12 +158,22 @@ impl Columns {
 pub(super) struct Header<'t, 'a> {
     table: &'t Table<'a>,
     names: Vec<String>,
+    /// Where each name stands first, and how often.
+    places: HashMap<String, (usize, usize)>,
 }
 
 impl<'t, 'a> Header<'t, 'a> {
     pub(super) fn read(table: &'t Table<'a>) -> Result<Self> {
         let names = table.names()?;
-        Ok(Self { table, names })
+        let mut places = HashMap::with_capacity(names.len());
+        for (at, name) in names.iter().enumerate() {
+            places.entry(name.clone()).or_insert((at, 0)).1 += 1;
+        }
+        Ok(Self {
+            table,
+            names,
+            places,
+        })
     }
 
     /// The column called `name`, or else by one of the usual names.
@@ -170,7 +182,7 @@ impl<'t, 'a> Header<'t, 'a> {
     /// not show it.
     pub(super) fn find(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
         let found = match name {
-            Some(name) => self.names.iter().position(|n| n == name),
+            Some(name) => self.places.get(name).map(|&(at, _)| at),
             None => self.find_usual(role),
         };
         found.ok_or_else(|| {
@@ -185,8 +197,8 @@ impl<'t, 'a> Header<'t, 'a> {
     /// The same, for a column that must stand there once.
     pub(super) fn find_once(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
         let at = self.find(role, name)?;
-        match self.names.iter().filter(|n| **n == self.names[at]).count() {
-            1 => Ok(at),
+        match self.places.get(&self.names[at]) {
+            Some((_, 1)) => Ok(at),
             _ => Err(self.unknown(role, name)),
         }
     }

@@ -3,6 +3,7 @@
 mod algorithm;
 mod clip;
 mod fit;
+mod fold_in;
 mod layout;
 mod local_state;
 mod model;

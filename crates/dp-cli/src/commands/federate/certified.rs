@@ -46,7 +46,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     let train = start.elapsed();
     let start = Instant::now();
     tracing::info!("measuring on held-out rows");
-    let users = measure(&done.runs, done.chosen)?;
+    let [users, held_out] = measure(&done.runs, done.chosen)?;
     let report = FederatedReport {
         certificate: done.certificate,
         model: &done.runs.private[done.chosen].model,
@@ -55,6 +55,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         inputs: &done.runs.inputs,
         settings: &ready.spending.settings,
         users: &users,
+        held_out: &held_out,
         n_left_out: done.runs.n_left_out,
         seconds: Seconds {
             load: load.as_secs_f64(),
@@ -125,7 +126,7 @@ fn train(
     let chosen = match (&spending.choice, chosen_by) {
         (Some(selection), Some(spend)) => {
             let all: Vec<&FittedPpSgd> = runs.private.iter().collect();
-            let losses = losses_of_users(&runs.inputs, &runs.parts, &all);
+            let losses = losses_of_users(&runs.inputs, &runs.parts.trained, &all);
             let of = Choice {
                 n_runs: all.len(),
                 range: args.choice.loss_range,
@@ -169,17 +170,19 @@ fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) ->
     })
 }
 
-/// Errors of all runs, and behind them of the users' own choices on the chosen one.
-fn measure(runs: &Runs, chosen: usize) -> Result<Vec<UserFigures>> {
-    let mut users = runs.measure();
+/// Errors of all runs, and behind them of the users' own choices on the chosen one: of users trained on, and of those held out.
+fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
+    let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
     if runs.inputs.task == Task::Regression {
         let fitted = &runs.private[chosen];
-        let own = Figures::own_choices(&runs.inputs, &runs.parts, fitted)?;
-        for (user, own) in users.iter_mut().zip(own) {
-            user.errors.extend(own);
+        for (group, figures) in [
+            (&runs.parts.trained, &mut users),
+            (&runs.parts.held_out, &mut held_out),
+        ] {
+            Figures::add_own_choices(&runs.inputs, group, fitted, figures)?;
         }
     }
-    Ok(users)
+    Ok([users, held_out])
 }
 
 /// One certificate of everything that was released.

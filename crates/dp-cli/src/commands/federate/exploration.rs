@@ -18,6 +18,11 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
                     give one --epsilon";
         return Err(Error::Usage(text.to_owned()));
     }
+    if args.held_out.held_out_users > 0.0 {
+        let text =
+            "--held-out-users with several --epsilon: users who join are measured at one epsilon";
+        return Err(Error::Usage(text.to_owned()));
+    }
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     drop(items);
@@ -91,7 +96,7 @@ fn measure(
         compares: is_first && alpha > 0.0,
     };
     let runs = order.fill(source, paid, &mut args.output.noise())?;
-    let users = runs.measure();
+    let users = runs.measure()?;
     let point = |at: usize, epsilon: Option<f64>| {
         let figures = Figures::over(&runs.inputs, &users, at, String::new());
         FrontierPoint {

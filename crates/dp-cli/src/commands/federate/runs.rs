@@ -8,7 +8,9 @@ use super::settings::Settings;
 use super::source::Source;
 use crate::args::FederateArgs;
 use crate::error::Result;
-use crate::federated::{Figures, Paid, Parts, Spending, Trainer, UserFigures};
+use crate::federated::{
+    Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures, coefficients, folded_in,
+};
 use crate::personal::Inputs;
 
 /// The runs of all alphas in their order, private and without noise.
@@ -18,6 +20,8 @@ pub(super) struct Runs {
     pub(super) private: Vec<FittedPpSgd>,
     without_noise: Vec<FittedPpSgd>,
     pub(super) n_left_out: usize,
+    alphas: Vec<f64>,
+    settings: RunSettings,
 }
 
 /// What is trained and with which noise.
@@ -61,6 +65,8 @@ impl Order<'_> {
             private,
             without_noise,
             n_left_out,
+            alphas: self.alphas.to_vec(),
+            settings: self.spending.settings,
         })
     }
 
@@ -68,7 +74,7 @@ impl Order<'_> {
     fn n_users(&self, parts: &Parts, spend: Option<Spend>, noise: &mut NoiseSource) -> Result<f64> {
         match (self.args.model.n_users, spend) {
             (None, Some(spend)) => {
-                let users = parts.train().samples().table();
+                let users = parts.trained.rows().samples().table();
                 let count = release_user_count(users, spend, noise);
                 Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
             }
@@ -78,9 +84,32 @@ impl Order<'_> {
 }
 
 impl Runs {
-    /// Errors of all users: of the private runs, and then of those without noise.
-    pub(super) fn measure(&self) -> Vec<UserFigures> {
-        let all: Vec<&FittedPpSgd> = self.private.iter().chain(&self.without_noise).collect();
-        Figures::of_users(&self.inputs, &self.parts, &all)
+    /// Errors of all users who were trained on: of the private runs, and then of those without noise.
+    pub(super) fn measure(&self) -> Result<Vec<UserFigures>> {
+        let all = self.all();
+        let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
+        Figures::of_users(&self.inputs, &self.parts.trained, all.len(), own)
+    }
+
+    /// The same of users who join when everything is released.
+    pub(super) fn measure_held_out(&self) -> Result<Vec<UserFigures>> {
+        let (all, held_out) = (self.all(), &self.parts.held_out);
+        let own = |run: usize, user: usize| {
+            let alpha = self.alphas[run % self.alphas.len()];
+            let shared = all[run].model.last();
+            folded_in(
+                &self.inputs,
+                &self.settings,
+                alpha,
+                shared,
+                held_out.rows(),
+                user,
+            )
+        };
+        Figures::of_users(&self.inputs, held_out, all.len(), own)
+    }
+
+    fn all(&self) -> Vec<&FittedPpSgd> {
+        self.private.iter().chain(&self.without_noise).collect()
     }
 }

@@ -195,22 +195,19 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
 }
 
 fn shares_of(args: &FederateArgs) -> Result<Shares> {
-    let share = |name, value: f64| {
-        let expected = "from 0 to below 1";
-        if (0.0..1.0).contains(&value) {
-            return Ok(value);
-        }
-        Err(Error::Param(ParamError {
+    let tested = crate::personal::shares_of(&args.held_out)?;
+    let (name, validation) = ("--validation-share", args.choice.validation_share);
+    if !(0.0..1.0).contains(&validation) {
+        return Err(Error::Param(ParamError {
             name,
-            value,
-            expected,
-        }))
-    };
-    let test = share("--test-share", args.held_out.test_share)?;
-    let validation = share("--validation-share", args.choice.validation_share)?;
+            value: validation,
+            expected: "from 0 to below 1",
+        }));
+    }
     Ok(Shares {
-        test: if args.held_out.no_split { 0.0 } else { test },
+        test: tested.test_rows,
         validation,
+        held_out_users: tested.held_out_users,
     })
 }
 

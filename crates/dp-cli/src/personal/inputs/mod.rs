@@ -1,5 +1,6 @@
 //! From the numbers of a file to those that models see. Public rules only: no constant comes from the data.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,7 @@ pub(crate) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
         Some((_, header)) if cut(header) == ["column", "lower", "upper"] => {}
         _ => return Err(bad(1, "no such header")),
     }
-    let mut ranges: Vec<(String, [f64; 2])> = Vec::new();
+    let (mut ranges, mut seen) = (Vec::new(), HashSet::new());
     for (at, line) in lines {
         let fields = cut(line);
         let [name, low, high] = fields.as_slice() else {
@@ -220,7 +221,7 @@ pub(crate) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
             return Err(bad(at, "not two numbers"));
         };
         check_range([low, high]).map_err(|reason| bad(at, &reason))?;
-        if ranges.iter().any(|(known, _)| known == name) {
+        if !seen.insert(name.clone()) {
             return Err(bad(at, "a column a second time"));
         }
         ranges.push((name.clone(), [low, high]));

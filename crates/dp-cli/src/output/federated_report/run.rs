@@ -1,8 +1,7 @@
 //! A run of `dp federate` for programs.
 
-use super::federated_report::FederatedReport;
-use super::{Chart, Headline, InternalRun, ReleasedRun, SCHEMA_VERSION};
-use crate::federated::alpha_name;
+use super::super::{Chart, InternalRun, ReleasedRun, SCHEMA_VERSION};
+use super::FederatedReport;
 
 impl FederatedReport<'_> {
     /// For programs: released values only.
@@ -26,33 +25,14 @@ impl FederatedReport<'_> {
 
     /// For programs: what was measured on private data.
     pub(super) fn internal_run(&self) -> InternalRun {
-        let (metric, n) = (self.inputs.metric(), self.alphas.len());
-        let over = |at: usize| self.figures(at).over_rows;
-        let rows = self.alphas.iter().enumerate().map(|(at, &alpha)| {
-            let mark = if at == self.chosen { ", chosen" } else { "" };
-            let name = format!("alpha {}{mark}", alpha_name(alpha));
-            (name, vec![over(at), over(n + at)])
-        });
-        let own = ["users' own choice (free)", "own ridge (free, local)"].iter();
-        let own = own.enumerate().filter_map(|(which, name)| {
-            Some(((*name).to_owned(), vec![self.own(which)?.over_rows, None]))
-        });
+        let measured = self.measured();
         InternalRun {
             schema_version: SCHEMA_VERSION,
             command: "federate".to_owned(),
-            headline: over(self.chosen).map(|value| Headline {
-                metric: format!("{metric} on held-out rows"),
-                value,
-                non_private: over(n + self.chosen),
-            }),
+            headline: measured.headline(),
             metrics: Vec::new(),
             by_round: None,
-            charts: vec![Chart {
-                title: format!("{metric} on held-out rows, by alpha"),
-                note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
-                series: ["private", "no noise"].map(str::to_owned).into(),
-                rows: rows.chain(own).collect(),
-            }],
+            charts: measured.charts(),
             data: self.data_handling(),
             seconds: self.seconds,
         }
@@ -62,7 +42,8 @@ impl FederatedReport<'_> {
     pub(super) fn data_handling(&self) -> Vec<(String, u64)> {
         [
             ("users", self.users.len()),
-            ("rows trained or tested on", self.n_rows()),
+            ("users held out", self.held_out.len()),
+            ("rows trained or tested on", self.measured().n_rows()),
             ("rows left out: NaN or infinite", self.n_left_out),
         ]
         .map(|(name, value)| (name.to_owned(), value as u64))

@@ -1,5 +1,7 @@
 //! Figure 2's frontier on real data: test error against epsilon, by alpha.
 
+mod measured;
+
 use dp_core::{ApproxDp, Private};
 use dp_data::{Ratings, RatingsFormat, SampleTable};
 use dp_fedsgd::FittedPpSgd;
@@ -7,14 +9,14 @@ use dp_mechanism::NoiseSource;
 use dp_multitask::NoisyCounts;
 use serde_json::{Map, Value, json};
 
-use super::super::ReproduceArgs;
-use super::super::data_file::data_file;
-use super::super::groups::data::{DataSet, PARKINSONS, SCHOOL};
-use super::super::report::Row;
+use self::measured::Measured;
+use crate::commands::reproduce::ReproduceArgs;
+use crate::commands::reproduce::data_file::data_file;
+use crate::commands::reproduce::groups::data::{DataSet, PARKINSONS, SCHOOL};
+use crate::commands::reproduce::report::Row;
 use crate::error::{Error, Result};
 use crate::federated::{
-    Figures, ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value,
-    losses_of_users, samples_of_ratings,
+    ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value, samples_of_ratings,
 };
 use crate::personal::{Column, Inputs, Intercept, Task};
 
@@ -27,6 +29,7 @@ const METRIC: &str = "test RMSE";
 const SHARES: Shares = Shares {
     test: 0.2,
     validation: 0.2,
+    held_out_users: 0.0,
 };
 /// Seeds of noise are this far apart.
 const SEED_STRIDE: u64 = 1 << 20;
@@ -43,14 +46,6 @@ struct Named {
     delta: f64,
     n_rounds: usize,
     data: Data,
-}
-
-/// Test errors of one seed at one epsilon: of all alphas, of the one that validation rows choose, of users' own choices on it.
-struct Measured {
-    by_alpha: Vec<f64>,
-    selected: f64,
-    own_choice: f64,
-    own_ridge: f64,
 }
 
 pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
@@ -140,7 +135,7 @@ impl Named {
         };
         let parts = Parts::new(&inputs, table, SHARES, MAX_ROWS, seed)?;
         // taken as declared
-        let n_users = parts.users().len().max(1) as f64;
+        let n_users = parts.trained.users().len().max(1) as f64;
         let trainer = Trainer::new(settings, &inputs, &parts, n_users)?;
         let spending = self.spending(settings);
         let mut runs: Vec<FittedPpSgd> = Vec::new();
@@ -156,7 +151,7 @@ impl Named {
                 _ => trainer.without_noise(alpha)?,
             });
         }
-        errors(&inputs, &parts, &runs)
+        Measured::of(&inputs, &parts.trained, &runs)
     }
 
     /// What one run releases; ratings of items are counted within its budget.
@@ -276,33 +271,4 @@ impl Named {
 
 fn copied(table: &SampleTable) -> Private<Vec<dp_data::SampleUser>> {
     Private::new(table.users().expose().clone())
-}
-
-fn errors(inputs: &Inputs, parts: &Parts, runs: &[FittedPpSgd]) -> Result<Measured> {
-    let all: Vec<&FittedPpSgd> = runs.iter().collect();
-    let chosen = least(&losses_of_users(inputs, parts, &all), all.len());
-    let mut users = Figures::of_users(inputs, parts, &all);
-    let own = Figures::own_choices(inputs, parts, all[chosen])?;
-    for (user, own) in users.iter_mut().zip(own) {
-        user.errors.extend(own);
-    }
-    let figure = |at: usize| {
-        let figures = Figures::over(inputs, &users, at, String::new());
-        figures.over_rows.unwrap_or(f64::NAN)
-    };
-    let n = all.len();
-    Ok(Measured {
-        by_alpha: (0..n).map(figure).collect(),
-        selected: figure(chosen),
-        own_choice: figure(n),
-        own_ridge: figure(n + 1),
-    })
-}
-
-/// The run with the least mean loss over users.
-fn least(losses: &[Option<Vec<f64>>], n_runs: usize) -> usize {
-    let sum = |run: usize| losses.iter().flatten().map(|l| l[run]).sum::<f64>();
-    let sums = (0..n_runs).map(|run| (run, sum(run)));
-    let best = sums.min_by(|a, b| a.1.total_cmp(&b.1));
-    best.map_or(0, |(run, _)| run)
 }

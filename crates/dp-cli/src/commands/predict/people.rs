@@ -1,0 +1,98 @@
+//! Users' own models, and what these predict.
+
+use std::collections::HashMap;
+
+use dp_data::{SampleTable, SampleUser};
+use serde_json::{Value, json};
+
+use super::learned::Learned;
+use crate::error::Result;
+use crate::personal::{Inputs, Personal, Users};
+
+/// Users with their own models.
+pub(super) struct People {
+    ids: Vec<String>,
+    n_rows: Vec<usize>,
+    models: Vec<Personal>,
+    by_id: HashMap<String, usize>,
+    /// Of somebody without history.
+    stranger: Personal,
+}
+
+impl People {
+    pub(super) fn fit(inputs: &Inputs, learned: &Learned, history: &SampleTable) -> Result<Self> {
+        let (users, n_features) = (history.users().expose(), inputs.features.len());
+        let n_rows: Vec<usize> = users.iter().map(|u| u.rows(n_features).len()).collect();
+        let most = n_rows.iter().copied().max().unwrap_or(0).clamp(1, 1 << 16);
+        // the last place is that of a user without rows
+        let nobody = SampleUser::default();
+        let all = Users::new(inputs, users.iter().chain([&nobody]), most)?;
+        let fit = |user| learned.fit(inputs, &all, user);
+        let ids: Vec<String> = users.iter().map(|user| user.id().to_owned()).collect();
+        Ok(Self {
+            models: (0..users.len()).map(fit).collect::<Result<_>>()?,
+            stranger: fit(users.len())?,
+            by_id: ids.iter().cloned().zip(0..).collect(),
+            ids,
+            n_rows,
+        })
+    }
+
+    /// The model of a user: the one of that id, or else the only one where the history names no users.
+    fn model(&self, id: &str) -> &Personal {
+        let at = self.by_id.get(id).or_else(|| self.by_id.get(""));
+        at.map_or(&self.stranger, |&at| &self.models[at])
+    }
+
+    /// User and prediction of every row, in the order of the file.
+    pub(super) fn predict(&self, inputs: &Inputs, table: &SampleTable) -> Vec<(String, f64)> {
+        let users = table.users().expose();
+        let mut rows: Vec<_> = users
+            .iter()
+            .map(|user| user.rows(inputs.features.len()))
+            .collect();
+        let mut encoded = Vec::new();
+        let order = table.order().expose().iter().map(|&user| user as usize);
+        order
+            .filter_map(|user| {
+                let (x, _) = rows[user].next()?;
+                inputs.encode(x, &mut encoded);
+                let id = users[user].id();
+                let score = self.model(id).score(&encoded);
+                Some((id.to_owned(), inputs.answer(score)))
+            })
+            .collect()
+    }
+
+    pub(super) fn heads(&self, inputs: &Inputs) -> Vec<String> {
+        let fixed = ["user", "rows", "level"].map(str::to_owned).into_iter();
+        let mut heads: Vec<String> = fixed.collect();
+        heads.extend(inputs.names());
+        heads
+    }
+
+    /// Level where all encoded features are 0, and the coefficients of the encoded features.
+    pub(super) fn lines(&self) -> impl Iterator<Item = Vec<String>> {
+        let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
+        users.map(|((id, n_rows), model)| {
+            let numbers = [model.level()]
+                .into_iter()
+                .chain(model.coefficients().iter().copied());
+            let fixed = [id.clone(), n_rows.to_string()].into_iter();
+            fixed.chain(numbers.map(|x| x.to_string())).collect()
+        })
+    }
+
+    pub(super) fn as_json(&self, inputs: &Inputs) -> Vec<Value> {
+        let names: Vec<String> = inputs.names().collect();
+        let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
+        users
+            .map(|((id, n_rows), model)| {
+                let coefficients = names.iter().cloned().zip(model.coefficients().iter().copied());
+                let coefficients: serde_json::Map<String, Value> =
+                    coefficients.map(|(name, t)| (name, json!(t))).collect();
+                json!({"user": id, "n_rows": n_rows, "level": model.level(), "coefficients": coefficients})
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! Errors by alpha and user: not covered by the guarantee.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::bars::bars;
+use super::INTERNAL;
+use crate::error::{Error, Result};
+use crate::evaluate::shown;
+use crate::federated::{Figures, UserFigures, alpha_name, alpha_value};
+use crate::output::{Chart, Headline, Seconds};
+use crate::personal::{Inputs, Task};
+
+/// What was measured on held-out rows, of the private runs, of the same without noise, and of the users' own choices.
+pub(super) struct Measured<'a> {
+    pub(super) inputs: &'a Inputs,
+    pub(super) alphas: &'a [f64],
+    pub(super) chosen: usize,
+    pub(super) users: &'a [UserFigures],
+    pub(super) held_out: &'a [UserFigures],
+}
+
+/// Name, and the figure with noise and without.
+type TableLine = (String, [String; 2]);
+
+/// Names of what users make of the released trajectory, or of their own rows alone.
+const OWN: [(&str, &str); 2] = [
+    ("own choice", "users' own choice (free)"),
+    ("own ridge", "own ridge (free, local)"),
+];
+
+impl Measured<'_> {
+    pub(super) fn json(&self, seconds: &Seconds) -> Value {
+        let held_out = (!self.held_out.is_empty()).then(|| {
+            json!({
+                "n_users": self.held_out.len(),
+                "by_alpha": self.by_alpha(self.held_out),
+                "own_choice": self.own(self.held_out, 0),
+                "own_ridge": self.own(self.held_out, 1),
+            })
+        });
+        json!({
+            "metric": self.inputs.metric(),
+            "by_alpha": self.by_alpha(self.users),
+            "own_choice": self.own(self.users, 0),
+            "own_ridge": self.own(self.users, 1),
+            "held_out": held_out,
+            "seconds": seconds,
+            "n_users": self.users.len() + self.held_out.len(),
+            "n_rows": self.n_rows(),
+        })
+    }
+
+    fn by_alpha(&self, users: &[UserFigures]) -> Vec<Value> {
+        let n = self.alphas.len();
+        let of = |(at, &alpha): (usize, &f64)| {
+            json!({
+                "alpha": alpha_value(alpha),
+                "private": self.figures(users, at),
+                "no_noise": self.figures(users, n + at),
+            })
+        };
+        self.alphas.iter().enumerate().map(of).collect()
+    }
+
+    fn figures(&self, users: &[UserFigures], at: usize) -> Figures {
+        let name = self.alphas.get(at % self.alphas.len()).copied();
+        let name = name.map_or_else(String::new, alpha_name);
+        Figures::over(self.inputs, users, at, name)
+    }
+
+    /// The users' own choice, or their own ridge; of regression.
+    fn own(&self, users: &[UserFigures], which: usize) -> Option<Figures> {
+        let (at, name) = (2 * self.alphas.len() + which, OWN[which].0);
+        (self.inputs.task == Task::Regression)
+            .then(|| Figures::over(self.inputs, users, at, name.to_owned()))
+    }
+
+    /// Users trained on, and those held out where there are some.
+    fn kinds(&self) -> impl Iterator<Item = (&'static str, &[UserFigures])> {
+        let held_out = Some(self.held_out).filter(|users| !users.is_empty());
+        let held_out = held_out.map(|users| (" of new users", users));
+        [("", self.users)].into_iter().chain(held_out)
+    }
+
+    /// Metric and users, and the lines of their table.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (String, Vec<TableLine>)> {
+        let metric = self.inputs.metric();
+        self.kinds()
+            .map(move |(kind, users)| (format!("{metric}{kind}"), self.table_of(users)))
+    }
+
+    fn table_of(&self, users: &[UserFigures]) -> Vec<TableLine> {
+        let lines = self.lines_of(users).into_iter();
+        let words = |figures: Vec<Option<f64>>| match figures[..] {
+            [private, without] => [shown(private), shown(without)],
+            _ => [shown(figures[0]), String::new()],
+        };
+        lines
+            .map(|(name, figures)| (name, words(figures)))
+            .collect()
+    }
+
+    /// A line for every alpha, with noise and without, and for what users make of their own rows.
+    fn lines_of(&self, users: &[UserFigures]) -> Vec<(String, Vec<Option<f64>>)> {
+        let n = self.alphas.len();
+        let figure = |at| self.figures(users, at).over_rows;
+        let of_alpha = |at: usize| {
+            let mark = if at == self.chosen { ", chosen" } else { "" };
+            let name = format!("alpha {}{mark}", alpha_name(self.alphas[at]));
+            (name, [at, n + at].map(figure).into())
+        };
+        let own = OWN.into_iter().enumerate();
+        let own = own.filter_map(|(which, (_, name))| {
+            Some((name.to_owned(), vec![self.own(users, which)?.over_rows]))
+        });
+        (0..n).map(of_alpha).chain(own).collect()
+    }
+
+    /// The figure of the chosen alpha.
+    pub(super) fn headline(&self) -> Option<Headline> {
+        let over = |at| self.figures(self.users, at).over_rows;
+        over(self.chosen).map(|value| Headline {
+            metric: format!("{} on held-out rows", self.inputs.metric()),
+            value,
+            non_private: over(self.alphas.len() + self.chosen),
+        })
+    }
+
+    /// The tables as charts, one for each kind of users.
+    pub(super) fn charts(&self) -> Vec<Chart> {
+        let metric = self.inputs.metric();
+        let chart = |(kind, users)| Chart {
+            title: format!("{metric}{kind} on held-out rows, by alpha"),
+            note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
+            series: ["private", "no noise"].map(str::to_owned).into(),
+            rows: self.lines_of(users).into_iter().map(both).collect(),
+        };
+        self.kinds().map(chart).collect()
+    }
+
+    pub(super) fn n_rows(&self) -> usize {
+        let users = self.users.iter().chain(self.held_out);
+        users.map(|user| user.n_history + user.n_test).sum()
+    }
+
+    pub(super) fn plot(&self) -> String {
+        let n = self.alphas.len();
+        let rows = self.kinds().flat_map(|(kind, users)| {
+            (0..2 * n).map(move |at| {
+                let figures = self.figures(users, at);
+                let noise = if at < n { "" } else { ", no noise" };
+                (format!("{}{kind}{noise}", figures.model), figures.over_rows)
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        let title = format!("{} on held-out rows by alpha", self.inputs.metric());
+        bars(&title, &format!("internal: {INTERNAL}"), &rows)
+    }
+
+    /// One line a user: errors in the metric of the report.
+    pub(super) fn user_table(&self) -> Result<Vec<u8>> {
+        let users = self.users.iter().map(|user| (user, "0"));
+        let users = users.chain(self.held_out.iter().map(|user| (user, "1")));
+        let write = || {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(self.heads())?;
+            for (user, held_out) in users {
+                let fixed = [
+                    user.id.clone(),
+                    held_out.to_owned(),
+                    user.n_history.to_string(),
+                    user.n_test.to_string(),
+                ];
+                let figure = |error: f64| format!("{:.6}", self.inputs.figure(error));
+                let errors = user.errors.iter();
+                let errors = errors.map(|error| error.map(figure).unwrap_or_default());
+                writer.write_record(fixed.into_iter().chain(errors))?;
+            }
+            writer.into_inner().map_err(|e| e.into_error().into())
+        };
+        write().map_err(|e: csv::Error| Error::model(Path::new("internal-users.csv"), e))
+    }
+
+    fn heads(&self) -> Vec<String> {
+        let metric = self.inputs.metric().to_lowercase();
+        let alphas = self.alphas.iter().copied().map(alpha_value);
+        let names: Vec<String> = alphas.map(|a| a.to_string().replace('"', "")).collect();
+        let fixed = ["user", "held_out", "history_rows", "test_rows"].map(str::to_owned);
+        let private = names.iter().map(|name| format!("{metric} alpha {name}"));
+        let without = names
+            .iter()
+            .map(|name| format!("{metric} alpha {name} no noise"));
+        let own = OWN.map(|(name, _)| format!("{metric} {name}"));
+        let own = own
+            .into_iter()
+            .filter(|_| self.inputs.task == Task::Regression);
+        let models = private.chain(without).chain(own);
+        fixed.into_iter().chain(models).collect()
+    }
+}
+
+/// A line with a place for the figure without noise.
+fn both((name, mut figures): (String, Vec<Option<f64>>)) -> (String, Vec<Option<f64>>) {
+    figures.resize(2, None);
+    (name, figures)
+}

@@ -1,0 +1,156 @@
+//! What a run leaves behind, and what it costs.
+
+use serde_json::Value;
+
+use super::{N_USERS, SHARED, csv, federate, federate_file, rows, sandbox};
+use crate::support::{USER, names_in};
+
+#[test]
+fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
+    let sandbox = sandbox();
+    let ledger = ["--ledger", "l.ledger"];
+    let run = federate(&sandbox, &ledger).exits(0);
+    let head = "private     epsilon 8.0000, delta 1e-5, add or remove one user";
+    assert!(run.stdout.contains(head), "{}", run.stdout);
+    assert!(
+        run.stdout
+            .contains("internal, not covered by the guarantee")
+    );
+    let files = [
+        "certificate.json",
+        "coefficients.svg",
+        "internal-users.csv",
+        "internal.json",
+        "internal.md",
+        "internal.svg",
+        "report.json",
+        "report.md",
+        "shared.safetensors",
+    ];
+    assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    let verified = sandbox.dp(&["verify", "dp-model", "--ledger", "l.ledger", "--json"]);
+    let verified = verified.exits(0).json();
+    assert_eq!(verified["files_compared"], true);
+    // number of users, two runs of 30 rounds, the choice
+    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        certificate["releases"].as_array().unwrap().len(),
+        1 + 2 * 30 + 1
+    );
+    assert_eq!(certificate["tuning_included"], true);
+    assert!(text.contains("\"noisy number of users\""));
+    federate(&sandbox, &["--ledger", "l.ledger", "--out", "more"]).exits(3);
+    assert!(!sandbox.exists("more"));
+    let mut bytes = sandbox.read(SHARED);
+    let at = bytes.len() - 1;
+    bytes[at] ^= 1;
+    sandbox.write(SHARED, bytes);
+    let changed = sandbox.dp(&["verify", "dp-model"]).exits(6);
+    changed.says(&["shared.safetensors"]);
+}
+
+#[test]
+fn one_alpha_is_gaussian_and_its_ledger_adds_up() {
+    let sandbox = sandbox();
+    let one = [
+        "--alpha-grid",
+        "1",
+        "--n-users",
+        "240",
+        "--ledger",
+        "l.ledger",
+    ];
+    federate(&sandbox, &[&one[..], &["--ledger-epsilon", "14"]].concat()).exits(0);
+    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(certificate["releases"].as_array().unwrap().len(), 30);
+    assert!(!text.contains("noisy number of users"));
+    assert!(certificate["guarantee"]["gdp_mu"].as_f64().unwrap() > 1.0);
+    let again = [&one[..], &["--out", "again"]].concat();
+    federate(&sandbox, &again).exits(0);
+    let third = [&one[..], &["--out", "third"]].concat();
+    federate(&sandbox, &third).exits(3);
+    sandbox
+        .dp(&["verify", "again", "--ledger", "l.ledger"])
+        .exits(0);
+    // a choice is not Gaussian: that ledger cannot count it
+    federate(&sandbox, &["--ledger", "l.ledger", "--out", "mixed"]).exits(5);
+    assert!(!sandbox.exists("third") && !sandbox.exists("mixed"));
+}
+
+#[test]
+fn several_epsilons_explore_and_release_nothing() {
+    let sandbox = sandbox();
+    let args = ["--epsilon", "0.3,40", "--insecure-seed", "1"];
+    let run = federate(&sandbox, &args).exits(0);
+    let note = "exploration: not covered by one certificate";
+    assert!(run.stdout.starts_with(note), "{}", run.stdout);
+    let files = [
+        "internal-frontier.csv",
+        "internal-frontier.svg",
+        "internal.md",
+    ];
+    assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    for file in ["internal.md", "internal-frontier.svg"] {
+        let text = String::from_utf8(sandbox.read(&format!("dp-model/{file}"))).unwrap();
+        assert!(text.contains(note), "{file}");
+    }
+    let json = [&args[..], &["--force", "--json"]].concat();
+    let json = federate(&sandbox, &json).exits(0).json();
+    assert!(json["released"].is_null());
+    let internal = &json["internal"];
+    // alone once, two alphas at two epsilons and without noise
+    assert_eq!(
+        internal["frontier"].as_array().unwrap().len(),
+        1 + 2 * 2 + 2
+    );
+    let winners = internal["winners"].as_array().unwrap();
+    let best: Vec<String> = winners.iter().map(|w| w["alpha"].to_string()).collect();
+    assert_eq!(best, ["0.0", "1.0", "1.0"]);
+    assert_eq!(winners[0]["epsilon"], 0.3);
+    let refused = federate(&sandbox, &["--epsilon", "1,2", "--ledger", "l.ledger"]);
+    refused.exits(2).says(&["--ledger"]);
+    assert!(!sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn released_files_name_no_user_and_internal_ones_are_for_their_owner() {
+    let sandbox = sandbox();
+    federate(&sandbox, &[]).exits(0);
+    for file in names_in(&sandbox.path("dp-model")) {
+        let bytes = sandbox.read(&format!("dp-model/{file}"));
+        let named = bytes.windows(USER.len()).any(|at| at == USER.as_bytes());
+        assert_eq!(named, file == "internal-users.csv", "{file}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let path = sandbox.path(&format!("dp-model/{file}"));
+            let mode = std::fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077 == 0, file.starts_with("internal"), "{file}");
+        }
+    }
+}
+
+#[test]
+fn seeds_repeat_and_the_order_of_users_does_not_show() {
+    let sandbox = sandbox();
+    federate(&sandbox, &["--insecure-seed", "7"]).exits(0);
+    let first = sandbox.read(SHARED);
+    sandbox.dp(&["verify", "dp-model"]).exits(6);
+    let users = rows(N_USERS);
+    let turned = users.iter().enumerate().rev();
+    sandbox.write("turned.csv", csv(turned));
+    let args = [
+        "--insecure-seed",
+        "7",
+        "--out",
+        "b",
+        "--data-set",
+        "data.csv",
+    ];
+    federate_file(&sandbox, "turned.csv", &args).exits(0);
+    assert!(first == sandbox.read("b/shared.safetensors"));
+    federate(&sandbox, &["--insecure-seed", "8", "--out", "c"]).exits(0);
+    assert!(first != sandbox.read("c/shared.safetensors"));
+}
