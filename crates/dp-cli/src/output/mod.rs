@@ -26,7 +26,7 @@ pub(crate) use folder::{OutputFolder, folder_of};
 pub(crate) use lines::{Axes, Line, lines};
 pub(crate) use model_file::{CERTIFICATE, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
-pub(crate) use report::{Seconds, TrainReport};
+pub(crate) use report::{Seconds, TrainReport, TrainSettings};
 pub(crate) use screen::{print, print_error, print_json, say, warn};
 pub(crate) use shared_file::SHARED;
 pub(crate) use statement::{privacy_overview, privacy_statement};

@@ -10,6 +10,7 @@ mod arguments;
 mod audit;
 mod calibrate;
 mod demo;
+mod features;
 mod federate;
 mod hostile_ratings;
 mod implicit;

@@ -44,6 +44,30 @@ impl AmResidualSspParams {
         defaults::for_target(target)
     }
 
+    /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_pubfeat::AmResidualSspParams;
+    /// // ratings from 0 to 100 in place of 1 to 5
+    /// let mut params = AmResidualSspParams::for_target(ApproxDp::target(1.0, 1e-5)?).in_units(25.0);
+    /// params.user_step.label_center = 62.5;
+    /// assert_eq!(params.bound.first, 0.95 * 25.0);
+    /// assert!(params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_units(mut self, scale: f64) -> Self {
+        let square = scale * scale;
+        self.bound.first *= scale;
+        self.bound.floor *= scale;
+        self.item_variance *= square;
+        self.label_variance *= square;
+        self.user_step.l2_penalty *= square;
+        self
+    }
+
     /// Checks every range.
     ///
     /// # Errors
