@@ -18,6 +18,7 @@ mod input_files;
 mod insecure_seed;
 mod ledger;
 mod malformed;
+mod new_items;
 mod output_folder;
 mod personalize;
 mod predict;
