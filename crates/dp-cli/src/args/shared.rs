@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// What is trained, and the guarantee it is to have.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
-    /// pooled (one matrix for all items), adadpals (one each, published) or am-ssp (features)
+    /// pooled (one matrix), adadpals (one an item) or am-ssp (features)
     #[arg(
         long,
         value_enum,

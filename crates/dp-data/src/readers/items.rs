@@ -61,7 +61,7 @@ pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemT
         each.map(|name| header.find_once(ColumnRole::Feature, Some(name)))
             .collect::<Result<Vec<usize>>>()
     };
-    let rows = read_items(path.as_ref(), find, names_at)?;
+    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
     let columns = columns.iter().map(ToString::to_string).collect();
     Ok(ItemTable::of_rows(columns, rows))
 }
@@ -78,12 +78,12 @@ pub fn read_whole_item_table(path: impl AsRef<Path>) -> Result<ItemTable> {
         columns.extend(at.iter().map(|&at| header.name(at).to_owned()));
         Ok(at)
     };
-    let rows = read_items(path.as_ref(), find, names_at)?;
+    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
     Ok(ItemTable::of_rows(columns, rows))
 }
 
 /// The names in some fields of a line.
-fn names_at(table: &Table<'_>, at: &Vec<usize>, _id: &str) -> Result<Vec<Vec<String>>> {
+fn names_at(table: &Table<'_>, at: &[usize]) -> Result<Vec<Vec<String>>> {
     at.iter().map(|&at| Ok(names_in(table.text(at)?))).collect()
 }
 

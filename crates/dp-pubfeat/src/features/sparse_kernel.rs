@@ -136,7 +136,10 @@ mod tests {
         let kernel = SparseKernel::new(rows, 2, 0.5).unwrap();
         let mut out = [0.0; 4];
         kernel.apply(2, &[1.0, 0.0, 0.0, 1.0], &mut out);
-        assert_eq!(out, [5.5, 6.0, 6.0, 9.5]);
+        assert_eq!(
+            out.map(f64::to_bits),
+            [5.5, 6.0, 6.0, 9.5].map(f64::to_bits)
+        );
         assert_eq!(
             [kernel.diagonal(0), kernel.diagonal(1)].map(f64::to_bits),
             [5.5, 9.5].map(f64::to_bits)
