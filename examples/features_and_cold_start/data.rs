@@ -1,12 +1,5 @@
 //! Ratings with public items, held-out parts, and what is said of predictions.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap,
-    reason = "numbers of items, features and rounds are small here"
-)]
-
 use std::path::Path;
 
 use dp_core::{Interactions, Private};
@@ -17,7 +10,6 @@ use dp_data::{
 use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
 
 use crate::Result;
-use crate::ridge::SparseKernel;
 
 /// Every tenth item of the catalogue is new: held out of training.
 pub(crate) const NEW_ITEMS: u32 = 10;
@@ -62,10 +54,6 @@ impl Data {
         })
     }
 
-    pub(crate) fn n_items(&self) -> usize {
-        self.features.n_items()
-    }
-
     /// Root mean square errors of `predict(user, item)` on a held-out table: of all its ratings, and by popularity.
     pub(crate) fn errors(
         &self,
@@ -96,89 +84,14 @@ pub(crate) const fn is_new(item: u32) -> bool {
     item % NEW_ITEMS == 3
 }
 
-/// Each column's names share a weight of norm 1, however many names an item has there.
+/// Names that enough items have, by the column they stand in.
 fn features(table: &ItemTable, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
     let vocabulary = FeatureVocabulary::new(table, MIN_ITEMS)?;
-    let sizes = vocabulary.category_sizes();
-    let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &sizes)?;
+    let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &vocabulary.category_sizes())?;
     for (item, id) in (0_u32..).zip(catalogue.ids()) {
-        let mut first = 0;
-        let all = vocabulary.features(table, id);
-        for size in &sizes {
-            let end = first + u32::try_from(*size)?;
-            let own: Vec<_> = all.iter().filter(|f| (first..end).contains(&f.0)).collect();
-            let norm = own.iter().map(|f| f.1 * f.1).sum::<f64>().sqrt();
-            for (feature, weight) in own {
-                builder.push(item, *feature, weight / norm)?;
-            }
-            first = end;
+        for (feature, weight) in vocabulary.features(table, id) {
+            builder.push(item, feature, weight)?;
         }
     }
     Ok(builder.build())
-}
-
-/// Prior variances: genres, decade, directors, writers, actors; an item's own part; a constant of all items; popularity.
-const COLUMNS: [f64; 5] = [0.15, 0.15, 0.1, 0.1, 0.1];
-const OWN: f64 = 0.3;
-const SHARED: f64 = 0.1;
-const POPULARITY: f64 = 0.3;
-
-/// The kernel, before popularity is released.
-pub(crate) struct Prior {
-    pub(crate) kernel: SparseKernel,
-    /// First column of the popularity features, and their weight.
-    popularity: Option<(u32, f64)>,
-    without_new: bool,
-}
-
-/// What a linear encoder of the features knows, or without features the identity and the constant.
-pub(crate) fn kernel(data: &Data, with_features: bool, without_new: bool) -> Prior {
-    let (f, n) = (&data.features, data.features.n_categories());
-    let weight = |category: usize| COLUMNS.get(category).map_or(0.0, |p| p.sqrt());
-    let constant = f.n_features() as u32;
-    let mut rows = vec![vec![(constant, SHARED.sqrt())]; f.n_items()];
-    for (item, row) in rows.iter_mut().enumerate().filter(|_| with_features) {
-        for category in 0..n {
-            row.extend(
-                f.item_category(item, category)
-                    .map(|(c, w)| (c, w * weight(category))),
-            );
-        }
-    }
-    let features: f64 = COLUMNS[..n].iter().sum();
-    Prior {
-        kernel: SparseKernel {
-            rows,
-            n_features: f.n_features() + 1 + LEVELS as usize,
-            own: if with_features { OWN } else { OWN + features },
-        },
-        popularity: with_features.then(|| (constant + 1, POPULARITY.sqrt())),
-        without_new,
-    }
-}
-
-/// Popularity levels.
-const LEVELS: u32 = 10;
-
-impl Prior {
-    /// Adds features made from *released* totals: the two nearest of ten levels on a logarithmic scale. New items have none.
-    pub(crate) fn with_popularity(mut self, totals: &[f64], noise: f64) -> SparseKernel {
-        let Some((first, weight)) = self.popularity else {
-            return self.kernel;
-        };
-        for ((item, row), total) in (0_u32..).zip(&mut self.kernel.rows).zip(totals) {
-            if self.without_new && is_new(item) {
-                continue;
-            }
-            let level = (total / noise)
-                .max(1.0)
-                .log2()
-                .min(f64::from(LEVELS) - 1.001);
-            let part = level - level.floor();
-            let low = first + level as u32;
-            row.push((low, weight * (1.0 - part)));
-            row.push((low + 1, weight * part));
-        }
-        self.kernel
-    }
 }

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod error;
 mod evaluate;
+mod featured;
 mod federated;
 mod logging;
 mod output;

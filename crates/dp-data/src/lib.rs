@@ -29,7 +29,7 @@ pub use readers::{
     ItemAttributes, Layout, LeafRows, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
     read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,
     read_leaf, read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
-    read_samples, read_samples_from,
+    read_samples, read_samples_from, read_whole_item_table,
 };
 pub use sample_split::{SampleShares, SplitUser};
 pub use samples::{SampleTable, SampleUser};

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod alternating;
+mod am_residual;
 mod convex;
 pub mod cost;
 mod dp_sgd;
@@ -20,6 +21,10 @@ mod watch;
 pub use alternating::{
     AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
 };
+pub use am_residual::{
+    AmResidualSsp, AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, LevelStep,
+    PriorVariances, RoundContribution, RoundScratch,
+};
 pub use convex::{
     ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
 };
@@ -29,7 +34,7 @@ pub use encoder::{
     TwoLayerEncoder,
 };
 pub use error::{Error, Result};
-pub use features::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder};
+pub use features::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder, ItemKernel, SparseKernel};
 pub use learn::{
     Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
     ValueDescentParams,

@@ -28,7 +28,8 @@ pub(crate) use report::ReportArgs;
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
 pub(crate) use synth::{SynthArgs, SynthKind};
 pub(crate) use train::{
-    FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind, TrainArgs,
+    FeatureArgs, FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind,
+    TrainArgs,
 };
 pub(crate) use tune::{ChoiceArgs, TuneArgs};
 

@@ -26,6 +26,9 @@ pub(crate) struct RecommendArgs {
     /// The user's own ratings: csv or tsv with columns item and rating
     #[arg(long, value_name = "FILE")]
     pub(crate) history: PathBuf,
+    /// Items that the model does not have, with the columns of its features, to be ranked too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) items: Option<PathBuf>,
     /// With a model of implicit feedback: the least rating that is a yes
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,

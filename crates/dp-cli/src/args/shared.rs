@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// What is trained, and the guarantee it is to have.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
-    /// pooled (one matrix for all items) or adadpals (one each, published)
+    /// pooled (one matrix), adadpals (one an item) or am-ssp (features)
     #[arg(
         long,
         value_enum,
@@ -29,6 +29,7 @@ pub(crate) enum Method {
     // no doc comments: with one, clap spreads the whole help page out
     Pooled,
     Adadpals,
+    AmSsp,
 }
 
 impl Method {
@@ -37,6 +38,7 @@ impl Method {
         match self {
             Self::Pooled => "pooled",
             Self::Adadpals => "adadpals",
+            Self::AmSsp => "am-ssp",
         }
     }
 }

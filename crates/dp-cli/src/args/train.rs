@@ -18,6 +18,8 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) feedback: FeedbackArgs,
     #[command(flatten)]
+    pub(crate) features: FeatureArgs,
+    #[command(flatten)]
     pub(crate) settings: SettingArgs,
     #[command(flatten)]
     pub(crate) ledger: LedgerArgs,
@@ -27,6 +29,18 @@ pub(crate) struct TrainArgs {
     pub(crate) split: SplitArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What is publicly known of items.
+#[derive(Args)]
+#[command(next_help_heading = "Features of items (with --method am-ssp)")]
+pub(crate) struct FeatureArgs {
+    /// Columns of --items with names separated by `|` [default: all but item and title]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) feature_cols: Option<Vec<String>>,
+    /// A name that fewer items have is no feature [default: 2]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) min_items: Option<usize>,
 }
 
 /// What the records mean.

@@ -34,9 +34,12 @@ pub(crate) fn settings_for(
         {
             usage("--label-center and --label-bound have no meaning with --feedback implicit")
         }
+        _ if method == Method::AmSsp => {
+            usage("--method am-ssp trains with public features of items: `dp train` alone has it")
+        }
         (FeedbackKind::Explicit, _) => {
             let defaults = match method {
-                Method::Pooled => FactorizationParams::for_target(target),
+                Method::Pooled | Method::AmSsp => FactorizationParams::for_target(target),
                 Method::Adadpals => FactorizationParams::adadpals_for_target(target),
             };
             Ok(with_flags(defaults, args))

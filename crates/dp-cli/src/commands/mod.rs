@@ -8,7 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod evaluate;
 pub(crate) mod federate;
 pub(crate) mod input;
-mod ledger;
+pub(crate) mod ledger;
 pub(crate) mod personalize;
 pub(crate) mod predict;
 pub(crate) mod recommend;

@@ -13,7 +13,11 @@ use crate::output;
 
 pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     dp_core::params::at_least_one("k", args.count)?;
-    let (model, catalogue) = output::read_model(&args.model)?;
+    let (mut model, mut catalogue) = output::read_model(&args.model)?;
+    if let Some(items) = &args.items {
+        (model, catalogue) =
+            crate::featured::with_new_items(&args.model, (model, catalogue), items)?;
+    }
     let history = read_history(&args.history, &catalogue)?;
     let row = history.table.user(0);
     let implicit = model.scoring().unobserved_weight.is_some();

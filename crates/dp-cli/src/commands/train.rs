@@ -9,18 +9,22 @@ use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization, Released};
 
-use crate::args::{OutputArgs, TrainArgs};
+use crate::args::{Method, OutputArgs, TrainArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::commands::ledger::{Account, data_set_id};
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{self, OutputFolder, Seconds, TrainReport};
+use crate::output::{self, OutputFolder, Seconds, TrainReport, TrainSettings};
 use crate::progress::ReleaseBar;
 
-pub(super) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    if args.target.method == Method::AmSsp {
+        return crate::featured::train(args);
+    }
+    crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let method = args.target.method;
@@ -94,12 +98,19 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     };
     report.write(&folder)?;
     folder.commit()?;
-    if args.output.json {
-        output::print_json(&report.json())
-    } else {
-        let balance = account.balance(&plan);
-        output::print(&report.summary(&args.output.out, balance.as_deref()))
+    say(&report, &args.output, || account.balance(&plan))
+}
+
+/// The end of a run: its report, as an object or as lines.
+pub(crate) fn say<S: TrainSettings>(
+    report: &TrainReport<'_, S>,
+    args: &OutputArgs,
+    balance: impl FnOnce() -> Option<String>,
+) -> Result<()> {
+    if args.json {
+        return output::print_json(&report.json());
     }
+    output::print(&report.summary(&args.out, balance().as_deref()))
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
@@ -134,20 +145,27 @@ pub(super) fn with_assumptions(
     args: &TrainArgs,
     ratings: &Ratings,
 ) -> MatrixFactorization {
-    let fit = match ratings.catalogue_source() {
-        CatalogueSource::Declared => fit,
-        CatalogueSource::FromRatings => fit.assuming("item ids of the input are public"),
-    };
-    let fit = match &args.input.user_col {
-        Some(name) => fit.assuming(format!(
-            "a user is whoever shares a value of the column `{name}`"
-        )),
-        None => fit,
-    };
-    match args.ledger.ledger {
-        Some(_) => fit.assuming("every run on this data set used the same ledger file"),
-        None => fit.assuming("this is the only run on this data set: no ledger file was used"),
+    let all = assumptions(args, ratings).into_iter();
+    all.fold(fit, MatrixFactorization::assuming)
+}
+
+/// What the run takes on trust of its inputs.
+pub(crate) fn assumptions(args: &TrainArgs, ratings: &Ratings) -> Vec<String> {
+    let mut all = Vec::new();
+    if ratings.catalogue_source() == CatalogueSource::FromRatings {
+        all.push("item ids of the input are public".to_owned());
     }
+    if let Some(name) = &args.input.user_col {
+        all.push(format!(
+            "a user is whoever shares a value of the column `{name}`"
+        ));
+    }
+    let runs = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    all.push(runs.to_owned());
+    all
 }
 
 /// Trains on what was paid for, and keeps the factors after each of `rounds`.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
+use crate::featured::FEATURE_WEIGHTS;
 use crate::output::{self, CERTIFICATE, MODEL_FILES, SHARED, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
@@ -65,11 +66,11 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let alone: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
-    let names: &[&str] = if alone.is_empty() {
-        &MODEL_FILES
-    } else {
-        &alone
-    };
+    let mut names = alone;
+    if names.is_empty() {
+        names.extend(MODEL_FILES);
+        names.extend([FEATURE_WEIGHTS].into_iter().filter(has));
+    }
     for name in names {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {

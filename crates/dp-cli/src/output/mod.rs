@@ -31,7 +31,7 @@ pub(crate) use lines::{Axes, Line, lines};
 pub(crate) use model_file::{CERTIFICATE, FACTORS, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
 pub(crate) use replace::{Replacement, replace_files};
-pub(crate) use report::{Seconds, TrainReport};
+pub(crate) use report::{Seconds, TrainReport, TrainSettings};
 pub(crate) use run_files::{
     ByRound, Chart, EVALUATION, Headline, INTERNAL, InternalRun, RELEASED, ReleasedRun,
     SCHEMA_VERSION, pretty, read_certificate, read_run_file,

@@ -42,11 +42,34 @@ impl Seconds {
     }
 }
 
+/// Settings of a run, for its report.
+pub(crate) trait TrainSettings: Serialize {
+    fn n_rounds(&self) -> usize;
+
+    /// Whether a rule, not the operator, chose the length of the factors.
+    fn dim_by_rule(&self) -> bool;
+
+    /// What the model has besides factors and catalogue: names and bytes.
+    fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
+        Vec::new()
+    }
+}
+
+impl TrainSettings for FactorizationParams {
+    fn n_rounds(&self) -> usize {
+        self.n_rounds
+    }
+
+    fn dim_by_rule(&self) -> bool {
+        self.dim.is_none()
+    }
+}
+
 /// Everything a run has to say, released and internal apart.
-pub(crate) struct TrainReport<'a> {
+pub(crate) struct TrainReport<'a, S = FactorizationParams> {
     pub(crate) fitted: &'a FittedModel,
     pub(crate) method: Method,
-    pub(crate) params: &'a FactorizationParams,
+    pub(crate) params: &'a S,
     pub(crate) ratings: &'a Ratings,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
@@ -55,11 +78,12 @@ pub(crate) struct TrainReport<'a> {
     pub(crate) seconds: Seconds,
 }
 
-impl TrainReport<'_> {
+impl<S: TrainSettings> TrainReport<'_, S> {
     /// Model, certificate, released report and internal report.
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
         let mut certificate = self.fitted.certificate.clone();
-        for (name, bytes) in model_files(&self.fitted.model, self.ratings.catalogue())? {
+        let files = model_files(&self.fitted.model, self.ratings.catalogue())?;
+        for (name, bytes) in files.into_iter().chain(self.params.more_files()) {
             folder.write(name, &bytes)?;
             certificate = certificate.with_artifact(name, &bytes);
         }
@@ -106,7 +130,7 @@ impl TrainReport<'_> {
         let mut object = json!({
             "method": self.method.name(),
             "dim": self.fitted.model.dim(),
-            "steps": self.params.n_rounds,
+            "steps": self.params.n_rounds(),
             "n_items": self.fitted.model.n_items(),
             "released": released(certificate),
             "internal": {
@@ -159,7 +183,7 @@ impl TrainReport<'_> {
             2 => "item bias and 1 taste".to_owned(),
             dim => format!("item bias and {} tastes", dim - 1),
         };
-        let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds);
+        let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds());
         format!(
             "{n_items} items, factors of length {} ({length}), {n_rounds} rounds of {}",
             model.dim(),
@@ -169,7 +193,7 @@ impl TrainReport<'_> {
 
     /// Said where the rule, not the operator, chose factors without tastes.
     fn why_no_tastes(&self) -> Option<&'static str> {
-        (self.params.dim.is_none() && self.fitted.model.dim() == 1).then_some(
+        (self.params.dim_by_rule() && self.fitted.model.dim() == 1).then_some(
             "tastes would add more noise than they tell at this epsilon and amount of data",
         )
     }

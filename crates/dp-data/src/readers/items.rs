@@ -64,13 +64,32 @@ pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemT
         each.map(|name| header.find_once(ColumnRole::Feature, Some(name)))
             .collect::<Result<Vec<usize>>>()
     };
-    let rows = read_items(path.as_ref(), find, |table, at, _| {
-        at.iter()
-            .map(|&at| Ok(names_in(&table.text(at)?)))
-            .collect()
-    })?;
+    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
     let columns = columns.iter().map(ToString::to_string).collect();
     Ok(ItemTable::of_rows(columns, rows))
+}
+
+/// Reads every column but those of ids and titles as [`read_item_table`] reads the named ones.
+///
+/// # Errors
+/// As there; [`Error::UnknownColumn`](crate::Error::UnknownColumn) also when there is no such column, or two have the same name.
+pub fn read_whole_item_table(path: impl AsRef<Path>) -> Result<ItemTable> {
+    let mut columns = Vec::new();
+    let find = |header: &Header<'_, '_>| {
+        let known = [ColumnRole::Item, ColumnRole::Title];
+        let at = header.all_but(known.map(|role| header.find(role, None).ok()))?;
+        columns.extend(at.iter().map(|&at| header.name(at).to_owned()));
+        Ok(at)
+    };
+    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
+    Ok(ItemTable::of_rows(columns, rows))
+}
+
+/// The names in some fields of a line.
+fn names_at(table: &Table<'_>, at: &[usize]) -> Result<Vec<Vec<String>>> {
+    at.iter()
+        .map(|&at| Ok(names_in(&table.text(at)?)))
+        .collect()
 }
 
 /// What `make` makes of the first line of each id, with the id, in the order of the file.
@@ -149,9 +168,15 @@ mod tests {
         assert_eq!(items.names("7", 0), ["War"]);
         assert_eq!(items.names("7", 1), ["Ann Lee", "Bob", "Ann Lee"]);
         assert!(items.names("8", 0).is_empty() && items.names("8", 1).is_empty());
+        let whole = read_whole_item_table(&path).unwrap();
+        assert_eq!(whole.columns(), ["actors", "year", "genres"]);
+        assert_eq!(whole.names("7", 0), ["Ann Lee", "Bob", "Ann Lee"]);
         let missing = read_item_table(&path, &["genres", "writers"]).unwrap_err();
         assert!(missing.to_string().contains("writers"), "{missing}");
         std::fs::write(&path, "item,genres,genres\n1,War,Noir\n").unwrap();
         assert!(read_item_table(&path, &["genres"]).is_err());
+        assert!(read_whole_item_table(&path).is_err());
+        std::fs::write(&path, "item,title\n1,War\n").unwrap();
+        assert!(read_whole_item_table(&path).is_err());
     }
 }

@@ -20,7 +20,7 @@ mod table;
 pub use catalogue::read_catalogue;
 pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use history::{UserHistory, read_history, read_history_from};
-pub use items::{ItemAttributes, read_item_attributes, read_item_table};
+pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
 pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};
 pub use samples::{SampleColumns, read_samples, read_samples_from};

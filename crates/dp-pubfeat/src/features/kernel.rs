@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use dp_core::params;
 use rayon::prelude::*;
 
-use super::ItemFeatures;
+use super::{ItemFeatures, ItemKernel};
 use crate::Result;
 
 /// `K = (1 - a) X X^T / s + a I`: inner products of items' features, what a linear encoder knows of the items, whatever `p` is.
@@ -111,6 +111,20 @@ impl FeatureKernel {
                     }
                 }
             });
+    }
+}
+
+impl ItemKernel for FeatureKernel {
+    fn n_items(&self) -> usize {
+        self.n_items
+    }
+
+    fn diagonal(&self, item: usize) -> f64 {
+        self.row(item)[item]
+    }
+
+    fn apply(&self, dim: usize, g: &[f64], out: &mut [f64]) {
+        Self::apply(self, dim, g, out);
     }
 }
 

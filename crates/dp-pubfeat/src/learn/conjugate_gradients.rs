@@ -3,16 +3,16 @@
 use crate::{Error, Result};
 
 /// Solves `M x = b` for a positive definite `M` given by its product, starting at `x`; `precondition` overwrites a residual `r` by about
-/// `M^-1 r`. Stops at a residual of 1e-9 of `b`'s norm, or after `most` steps, whichever is first: what is left then is a regularised solution.
+/// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first: what is left then is a regularised solution.
 pub(super) fn solve(
     product: impl Fn(&[f64], &mut [f64]),
     precondition: impl Fn(&mut [f64]) -> Result<()>,
     b: &[f64],
     x: &mut [f64],
-    most: usize,
+    (tolerance, most): (f64, usize),
 ) -> Result<()> {
     let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
-    let goal = 1e-18 * dot(b, b);
+    let goal = tolerance * tolerance * dot(b, b);
     let mut image = vec![0.0; b.len()];
     product(x, &mut image);
     let mut residual: Vec<f64> = b.iter().zip(&image).map(|(b, m)| b - m).collect();

@@ -6,7 +6,8 @@ use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 use super::value_descent::multiply;
 use super::{StatisticsLearner, check_shape, conjugate_gradients};
 use crate::features::in_public_range;
-use crate::{FeatureKernel, ItemStatistics, Result};
+use crate::features::{FeatureKernel, ItemKernel};
+use crate::{ItemStatistics, Result};
 
 /// How much noise a closed form reckons with: `s^2`, the variance of the noise in an entry of `b` over the variance of an entry of an item's vector.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -53,31 +54,34 @@ pub enum RidgeNoise {
 ///
 /// With `s^2 = 0` this is the ridge regression `min_theta sum_j v_j^T A_j v_j / 2 - b_j^T v_j + l ||theta||^2 / 2` of the paper's linear problem: `v = K (A K + l)^-1 b`. `s^2`
 /// stands for the noise of the release, which the ridge alone does not know: it does not grow with an item's data while `A_j` does. Both are
-/// post-processing. Matrices are replaced by their positive semidefinite parts. Solved by conjugate gradients, preconditioned by each item's own block; cost `m^2 d` a
-/// step of it, whatever `p` is.
+/// post-processing. Matrices are replaced by their positive semidefinite parts. Solved by conjugate gradients, preconditioned by each item's own block, from the solution of the statistics before;
+/// cost of a step of it: with a [`FeatureKernel`] `m^2 d`, whatever `p` is, with a [`SparseKernel`](crate::SparseKernel) `(m d + n) d` for `n` active features.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KernelRidge {
-    kernel: FeatureKernel,
+pub struct KernelRidge<K = FeatureKernel> {
+    kernel: K,
     dim: usize,
     noise: RidgeNoise,
     l2_penalty: f64,
+    tolerance: f64,
+    /// `z = (A K A + l A + s^2 I)^-1 b`.
+    dual: Vec<f64>,
+    /// `A z`.
+    coefficients: Vec<f64>,
+    /// `K A z`.
     values: Vec<f64>,
 }
 
 /// Steps of conjugate gradients at most.
 const MOST_STEPS: usize = 1000;
+/// Residual that ends them, over that of 0.
+const TOLERANCE: f64 = 1e-9;
 
-impl KernelRidge {
+impl<K: ItemKernel> KernelRidge<K> {
     /// A learner; `l2_penalty` is `l`, 0 or above, a public constant.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a setting out of range.
-    pub fn new(
-        kernel: FeatureKernel,
-        dim: usize,
-        noise: RidgeNoise,
-        l2_penalty: f64,
-    ) -> Result<Self> {
+    pub fn new(kernel: K, dim: usize, noise: RidgeNoise, l2_penalty: f64) -> Result<Self> {
         params::in_range("dim", dim, 1, 256, "a whole number from 1 to 256")?;
         params::finite_non_negative("l2_penalty", l2_penalty)?;
         match noise {
@@ -85,14 +89,36 @@ impl KernelRidge {
             RidgeNoise::FromRelease { item_norm } => in_public_range("item_norm", item_norm)?,
             RidgeNoise::Estimated { floor } => in_public_range("floor", floor)?,
         };
-        let values = vec![0.0; kernel.n_items() * dim];
+        let zeros = vec![0.0; kernel.n_items() * dim];
         Ok(Self {
             kernel,
             dim,
             noise,
             l2_penalty,
-            values,
+            tolerance: TOLERANCE,
+            dual: zeros.clone(),
+            coefficients: zeros.clone(),
+            values: zeros,
         })
+    }
+
+    /// The same with solves that stop at a residual of `tolerance` times the norm of `b` in place of 1e-9.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] unless it lies strictly between 0 and 1.
+    pub fn with_tolerance(mut self, tolerance: f64) -> Result<Self> {
+        self.tolerance = params::open_unit("tolerance", tolerance)?;
+        Ok(self)
+    }
+
+    /// The kernel.
+    pub const fn kernel(&self) -> &K {
+        &self.kernel
+    }
+
+    /// `A z`, shape `(m, d)`: the item vectors are `K` times it, and the weights of a linear encoder `X^T` times it.
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
     }
 
     /// `s^2` for these statistics.
@@ -110,7 +136,7 @@ impl KernelRidge {
                 for item in 0..statistics.n_items() {
                     seen += squares(statistics.rhs(item));
                     let matrix = squares(statistics.matrix(item)) - d * mixed;
-                    expected += self.kernel.row(item)[item] * matrix.max(0.0);
+                    expected += self.kernel.diagonal(item) * matrix.max(0.0);
                 }
                 let moment = if expected > 0.0 { seen / expected } else { 0.0 };
                 moment.max(floor / d)
@@ -126,7 +152,7 @@ impl KernelRidge {
         let mut blocks = vec![0.0; self.values.len() * dim];
         for (item, block) in blocks.chunks_exact_mut(dim * dim).enumerate() {
             let a = statistics.matrix(item);
-            let own = self.kernel.row(item)[item];
+            let own = self.kernel.diagonal(item);
             for (at, cell) in block.iter_mut().enumerate() {
                 let (row, column) = (at / dim, at % dim);
                 let square: f64 = (0..dim)
@@ -143,7 +169,7 @@ impl KernelRidge {
     }
 }
 
-impl StatisticsLearner for KernelRidge {
+impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
     fn n_items(&self) -> usize {
         self.kernel.n_items()
     }
@@ -176,12 +202,12 @@ impl StatisticsLearner for KernelRidge {
             }
             Ok(())
         };
-        let mut dual = vec![0.0; self.values.len()];
-        let rhs = &statistics.rhs;
-        conjugate_gradients::solve(product, precondition, rhs, &mut dual, MOST_STEPS)?;
-        let mut a = vec![0.0; dual.len()];
-        multiply(statistics, &dual, &mut a);
-        self.kernel.apply(dim, &a, &mut self.values);
+        let (rhs, stop) = (&statistics.rhs, (self.tolerance, MOST_STEPS));
+        let mut dual = self.dual.clone();
+        conjugate_gradients::solve(product, precondition, rhs, &mut dual, stop)?;
+        multiply(statistics, &dual, &mut self.coefficients);
+        self.kernel.apply(dim, &self.coefficients, &mut self.values);
+        self.dual = dual;
         Ok(())
     }
 

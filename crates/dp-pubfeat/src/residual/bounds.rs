@@ -21,7 +21,7 @@ pub struct ShrinkingBound {
 }
 
 impl ShrinkingBound {
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         in_public_range("first", self.first)?;
         in_public_range("floor", self.floor)?;
         params::finite_non_negative("first - floor", self.first - self.floor)?;

@@ -75,10 +75,10 @@ pub struct TotalsContribution<'a> {
 
 impl TotalsContribution<'_> {
     /// Share of a unit's norm that goes to its items.
-    pub(super) const ITEMS: f64 = 0.95;
+    pub(crate) const ITEMS: f64 = 0.95;
 
     /// Share of a unit's norm that counts the unit.
-    pub(super) fn units() -> f64 {
+    pub(crate) fn units() -> f64 {
         (1.0 - Self::ITEMS * Self::ITEMS).sqrt()
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod alternating;
+mod am_residual;
 mod certificates;
 mod exchanged;
 mod federated;

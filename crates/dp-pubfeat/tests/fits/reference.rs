@@ -5,7 +5,7 @@ use dp_mechanism::{Grid, gram_contribution, vector_contribution};
 use dp_pubfeat::{
     ConvexLoss, CurvatureContribution, EncoderGradients, FeatureKernel, ItemFeaturesBuilder,
     ItemStatistics, KernelRidge, Logistic, ProblemSetup, PublicEncoder, ResidualContribution,
-    RidgeNoise, SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent,
+    RidgeNoise, SparseKernel, SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent,
     ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
@@ -101,7 +101,35 @@ fn closed_forms_are_those_of_numpy() {
         let mut ridge = KernelRidge::new(kernel, 2, noise, l2_penalty).unwrap();
         ridge.learn(&statistics).unwrap();
         close(&ridge.item_vectors().unwrap(), &expected, 1e-8);
+        // again, from the solution: the same
+        ridge.learn(&statistics).unwrap();
+        close(&ridge.item_vectors().unwrap(), &expected, 1e-8);
     }
+}
+
+#[test]
+fn a_sparse_kernel_gives_the_vectors_of_the_dense_one() {
+    let features = crate::support::features();
+    let dense = FeatureKernel::new(&features, 0.2).unwrap();
+    let sparse = SparseKernel::of_features(&features, 0.2).unwrap();
+    let (mut matrices, mut rhs) = (Vec::new(), Vec::new());
+    for item in 0..features.n_items() {
+        let x = item as f64;
+        matrices.extend([2.0 + x, 0.3, 0.3, 1.0 + (item % 3) as f64]);
+        rhs.extend([x.sin(), (2.0 * x).cos()]);
+    }
+    let statistics = ItemStatistics::new(2, matrices, rhs, [0.1, 0.5]).unwrap();
+    let noise = RidgeNoise::Estimated { floor: 0.01 };
+    let mut one = KernelRidge::new(dense, 2, noise, 0.1).unwrap();
+    let mut two = KernelRidge::new(sparse, 2, noise, 0.1).unwrap();
+    one.learn(&statistics).unwrap();
+    two.learn(&statistics).unwrap();
+    close(
+        &two.item_vectors().unwrap(),
+        &one.item_vectors().unwrap(),
+        1e-8,
+    );
+    assert!(two.with_tolerance(1.0).is_err());
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The table of public items: which names are features.
+
+use std::path::Path;
+
+use dp_data::{FeatureVocabulary, ItemCatalogue, ItemTable};
+use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
+
+use crate::args::FeatureArgs;
+use crate::error::{Error, Result};
+
+/// Names that fewer items have are no features, unless the flags say otherwise.
+const MIN_ITEMS: usize = 2;
+/// A column of this name holds years; their decades are the features.
+const YEAR: &str = "year";
+
+/// Public items by names in columns. Nothing here comes from ratings.
+pub(super) struct Items {
+    pub(super) table: ItemTable,
+    pub(super) vocabulary: FeatureVocabulary,
+}
+
+/// The columns of a file of items.
+pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<ItemTable> {
+    Ok(dp_data::read_item_table(path, columns)?.with_decades(YEAR))
+}
+
+impl Items {
+    /// The columns that the flags name, or else all that have a name which enough items share.
+    pub(super) fn read(path: &Path, args: &FeatureArgs) -> Result<Self> {
+        let min_items = args.min_items.unwrap_or(MIN_ITEMS);
+        dp_core::params::at_least_one("min_items", min_items)?;
+        let columns = match &args.feature_cols {
+            Some(columns) => columns.clone(),
+            None => usable_columns(path, min_items)?,
+        };
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        if columns.is_empty() {
+            return Err(no_features(path, min_items));
+        }
+        let table = read_columns(path, &columns)?;
+        let vocabulary =
+            FeatureVocabulary::new(&table, min_items).map_err(|_| no_features(path, min_items))?;
+        Ok(Self { table, vocabulary })
+    }
+
+    /// Features of the items of a catalogue, in its order.
+    pub(super) fn features(&self, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
+        let sizes = self.vocabulary.category_sizes();
+        let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &sizes)?;
+        for (item, id) in (0..).zip(catalogue.ids()) {
+            for (feature, weight) in self.vocabulary.features(&self.table, id) {
+                builder.push(item, feature, weight)?;
+            }
+        }
+        Ok(builder.build())
+    }
+}
+
+fn usable_columns(path: &Path, min_items: usize) -> Result<Vec<String>> {
+    let all = dp_data::read_whole_item_table(path)?;
+    let mut usable = Vec::new();
+    for column in all.columns() {
+        let alone = read_columns(path, &[column])?;
+        if FeatureVocabulary::new(&alone, min_items).is_ok() {
+            usable.push(column.clone());
+        }
+    }
+    Ok(usable)
+}
+
+fn no_features(path: &Path, min_items: usize) -> Error {
+    let reason = format!(
+        "a column of features needs a name that at least {min_items} items have (--min-items)"
+    );
+    Error::model(path, reason)
+}

@@ -1,0 +1,12 @@
+//! `dp train --method am-ssp`: items are described by public features, and so are items that nobody rated.
+
+mod fit;
+mod items;
+mod settings;
+mod unseen;
+mod weights_file;
+
+pub(crate) use fit::train;
+pub(crate) use settings::refuse_flags;
+pub(crate) use unseen::with_new_items;
+pub(crate) use weights_file::FEATURE_WEIGHTS;

@@ -1,0 +1,142 @@
+//! Weights of features on disk: csv with a line for each name, which is also the vocabulary.
+
+use std::path::Path;
+
+use dp_data::{FeatureVocabulary, ItemTable};
+use dp_pubfeat::FeatureWeights;
+
+use super::items::Items;
+use crate::error::{Error, Result};
+
+/// A line for what all items share, without column and name; then one for each name, column by column.
+pub(crate) const FEATURE_WEIGHTS: &str = "feature_weights.csv";
+
+pub(super) fn write(weights: &FeatureWeights, items: &Items) -> Result<(&'static str, Vec<u8>)> {
+    let lines = || {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let tastes = (1..weights.dim()).map(|k| format!("taste_{k}"));
+        let head = ["column", "name", "bias"].map(str::to_owned);
+        writer.write_record(head.into_iter().chain(tastes))?;
+        let mut line = |column: &str, name: &str, numbers: &[f64]| {
+            let words = [column.to_owned(), name.to_owned()].into_iter();
+            writer.write_record(words.chain(numbers.iter().map(f64::to_string)))
+        };
+        line("", "", weights.shared())?;
+        let mut feature = 0;
+        for (at, column) in items.table.columns().iter().enumerate() {
+            for name in items.vocabulary.names(at) {
+                line(column, name, weights.feature(feature))?;
+                feature += 1;
+            }
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    let bytes = lines().map_err(|e: csv::Error| Error::model(Path::new(FEATURE_WEIGHTS), e))?;
+    Ok((FEATURE_WEIGHTS, bytes))
+}
+
+/// Feature weights with the names that they belong to.
+pub(super) struct Encoder {
+    pub(super) columns: Vec<String>,
+    pub(super) vocabulary: FeatureVocabulary,
+    pub(super) weights: FeatureWeights,
+}
+
+impl Encoder {
+    /// Reads the file of a model folder back.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read(path).map_err(|e| Error::read(path, e))?;
+        Self::parse(&text).map_err(|reason| Error::model(path, reason))
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let mut reader = csv::Reader::from_reader(text);
+        let mut lines = reader.records();
+        let mut line = || -> Result<Option<(String, String, Vec<f64>)>, String> {
+            let record = match lines.next() {
+                Some(record) => record.map_err(|e| e.to_string())?,
+                None => return Ok(None),
+            };
+            let numbers = record.iter().skip(2).map(str::parse);
+            let numbers: Result<Vec<f64>, _> = numbers.collect();
+            let word = |at: usize| record.get(at).unwrap_or_default().to_owned();
+            let numbers = numbers.map_err(|e| format!("a weight is no number: {e}"))?;
+            Ok(Some((word(0), word(1), numbers)))
+        };
+        let (_, _, shared) = line()?.ok_or("it has no line of what all items share")?;
+        let (mut columns, mut rows) = (Vec::<String>::new(), Vec::new());
+        let mut features = Vec::new();
+        while let Some((column, name, numbers)) = line()? {
+            if columns.last() != Some(&column) {
+                columns.push(column);
+            }
+            rows.push((columns.len() - 1, name));
+            features.extend(numbers);
+        }
+        let vocabulary = vocabulary(&columns, &rows)?;
+        let sizes = vocabulary.category_sizes();
+        let weights = FeatureWeights::new(shared.len(), &sizes, shared, features);
+        Ok(Self {
+            columns,
+            vocabulary,
+            weights: weights.map_err(|e| e.to_string())?,
+        })
+    }
+}
+
+/// The names as a vocabulary, which must number them as the file does.
+fn vocabulary(columns: &[String], rows: &[(usize, String)]) -> Result<FeatureVocabulary, String> {
+    let items = rows.iter().enumerate().map(|(item, (column, name))| {
+        let mut lists = vec![Vec::new(); columns.len()];
+        lists[*column].push(name.clone());
+        (item.to_string(), lists)
+    });
+    let table = ItemTable::new(columns.iter().cloned(), items);
+    let vocabulary = FeatureVocabulary::new(&table, 1).map_err(|e| e.to_string())?;
+    let numbered = (0..columns.len()).flat_map(|c| vocabulary.names(c).iter().map(move |n| (c, n)));
+    if numbered.eq(rows.iter().map(|(column, name)| (*column, name))) {
+        return Ok(vocabulary);
+    }
+    Err("its names are repeated or not in order".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_read_back_as_they_were_written() {
+        let list = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+        let rows = [
+            ("1", vec![list("War|\"q\", x"), list("Ann")]),
+            ("2", vec![list("Art"), list("Bob")]),
+        ];
+        let table = ItemTable::new(["genres", "people"], rows);
+        let vocabulary = FeatureVocabulary::new(&table, 1).unwrap();
+        let numbers: Vec<f64> = (0..10).map(|k| f64::from(k).sqrt() / 3.0).collect();
+        let weights = FeatureWeights::new(2, &[3, 2], vec![0.1, -1e-300], numbers).unwrap();
+        let items = Items { table, vocabulary };
+        let (_, bytes) = write(&weights, &items).unwrap();
+        let read = Encoder::parse(&bytes).unwrap();
+        assert_eq!(read.columns, ["genres", "people"]);
+        assert_eq!(read.weights, weights);
+        assert_eq!(read.vocabulary, items.vocabulary);
+    }
+
+    #[test]
+    fn damaged_files_are_told_apart() {
+        for (text, reason) in [
+            ("column,name,bias\n", "no line of what all items share"),
+            ("column,name,bias\n,,1\ng,War,x\n", "no number"),
+            ("column,name,bias\n,,1\ng,War,1\ng,Art,1\n", "not in order"),
+            ("column,name,bias\n,,1\ng,War,1\ng,War,1\n", "not in order"),
+            ("column,name,bias\n,,1\ng,War,NaN\n", "weight of a feature"),
+            ("column,name,bias\n,,1\ng,War,1,2\n", "CSV error"),
+        ] {
+            let Err(found) = Encoder::parse(text.as_bytes()) else {
+                panic!("{text} was read")
+            };
+            assert!(found.contains(reason), "{found}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a user adds to a round.
+
+use dp_core::UserRow;
+use dp_mechanism::{SparseBuffer, VectorContribution};
+
+use super::AmResidualSspParams;
+use super::user_step::LevelStepScratch;
+use crate::ssp::scale_jointly;
+
+/// Norm of the second moments that a user adds, over the bound on the residuals.
+pub(super) const MOMENT_RATIO: f64 = 0.1;
+
+/// One user's share of a round, with level and tastes fitted in here.
+///
+/// ```text
+/// (l, u)  user step at the released item vectors (LevelStep);  u then scaled to norm taste_norm
+/// x     = [a, u],   a = sqrt(1 - taste_norm^2);   x = [1] where d = 1
+/// e_j   = y_j - center - l - h_j - <q_j, u>,   all of the user's scaled down together so that sum_j w_j^2 e_j^2 <= c^2
+/// r_j  += w_j e_j x        d coordinates per item of the user
+/// M    += .1 c x x^T       d^2 coordinates, row-major, behind those of the items
+/// ```
+///
+/// A user without items adds nothing.
+///
+/// # Privacy
+/// `||x|| <= 1`: its square is `a^2 + ||u||^2`, and `u` has norm `taste_norm` or is 0. The blocks `w_j e_j x` lie in coordinates of their own, because a table has each pair of
+/// user and item once, so their squared norm is `||x||^2 sum_j w_j^2 e_j^2 <= c^2`; that of `.1 c x x^T` is `(.1 c)^2 ||x||^4 <= (.1 c)^2`. Together
+///
+/// ```text
+/// sensitivity  c sqrt(1 + .1^2)   for adding or removing a user,  twice that for replacing one
+/// ```
+///
+/// whatever the ratings, and whatever the item vectors, which are released values or public. The share is a function of this user's records, of these vectors and of public settings alone; the
+/// kernel checks the norm in exact integers once more. Level, tastes and residuals never leave.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundContribution<'a> {
+    /// Checked settings.
+    pub params: &'a AmResidualSspParams,
+    /// Released item vectors `[h_j, q_j]`, shape `(m, d)`.
+    pub item_vectors: &'a [f64],
+    /// The bound `c`, data units of a rating.
+    pub bound: f64,
+}
+
+/// Working memory of [`RoundContribution`].
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's values; printing them is never wanted"
+)]
+pub struct RoundScratch {
+    step: LevelStepScratch,
+    /// `x`.
+    vector: Vec<f64>,
+    weights: Vec<f64>,
+    residuals: Vec<f64>,
+}
+
+impl RoundContribution<'_> {
+    /// The sensitivity `c sqrt(1 + .1^2)` to adding or removing a user.
+    #[must_use]
+    pub fn norm(&self) -> f64 {
+        self.bound * (1.0 + MOMENT_RATIO * MOMENT_RATIO).sqrt()
+    }
+
+    /// Length of the sum: `m d + d^2`.
+    #[must_use]
+    pub const fn n_coordinates(&self) -> usize {
+        self.item_vectors.len() + self.params.dim * self.params.dim
+    }
+
+    /// Fits the user: `x`, weights and bounded residuals.
+    fn describe(&self, user: UserRow<'_>, own: &mut RoundScratch) {
+        let (params, dim) = (self.params, self.params.dim);
+        let step = &params.user_step;
+        let solved = step.solve(self.item_vectors, dim, user, &mut own.step);
+        let level = step.label_center + solved[0];
+        own.vector.clear();
+        own.vector.extend_from_slice(solved);
+        own.vector[0] = params.constant();
+        to_norm(&mut own.vector[1..], params.taste_norm);
+        own.weights.clear();
+        own.weights.resize(user.len(), 0.0);
+        params.weights.weigh(user, &mut own.weights);
+        own.residuals.clear();
+        own.residuals.extend(user.iter().map(|(item, y)| {
+            let row = &self.item_vectors[item as usize * dim..][..dim];
+            let tastes = row[1..].iter().zip(&own.vector[1..]);
+            let score: f64 = tastes.map(|(q, u)| q * u).sum();
+            f64::from(y) - level - row[0] - score
+        }));
+        scale_jointly(&mut own.residuals, &own.weights, self.bound);
+    }
+}
+
+impl VectorContribution for RoundContribution<'_> {
+    type Scratch = RoundScratch;
+
+    fn scratch(&self) -> RoundScratch {
+        RoundScratch::default()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut RoundScratch, out: &mut SparseBuffer) {
+        if user.is_empty() {
+            return;
+        }
+        self.describe(user, own);
+        let dim = self.params.dim;
+        let coordinate = |at: usize| u32::try_from(at).unwrap_or(u32::MAX); // checked by the plan
+        let each = own.weights.iter().zip(&own.residuals);
+        for (&item, (w, e)) in user.items().iter().zip(each) {
+            let first = item as usize * dim;
+            let block = own.vector.iter().enumerate();
+            out.extend(block.map(|(k, x)| (coordinate(first + k), w * e * x)));
+        }
+        let mut at = self.item_vectors.len();
+        for a in &own.vector {
+            for b in &own.vector {
+                out.push(coordinate(at), MOMENT_RATIO * self.bound * a * b);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Scales a vector to this norm; one that is next to nothing, or not finite, becomes 0.
+fn to_norm(vector: &mut [f64], norm: f64) {
+    let own = vector.iter().map(|u| u * u).sum::<f64>().sqrt();
+    let scale = if (1e-100..f64::INFINITY).contains(&own) {
+        norm / own
+    } else {
+        0.0
+    };
+    if scale > 0.0 {
+        vector.iter_mut().for_each(|u| *u *= scale);
+    } else {
+        vector.fill(0.0);
+    }
+}

@@ -1,0 +1,165 @@
+//! What the releases of all rounds say of the items together.
+
+use dp_linalg::project_psd_in_place;
+
+use super::contribution::MOMENT_RATIO;
+use crate::{ItemStatistics, Result};
+
+/// One round's release, taken apart.
+pub(super) struct Round<'a> {
+    /// Residual sums, shape `(m, d)`.
+    pub(super) residuals: &'a [f64],
+    /// Item vectors that they are residuals of, shape `(m, d)`, the bias per unit of users' constant.
+    pub(super) at: &'a [f64],
+    /// `C`: the mean of users' `x x^T`, shape `(d, d)`, symmetric.
+    pub(super) mean: &'a [f64],
+    /// Standard deviation of the noise in a residual sum.
+    pub(super) noise: f64,
+}
+
+/// Sums over rounds, each weighed by one over the variance of its noise, older ones by less.
+///
+/// ```text
+/// A_j^t = W_j C^t,   b_j^t = r_j^t + A_j^t v_j^t                  what round t says of item j: W_j the released total weight
+/// A_j   = sum_t g_t A_j^t / sum_t g_t,   b_j alike,   g_t = memory^(T - t) / s_t^2
+/// noise of b_j:   s = sqrt(sum_t g_t^2 s_t^2) / sum_t g_t
+/// ```
+pub(super) struct Evidence {
+    dim: usize,
+    memory: f64,
+    matrices: Vec<f64>,
+    rhs: Vec<f64>,
+    /// `sum_t g_t`.
+    precision: f64,
+    /// `sum_t g_t^2 s_t^2`.
+    variance: f64,
+}
+
+impl Evidence {
+    pub(super) fn new(n_items: usize, dim: usize, memory: f64) -> Self {
+        Self {
+            dim,
+            memory,
+            matrices: vec![0.0; n_items * dim * dim],
+            rhs: vec![0.0; n_items * dim],
+            precision: 0.0,
+            variance: 0.0,
+        }
+    }
+
+    /// Adds a round; `totals` are the items' total weights.
+    pub(super) fn add(&mut self, totals: &[f64], round: &Round<'_>) {
+        let (d, new) = (self.dim, (round.noise * round.noise).recip());
+        let old = self.memory;
+        let matrices = self.matrices.chunks_exact_mut(d * d);
+        let sums = matrices.zip(self.rhs.chunks_exact_mut(d));
+        let released = round
+            .residuals
+            .chunks_exact(d)
+            .zip(round.at.chunks_exact(d));
+        for ((total, (matrix, rhs)), (r, v)) in totals.iter().zip(sums).zip(released) {
+            let rows = matrix.chunks_exact_mut(d).zip(round.mean.chunks_exact(d));
+            for ((rhs, r), (row, mean)) in rhs.iter_mut().zip(r).zip(rows) {
+                let mut image = 0.0;
+                for ((cell, c), v) in row.iter_mut().zip(mean).zip(v) {
+                    image += total * c * v;
+                    *cell = old * *cell + new * (total * c);
+                }
+                *rhs = old * *rhs + new * (r + image);
+            }
+        }
+        self.precision = old * self.precision + new;
+        self.variance = old * old * self.variance + new;
+    }
+
+    /// The means, for a learner.
+    pub(super) fn statistics(&self) -> Result<ItemStatistics> {
+        let mean = |sums: &[f64]| sums.iter().map(|x| x / self.precision).collect();
+        let noise = self.variance.sqrt() / self.precision;
+        ItemStatistics::new(
+            self.dim,
+            mean(&self.matrices),
+            mean(&self.rhs),
+            [0.0, noise],
+        )
+    }
+}
+
+/// `C` from released second moments of all users: symmetric, positive semidefinite part, over the moments of `n_users`.
+pub(super) fn mean_moment(
+    released: &[f64],
+    dim: usize,
+    (bound, n_users): (f64, f64),
+) -> Result<Vec<f64>> {
+    let scale = (2.0 * MOMENT_RATIO * bound * n_users).recip();
+    let mirror = |at: usize| at % dim * dim + at / dim;
+    let mut mean: Vec<f64> = (0..dim * dim)
+        .map(|at| (released[at] + released[mirror(at)]) * scale)
+        .collect();
+    project_psd_in_place(&mut mean, dim)?;
+    // symmetric to the last bit, whatever the projection leaves
+    Ok((0..dim * dim)
+        .map(|at| 0.5 * (mean[at] + mean[mirror(at)]))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_the_weighted_mean_that_is_documented() {
+        let mut evidence = Evidence::new(1, 2, 0.5);
+        let totals = [3.0];
+        let mean = [[1.0, 0.25, 0.25, 0.5], [0.5, 0.0, 0.0, 2.0]];
+        let residuals = [[0.2, -0.4], [0.1, 0.3]];
+        let at = [[1.0, 2.0], [-1.0, 0.5]];
+        let noise = [2.0, 0.5];
+        for t in 0..2 {
+            evidence.add(
+                &totals,
+                &Round {
+                    residuals: &residuals[t],
+                    at: &at[t],
+                    mean: &mean[t],
+                    noise: noise[t],
+                },
+            );
+        }
+        // numpy, from the three lines of the doc comment: g = [.125, 4]
+        let found = evidence.statistics().unwrap();
+        let g = [0.5 / 4.0, 4.0];
+        let whole = g[0] + g[1];
+        for a in 0..2 {
+            for b in 0..2 {
+                let cell = |t: usize| 3.0 * mean[t][a * 2 + b];
+                let expected = (g[0] * cell(0) + g[1] * cell(1)) / whole;
+                assert!((found.matrix(0)[a * 2 + b] - expected).abs() < 1e-14);
+            }
+            let b = |t: usize| {
+                residuals[t][a] + 3.0 * (mean[t][a * 2] * at[t][0] + mean[t][a * 2 + 1] * at[t][1])
+            };
+            let expected = (g[0] * b(0) + g[1] * b(1)) / whole;
+            assert!((found.rhs(0)[a] - expected).abs() < 1e-14);
+        }
+        let variance = (g[0] * noise[0]).powi(2) + (g[1] * noise[1]).powi(2);
+        let expected = variance.sqrt() / whole;
+        assert!((found.noise_stddevs()[1] - expected).abs() < 1e-14);
+    }
+
+    #[test]
+    fn moments_become_a_mean_without_negative_directions() {
+        // 10 users with x = [.8, .6], bound .5; the second coordinate's noise makes the matrix indefinite
+        let scale = MOMENT_RATIO * 0.5 * 10.0;
+        let released = [0.64 * scale, 0.5 * scale, 0.46 * scale, -0.1 * scale];
+        let mean = mean_moment(&released, 2, (0.5, 10.0)).unwrap();
+        assert_eq!(mean[1].to_bits(), mean[2].to_bits());
+        let determinant = mean[0] * mean[3] - mean[1] * mean[2];
+        assert!(mean[0] > 0.64 && mean[3] > 0.0 && determinant.abs() < 1e-12);
+        let plain = [0.64 * scale, 0.4 * scale, 0.56 * scale, 0.6 * scale];
+        let mean = mean_moment(&plain, 2, (0.5, 10.0)).unwrap();
+        for (m, e) in mean.iter().zip([0.64, 0.48, 0.48, 0.6]) {
+            assert!((m - e).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Plan, rounds and certificate.
+
+use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
+use dp_mechanism::{NoiseSource, WatchedNoise};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use super::evidence::{Evidence, Round, mean_moment};
+use super::{AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, RoundContribution};
+use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
+use crate::paid::Paid;
+use crate::problem::Vectors;
+use crate::residual::TotalsContribution;
+use crate::run::certify;
+use crate::ssp::FittedItems;
+use crate::watch::Watch;
+use crate::{ProblemSetup, ProtectedUnit, Result, SparseKernel, events};
+
+const OUTPUT: &str =
+    "noisy sums listed below, item vectors and weights of features made of them, settings";
+const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
+const UNRATED: &str = "which items are said to be without ratings is public knowledge";
+
+/// Residual at which a round's solve ends, over that of 0: far below the noise.
+const TOLERANCE: f64 = 1e-5;
+
+/// Alternating minimisation by residual rounds, with public features of items: [`AmSsp`](crate::AmSsp) with [`ResidualSsp`](crate::ResidualSsp) as the item update, its best form for ratings.
+///
+/// ```text
+/// released once:  W_j = sum_k w_kj, the number of users n                                         TotalsContribution
+/// each round t:   every user: level and tastes from own ratings and released item vectors         local, LevelStep
+///                 released: r_j = sum_k w_kj e_kj x_k, bounded by c_t, and M = sum_k x_k x_k^T        RoundContribution
+///                 A_j = W_j PSD(M) / n,  b_j = r_j + A_j v_j, averaged with earlier rounds          post-processing
+///                 v = K A (A K A + l A + s^2 I)^-1 b                                               KernelRidge
+/// ```
+///
+/// `K` is the prior of the items by their features and their released popularity ([`FeaturePrior`]), `s` the known noise of `b`, `l` the label variance over the item variance. As residuals are
+/// small beside ratings so is the noise; one matrix `M` of `d^2` numbers serves all items; items with few ratings lean on their features. Items that nobody rated have vectors all the same, and so has
+/// any item whose features are known ([`FeatureWeights::vector`]). Unseen users fold in by [`FeatureModel::fold_in`].
+///
+/// # Privacy
+/// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all residual sums with the second moments, in one vector (sensitivity
+/// `c_t sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is made of these and of public values; users' levels and tastes stay with their users, and what all users see together is
+/// jointly private (billboard model). Each release is chosen by those before it and paid by a spend of its own, all reserved beforehand. Unit: the user, who has one row of the table; the rows are
+/// bounded one by one whatever they hold.
+///
+/// # Examples
+/// ```
+/// use dp_core::{Adjacency, ApproxDp};
+/// use dp_pubfeat::AmResidualSspParams;
+/// let target = ApproxDp::target(5.0, 1e-5)?;
+/// let fit = AmResidualSspParams::for_target(target).check()?;
+/// let plan = fit.plan(500, target, Adjacency::AddRemoveUser)?;
+/// assert_eq!(plan.releases().len(), 1 + fit.params().n_rounds);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AmResidualSsp {
+    params: AmResidualSspParams,
+}
+
+impl AmResidualSsp {
+    pub(super) const fn of(params: AmResidualSspParams) -> Self {
+        Self { params }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &AmResidualSspParams {
+        &self.params
+    }
+
+    /// What a fit over `n_items` will release, calibrated to `target`.
+    ///
+    /// # Errors
+    /// As [`Ssp::plan`](crate::Ssp::plan).
+    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        ProtectedUnit::User.check(adjacency)?;
+        params::at_least_one("n_items", n_items)?;
+        events::check_coordinates(self.n_coordinates(n_items))?;
+        events::plan(&self.requests(n_items), target, adjacency)
+    }
+
+    /// Numbers in a round's release.
+    const fn n_coordinates(&self, n_items: usize) -> usize {
+        let dim = self.params.dim;
+        n_items.saturating_mul(dim).saturating_add(dim * dim)
+    }
+
+    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+        let share = self.params.totals_share;
+        let mut all = vec![events::request("total weights", share, n_items + 1)];
+        let n = self.n_coordinates(n_items);
+        let rounds = (1..).zip(self.params.round_shares());
+        all.extend(rounds.map(|(t, share)| events::request(format!("residuals {t}"), share, n)));
+        all
+    }
+
+    /// Runs the rounds, consuming exactly the spends of `plan`. Users' features in the table are not looked at.
+    ///
+    /// # Errors
+    /// As [`Ssp::fit`](crate::Ssp::fit).
+    pub fn fit(
+        &self,
+        prior: &FeaturePrior,
+        ratings: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<FittedItems<FeatureModel>> {
+        self.fit_watched(prior, ratings, plan, spends, noise, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits, and for progress.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        prior: &FeaturePrior,
+        ratings: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut Watch<'_>,
+    ) -> Result<FittedItems<FeatureModel>> {
+        let (setup, n_items) = (self.setup(), prior.n_items());
+        setup.unit.check(plan.adjacency())?;
+        setup.check_ratings(ratings, n_items)?;
+        let paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
+        let out = WatchedNoise { noise, watch };
+        let mut run = Run { ratings, paid, out };
+        let model = self.rounds(prior, &setup, &mut run)?;
+        let unrated = prior.has_unrated().then_some(UNRATED);
+        let more: Vec<&str> = [DEFAULTS].into_iter().chain(unrated).collect();
+        let insecure = run.out.is_insecure();
+        Ok(FittedItems {
+            certificate: certify(
+                run.paid,
+                (&setup, Vectors::Fitted),
+                (OUTPUT, &more),
+                insecure,
+            )?,
+            model,
+        })
+    }
+
+    /// Weights and unit, in the form that they have elsewhere.
+    fn setup(&self) -> ProblemSetup {
+        ProblemSetup {
+            weights: self.params.weights.clone(),
+            ..ProblemSetup::new(self.params.dim, 1.0)
+        }
+    }
+
+    fn rounds(
+        &self,
+        prior: &FeaturePrior,
+        setup: &ProblemSetup,
+        run: &mut Run<'_, '_>,
+    ) -> Result<FeatureModel> {
+        let (params, n_items) = (&self.params, prior.n_items());
+        let totals = Totals::release(setup, n_items, params.totals_floor, run)?;
+        let made = prior.kernel(&totals.items, totals.noise)?;
+        let mut learner = self.learner(made.kernel)?;
+        let mut vectors = self.initial_vectors(n_items);
+        let mut seen = Evidence::new(n_items, params.dim, params.memory);
+        for t in 1..=params.n_rounds {
+            let bound = params.bound.at(t);
+            let contribution = RoundContribution {
+                params,
+                item_vectors: &self.with_biases(vectors.clone()),
+                bound,
+            };
+            let shape = (contribution.n_coordinates(), contribution.norm());
+            let spend = run.paid.next()?;
+            let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
+            let values = released.values();
+            let (residuals, moments) = values.split_at(vectors.len());
+            let round = Round {
+                residuals,
+                at: &vectors,
+                mean: &mean_moment(moments, params.dim, (bound, totals.n_users))?,
+                noise: released.noise_stddev(),
+            };
+            seen.add(&totals.items, &round);
+            learner.learn(&seen.statistics()?)?;
+            vectors = learner.item_vectors()?;
+        }
+        let weights = self.feature_weights(prior, &learner, &made.unknown)?;
+        FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
+    }
+
+    fn learner(&self, kernel: SparseKernel) -> Result<KernelRidge<SparseKernel>> {
+        let params = &self.params;
+        let noise = RidgeNoise::FromRelease {
+            item_norm: (params.item_variance * params.dim as f64).sqrt(),
+        };
+        let l2_penalty = params.label_variance / params.item_variance;
+        KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
+    }
+
+    /// No bias, and tastes between -1/2 and 1/2.
+    fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
+        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
+        let dim = self.params.dim;
+        let mut draw = |at: usize| match at % dim {
+            0 => 0.0,
+            _ => rng.random::<f64>() - 0.5,
+        };
+        (0..n_items * dim).map(&mut draw).collect()
+    }
+
+    /// Vectors per unit of users' `x = [a, u]` as rows `[h, q]`: the first coordinate times `a`.
+    fn with_biases(&self, mut vectors: Vec<f64>) -> Vec<f64> {
+        let a = self.params.constant();
+        let biases = vectors.iter_mut().step_by(self.params.dim);
+        biases.for_each(|v| *v *= a);
+        vectors
+    }
+
+    fn feature_weights(
+        &self,
+        prior: &FeaturePrior,
+        learner: &KernelRidge<SparseKernel>,
+        unknown: &[f64; super::prior::LEVELS],
+    ) -> Result<FeatureWeights> {
+        let dim = self.params.dim;
+        let theta = learner.kernel().feature_sums(dim, learner.coefficients());
+        let (features, shared) = prior.scaled(&theta, dim, unknown);
+        let (features, shared) = (self.with_biases(features), self.with_biases(shared));
+        FeatureWeights::new(dim, prior.category_sizes(), shared, features)
+    }
+}
+
+/// What a run releases from, and who pays.
+struct Run<'r, 'p> {
+    ratings: &'r Private<Interactions>,
+    paid: Paid<'p>,
+    out: WatchedNoise<'r>,
+}
+
+/// Released total weights.
+struct Totals {
+    /// Of each item, at least `totals_floor` deviations of the noise.
+    items: Vec<f64>,
+    /// Standard deviation of the noise in them.
+    noise: f64,
+    /// Users with items, at least 1.
+    n_users: f64,
+}
+
+impl Totals {
+    fn release(
+        setup: &ProblemSetup,
+        n_items: usize,
+        floor: f64,
+        run: &mut Run<'_, '_>,
+    ) -> Result<Self> {
+        let contribution = TotalsContribution { setup, n_items };
+        let spend = run.paid.next()?;
+        let shape = (n_items + 1, 1.0);
+        let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
+        let noise = released.noise_stddev() / TotalsContribution::ITEMS;
+        let values = released.values();
+        let item = |total: &f64| (total / TotalsContribution::ITEMS).max(floor * noise);
+        Ok(Self {
+            items: values[..n_items].iter().map(item).collect(),
+            noise,
+            n_users: (values[n_items] / TotalsContribution::units()).max(1.0),
+        })
+    }
+}

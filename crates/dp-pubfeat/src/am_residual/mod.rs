@@ -1,0 +1,19 @@
+//! Alternating minimisation with residual rounds: users fit themselves locally, items learn from released residuals through their features.
+
+mod contribution;
+mod defaults;
+mod evidence;
+mod fit;
+mod model;
+mod params;
+mod prior;
+mod user_step;
+mod weights;
+
+pub use contribution::{RoundContribution, RoundScratch};
+pub use fit::AmResidualSsp;
+pub use model::FeatureModel;
+pub use params::AmResidualSspParams;
+pub use prior::{FeaturePrior, PriorVariances};
+pub use user_step::LevelStep;
+pub use weights::FeatureWeights;

@@ -1,0 +1,236 @@
+//! What public features are expected to say of items.
+
+use dp_core::params;
+
+use crate::features::{below, in_public_range};
+use crate::{ItemFeatures, Result, SparseKernel};
+
+/// Prior variances of the parts that an item's vector is a sum of, relative to each other. All are public.
+///
+/// ```text
+/// v_j = shared + sum_c (sum of the item's features in category c) + popularity + own_j
+/// ```
+///
+/// An item's weights in a category are scaled to norm 1, so that a part has its variance however many features an item has there; an item without any there lacks the part.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct PriorVariances {
+    /// Of what all items have in common.
+    pub shared: f64,
+    /// Of each category of features.
+    pub categories: Vec<f64>,
+    /// Of the popularity level, which is made of *released* total weights; 0 for none.
+    pub popularity: f64,
+    /// Of what an item has for itself.
+    pub own: f64,
+}
+
+/// Categories with as many features as this are taken to be lists of people.
+const MANY: usize = 100;
+
+impl PriorVariances {
+    /// .15 for a category of fewer than 100 features (genres, decades), .1 for others (people); .1 shared, .3 popularity, .3 own. Found on the validation part of MovieLens-1M.
+    #[must_use]
+    pub fn for_features(features: &ItemFeatures) -> Self {
+        let variance = |c| {
+            if features.category(c).len() < MANY {
+                0.15
+            } else {
+                0.1
+            }
+        };
+        Self {
+            shared: 0.1,
+            categories: (0..features.n_categories()).map(variance).collect(),
+            popularity: 0.3,
+            own: 0.3,
+        }
+    }
+
+    fn check(&self, features: &ItemFeatures) -> Result<()> {
+        params::same_size(
+            "prior variances of categories",
+            self.categories.len(),
+            features.n_categories(),
+        )?;
+        let each = [self.shared, self.popularity, self.own];
+        for variance in self.categories.iter().copied().chain(each) {
+            params::finite_non_negative("prior variance", variance)?;
+            in_public_range("prior variance", variance.max(1e-6))?;
+        }
+        Ok(())
+    }
+}
+
+/// Public items as the rounds learn them: features, their prior variances, and which items are known to have no ratings yet.
+///
+/// # Examples
+/// ```
+/// use dp_pubfeat::{FeaturePrior, ItemFeaturesBuilder, PriorVariances};
+/// let mut builder = ItemFeaturesBuilder::new(3, &[2])?; // two genres; item 2 has none
+/// builder.push(0, 0, 1.0)?;
+/// builder.push(1, 1, 1.0)?;
+/// let features = builder.build();
+/// let prior = FeaturePrior::new(&features, PriorVariances::for_features(&features))?;
+/// assert_eq!(prior.n_items(), 3);
+/// assert!(prior.with_unrated([3]).is_err());
+/// # Ok::<(), dp_pubfeat::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeaturePrior {
+    variances: PriorVariances,
+    sizes: Vec<usize>,
+    /// Columns: features, the constant, popularity levels.
+    rows: Vec<Vec<(u32, f64)>>,
+    unrated: Vec<bool>,
+}
+
+/// Popularity levels.
+pub(super) const LEVELS: usize = 10;
+
+/// The kernel of a run, and what its columns are worth to an item that is not in it.
+pub(super) struct RunKernel {
+    pub(super) kernel: SparseKernel,
+    /// Shares of the levels for an item of unknown popularity.
+    pub(super) unknown: [f64; LEVELS],
+}
+
+impl FeaturePrior {
+    /// The prior of items with these features.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless there is one variance per category; [`crate::Error::Param`] for a variance that is neither 0 nor from 1e-6 to 1e6.
+    pub fn new(features: &ItemFeatures, variances: PriorVariances) -> Result<Self> {
+        variances.check(features)?;
+        let constant = u32::try_from(features.n_features()).unwrap_or(u32::MAX);
+        let row = |item: usize| {
+            let mut row = Vec::new();
+            for (category, variance) in variances.categories.iter().enumerate() {
+                let own = features.item_category(item, category);
+                let norm = own.map(|(_, w)| w * w).sum::<f64>().sqrt();
+                let each = features.item_category(item, category);
+                row.extend(each.map(|(f, w)| (f, w / norm * variance.sqrt())));
+            }
+            row.push((constant, variances.shared.sqrt()));
+            row
+        };
+        Ok(Self {
+            rows: (0..features.n_items()).map(row).collect(),
+            unrated: vec![false; features.n_items()],
+            sizes: (0..features.n_categories())
+                .map(|c| features.category(c).len())
+                .collect(),
+            variances,
+        })
+    }
+
+    /// The same with items that are *publicly known* to have no ratings in the data, because they appeared later: their popularity is unknown, not low.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for an item that does not exist.
+    pub fn with_unrated(mut self, items: impl IntoIterator<Item = u32>) -> Result<Self> {
+        for item in items {
+            below("item", item, self.unrated.len())?;
+            self.unrated[item as usize] = true;
+        }
+        Ok(self)
+    }
+
+    /// Number of items `m`.
+    #[must_use]
+    pub const fn n_items(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The variances.
+    #[must_use]
+    pub const fn variances(&self) -> &PriorVariances {
+        &self.variances
+    }
+
+    pub(super) fn has_unrated(&self) -> bool {
+        self.unrated.contains(&true)
+    }
+
+    pub(super) fn category_sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    fn n_features(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// Adds features made from *released* total weights: the two nearest of ten levels on a logarithmic scale, from one deviation of their noise upward. What has no ratings yet is as popular as what
+    /// is rated on the average.
+    pub(super) fn kernel(&self, totals: &[f64], noise: f64) -> Result<RunKernel> {
+        let unit = noise.max(1.0);
+        let unknown = self.average_levels(totals, unit);
+        let first = self.n_features() + 1;
+        let column = |level: usize| u32::try_from(first + level).unwrap_or(u32::MAX);
+        let weight = self.variances.popularity.sqrt();
+        let mut rows = self.rows.clone();
+        for ((row, total), unrated) in rows.iter_mut().zip(totals).zip(&self.unrated) {
+            if *unrated {
+                row.extend((0..LEVELS).map(|l| (column(l), weight * unknown[l])));
+            } else {
+                let near = nearest_levels(total / unit);
+                row.extend(near.map(|(l, share)| (column(l), weight * share)));
+            }
+        }
+        let kernel = SparseKernel::new(rows, first + LEVELS, self.variances.own)?;
+        Ok(RunKernel { kernel, unknown })
+    }
+
+    /// Mean shares of the levels over items that are not said to be unrated, weighed by their totals.
+    fn average_levels(&self, totals: &[f64], unit: f64) -> [f64; LEVELS] {
+        let (mut shares, mut whole) = ([0.0; LEVELS], 0.0);
+        let rated = totals.iter().zip(&self.unrated).filter(|(_, new)| !**new);
+        for (total, _) in rated {
+            for (level, share) in nearest_levels(total / unit) {
+                shares[level] += total * share;
+            }
+            whole += total;
+        }
+        if whole > 0.0 {
+            shares.iter_mut().for_each(|share| *share /= whole);
+        }
+        shares
+    }
+
+    /// Folds prior weights into those of features: what one unit of a feature (of all of an item's in its category, norm 1) adds to a vector, and what all items not in the run have.
+    pub(super) fn scaled(
+        &self,
+        theta: &[f64],
+        dim: usize,
+        unknown: &[f64; LEVELS],
+    ) -> (Vec<f64>, Vec<f64>) {
+        let mut features = theta[..self.n_features() * dim].to_vec();
+        let mut rest = &mut features[..];
+        for (size, variance) in self.sizes.iter().zip(&self.variances.categories) {
+            let (own, more) = rest.split_at_mut(size * dim);
+            own.iter_mut().for_each(|t| *t *= variance.sqrt());
+            rest = more;
+        }
+        let (constant, levels) = theta[self.n_features() * dim..].split_at(dim);
+        let root = self.variances.shared.sqrt();
+        let mut shared: Vec<f64> = constant.iter().map(|t| root * t).collect();
+        let root = self.variances.popularity.sqrt();
+        for (share, level) in unknown.iter().zip(levels.chunks_exact(dim)) {
+            let each = shared.iter_mut().zip(level);
+            each.for_each(|(s, t)| *s += root * share * t);
+        }
+        (features, shared)
+    }
+}
+
+/// The two levels about a total weight, and the shares that they get.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and the number of levels"
+)]
+fn nearest_levels(total: f64) -> [(usize, f64); 2] {
+    let last = LEVELS as f64 - 1.0;
+    let level = total.max(1.0).log2().min(last - 0.001);
+    let low = level as usize;
+    [(low, 1.0 - level.fract()), (low + 1, level.fract())]
+}
