@@ -48,6 +48,8 @@ pub(crate) enum Error {
     Personalization(dp_personalize::Error),
     #[error(transparent)]
     Federation(dp_fedsgd::Error),
+    #[error(transparent)]
+    Features(dp_pubfeat::Error),
     #[error("{}: {reason}", path.display())]
     Model { path: PathBuf, reason: String },
     #[error("{}: {source}", path.display())]
@@ -161,10 +163,12 @@ impl Error {
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),
             ))
-            | Self::Federation(dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
+            | Self::Federation(dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Param(_)))
+            | Self::Features(dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
             Self::Training(_)
             | Self::Personalization(_)
             | Self::Federation(_)
+            | Self::Features(_)
             | Self::Json(_)
             | Self::Unanswered { .. }
             | Self::Calibration(_)
@@ -344,6 +348,16 @@ impl From<dp_fedsgd::Error> for Error {
             dp_fedsgd::Error::Param(param) => param.into(),
             dp_fedsgd::Error::Accounting(inner) => inner.into(),
             other => Self::Federation(other),
+        }
+    }
+}
+
+impl From<dp_pubfeat::Error> for Error {
+    fn from(error: dp_pubfeat::Error) -> Self {
+        match error {
+            dp_pubfeat::Error::Param(param) => param.into(),
+            dp_pubfeat::Error::Accounting(inner) => inner.into(),
+            other => Self::Features(other),
         }
     }
 }

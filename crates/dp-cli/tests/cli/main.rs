@@ -24,6 +24,7 @@ mod real_data;
 mod recommend;
 mod released_files;
 mod reproduce;
+mod reproduce_features;
 mod resume;
 mod screen;
 mod settings;
