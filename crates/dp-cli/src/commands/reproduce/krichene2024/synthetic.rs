@@ -186,3 +186,41 @@ fn risks(made: &Made, cells: &[Cell], seed: u64) -> Result<Vec<f64>> {
     });
     each.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_belong_to_their_cells_and_to_the_full_sizes() {
+        let args = |size: &[&str]| ReproduceArgs {
+            name: None,
+            list: false,
+            seeds: 1,
+            seed_base: 0,
+            size: size.iter().map(|s| (*s).to_owned()).collect(),
+            quick: false,
+            data: None,
+            plot: None,
+            rows: None,
+            json: false,
+        };
+        let target = |size: &[&str], method, epsilon| {
+            let set_up = SetUp::new(&args(size)).unwrap();
+            let table = Table {
+                set_up: &set_up,
+                n_features: 2000,
+                labels: None,
+            };
+            table.target(Cell { method, epsilon })
+        };
+        assert_eq!(target(&[], Method::Best, 20.0), Some(0.00046));
+        assert_eq!(target(&[], Method::SspC, 1.0), Some(0.0231));
+        assert_eq!(target(&[], Method::SspI, 1.0), None);
+        assert_eq!(target(&[], Method::DpSgd, 5.0), None);
+        assert_eq!(target(&["epsilon=5"], Method::NoisyGd, 5.0), Some(0.0035));
+        assert_eq!(target(&["n_users=4999"], Method::NoisyGd, 5.0), None);
+        let of = |n_steps, scale| target(&[], Method::Convex { n_steps, scale }, 5.0);
+        assert_eq!((of(1, 4.0), of(1, 8.0), of(3, 4.0)), (Some(0.073), None, None));
+    }
+}
