@@ -74,7 +74,10 @@ fn long_full_size_is_below_its_targets() {
 #[test]
 fn more_releases_at_the_same_budget_are_worse() {
     let sandbox = Sandbox::new();
-    let rows = rows(&sandbox, "krichene2024-resamples --seeds 3 --quick --size epsilon=20 --json");
+    let rows = rows(
+        &sandbox,
+        "krichene2024-resamples --seeds 3 --quick --size epsilon=20 --json",
+    );
     assert_eq!(rows.len(), 5);
     let of = |n: u32| mean(&rows, &[("resamples", n.into())]);
     assert!(of(1) < of(4) && of(4) < of(16));

@@ -221,6 +221,9 @@ mod tests {
         assert_eq!(target(&["epsilon=5"], Method::NoisyGd, 5.0), Some(0.0035));
         assert_eq!(target(&["n_users=4999"], Method::NoisyGd, 5.0), None);
         let of = |n_steps, scale| target(&[], Method::Convex { n_steps, scale }, 5.0);
-        assert_eq!((of(1, 4.0), of(1, 8.0), of(3, 4.0)), (Some(0.073), None, None));
+        assert_eq!(
+            (of(1, 4.0), of(1, 8.0), of(3, 4.0)),
+            (Some(0.073), None, None)
+        );
     }
 }

@@ -27,24 +27,25 @@ pub(super) struct Rounds {
     pub(super) label_bound: f64,
     /// Steps of Adam on the statistics of a round, and their rate.
     pub(super) descent: (usize, f64),
+    /// Ridge on item vectors, in units of the statistics: about their noise.
     pub(super) l2_penalty: f64,
 }
 
 impl Rounds {
     pub(super) fn of(problem: &Problem<'_>) -> Self {
-        let (dim, n_rounds) = match problem.target.epsilon {
-            e if e < 2.5 => (2, 3),
-            e if e < 10.0 => (4, 5),
-            _ => (4, 6),
+        let (dim, n_rounds, l2_penalty) = match problem.target.epsilon {
+            e if e < 2.5 => (1, 3, 40.0),
+            e if e < 10.0 => (2, 5, 20.0),
+            _ => (4, 6, 10.0),
         };
         Self {
             dim,
             n_rounds,
-            user_penalty: 5.0,
-            matrix_share: 0.3,
+            user_penalty: 1.0,
+            matrix_share: 0.15,
             label_bound: 1.0,
             descent: (100, 0.03),
-            l2_penalty: 0.0,
+            l2_penalty,
         }
     }
 }
@@ -63,18 +64,18 @@ pub(super) struct Steps {
 impl Steps {
     pub(super) const fn of(problem: &Problem<'_>) -> Self {
         let n_steps = match problem.target.epsilon {
-            e if e < 2.5 => 40,
-            e if e < 10.0 => 80,
-            _ => 120,
+            e if e < 2.5 => 20,
+            e if e < 10.0 => 40,
+            _ => 80,
         };
         Self {
-            dim: 4,
+            dim: 2,
             n_steps,
             steps_per_round: 10,
             sampling_probability: 0.2,
-            gradient_norm: 0.5,
-            rate: 0.02,
-            user_penalty: 5.0,
+            gradient_norm: 0.3,
+            rate: 0.1,
+            user_penalty: 1.0,
         }
     }
 }
@@ -96,14 +97,13 @@ const fn user_step(feedback: Feedback, l2_penalty: f64) -> UserStep {
 }
 
 /// An encoder of either kind, away from 0.
-#[derive(Clone)]
 enum Encoder {
     Linear(LinearEncoder),
     Ids(IdEncoder),
 }
 
-/// Standard deviation of the first parameters.
-const SPREAD: f64 = 1.0;
+/// What first parameters are multiplied by, to a standard deviation of 1.
+const SPREAD: f64 = 10.0;
 
 impl Encoder {
     fn new(problem: &Problem<'_>, with_features: bool, dim: usize) -> Result<Self> {
@@ -118,7 +118,7 @@ impl Encoder {
             Self::Linear(e) => e.parameters_mut(),
             Self::Ids(e) => e.parameters_mut(),
         };
-        parameters.iter_mut().for_each(|t| *t *= 10.0 * SPREAD);
+        parameters.iter_mut().for_each(|t| *t *= SPREAD);
         Ok(encoder)
     }
 }

@@ -88,7 +88,8 @@ fn push_with_zeros(
     user: UserRow<'_>,
 ) -> Result<()> {
     for &item in user.items() {
-        out.push(number, item, 1.0).map_err(dp_pubfeat::Error::from)?;
+        out.push(number, item, 1.0)
+            .map_err(dp_pubfeat::Error::from)?;
     }
     let free = n_items.saturating_sub(user.len());
     let seed = user.items().iter().map(|&j| u64::from(j)).sum();

@@ -16,10 +16,10 @@ const QUALITY: &str = "validation RMSE";
 const SECONDS: &str = "seconds";
 const EXAMPLES: &str = "examples per second";
 /// Epsilon of all runs.
-const EPSILON: f64 = 20.0;
+const EPSILON: f64 = 5.0;
 /// Lengths of runs that are tried, each with the whole budget.
-const STEPS: [usize; 5] = [20, 40, 80, 160, 320];
-const ROUNDS: [usize; 5] = [2, 3, 4, 6, 8];
+const STEPS: [usize; 4] = [10, 20, 40, 80];
+const ROUNDS: [usize; 4] = [2, 3, 4, 5];
 
 /// A run of some length: what it came to and what it took, calibration of the noise apart.
 struct Point {
