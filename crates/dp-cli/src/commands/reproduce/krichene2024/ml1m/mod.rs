@@ -48,6 +48,8 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
     for &epsilon in &ask.epsilons {
         rows.extend(table::rows(&data, &ask, epsilon)?);
     }
-    rows.extend(time::rows(&data, &ask)?);
+    if ask.epsilons.iter().any(|e| (e - time::EPSILON).abs() < 1e-9) {
+        rows.extend(time::rows(&data, &ask)?);
+    }
     Ok(rows)
 }

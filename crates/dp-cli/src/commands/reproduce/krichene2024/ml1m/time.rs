@@ -16,7 +16,7 @@ const QUALITY: &str = "validation RMSE";
 const SECONDS: &str = "seconds";
 const EXAMPLES: &str = "examples per second";
 /// Epsilon of all runs.
-const EPSILON: f64 = 5.0;
+pub(super) const EPSILON: f64 = 5.0;
 /// Lengths of runs that are tried, each with the whole budget.
 const STEPS: [usize; 4] = [10, 20, 40, 80];
 const ROUNDS: [usize; 4] = [2, 3, 4, 5];
