@@ -7,7 +7,7 @@ use super::replay::{differs, same};
 use crate::kernel::vector_view;
 use crate::trainers::failed;
 use crate::view::View;
-use crate::{Error, Result};
+use crate::Result;
 
 /// DP-SGD on an encoder's parameters (`dp-pubfeat`) under audit.
 ///
@@ -86,10 +86,10 @@ impl<E: PublicEncoder + Clone> AuditedDpSgd<E> {
             one_user,
         } = seen.sums
         else {
-            return Err(Error::from(differs("steps on gradients")));
+            return Err(differs("steps on gradients"));
         };
         let params = self.fit.params();
-        let gradients = EncoderGradients::new(&params.setup, own, params.gradient_norm);
+        let gradients = EncoderGradients::new(&params.setup, &*own, params.gradient_norm);
         let gradients = gradients.map_err(failed)?;
         for row in data.users() {
             let expected = vector_contribution(grid, released.len(), &gradients, row);

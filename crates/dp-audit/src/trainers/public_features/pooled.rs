@@ -57,7 +57,7 @@ impl Pooled {
         let dim = self.dim;
         let mut matrix = vec![0.0; dim * dim];
         released.write_item(0, &mut matrix, &mut vec![0.0; dim]);
-        project_psd_in_place(&mut matrix, dim)?;
+        project_psd_in_place(&mut matrix, dim).map_err(failed)?;
         let mean = |at: usize| 0.5 * (matrix[at] + matrix[at % dim * dim + at / dim]);
         self.average = (0..dim * dim).map(|at| mean(at) / self.n_units).collect();
         Ok(())

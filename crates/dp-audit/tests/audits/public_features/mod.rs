@@ -119,7 +119,9 @@ fn on_given_vectors(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, Of
     let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2).check();
     let mut convex = ConvexSspParams::new(ProblemSetup::new(DIM, 1.0), 2);
     convex.slope_norm = 0.3;
-    let made: Vec<(_, _, fn() -> KernelRidge)> = vec![
+    let known_noise: fn() -> KernelRidge = known_noise;
+    let timid: fn() -> KernelRidge = timid;
+    let made = vec![
         ("SSP-c", ssp(setup(), 1), known_noise),
         ("SSP-i, weights", ssp(weighted(), 3), known_noise),
         (
