@@ -92,8 +92,8 @@ fn costs_are_those_of_the_figures() {
     // four laws of counts by seven batches, and by two passes and four numbers of epochs
     assert_eq!(rows.len(), 4 * 7 + 4 * 7 * 2 * 4);
     let ratio = |pass: &str, epochs: f64, batch: f64| {
-        let equal = ("exponent", "equal counts".into());
-        let shape = [
+        let equal: (&str, Value) = ("exponent", "equal counts".into());
+        let shape: [(&str, Value); 3] = [
             ("pass", pass.into()),
             ("epochs", epochs.into()),
             ("batch", batch.into()),

@@ -61,6 +61,7 @@ impl Model for ItemVectors {
                 let n_items = v.len() / dim;
                 let mut alone = InteractionsBuilder::new(n_items);
                 push_with_zeros(&mut alone, n_items, 0, user)?;
+                alone.ensure_users(1); // one who likes nothing is there too
                 self.step.fold_in(v, dim, alone.build().0.user(0))?
             }
         };
