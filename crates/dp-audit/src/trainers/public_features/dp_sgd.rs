@@ -4,10 +4,10 @@ use dp_mechanism::{NoiseSource, Observed, ObservedSums, vector_contribution};
 use dp_pubfeat::{DpSgd, EncoderGradients, Optimiser, PublicEncoder};
 
 use super::replay::{differs, same};
+use crate::Result;
 use crate::kernel::vector_view;
 use crate::trainers::failed;
 use crate::view::View;
-use crate::Result;
 
 /// DP-SGD on an encoder's parameters (`dp-pubfeat`) under audit.
 ///

@@ -1,4 +1,8 @@
 //! Whole runs of learning with public features: L3 on statistics, L2 on samples, L4 on neighbouring tables.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers of items are small here"
+)]
 
 mod gradients;
 mod neighbours;

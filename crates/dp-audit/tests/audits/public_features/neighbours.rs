@@ -58,6 +58,8 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
 }
 
 type Learned = (Vec<f64>, Vec<View>);
+/// A run on a table with so many users who have nothing.
+type Run = Box<dyn Fn(u32) -> Learned>;
 
 fn integers(run: &Learned) -> Vec<&[i64]> {
     run.1.iter().map(|view| view.integers.as_slice()).collect()
@@ -67,7 +69,7 @@ fn integers(run: &Learned) -> Vec<&[i64]> {
 #[test]
 fn users_who_have_nothing_change_nothing() {
     let nobody = nobody();
-    let mut runs: Vec<(&str, Box<dyn Fn(u32) -> Learned>)> = Vec::new();
+    let mut runs: Vec<(&str, Run)> = Vec::new();
     for (name, trainer) in on_given_vectors(4.0, ADD_REMOVE) {
         let nobody = nobody.clone();
         let run = move |n_idle| {

@@ -48,7 +48,11 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
     for &epsilon in &ask.epsilons {
         rows.extend(table::rows(&data, &ask, epsilon)?);
     }
-    if ask.epsilons.iter().any(|e| (e - time::EPSILON).abs() < 1e-9) {
+    if ask
+        .epsilons
+        .iter()
+        .any(|e| (e - time::EPSILON).abs() < 1e-9)
+    {
         rows.extend(time::rows(&data, &ask)?);
     }
     Ok(rows)
