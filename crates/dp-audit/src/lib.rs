@@ -20,7 +20,12 @@ mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
-#[cfg(any(feature = "fedsgd", feature = "multitask", feature = "personalize"))]
+#[cfg(any(
+    feature = "fedsgd",
+    feature = "multitask",
+    feature = "personalize",
+    feature = "pubfeat"
+))]
 mod trainers;
 mod uniform;
 mod view;
@@ -41,6 +46,8 @@ pub use sampling::{SamplingAudit, audit_fixed_size, audit_poisson};
 pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
+#[cfg(feature = "pubfeat")]
+pub use trainers::{AuditedDpSgd, AuditedPublicFeatures, PublicFeatures};
 #[cfg(feature = "multitask")]
 pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
 #[cfg(feature = "personalize")]

@@ -11,6 +11,8 @@ mod events;
 mod features;
 pub mod federated;
 mod learn;
+#[cfg(privacy_mutants)]
+mod mutants;
 mod paid;
 mod problem;
 mod residual;

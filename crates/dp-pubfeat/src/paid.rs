@@ -48,6 +48,8 @@ impl<'a> Paid<'a> {
         assumptions: &[String],
         insecure: bool,
     ) -> Result<Certificate> {
+        #[cfg(privacy_mutants)]
+        let insecure = crate::mutants::insecure(insecure);
         let mut builder = Certificate::builder(self.plan, self.data_set_id)
             .releases(self.records)
             .released_output(output, "anyone")

@@ -2,12 +2,14 @@
 
 #[cfg(feature = "multitask")]
 mod factorization;
-#[cfg(any(feature = "multitask", feature = "personalize"))]
+#[cfg(any(feature = "multitask", feature = "personalize", feature = "pubfeat"))]
 mod observe;
 #[cfg(feature = "personalize")]
 mod personalization;
 #[cfg(feature = "fedsgd")]
 mod private_sgd;
+#[cfg(feature = "pubfeat")]
+mod public_features;
 #[cfg(feature = "multitask")]
 mod regression;
 #[cfg(any(feature = "fedsgd", feature = "personalize"))]
@@ -22,6 +24,8 @@ pub use factorization::AuditedFactorization;
 pub use personalization::{AuditedPersonalization, Personalization};
 #[cfg(feature = "fedsgd")]
 pub use private_sgd::{AuditedPpSgd, SgdRound, SgdRun};
+#[cfg(feature = "pubfeat")]
+pub use public_features::{AuditedDpSgd, AuditedPublicFeatures, PublicFeatures};
 #[cfg(feature = "multitask")]
 pub use regression::{AuditedRegression, Regression};
 

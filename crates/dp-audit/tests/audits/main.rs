@@ -7,6 +7,7 @@ mod discrete;
 mod kernel;
 mod personalized;
 mod private_sgd;
+mod public_features;
 mod quantiles;
 mod regressions;
 mod resume;

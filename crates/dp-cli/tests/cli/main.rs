@@ -29,6 +29,7 @@ mod recommend;
 mod released_files;
 mod report;
 mod reproduce;
+mod reproduce_features;
 mod resume;
 mod screen;
 mod settings;

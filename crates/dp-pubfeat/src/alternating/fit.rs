@@ -123,11 +123,14 @@ impl AmSsp {
         params::same_size("learner's dim", learner.dim(), setup.dim)?;
         let mut paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
         let mut out = WatchedNoise { noise, watch };
+        let user_step = &self.params.user_step;
+        #[cfg(privacy_mutants)]
+        let user_step = &crate::mutants::user_step(user_step, ratings);
         for _ in 0..self.params.n_rounds {
             let item_vectors = vectors_of(&learner, (n_items, setup.dim))?;
             let contribution = RatingStatistics {
                 setup,
-                user_step: &self.params.user_step,
+                user_step,
                 item_vectors: &item_vectors,
             };
             let (matrix, rhs) = (paid.next()?, paid.next()?);

@@ -237,6 +237,8 @@ impl DpSgd {
         let (from, shape) = ((self.sampling, rows), (n, params.gradient_norm));
         let released = sampled_vector(out, from, shape, &gradients, spend)?;
         let q = self.sampling.sampling_probability();
+        #[cfg(privacy_mutants)]
+        let q = crate::mutants::denominator(q, rows);
         let mut values = released.values();
         values.iter_mut().for_each(|g| *g /= q);
         Ok(values)

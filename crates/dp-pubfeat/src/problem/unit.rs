@@ -69,7 +69,10 @@ impl ProtectedUnit {
         data: &Private<Interactions>,
         work: impl FnOnce(&Private<Interactions>) -> Result<T>,
     ) -> Result<T> {
-        match self {
+        let unit = self;
+        #[cfg(privacy_mutants)]
+        let unit = crate::mutants::unit(unit);
+        match unit {
             Self::User => work(data),
             Self::Example => work(&one_row_per_record(data)?),
         }

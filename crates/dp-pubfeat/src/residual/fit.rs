@@ -217,7 +217,12 @@ impl ResidualSsp {
         let totals = TotalsContribution { setup, n_items };
         let totals = releases.vector((n_items + 1, 1.0), &totals)?;
         let first = releases.pooled(setup)?;
-        let mut pooled = Pooled::new(&first, &totals)?;
+        let mut pooled = Pooled::new(
+            &first,
+            &totals,
+            #[cfg(privacy_mutants)]
+            rows,
+        )?;
         let (mut matrix, mut residuals) = (vec![0.0; setup.dim * setup.dim], Vec::new());
         residuals.resize(n_items * setup.dim, 0.0);
         for (item, b) in residuals.chunks_exact_mut(setup.dim).enumerate() {

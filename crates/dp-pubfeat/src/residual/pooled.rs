@@ -1,5 +1,7 @@
 //! One matrix for all items, times each item's weight.
 
+#[cfg(privacy_mutants)]
+use dp_core::{Interactions, Private};
 use dp_linalg::project_psd_in_place;
 use dp_mechanism::{ReleasedGrams, ReleasedVector};
 
@@ -17,7 +19,11 @@ pub(super) struct Pooled {
 
 impl Pooled {
     /// `C = PSD(S) / n` from the released sum and number of units; `W_j` the released total weights, at least one standard deviation of their noise.
-    pub(super) fn new(sums: &ReleasedGrams, totals: &ReleasedVector) -> Result<Self> {
+    pub(super) fn new(
+        sums: &ReleasedGrams,
+        totals: &ReleasedVector,
+        #[cfg(privacy_mutants)] data: &Private<Interactions>,
+    ) -> Result<Self> {
         let (dim, n_items) = (sums.dim(), sums.n_items());
         let (mut average, mut rhs) = (vec![0.0; dim * dim], vec![0.0; dim]);
         sums.write_item(0, &mut average, &mut rhs);
@@ -25,6 +31,8 @@ impl Pooled {
         let values = totals.values();
         let least = totals.noise_stddev();
         let n_units = (values[n_items] / TotalsContribution::units()).max(1.0);
+        #[cfg(privacy_mutants)]
+        let n_units = crate::mutants::units(n_units, data);
         let average: Vec<f64> = (0..dim * dim)
             .map(|at| (average[at] + average[at % dim * dim + at / dim]) / (2.0 * n_units))
             .collect();

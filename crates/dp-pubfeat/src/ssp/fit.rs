@@ -178,6 +178,8 @@ impl Ssp {
         let model = (learner.n_items(), learner.dim());
         let wanted = events::wanted(&self.requests(model.0));
         let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
+        #[cfg(privacy_mutants)]
+        let setup = &crate::mutants::setup(setup, data);
         setup.unit.with_rows(data, |rows| {
             for _ in 0..self.params.n_resamples {
                 let released = release(setup, rows, &mut paid, noise, watch)?;
@@ -220,6 +222,9 @@ pub(crate) fn gram_requests(
     matrix_share: f64,
     share: f64,
 ) -> [ReleaseRequest; 2] {
+    let rhs_factor = ReplaceFactor::Two;
+    #[cfg(privacy_mutants)]
+    let rhs_factor = crate::mutants::rhs_factor(rhs_factor);
     [
         ReleaseRequest::new(
             format!("{name}: matrices"),
@@ -230,7 +235,7 @@ pub(crate) fn gram_requests(
         ReleaseRequest::new(
             format!("{name}: right-hand sides"),
             share * (1.0 - matrix_share),
-            ReplaceFactor::Two,
+            rhs_factor,
             GramSums::rhs_draws(n_items, dim),
         ),
     ]

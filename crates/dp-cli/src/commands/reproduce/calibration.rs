@@ -41,3 +41,9 @@ pub(super) fn pay(plan: &Plan, data: &str) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory(data, budget)?.reserve(plan)?)
 }
+
+/// The same for a plan with samples, which a budget takes whole or not at all.
+pub(super) fn pay_schedule(plan: &Plan, data: &str) -> Result<Vec<Spend>> {
+    let budget = Budget::schedule(plan.target(), plan.adjacency())?;
+    Ok(Ledger::in_memory(data, budget)?.reserve(plan)?)
+}

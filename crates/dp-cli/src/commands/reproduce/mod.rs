@@ -4,9 +4,11 @@ mod appendix_c;
 mod args;
 mod bietti;
 mod calibration;
+mod chart;
 mod data_file;
 mod figure2;
 mod groups;
+mod krichene2024;
 mod movielens;
 mod report;
 mod sizes;
@@ -80,6 +82,26 @@ const ALL: &[Reproduction] = &[
         about: "users who are alike: from how many rounds on learning alone wins, against Lemma 4.6",
         run: bietti::threshold,
     },
+    Reproduction {
+        name: "krichene2024-synthetic",
+        about: "item vectors from public features, on made data: excess risk against p and epsilon",
+        run: krichene2024::synthetic,
+    },
+    Reproduction {
+        name: "krichene2024-resamples",
+        about: "the same data: SSP-c against SSP-i by the number of releases (figure 4)",
+        run: krichene2024::resamples,
+    },
+    Reproduction {
+        name: "krichene2024-cost",
+        about: "visits of items and cost of statistics over that of gradients (figures 5 and 6)",
+        run: krichene2024::cost,
+    },
+    Reproduction {
+        name: "krichene2024-ml1m",
+        about: "MovieLens-1M with genres, decade and credits, under --data: ratings, lists, new items, time",
+        run: krichene2024::ml1m,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.
@@ -100,8 +122,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
     if args.seeds == 0 {
         return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
     }
-    if args.plot.is_some() && bietti::plot(chosen.name, &[]).is_none() {
-        let text = "--plot is for the reproductions of Bietti et al.";
+    if args.plot.is_some() && plot(chosen.name, &[]).is_none() {
+        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024";
         return Err(Error::Usage(text.to_owned()));
     }
     if let (Some(plot), Some(rows)) = (&args.plot, &args.rows) {
@@ -141,8 +163,13 @@ fn rows_of_file(path: &Path) -> Result<Vec<Value>> {
     rows.ok_or_else(|| Error::model(path, "no rows as printed by --json"))
 }
 
+/// The figure of a reproduction, where it has one.
+fn plot(name: &str, rows: &[Value]) -> Option<String> {
+    bietti::plot(name, rows).or_else(|| krichene2024::plot(name, rows))
+}
+
 fn draw(name: &str, path: &Path, rows: &[Value]) -> Result<()> {
-    let svg = bietti::plot(name, rows).unwrap_or_default();
+    let svg = plot(name, rows).unwrap_or_default();
     std::fs::write(path, svg).map_err(|e| Error::write(path, e))
 }
 

@@ -2,40 +2,11 @@
 
 use serde_json::Value;
 
+use super::super::chart::{grouped, number, param};
 use crate::output::{Axes, Line, lines};
 
 /// What stands for no `alpha` and for all of it on a logarithmic axis.
 const ENDS: [f64; 2] = [0.03, 30.0];
-
-fn number(value: &Value) -> Option<f64> {
-    match value.as_str() {
-        Some(text) => text.parse().ok(),
-        None => value.as_f64(),
-    }
-}
-
-fn param(row: &Value, name: &str) -> Option<f64> {
-    number(&row["params"][name])
-}
-
-/// Lines by a key, in the order of first appearance.
-fn grouped(points: Vec<(String, (f64, f64))>) -> Vec<Line> {
-    let mut all: Vec<Line> = Vec::new();
-    for (name, point) in points {
-        match all.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => all.push(Line {
-                name,
-                points: vec![point],
-                dashed: false,
-            }),
-        }
-    }
-    for line in &mut all {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    all
-}
 
 /// Excess risk against alpha, a line for each noise and number of rounds.
 pub(super) fn figure1a(rows: &[Value]) -> String {

@@ -5,7 +5,7 @@ mod lists;
 mod methods;
 mod neighbours;
 mod ratings;
-mod settings;
+pub(super) mod settings;
 mod table;
 mod task;
 

@@ -206,9 +206,9 @@ const RESIDUALS: [[Residuals; 3]; 3] = [
 ];
 
 /// A setting of a published method and its name in the table.
-pub(super) struct Published {
-    pub(super) label: String,
-    pub(super) settings: FactorizationParams,
+pub(in super::super) struct Published {
+    pub(in super::super) label: String,
+    pub(in super::super) settings: FactorizationParams,
 }
 
 /// Tastes, rounds, and growth of a round's budget, clip norm, penalties of the user step (training, fold-in), label
@@ -276,7 +276,7 @@ fn plain((tastes, n_rounds, more): Plain, target: ApproxDp) -> Published {
 }
 
 /// Algorithm 3 with Algorithm 1 as the item update: per-item Gramians, no biases.
-pub(super) fn published_ssp(target: ApproxDp) -> Vec<Published> {
+pub(in super::super) fn published_ssp(target: ApproxDp) -> Vec<Published> {
     let of = |&(common, [ridge, l2_penalty, matrix_share]): &Ssp| {
         let mut of = plain(common, target);
         of.settings.item_ridge_factor = ridge;
@@ -338,7 +338,7 @@ fn residual(&(dim, first, n_rounds, more): &Residuals, target: ApproxDp) -> Cand
 
 /// Implicit feedback as in the paper: each item's own matrix. The rest are the defaults of the best mode, but for
 /// what is listed.
-pub(super) fn published_lists(target: ApproxDp) -> Vec<Published> {
+pub(in super::super) fn published_lists(target: ApproxDp) -> Vec<Published> {
     let all = at(&LISTS, target).iter();
     all.map(|row| listed(row, target)).collect()
 }

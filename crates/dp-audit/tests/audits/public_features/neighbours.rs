@@ -1,0 +1,112 @@
+//! L4: users taken out, users who have nothing, and noise that may not count.
+
+use dp_accounting::{Budget, Ledger};
+use dp_audit::{View, audit_sensitivity};
+use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::SspParams;
+
+use super::{
+    DIM, N_ITEMS, N_ORDINARY, alternating, known_noise, on_given_vectors, ordinary, setup, target,
+};
+
+const ADD_REMOVE: Adjacency = Adjacency::AddRemoveUser;
+
+fn nobody() -> Interactions {
+    let empty = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    empty.build().0
+}
+
+/// The table of a run, with one user who tries to count for more than one.
+fn table() -> Interactions {
+    let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    for (user, row) in (0..).zip(ordinary(N_ITEMS, 0).users()) {
+        out.set_features(user, row.features()).unwrap();
+        for (item, y) in row.iter() {
+            out.push(user, item, y).unwrap();
+        }
+    }
+    out.set_features(N_ORDINARY, &[f32::MAX, -f32::MAX, 1.0])
+        .unwrap();
+    for item in 0..9 {
+        out.push(N_ORDINARY, item, f32::MAX).unwrap();
+    }
+    out.build().0
+}
+
+/// In exact integers, on the production path.
+#[test]
+fn no_user_moves_the_first_release_further_than_paid_for() {
+    let (data, nobody) = (table(), nobody());
+    let users: Vec<usize> = (0..=N_ORDINARY as usize).step_by(3).collect();
+    for (name, trainer) in on_given_vectors(4.0, ADD_REMOVE) {
+        let audit = audit_sensitivity(&data, &users, |data, noise| {
+            Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+        });
+        let audit = audit.unwrap();
+        assert!(audit.verdict.holds(), "{name}: {audit}");
+        assert!(
+            audit.largest > 0.9 * audit.allowed as f64,
+            "{name}: {audit}"
+        );
+    }
+    let trainer = alternating(4.0, ADD_REMOVE);
+    let audit = audit_sensitivity(&data, &users, |data, noise| {
+        Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+    });
+    assert!(audit.unwrap().verdict.holds());
+}
+
+type Learned = (Vec<f64>, Vec<View>);
+/// A run on a table with so many users who have nothing.
+type Run = Box<dyn Fn(u32) -> Learned>;
+
+fn integers(run: &Learned) -> Vec<&[i64]> {
+    run.1.iter().map(|view| view.integers.as_slice()).collect()
+}
+
+/// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
+#[test]
+fn users_who_have_nothing_change_nothing() {
+    let nobody = nobody();
+    let mut runs: Vec<(&str, Run)> = Vec::new();
+    for (name, trainer) in on_given_vectors(4.0, ADD_REMOVE) {
+        let nobody = nobody.clone();
+        let run = move |n_idle| {
+            let data = Private::new(ordinary(N_ITEMS, n_idle));
+            let noise = &mut NoiseSource::insecure_seeded(3);
+            trainer.run(&data, &nobody, noise).unwrap()
+        };
+        runs.push((name, Box::new(run)));
+    }
+    let trainer = alternating(4.0, ADD_REMOVE);
+    runs.push((
+        "AM-SSP",
+        Box::new(move |n_idle| {
+            let data = Private::new(ordinary(N_ITEMS, n_idle));
+            let noise = &mut NoiseSource::insecure_seeded(3);
+            trainer.run(&data, &nobody, noise).unwrap()
+        }),
+    ));
+    for (name, run) in runs {
+        let (few, many) = (run(0), run(40));
+        assert!(few.0 == many.0, "{name}: the model");
+        assert!(integers(&few) == integers(&many), "{name}: the releases");
+    }
+}
+
+/// The certificate of a run with repeatable noise says so, and that of any other does not.
+#[test]
+fn seeded_noise_is_marked() {
+    let fit = SspParams::new(setup()).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(4.0), ADD_REMOVE).unwrap();
+    let data = Private::new(ordinary(N_ITEMS, 0));
+    let private = |mut noise: NoiseSource| {
+        let budget = Budget::new(target(4.0), ADD_REMOVE).unwrap();
+        let spends = Ledger::in_memory("audit", budget).unwrap().reserve(&plan);
+        let fitted = fit.fit(known_noise(), &data, &plan, spends.unwrap(), &mut noise);
+        fitted.unwrap().certificate.verify().unwrap().is_private()
+    };
+    assert!(private(NoiseSource::operating_system()));
+    assert!(!private(NoiseSource::insecure_seeded(1)));
+}

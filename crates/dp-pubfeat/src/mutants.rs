@@ -1,0 +1,60 @@
+//! Deliberate bugs, in `--cfg privacy_mutants` builds only; see `docs/audits.md`.
+
+use dp_core::mutants::{active, pick};
+use dp_core::{Interactions, Private, ReplaceFactor};
+
+use crate::{ExampleWeights, ItemNumbers, ProblemSetup, ProtectedUnit, UserStep};
+
+/// Right-hand sides charged as if they were semidefinite.
+pub(crate) fn rhs_factor(right: ReplaceFactor) -> ReplaceFactor {
+    let wrong = ReplaceFactor::SqrtTwo;
+    pick("pubfeat-right-hand-sides-as-semidefinite", right, wrong)
+}
+
+/// What a released number of units is multiplied by: the true one in its place.
+pub(crate) fn units(released: f64, data: &Private<Interactions>) -> f64 {
+    let exact = data.expose().n_users() as f64;
+    pick("pubfeat-matrix-by-the-true-n", released, exact)
+}
+
+/// A sampling probability by which the mean is that over the true number of users, of whom 1000 were declared.
+pub(crate) fn denominator(q: f64, data: &Private<Interactions>) -> f64 {
+    let exact = data.expose().n_users() as f64;
+    pick("pubfeat-gradient-by-the-true-n", q, q * exact / 1000.0)
+}
+
+/// Ratings centred at their true mean.
+pub(crate) fn user_step(right: &UserStep, data: &Private<Interactions>) -> UserStep {
+    let (mut step, data) = (*right, data.expose());
+    if active("pubfeat-centre-of-the-true-mean") {
+        let values = data.users().flat_map(|row| row.values().to_vec());
+        let sum: f64 = values.map(f64::from).sum();
+        step.label_center = sum / data.n_records().max(1) as f64;
+    }
+    step
+}
+
+/// Weights by how many users an item really has.
+pub(crate) fn setup(right: &ProblemSetup, data: &Private<Interactions>) -> ProblemSetup {
+    let mut setup = right.clone();
+    if active("pubfeat-weights-by-the-true-counts") {
+        let items = data.expose().item_major();
+        let count = |item| items.item(item).len() as f64;
+        let values = (0..items.n_items()).map(count).collect();
+        if let Ok(weights) = ExampleWeights::adaptive(ItemNumbers::Public { values }, 0.25) {
+            setup.weights = weights;
+        }
+    }
+    setup
+}
+
+/// Users bounded record by record.
+pub(crate) fn unit(right: ProtectedUnit) -> ProtectedUnit {
+    let wrong = ProtectedUnit::Example;
+    pick("pubfeat-users-split-into-records", right, wrong)
+}
+
+/// Repeatable noise that nobody is told of.
+pub(crate) fn insecure(right: bool) -> bool {
+    pick("pubfeat-seeded-noise-unmarked", right, false)
+}
