@@ -13,6 +13,10 @@ const PARKINSONS: &str = "age,sex,test_time,Jitter(%),Jitter(Abs),Jitter:RAP,Jit
 pub(crate) fn files(shell: &Shell, page: &str) {
     match page {
         "README.md" | "crates/dp-cli/README.md" => own_data(shell),
+        "docs/command-line.md" => {
+            shell.write("items.csv", &films("i", 0..200));
+            shell.write("this-week.csv", &films("new", 0..3));
+        }
         "docs/tutorials/movielens.md" => movielens(shell),
         "docs/reproductions.md" | "docs/results.md" => public_data(shell),
         _ => {}
@@ -24,6 +28,7 @@ fn own_data(shell: &Shell) {
     shell.write("ratings.csv", &table);
     shell.write_gzip("ratings.csv.gz", &table);
     shell.write("catalogue.csv", &catalogue(60));
+    shell.write("items.csv", &films("item-", 0..60));
     shell.write("my-ratings.csv", "item,rating\nitem-1,5\nitem-4,2\n");
     shell.write("visits.csv", &visits(400));
     let own = rows(7, 6);
@@ -59,6 +64,21 @@ fn rows(user: u32, n: u32) -> String {
     text
 }
 
+/// Items with what is publicly known of them.
+fn films(prefix: &str, items: std::ops::Range<usize>) -> String {
+    let mut text = "item,title,genres,year,actors\n".to_owned();
+    for item in items {
+        let genre = ["Drama", "Comedy|Drama", "War"][item % 3];
+        let (year, actor) = (1930 + item % 70, item % 20);
+        writeln!(
+            text,
+            "{prefix}{item},Film {item},{genre},{year},Actor {actor}"
+        )
+        .unwrap();
+    }
+    text
+}
+
 /// `ratings.dat` and `movies.dat` with ids that are numbers.
 fn movielens(shell: &Shell) {
     let table = ratings(200, 60, 20);
@@ -75,6 +95,8 @@ fn public_data(shell: &Shell) {
     for folder in ["ml-1m", "ml-100k", "made-data/ml-1m", "made-data/ml-100k"] {
         shell.write(&format!("{folder}/ratings.csv"), &table);
         shell.write_gzip(&format!("{folder}/ratings.csv.gz"), &table);
+        let items = films("item-", 0..60).replace(',', "\t");
+        shell.write(&format!("{folder}/items.tsv"), &items);
     }
     let school: Vec<String> = (0..27).map(|at| format!("x{at}")).collect();
     for (folder, target, columns) in [
