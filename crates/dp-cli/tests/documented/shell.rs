@@ -64,6 +64,7 @@ impl Shell {
             root: root.canonicalize().unwrap(),
         };
         shell.stand_in_for_scripts();
+        std::fs::create_dir_all(shell.sandbox.path("docs/figures")).unwrap();
         shell
     }
 
