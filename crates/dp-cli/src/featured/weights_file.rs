@@ -40,11 +40,11 @@ pub(super) fn check(items: &Items, path: &Path) -> Result<()> {
     let sizes = items.vocabulary.category_sizes();
     let zeros = vec![0.0; sizes.iter().sum()];
     let (_, bytes) = write(&FeatureWeights::new(1, &sizes, vec![0.0], zeros)?, items)?;
-    let same = |read: Encoder| {
+    let same = |read: &Encoder| {
         read.columns == items.table.columns() && read.vocabulary == items.vocabulary
     };
     match Encoder::parse(&bytes) {
-        Ok(read) if same(read) => Ok(()),
+        Ok(read) if same(&read) => Ok(()),
         Ok(_) => Err(Error::model(path, "its names do not read back as they are")),
         Err(reason) => Err(Error::model(path, reason)),
     }
