@@ -6,8 +6,8 @@ use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, LocalBias};
 use dp_pubfeat::{
     AmResidualSspParams, AmSspParams, Descent, EncoderDescent, FeaturePrior, ItemFeatures,
-    LinearEncoder, Optimiser, PriorVariances, ProblemSetup, PublicEncoder, StatisticsLearner,
-    UserStep,
+    ItemFeaturesBuilder, LinearEncoder, Optimiser, PriorVariances, ProblemSetup, PublicEncoder,
+    StatisticsLearner, UserStep,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -101,7 +101,7 @@ impl<'a> Task<'a> {
         let fit = params.check()?;
         let plan = fit.plan(self.features.n_items(), self.target, ADJACENCY)?;
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
-        let features = self.features.clone().with_unit_rows();
+        let features = with_unit_categories(self.features)?.with_unit_rows();
         let mut encoder = LinearEncoder::random(features.into(), DIM, &mut rng)?;
         encoder.parameters_mut().iter_mut().for_each(|t| *t *= 10.0);
         let descent = Descent::new(100, Optimiser::Adam { rate: 0.03 });
@@ -115,6 +115,25 @@ impl<'a> Task<'a> {
             personal[user].predict(&vectors[item * DIM..][..DIM])
         }))
     }
+}
+
+/// Each category's weights of norm 1 per item, however many names an item has there.
+fn with_unit_categories(features: &ItemFeatures) -> Result<ItemFeatures> {
+    let n_categories = features.n_categories();
+    let sizes: Vec<usize> = (0..n_categories)
+        .map(|c| features.category(c).len())
+        .collect();
+    let mut builder = ItemFeaturesBuilder::new(features.n_items(), &sizes)?;
+    for item in 0..features.n_items() {
+        for category in 0..n_categories {
+            let own: Vec<_> = features.item_category(item, category).collect();
+            let norm = own.iter().map(|(_, w)| w * w).sum::<f64>().sqrt();
+            for (feature, weight) in own {
+                builder.push(u32::try_from(item)?, feature, weight / norm)?;
+            }
+        }
+    }
+    Ok(builder.build())
 }
 
 fn pay(plan: &Plan) -> Result<Vec<Spend>> {
@@ -139,7 +158,7 @@ fn variances(features: &ItemFeatures, method: &str) -> Result<PriorVariances> {
         variances.own += std::mem::take(variance);
     }
     if popularity {
-        variances.popularity = 0.0;
+        variances.own += std::mem::take(&mut variances.popularity);
     }
     Ok(variances)
 }

@@ -37,6 +37,7 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
 
     let start = Instant::now();
     let items = Items::read(items_path, &args.features)?;
+    items.announce(items_path);
     let ratings = read(&args.ratings, &args.input)?;
     let features = items.features(ratings.catalogue())?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
@@ -44,11 +45,15 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
 
     let variances = PriorVariances::for_features(&features);
     let prior = FeaturePrior::new(&features, variances)?;
+    weights_file::check(&items, items_path)?;
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
     let start = Instant::now();
     let paid = (&plan, account.reserve(&plan)?);
     let mut made = fit_model(&fit, &prior, split.train(), paid, args)?;
-    for assumption in assumptions(args, &ratings) {
+    for assumption in assumptions(args, &ratings)
+        .into_iter()
+        .chain([items.assumption()])
+    {
         made.certificate = made.certificate.with_assumption(assumption);
     }
     let train = start.elapsed();

@@ -29,6 +29,7 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<AmResidualS
             return usage(&format!("{name} has no meaning with --method am-ssp"));
         }
     }
+    refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;
     let mut params = AmResidualSspParams::for_target(target);
     if let Some(bound) = settings.label_bound {
         let scale = in_label_range(bound)? / params.bound.first;
@@ -40,6 +41,16 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<AmResidualS
     let center = &mut params.user_step.label_center;
     *center = settings.label_center.unwrap_or(*center);
     Ok(params)
+}
+
+/// A column given twice would be two categories of the same names, which the file of weights cannot hold.
+fn refuse_repeats(columns: &[String]) -> Result<()> {
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].contains(column) {
+            return usage(&format!("--feature-cols names `{column}` twice"));
+        }
+    }
+    Ok(())
 }
 
 /// Bounds beyond which the other magnitudes that follow from them leave their ranges.

@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
+use dp_accounting::Certificate;
 use dp_data::ItemCatalogue;
 use dp_multitask::FactorModel;
 
 use super::items::read_columns;
 use super::weights_file::{Encoder, FEATURE_WEIGHTS};
+use crate::commands::verify::compare_files;
 use crate::error::{Error, Result};
+use crate::output::{self, CERTIFICATE};
 
 /// The model with the items of a table that it does not have yet: each gets the vector that its names stand for. Names that the model does not know count for nothing; items it has stay as they are.
+///
+/// The weights are those of the certificate, or none: files beside it that it does not hold the hashes of are refused.
 pub(crate) fn with_new_items(
     folder: &Path,
     (model, catalogue): (FactorModel, ItemCatalogue),
@@ -20,6 +25,7 @@ pub(crate) fn with_new_items(
         let text = "--items needs a model trained with --method am-ssp";
         return Err(Error::Usage(text.to_owned()));
     }
+    compare_files(folder, &certificate_of(folder)?)?;
     let encoder = Encoder::read(&path)?;
     if encoder.weights.dim() != model.dim() {
         return Err(Error::model(
@@ -47,4 +53,14 @@ pub(crate) fn with_new_items(
     }
     let extended = FactorModel::new(*model.scoring(), rows, model.provenance())?;
     Ok((extended, all))
+}
+
+/// A certificate that holds, private or not.
+fn certificate_of(folder: &Path) -> Result<Certificate> {
+    let path = folder.join(CERTIFICATE);
+    let certificate = output::read_certificate(&path)?;
+    match certificate.verify() {
+        Ok(_) => Ok(certificate),
+        Err(source) => Err(Error::Certificate { path, source }),
+    }
 }

@@ -35,6 +35,21 @@ pub(super) fn write(weights: &FeatureWeights, items: &Items) -> Result<(&'static
     Ok((FEATURE_WEIGHTS, bytes))
 }
 
+/// Whether the names can be written and read back, before anything is spent on their weights.
+pub(super) fn check(items: &Items, path: &Path) -> Result<()> {
+    let sizes = items.vocabulary.category_sizes();
+    let zeros = vec![0.0; sizes.iter().sum()];
+    let (_, bytes) = write(&FeatureWeights::new(1, &sizes, vec![0.0], zeros)?, items)?;
+    let same = |read: &Encoder| {
+        read.columns == items.table.columns() && read.vocabulary == items.vocabulary
+    };
+    match Encoder::parse(&bytes) {
+        Ok(read) if same(&read) => Ok(()),
+        Ok(_) => Err(Error::model(path, "its names do not read back as they are")),
+        Err(reason) => Err(Error::model(path, reason)),
+    }
+}
+
 /// Feature weights with the names that they belong to.
 pub(super) struct Encoder {
     pub(super) columns: Vec<String>,
@@ -121,6 +136,20 @@ mod tests {
         assert_eq!(read.columns, ["genres", "people"]);
         assert_eq!(read.weights, weights);
         assert_eq!(read.vocabulary, items.vocabulary);
+    }
+
+    #[test]
+    fn names_that_would_not_read_back_are_refused() {
+        let items = |columns: [&str; 2]| {
+            let row = vec![vec!["War".to_owned()], vec!["Ann".to_owned()]];
+            let table = ItemTable::new(columns, [("1", row)]);
+            let vocabulary = FeatureVocabulary::new(&table, 1).unwrap();
+            Items { table, vocabulary }
+        };
+        let path = Path::new("items.csv");
+        check(&items(["genres", "people"]), path).unwrap();
+        let refused = check(&items(["genres", "genres"]), path).unwrap_err();
+        assert!(refused.to_string().contains("items.csv"), "{refused}");
     }
 
     #[test]

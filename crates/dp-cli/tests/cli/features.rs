@@ -22,7 +22,7 @@ fn ratings() -> String {
     text
 }
 
-fn items() -> String {
+pub(crate) fn items() -> String {
     let mut text = "item,title,genres,year,actors,note\n".to_owned();
     for item in 0..36 {
         let genre = if item % 2 == 0 {
@@ -48,7 +48,7 @@ pub(crate) fn sandbox() -> Sandbox {
 
 const FEATURES: [&str; 4] = ["--items", "items.csv", "--method", "am-ssp"];
 
-fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
+pub(crate) fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
     let args = ["train", "ratings.csv", "--epsilon", "10", "--delta", "1e-5"];
     sandbox.dp(&[&args[..], &FEATURES, more].concat())
 }
@@ -197,6 +197,10 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         (&["--label-bound", "1e4"], "--label-bound is 10000"),
         (&["--label-bound=-1"], "--label-bound is -1"),
         (&["--label-center", "nan"], "--label-center is NaN"),
+        (
+            &["--feature-cols", "genres,year,genres"],
+            "names `genres` twice",
+        ),
     ] {
         sandbox
             .dp(&[&both[..], &FEATURES, more].concat())

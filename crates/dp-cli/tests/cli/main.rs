@@ -11,6 +11,7 @@ mod audit;
 mod calibrate;
 mod demo;
 mod evaluate;
+mod feature_columns;
 mod features;
 mod federate;
 mod hostile_ratings;

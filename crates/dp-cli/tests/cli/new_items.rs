@@ -96,10 +96,24 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
         .exits(4)
         .says(&["actors"]);
     recommend(&sandbox, WAR, &["--items", "none.csv"]).exits(4);
-    sandbox.write("dp-model/feature_weights.csv", "column,name,bias\n,,1\n");
+    let weights = String::from_utf8(sandbox.read("dp-model/feature_weights.csv")).unwrap();
+    sandbox.write(
+        "dp-model/feature_weights.csv",
+        weights.replace("War", "Wax"),
+    );
     recommend(&sandbox, WAR, &["--items", "new.csv"])
-        .exits(4)
-        .says(&["feature_weights.csv"]);
+        .exits(6)
+        .says(&["feature_weights.csv", "does not hold its hash"]);
+    sandbox.write("dp-model/feature_weights.csv", &weights);
+    recommend(&sandbox, WAR, &["--items", "new.csv"]).exits(0);
+    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    sandbox.write(
+        "dp-model/certificate.json",
+        certificate.replace("genres", "colours"),
+    );
+    recommend(&sandbox, WAR, &["--items", "new.csv"])
+        .exits(6)
+        .says(&["does not hold"]);
 }
 
 #[test]
@@ -119,4 +133,14 @@ fn a_model_of_ids_has_no_place_for_new_items() {
     recommend(&sandbox, WAR, &["--items", "items.csv"])
         .exits(2)
         .says(&["--method am-ssp"]);
+    // nor for weights that its certificate does not list
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+    sandbox.write("dp-model/feature_weights.csv", "column,name,bias\n,,1\n");
+    recommend(&sandbox, WAR, &["--items", "items.csv"])
+        .exits(6)
+        .says(&["feature_weights.csv"]);
+    sandbox
+        .dp(&["verify", "dp-model"])
+        .exits(6)
+        .says(&["feature_weights.csv"]);
 }

@@ -18,12 +18,15 @@ use crate::watch::Watch;
 use crate::{ProblemSetup, ProtectedUnit, Result, SparseKernel, events};
 
 const OUTPUT: &str =
-    "noisy sums listed below, item vectors and weights of features made of them, settings";
+    "item vectors and weights of features, made of the noisy sums listed below; settings";
 const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
 const UNRATED: &str = "which items are said to be without ratings is public knowledge";
 
 /// Residual at which a round's solve ends, over that of 0: far below the noise.
 const TOLERANCE: f64 = 1e-5;
+
+/// Item variance at which initial tastes lie between -1/2 and 1/2: that of the default settings.
+const INITIAL_VARIANCE: f64 = 0.15;
 
 /// Alternating minimisation by residual rounds, with public features of items: [`AmSsp`](crate::AmSsp) with [`ResidualSsp`](crate::ResidualSsp) as the item update, its best form for ratings.
 ///
@@ -201,13 +204,14 @@ impl AmResidualSsp {
         KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
     }
 
-    /// No bias, and tastes between -1/2 and 1/2.
+    /// No bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root.
     fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
         let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
         let dim = self.params.dim;
+        let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();
         let mut draw = |at: usize| match at % dim {
             0 => 0.0,
-            _ => rng.random::<f64>() - 0.5,
+            _ => unit * (rng.random::<f64>() - 0.5),
         };
         (0..n_items * dim).map(&mut draw).collect()
     }

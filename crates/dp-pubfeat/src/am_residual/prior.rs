@@ -2,7 +2,7 @@
 
 use dp_core::params;
 
-use crate::features::{below, in_public_range};
+use crate::features::{below, in_public_range, to_unit_norm};
 use crate::{ItemFeatures, Result, SparseKernel};
 
 /// Prior variances of the parts that an item's vector is a sum of, relative to each other. All are public.
@@ -11,14 +11,14 @@ use crate::{ItemFeatures, Result, SparseKernel};
 /// v_j = shared + sum_c (sum of the item's features in category c) + popularity + own_j
 /// ```
 ///
-/// An item's weights in a category are scaled to norm 1, so that a part has its variance however many features an item has there; an item without any there lacks the part.
+/// An item's weights in a category are scaled to norm 1, so that a category's part has its variance however many features an item has there; an item without any there lacks the part.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PriorVariances {
     /// Of what all items have in common.
     pub shared: f64,
     /// Of each category of features.
     pub categories: Vec<f64>,
-    /// Of the popularity level, which is made of *released* total weights; 0 for none.
+    /// Of a popularity level, which is made of *released* total weights; 0 for none. An item between two levels has shares `s` and `1 - s` of them, so `s^2 + (1 - s)^2` of this variance: half of it in the middle.
     pub popularity: f64,
     /// Of what an item has for itself.
     pub own: f64,
@@ -28,7 +28,7 @@ pub struct PriorVariances {
 const MANY: usize = 100;
 
 impl PriorVariances {
-    /// .15 for a category of fewer than 100 features (genres, decades), .1 for others (people); .1 shared, .3 popularity, .3 own. Found on the validation part of MovieLens-1M.
+    /// .15 for a category of fewer than 100 features (genres, decades), .1 for others (people); .1 shared, .3 popularity, .3 own. As an item lies between two levels of popularity, its variance there is .15 to .3. Found on the validation part of MovieLens-1M.
     #[must_use]
     pub fn for_features(features: &ItemFeatures) -> Self {
         let variance = |c| {
@@ -98,23 +98,26 @@ impl FeaturePrior {
     /// The prior of items with these features.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless there is one variance per category; [`crate::Error::Param`] for a variance that is neither 0 nor from 1e-6 to 1e6.
+    /// [`crate::Error::Shape`] unless there is one variance per category; [`crate::Error::Param`] for a variance that is neither 0 nor from 1e-6 to 1e6, or without items. What is wrong with the features is
+    /// found here, before anything is spent on a fit.
     pub fn new(features: &ItemFeatures, variances: PriorVariances) -> Result<Self> {
         variances.check(features)?;
         let constant = u32::try_from(features.n_features()).unwrap_or(u32::MAX);
         let row = |item: usize| {
             let mut row = Vec::new();
             for (category, variance) in variances.categories.iter().enumerate() {
-                let own = features.item_category(item, category);
-                let norm = own.map(|(_, w)| w * w).sum::<f64>().sqrt();
-                let each = features.item_category(item, category);
-                row.extend(each.map(|(f, w)| (f, w / norm * variance.sqrt())));
+                let own: Vec<_> = features.item_category(item, category).collect();
+                let unit = to_unit_norm(own.iter().map(|&(_, w)| w));
+                let each = own.iter().zip(unit);
+                row.extend(each.map(|(&(f, _), w)| (f, w * variance.sqrt())));
             }
             row.push((constant, variances.shared.sqrt()));
             row
         };
+        let rows: Vec<_> = (0..features.n_items()).map(row).collect();
+        SparseKernel::new(rows.clone(), features.n_features() + 1, variances.own)?;
         Ok(Self {
-            rows: (0..features.n_items()).map(row).collect(),
+            rows,
             unrated: vec![false; features.n_items()],
             sizes: (0..features.n_categories())
                 .map(|c| features.category(c).len())

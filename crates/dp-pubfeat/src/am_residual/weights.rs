@@ -3,7 +3,7 @@
 use dp_core::{ParamError, params};
 
 use crate::Result;
-use crate::features::below;
+use crate::features::{below, to_unit_norm};
 
 /// What each public feature adds to an item's vector.
 ///
@@ -102,20 +102,20 @@ impl FeatureWeights {
     /// [`crate::Error::Shape`] for a feature that does not exist, [`crate::Error::Param`] for a weight that is not finite and above 0.
     pub fn vector(&self, features: &[(u32, f64)]) -> Result<Vec<f64>> {
         let category = |f: u32| self.ends.partition_point(|end| *end <= f as usize);
-        let mut squares = vec![0.0; self.ends.len()];
+        let mut by_category = vec![Vec::new(); self.ends.len()];
         for &(feature, weight) in features {
             below("feature", feature, self.n_features())?;
             params::finite_positive("weight", weight)?;
-            squares[category(feature)] += weight * weight;
+            by_category[category(feature)].push((feature, weight));
         }
         let mut vector = self.shared.clone();
-        for &(feature, weight) in features {
-            let scale = weight / squares[category(feature)].sqrt();
-            let own = self.feature(feature as usize);
-            vector
-                .iter_mut()
-                .zip(own)
-                .for_each(|(v, t)| *v += scale * t);
+        for own in by_category {
+            let unit = to_unit_norm(own.iter().map(|&(_, w)| w));
+            for ((feature, _), scale) in own.iter().zip(unit) {
+                let theta = self.feature(*feature as usize);
+                let each = vector.iter_mut().zip(theta);
+                each.for_each(|(v, t)| *v += scale * t);
+            }
         }
         if vector.iter().all(|v| v.is_finite()) {
             return Ok(vector);
@@ -126,5 +126,20 @@ impl FeatureWeights {
             expected: "finite numbers: smaller weights",
         }
         .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_count_by_their_ratios_however_small_or_large() {
+        let weights = FeatureWeights::new(1, &[2], vec![0.0], vec![1.0, 10.0]).unwrap();
+        // (3 * 1 + 4 * 10) / 5; squares of these under- and overflow
+        for unit in [1e-300, 1.0, 1e300] {
+            let vector = weights.vector(&[(0, 3.0 * unit), (1, 4.0 * unit)]).unwrap();
+            assert!((vector[0] - 8.6).abs() < 1e-12, "{unit}: {vector:?}");
+        }
     }
 }

@@ -216,6 +216,16 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<f64, Par
     })
 }
 
+/// Positive weights over their norm, in order; squares can neither overflow nor vanish.
+pub(crate) fn to_unit_norm(
+    weights: impl Iterator<Item = f64> + Clone,
+) -> impl Iterator<Item = f64> {
+    let largest = weights.clone().fold(0.0, f64::max);
+    let relative = weights.map(move |w| w / largest);
+    let norm = relative.clone().map(|w| w * w).sum::<f64>().sqrt();
+    relative.map(move |w| w / norm)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

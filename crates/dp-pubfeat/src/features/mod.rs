@@ -5,7 +5,7 @@ mod kernel;
 mod sparse_kernel;
 
 pub use item_features::{ItemFeatures, ItemFeaturesBuilder};
-pub(crate) use item_features::{below, check_items, in_public_range};
+pub(crate) use item_features::{below, check_items, in_public_range, to_unit_norm};
 pub use kernel::FeatureKernel;
 pub use sparse_kernel::SparseKernel;
 

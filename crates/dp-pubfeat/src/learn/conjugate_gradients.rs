@@ -3,7 +3,8 @@
 use crate::{Error, Result};
 
 /// Solves `M x = b` for a positive definite `M` given by its product, starting at `x`; `precondition` overwrites a residual `r` by about
-/// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first: what is left then is a regularised solution.
+/// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first. From `x = 0` what is found then is a regularised solution; from an older solution it is
+/// between that and the new one.
 pub(super) fn solve(
     product: impl Fn(&[f64], &mut [f64]),
     precondition: impl Fn(&mut [f64]) -> Result<()>,

@@ -16,10 +16,10 @@ use crate::support::{DIM, N_ITEMS, features, pay, ridge};
 /// One released sum in steps of its grid, noise included: the noise is the same in every run.
 pub(crate) struct Sums {
     pub(crate) name: String,
-    steps: Vec<f64>,
+    pub(crate) steps: Vec<f64>,
     /// Weight of a coordinate's square: 2 for an off-diagonal that stands for two cells.
-    weights: Vec<u128>,
-    l2_bound: u64,
+    pub(crate) weights: Vec<u128>,
+    pub(crate) l2_bound: u64,
 }
 
 impl Sums {
@@ -53,7 +53,7 @@ impl Sums {
 type OnTable = dyn Fn(&Private<Interactions>) -> Vec<Sums>;
 
 /// A fit with repeatable noise, stopped after its first release.
-pub(crate) struct Release(Box<OnTable>);
+pub(crate) struct Release(pub(crate) Box<OnTable>);
 
 impl Release {
     pub(crate) fn sums(&self, table: &Private<Interactions>) -> Vec<Sums> {
@@ -290,5 +290,9 @@ pub(crate) fn of_all(setup: &ProblemSetup, adjacency: Adjacency) -> Vec<Release>
 
 /// Every fit on ratings.
 pub(crate) fn of_ratings(setup: &ProblemSetup, adjacency: Adjacency) -> Vec<Release> {
-    vec![am_ssp(setup, adjacency), gradient(setup, adjacency, true)]
+    vec![
+        am_ssp(setup, adjacency),
+        gradient(setup, adjacency, true),
+        crate::first_rounds::am_residual(adjacency),
+    ]
 }

@@ -7,10 +7,12 @@
 
 mod alternating;
 mod am_residual;
+mod am_residual_units;
 mod certificates;
 mod exchanged;
 mod federated;
 mod first_release;
+mod first_rounds;
 mod learns;
 mod neighbours;
 mod reference;
