@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ColumnArgs, HeldOutArgs, LedgerArgs, OutputArgs, RangeArgs, TaskKind};
+use super::{ColumnArgs, HeldOutShares, LedgerArgs, OutputArgs, RangeArgs, TaskKind};
 use crate::personal::Intercept;
 
 #[derive(Args)]
@@ -55,9 +55,28 @@ pub(crate) struct FederateArgs {
     #[command(flatten)]
     pub(crate) ledger: LedgerArgs,
     #[command(flatten)]
-    pub(crate) held_out: HeldOutArgs,
+    pub(crate) held_out: FederatedHeldOutArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What is held out for the internal report.
+#[derive(Args)]
+#[command(next_help_heading = "Held-out rows (for the internal report)")]
+pub(crate) struct FederatedHeldOutArgs {
+    #[command(flatten)]
+    pub(crate) shares: HeldOutShares,
+    /// Seed of both, and of the rows that alphas are compared on
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    pub(crate) split_seed: u64,
+    /// Test on no rows: no errors; alphas are compared on their rows all the same
+    #[arg(long, conflicts_with_all = ["test_share", "held_out_users"])]
+    pub(crate) no_split: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,7 +139,7 @@ pub(crate) struct RoundArgs {
     /// A user joins a round with this probability [default: all in every round]
     #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     pub(crate) sampling_probability: Option<f64>,
-    /// Declared number of users [default: a noisy count, charged]
+    /// Declared number of users, with those held out [default: a noisy count, charged]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) n_users: Option<f64>,
 }

@@ -22,7 +22,7 @@ pub(crate) use evaluate::EvaluateArgs;
 pub(crate) use federate::{DataFormat, FederateArgs};
 pub(crate) use model::{CompletionsArgs, DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
 pub(crate) use personalize::{
-    ColumnArgs, HeldOutArgs, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
+    ColumnArgs, HeldOutShares, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
 };
 pub(crate) use report::ReportArgs;
 pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dp_data::SampleShares;
 
 use super::{LedgerArgs, OutputArgs};
 use crate::personal::{Intercept, Method};
@@ -141,6 +142,25 @@ pub(crate) enum TaskKind {
 #[derive(Args)]
 #[command(next_help_heading = "Held-out rows (for the internal report)")]
 pub(crate) struct HeldOutArgs {
+    #[command(flatten)]
+    pub(crate) shares: HeldOutShares,
+    /// Seed of both
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    pub(crate) split_seed: u64,
+    /// Train on all rows of all users and report no accuracy
+    #[arg(long, conflicts_with_all = ["test_share", "held_out_users", "split_seed"])]
+    pub(crate) no_split: bool,
+}
+
+/// How much of it.
+#[derive(Args)]
+#[command(next_help_heading = "Held-out rows (for the internal report)")]
+pub(crate) struct HeldOutShares {
     /// Share of each user's rows that is tested on
     #[arg(
         long,
@@ -157,15 +177,13 @@ pub(crate) struct HeldOutArgs {
         default_value_t = 0.0
     )]
     pub(crate) held_out_users: f64,
-    /// Seed of both
-    #[arg(
-        long,
-        value_name = "N",
-        allow_hyphen_values = true,
-        default_value_t = 0
-    )]
-    pub(crate) split_seed: u64,
-    /// Train on all rows of all users and report no accuracy
-    #[arg(long, conflicts_with_all = ["test_share", "held_out_users", "split_seed"])]
-    pub(crate) no_split: bool,
+}
+
+impl HeldOutShares {
+    pub(crate) const fn given(&self) -> SampleShares {
+        SampleShares {
+            test_rows: self.test_share,
+            held_out_users: self.held_out_users,
+        }
+    }
 }

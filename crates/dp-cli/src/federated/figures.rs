@@ -88,7 +88,7 @@ impl Figures {
         fitted: &FittedPpSgd,
         users: &mut [UserFigures],
     ) -> Result<()> {
-        let choices = own_choice::with_and_without_shared()?;
+        let choices = own_choice::with_and_without_shared(inputs)?;
         let error = |score: f64, y: f32| inputs.error(score, y);
         let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
             let rows = own_choice::rows(inputs, group.rows(), at);

@@ -4,7 +4,7 @@ use dp_fedsgd::{LocalChoice, Minibatch};
 
 use super::training::{RunSettings, objective};
 use crate::error::Result;
-use crate::personal::{Inputs, Users};
+use crate::personal::{Inputs, Intercept, Users};
 
 /// Ridges of an own part that users choose from, in units of a row.
 const L2_PENALTIES: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, f64::INFINITY];
@@ -14,14 +14,22 @@ const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
 const CHOICE_ROWS: usize = 64;
 
 /// The choice of a round, a weight on it and a ridge of an own part.
-pub(crate) fn with_shared() -> Result<LocalChoice> {
-    Ok(LocalChoice::new(WEIGHTS.to_vec(), L2_PENALTIES.to_vec())?)
+pub(crate) fn with_shared(inputs: &Inputs) -> Result<LocalChoice> {
+    choice(inputs, &WEIGHTS)
 }
 
 /// That, and the choice of a ridge alone.
-pub(super) fn with_and_without_shared() -> Result<[LocalChoice; 2]> {
-    let alone = LocalChoice::new(vec![0.0], L2_PENALTIES.to_vec())?;
-    Ok([with_shared()?, alone])
+pub(super) fn with_and_without_shared(inputs: &Inputs) -> Result<[LocalChoice; 2]> {
+    Ok([with_shared(inputs)?, choice(inputs, &[0.0])?])
+}
+
+/// Rows come less the user's means where the level is the user's own: a row that is left out must not count in them.
+fn choice(inputs: &Inputs, weights: &[f64]) -> Result<LocalChoice> {
+    let choice = LocalChoice::new(weights.to_vec(), L2_PENALTIES.to_vec())?;
+    Ok(match inputs.intercept {
+        Intercept::Own => choice.with_own_level(),
+        Intercept::Shared | Intercept::None => choice,
+    })
 }
 
 /// The rows that a user chooses by.

@@ -36,8 +36,8 @@ struct Header {
 
 /// The part of a header that every version has.
 #[derive(Deserialize)]
-struct SchemaOnly {
-    schema_version: u32,
+pub(super) struct SchemaOnly {
+    pub(super) schema_version: u32,
 }
 
 /// The files of a model: name and bytes of factors and catalogue.

@@ -9,13 +9,14 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model_file::{HEADER_KEY, read_header, read_matrix};
+use super::model_file::{HEADER_KEY, SchemaOnly, read_header, read_matrix};
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, alpha_of, alpha_value};
 use crate::personal::Inputs;
 
 pub(crate) const SHARED: &str = "shared.safetensors";
-const SCHEMA_VERSION: u32 = 1;
+/// Schema 2 has the settings of the run, by which users join.
+const SCHEMA_VERSION: u32 = 2;
 
 /// What a reader needs besides the numbers. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -74,7 +75,7 @@ pub(crate) fn shared_bytes(
     safetensors::serialize(tensors, Some(header)).map_err(failed)
 }
 
-/// Reads it back. A newer schema is refused rather than guessed at.
+/// Reads it back. Another schema is refused rather than guessed at.
 pub(crate) fn read_shared(folder: &Path) -> Result<ReleasedShared> {
     let path = folder.join(SHARED);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
@@ -82,7 +83,7 @@ pub(crate) fn read_shared(folder: &Path) -> Result<ReleasedShared> {
 }
 
 fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
-    let header: Header = read_header(bytes, "dp federate", SCHEMA_VERSION)?;
+    let header = header_of(bytes)?;
     header.inputs.check()?;
     let alpha = alpha_of(&header.alpha).filter(|alpha| *alpha >= 0.0);
     let alpha = alpha.ok_or("alpha is not a number from 0")?;
@@ -101,6 +102,17 @@ fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
         trajectory: read("trajectory", n_kept)?,
         inputs: header.inputs,
     })
+}
+
+fn header_of(bytes: &[u8]) -> std::result::Result<Header, String> {
+    let SchemaOnly { schema_version } = read_header(bytes, "dp federate", SCHEMA_VERSION)?;
+    if schema_version < SCHEMA_VERSION {
+        return Err(format!(
+            "model schema {schema_version} does not say with which settings it was trained, \
+             and nobody can join it; train it again, which costs its epsilon again"
+        ));
+    }
+    read_header(bytes, "dp federate", SCHEMA_VERSION)
 }
 
 #[cfg(test)]
@@ -159,5 +171,15 @@ mod tests {
             bad[at.unwrap()..][..to.len()].copy_from_slice(to.as_bytes());
             assert!(of_bytes(&bad).is_err(), "{to}");
         }
+        let older = [r#"\"further_\":"#, r#"version\":1"#];
+        let newer = [r#"\"settings\":"#, r#"version\":2"#];
+        let mut without = bytes;
+        for (from, to) in newer.into_iter().zip(older) {
+            let at = without.windows(from.len());
+            let at = at.clone().position(|w| w == from.as_bytes()).unwrap();
+            without[at..][..to.len()].copy_from_slice(to.as_bytes());
+        }
+        let said = of_bytes(&without).err().unwrap();
+        assert!(said.contains("train it again"), "{said}");
     }
 }

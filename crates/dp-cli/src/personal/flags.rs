@@ -6,7 +6,7 @@ use dp_core::{ParamError, params};
 use dp_data::{SampleColumns, SampleShares, SampleTable};
 
 use super::inputs::{Column, Inputs, Task, ranges_of_file};
-use crate::args::{ColumnArgs, HeldOutArgs, RangeArgs, TaskKind};
+use crate::args::{ColumnArgs, RangeArgs, TaskKind};
 use crate::error::{Error, Result};
 
 /// Public ranges by column.
@@ -109,18 +109,14 @@ pub(crate) fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     }
 }
 
-/// What is held out, checked.
-pub(crate) fn shares_of(args: &HeldOutArgs) -> Result<SampleShares> {
-    if args.no_split {
+/// What is held out, checked: nothing with --no-split.
+pub(crate) fn shares_of(no_split: bool, shares: SampleShares) -> Result<SampleShares> {
+    if no_split {
         return Ok(SampleShares {
             test_rows: 0.0,
             held_out_users: 0.0,
         });
     }
-    let shares = SampleShares {
-        test_rows: args.test_share,
-        held_out_users: args.held_out_users,
-    };
     match shares.check() {
         Ok(()) => Ok(shares),
         Err(dp_data::Error::Param(error)) => Err(Error::Param(ParamError {

@@ -16,6 +16,12 @@ use own_rows::OwnRows;
 /// leave-one-out error = mean_k (e_k / (1 - h_kk))^2,   e residuals, h hat matrix of the ridge
 /// ```
 ///
+/// With [`with_own_level`](Self::with_own_level) there is a level `b` too, the user's own and without penalty, fitted anew whenever a row is left out: `X` and `y`
+/// are taken less their means, `h_kk` gains `1 / m`, and `b = mean(y) - <mean(x), c w + theta>`. A user with one row then has none to choose by.
+///
+/// Errors that differ by less than a part in 1e9 are ties. Of these the weight closest to 1 is taken, then the largest penalty, then the last round: what is nearest to the
+/// released model as it is.
+///
 /// An infinite penalty leaves `theta = 0`; weight 0 is learning alone. So the level of personalisation, which the paper leaves to a run per `alpha`,
 /// is settled user by user.
 ///
@@ -43,9 +49,15 @@ use own_rows::OwnRows;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalChoice {
+    /// From the one closest to 1.
     weights: Vec<f64>,
+    /// From the largest.
     penalties: Vec<f64>,
+    own_level: bool,
 }
+
+/// Errors closer than this share are ties: leaving out one of two rows leaves nothing to a ridge, whatever its penalty.
+const TIE: f64 = 1e-9;
 
 /// A user's own model.
 #[derive(Clone, PartialEq)]
@@ -62,6 +74,8 @@ pub struct ChosenModel {
     pub l2_penalty: f64,
     /// `c w + theta`.
     pub coefficients: Vec<f64>,
+    /// `b`; 0 without an own level.
+    pub level: f64,
     /// Mean squared error on rows left out.
     pub error: f64,
 }
@@ -82,7 +96,32 @@ impl LocalChoice {
                 params::finite_positive("l2_penalty", penalty)?;
             }
         }
-        Ok(Self { weights, penalties })
+        let (mut weights, mut penalties) = (weights, penalties);
+        weights.sort_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs()));
+        penalties.sort_by(|a, b| b.total_cmp(a));
+        Ok(Self {
+            weights,
+            penalties,
+            own_level: false,
+        })
+    }
+
+    /// The same for models with a level of every user's own.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_fedsgd::{LocalChoice, Minibatch};
+    /// let choice = LocalChoice::new(vec![0.0, 1.0], vec![0.1])?.with_own_level();
+    /// let mut rows = Minibatch::new(1);
+    /// rows.push(&[2.0], 9.0);
+    /// let own = choice.choose(&[&[3.0]], &rows); // one row tells the level, and nothing of slopes
+    /// assert_eq!((own.coefficients[0], own.level), (3.0, 3.0));
+    /// # Ok::<(), dp_fedsgd::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn with_own_level(mut self) -> Self {
+        self.own_level = true;
+        self
     }
 
     /// The choice among all kept rounds of a model and its last, for a model with one score.
@@ -98,49 +137,62 @@ impl LocalChoice {
         self.choose(&offered, rows)
     }
 
-    /// The choice among `offered` shared models, each as long as the rows' features. Without usable rows: the last one as it is, with
-    /// weight 1. Ties go to the first.
+    /// The choice among `offered` shared models, each as long as the rows' features. Without usable rows, and with one row and an own level: the last one as it is, with
+    /// weight 1.
     #[must_use]
     pub fn choose(&self, offered: &[&[f64]], rows: &Minibatch) -> ChosenModel {
-        let own = OwnRows::of(rows);
-        let fallback = offered.last().map_or_else(Vec::new, |w| w.to_vec());
-        let mut best = ChosenModel {
-            round: offered.len().saturating_sub(1),
-            weight: 1.0,
-            l2_penalty: f64::INFINITY,
-            coefficients: fallback,
-            error: f64::INFINITY,
-        };
+        let own = OwnRows::of(rows, self.own_level);
+        let mut best = as_it_is(offered);
+        if own.can_leave_one_out() {
+            self.search(offered, &own, &mut best);
+        }
+        best.level = own.level(&best.coefficients);
+        best
+    }
+
+    /// The least error over all candidates; what is preferred among ties comes first.
+    fn search(&self, offered: &[&[f64]], own: &OwnRows, best: &mut ChosenModel) {
         let scores: Vec<Vec<f64>> = offered.iter().map(|shared| own.scores(shared)).collect();
-        for &l2_penalty in &self.penalties {
-            let Some(ridge) = own.ridge(l2_penalty) else {
-                continue;
-            };
-            for (round, shared) in offered.iter().enumerate() {
-                for &weight in &self.weights {
-                    let fit = ridge.fit(&own, own.residuals(&scores[round], weight));
-                    if fit.left_out_error < best.error {
-                        best = ChosenModel {
+        let ridges = self.penalties.iter();
+        let ridges: Vec<_> = ridges.filter_map(|&r| Some((r, own.ridge(r)?))).collect();
+        for &weight in &self.weights {
+            for (l2_penalty, ridge) in &ridges {
+                for (round, shared) in offered.iter().enumerate().rev() {
+                    let fit = ridge.fit(own, own.residuals(&scores[round], weight));
+                    if fit.left_out_error < best.error * (1.0 - TIE) {
+                        *best = ChosenModel {
                             round,
                             weight,
-                            l2_penalty,
+                            l2_penalty: *l2_penalty,
                             coefficients: sum_of(weight, shared, &fit.own_part),
+                            level: 0.0,
                             error: fit.left_out_error,
                         };
                     }
                 }
             }
         }
-        best
     }
 }
 
 impl ChosenModel {
-    /// `<x, c w + theta>`; features beyond its length are ignored.
+    /// `b + <x, c w + theta>`; features beyond its length are ignored.
     #[must_use]
     pub fn predict(&self, x: &[f32]) -> f64 {
         let terms = self.coefficients.iter().zip(x);
-        terms.map(|(c, &x)| c * f64::from(x)).sum()
+        self.level + terms.map(|(c, &x)| c * f64::from(x)).sum::<f64>()
+    }
+}
+
+/// The last of the offered models, of nobody's choice.
+fn as_it_is(offered: &[&[f64]]) -> ChosenModel {
+    ChosenModel {
+        round: offered.len().saturating_sub(1),
+        weight: 1.0,
+        l2_penalty: f64::INFINITY,
+        coefficients: offered.last().map_or_else(Vec::new, |w| w.to_vec()),
+        level: 0.0,
+        error: f64::INFINITY,
     }
 }
 
@@ -150,5 +202,7 @@ fn sum_of(weight: f64, shared: &[f64], own_part: &[f64]) -> Vec<f64> {
     both.map(|(w, theta)| weight * w + theta).collect()
 }
 
+#[cfg(test)]
+mod level_tests;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
                     give one --epsilon";
         return Err(Error::Usage(text.to_owned()));
     }
-    if args.held_out.held_out_users > 0.0 {
+    if args.held_out.shares.held_out_users > 0.0 {
         let text =
             "--held-out-users with several --epsilon: users who join are measured at one epsilon";
         return Err(Error::Usage(text.to_owned()));

@@ -70,7 +70,7 @@ impl Order<'_> {
         })
     }
 
-    /// What sums are divided by: declared, or a noisy count.
+    /// What sums are divided by: the public share that is trained on of the declared users, or a noisy count of those who are trained on.
     fn n_users(&self, parts: &Parts, spend: Option<Spend>, noise: &mut NoiseSource) -> Result<f64> {
         match (self.args.model.n_users, spend) {
             (None, Some(spend)) => {
@@ -78,7 +78,7 @@ impl Order<'_> {
                 let count = release_user_count(users, spend, noise);
                 Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
             }
-            (declared, _) => Ok(declared.unwrap_or(1.0)),
+            (declared, _) => Ok(declared.unwrap_or(1.0) * self.settings.trained_share()),
         }
     }
 }

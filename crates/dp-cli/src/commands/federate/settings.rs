@@ -99,6 +99,11 @@ impl Settings {
         }
     }
 
+    /// Share of the users that is trained on: public.
+    pub(super) fn trained_share(&self) -> f64 {
+        1.0 - self.shares.held_out_users
+    }
+
     /// What models see of the columns of a table; their number is checked here, before anything is spent.
     pub(super) fn inputs(&self, features: &[String], target: &str) -> Result<Inputs> {
         let mut inputs = self.ranges.inputs_of(&self.draft, features, target)?;
@@ -195,7 +200,8 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
 }
 
 fn shares_of(args: &FederateArgs) -> Result<Shares> {
-    let tested = crate::personal::shares_of(&args.held_out)?;
+    let held_out = &args.held_out;
+    let tested = crate::personal::shares_of(held_out.no_split, held_out.shares.given())?;
     let (name, validation) = ("--validation-share", args.choice.validation_share);
     if !(0.0..1.0).contains(&validation) {
         return Err(Error::Param(ParamError {

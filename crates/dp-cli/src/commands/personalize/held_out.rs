@@ -21,7 +21,7 @@ pub(super) struct HeldOut {
 
 impl HeldOut {
     pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
-        let shares = shares_of(&args.held_out)?;
+        let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let n_features = inputs.features.len();
         let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
         let users = |held_out: bool| {

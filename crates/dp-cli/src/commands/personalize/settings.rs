@@ -33,7 +33,7 @@ impl Settings {
         let method = method_of(model, args.rank)?;
         let ranges = Ranges::new(&args.ranges)?;
         let columns = columns_of(&args.columns)?;
-        shares_of(&args.held_out)?;
+        shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let fit = method.check().map_err(by_flag)?;
         fit.check_rows(args.columns.max_rows).map_err(by_flag)?;
         Ok(Self {

@@ -24,7 +24,8 @@ impl Learned {
         if folder.join(SHARED).exists() && !folder.join(SUBSPACE).exists() {
             let shared = read_shared(folder)?;
             let inputs = shared.inputs.clone();
-            return Ok((Self::Shared(Box::new((shared, with_shared()?))), inputs));
+            let choice = with_shared(&inputs)?;
+            return Ok((Self::Shared(Box::new((shared, choice))), inputs));
         }
         let (subspace, inputs) = read_subspace(folder)?;
         let local = inputs.local_fit()?;

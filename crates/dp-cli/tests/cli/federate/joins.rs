@@ -33,11 +33,65 @@ fn users_who_join_later_gain_as_much() {
     }
     let own = |which: &str| joined["internal"][which]["over_rows"].as_f64();
     assert!(own("own_choice") < own("own_ridge"));
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    let page = String::from_utf8(sandbox.read("dp-model/internal.html")).unwrap();
+    assert!(page.contains("of new users"));
+    let new = shown(&joined["internal"]["own_choice"]);
+    assert!(page.contains(&new), "{new}");
     let without = federate(&sandbox, &[&SEEDED[..], &["--force"]].concat());
     assert!(without.exits(0).json()["internal"]["held_out"].is_null());
     let several = ["--epsilon", "1,2", "--held-out-users", "0.2", "--out", "x"];
     let refused = federate(&sandbox, &several).exits(2);
     refused.says(&["--held-out-users"]);
+}
+
+/// A figure as pages have it.
+fn shown(figures: &Value) -> String {
+    format!("{:.4}", figures["over_rows"].as_f64().unwrap())
+}
+
+/// Users whom the last run held out.
+fn held_out(sandbox: &Sandbox) -> Vec<usize> {
+    let table = String::from_utf8(sandbox.read("dp-model/internal-users.csv")).unwrap();
+    let held_out: Vec<usize> = table
+        .lines()
+        .filter_map(|line| line.split_once(",1,")?.0.strip_prefix(USER)?.parse().ok())
+        .collect();
+    assert!(held_out.len() > 12);
+    held_out
+}
+
+#[test]
+fn a_declared_number_of_users_counts_those_held_out() {
+    let sandbox = sandbox();
+    let args = ["--n-users", "240", "--held-out-users", "0.25"];
+    federate(&sandbox, &[&SEEDED[..], &args].concat()).exits(0);
+    let (first, out) = (sandbox.read(SHARED), held_out(&sandbox));
+    let users = rows(N_USERS);
+    let trained = users.iter().enumerate();
+    let trained = trained.filter(|(user, _)| !out.contains(user));
+    sandbox.write("trained.csv", csv(trained));
+    // the same users, of whom none is held out
+    let same = ["--n-users", "180", "--data-set", "data.csv", "--out", "b"];
+    federate_file(&sandbox, "trained.csv", &[&SEEDED[..], &same].concat()).exits(0);
+    assert!(first == sandbox.read("b/shared.safetensors"));
+}
+
+#[test]
+fn without_tests_the_seed_still_deals_the_rows_that_alphas_are_compared_on() {
+    let sandbox = sandbox();
+    let of_seed = |seed| {
+        let more = ["--no-split", "--split-seed", seed, "--force"];
+        federate(&sandbox, &[&SEEDED[..], &more].concat()).exits(0);
+        sandbox.read(SHARED)
+    };
+    assert!(of_seed("0") != of_seed("1"));
+    let refused = ["--no-split", "--test-share", "0.1", "--out", "x"];
+    federate(&sandbox, &refused).exits(2);
+    let help = sandbox.dp(&["federate", "--help"]).exits(0).stdout;
+    assert!(!help.contains("Train on all rows"), "{help}");
+    let help = sandbox.dp(&["personalize", "--help"]).exits(0).stdout;
+    assert!(help.contains("Train on all rows"), "{help}");
 }
 
 #[test]
@@ -46,12 +100,7 @@ fn users_who_are_held_out_do_not_touch_the_model() {
     let args = [&SEEDED[..], &["--held-out-users", "0.25"]].concat();
     federate(&sandbox, &args).exits(0);
     let first = sandbox.read(SHARED);
-    let table = String::from_utf8(sandbox.read("dp-model/internal-users.csv")).unwrap();
-    let held_out: Vec<usize> = table
-        .lines()
-        .filter_map(|line| line.split_once(",1,")?.0.strip_prefix(USER)?.parse().ok())
-        .collect();
-    assert!(held_out.len() > 12);
+    let held_out = held_out(&sandbox);
     let mut users = rows(N_USERS);
     for &user in &held_out {
         users[user].iter_mut().for_each(|(_, y)| *y = 9.0);
@@ -128,6 +177,27 @@ fn somebody_new_predicts_from_the_shared_part() {
     assert_eq!(own["n_rows"], 5);
     assert!(own["coefficients"]["x6"].as_f64().unwrap() < -0.2);
     assert!(own["coefficients"]["x0"].as_f64().unwrap() > 0.15);
+}
+
+#[test]
+fn one_row_and_an_own_level_leave_the_shared_slopes() {
+    let sandbox = sandbox();
+    federate(&sandbox, &[&SEEDED[..], &["--intercept", "own"]].concat()).exits(0);
+    let slopes_after = |n: usize| {
+        let history = newcomer(5).0;
+        let lines: Vec<&str> = history.lines().take(1 + n).collect();
+        sandbox.write("me.csv", lines.join("\n"));
+        let model = predict(&sandbox, &[])["users"][0].clone();
+        let slope = |at: usize| model["coefficients"][format!("x{at}")].as_f64().unwrap();
+        (0..7).map(slope).collect::<Vec<f64>>()
+    };
+    let report = String::from_utf8(sandbox.read("dp-model/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let shared = report["charts"][0]["rows"].as_array().unwrap();
+    let shared = shared.iter().map(|row| row[1][0].as_f64().unwrap());
+    let one = slopes_after(1);
+    assert!(one.iter().zip(shared).all(|(a, b)| (a - b).abs() < 1e-9));
+    assert!(one[0] > 0.15 && slopes_after(5) != one);
 }
 
 #[test]
