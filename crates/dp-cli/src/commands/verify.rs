@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE, MODEL_FILES, SHARED, SUBSPACE};
+use crate::output::{self, CERTIFICATE, MODEL_FILES, RELEASED, SHARED, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -21,13 +21,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
         path: path.clone(),
         source,
     };
-    let certificate = output::read_certificate(&path)?;
-    // Recomputes every figure; the rest of the command only repeats them.
-    let statement = PrivacyStatement::of(&certificate).map_err(does_not_hold)?;
     let files_compared = args.certificate.is_dir();
-    if files_compared {
-        compare_files(&args.certificate, &certificate)?;
-    }
+    let (certificate, statement) = if files_compared {
+        checked_certificate(&args.certificate)?
+    } else {
+        recomputed(&path)?
+    };
     if let Some(ledger) = &args.ledger {
         let paid = Ledger::audit(ledger).map_err(Error::from)?;
         paid.covers(&certificate).map_err(does_not_hold)?;
@@ -60,17 +59,36 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     ))
 }
 
-/// Compares the model in the folder with the hashes in the certificate. A certificate that names no
-/// such file says nothing about the model beside it.
-pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
+/// The certificate of a folder that holds what it was issued for.
+pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
+    compare_files(folder, &certificate)?;
+    Ok((certificate, statement))
+}
+
+/// A certificate of which every figure was recomputed; the rest of the program only repeats them.
+fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let certificate = output::read_certificate(path)?;
+    let statement = PrivacyStatement::of(&certificate).map_err(|source| Error::Certificate {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok((certificate, statement))
+}
+
+/// Compares model and released values in the folder with the hashes in the certificate. A certificate that names no
+/// such file says nothing about the one beside it.
+fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let alone: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
-    let names: &[&str] = if alone.is_empty() {
+    let model: &[&str] = if alone.is_empty() {
         &MODEL_FILES
     } else {
         &alone
     };
-    for name in names {
+    // runs of earlier versions wrote none
+    let has_values = has(&RELEASED) || folder.join(RELEASED).exists();
+    for name in model.iter().chain(has_values.then_some(&RELEASED)) {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {
             path: path.clone(),
