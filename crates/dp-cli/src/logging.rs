@@ -4,7 +4,7 @@
 //! how many releases are made. No id, record, count or figure of the data is ever logged, so that logs may be kept
 //! and sent around like settings; and no times, since how long the data takes is a figure of the data.
 
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
@@ -24,7 +24,29 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
         .with_writer(std::io::stderr)
         .without_time()
         .with_ansi(false);
-    // this program's own events alone: what a library logs nobody has read for private values
-    let own = Targets::new().with_target(env!("CARGO_BIN_NAME"), level);
+    let own =
+        filter_fn(move |of| is_own(of.target()) && *of.level() <= level).with_max_level_hint(level);
     tracing_subscriber::registry().with(lines).with(own).init();
+}
+
+/// This program's own events alone: what a library logs nobody has read for private values. The libraries of this
+/// project begin with the same letters.
+fn is_own(target: &str) -> bool {
+    let module = target.strip_prefix(env!("CARGO_BIN_NAME"));
+    module.is_some_and(|module| module.is_empty() || module.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_do_not_log() {
+        for own in ["dp", "dp::commands::train"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in ["dp_data", "dp_data::ratings", "dpx", "rayon", "", "d"] {
+            assert!(!is_own(other), "{other}");
+        }
+    }
 }

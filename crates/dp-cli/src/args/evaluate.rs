@@ -14,15 +14,10 @@ pub(crate) struct EvaluateArgs {
     /// What users are folded in from; RATINGS is then tested on whole
     #[arg(long, value_name = "FILE", conflicts_with = "split_seed")]
     pub(crate) history: Option<PathBuf>,
-    /// Seed of the split, as it was given to `dp train`
-    #[arg(
-        long,
-        value_name = "N",
-        allow_hyphen_values = true,
-        default_value_t = 0
-    )]
-    pub(crate) split_seed: u64,
-    /// Of implicit feedback: the least rating that is a yes
+    /// Seed of the split, as it was given to `dp train` [default: as the run says]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) split_seed: Option<u64>,
+    /// Of implicit feedback: the least rating that is a yes [default: as the run says]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,
     /// Train without privacy as well (of predicted ratings)

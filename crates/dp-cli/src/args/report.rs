@@ -12,12 +12,15 @@ pub(crate) struct ReportArgs {
     /// Item to show the nearest ones of: its id or a part of its title; repeatable
     #[arg(long = "title", value_name = "NAME")]
     pub(crate) titles: Vec<String>,
-    /// Table of items with other titles than those of the model
+    /// Table of items with other titles than those of the model, for the pages and the table of items
     #[arg(long, value_name = "CATALOGUE")]
     pub(crate) items: Option<PathBuf>,
     /// Folder for the pages [default: the first DIR]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// With --out, write the internal pages there too
+    #[arg(long)]
+    pub(crate) internal: bool,
     /// Print one JSON object instead of the names of the pages
     #[arg(long)]
     pub(crate) json: bool,

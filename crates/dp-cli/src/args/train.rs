@@ -35,7 +35,7 @@ pub(crate) struct TrainArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Features of items (with --method am-ssp)")]
 pub(crate) struct FeatureArgs {
-    /// Columns of --items with names separated by `|` [default: all but item, title and those of numbers]
+    /// Columns of --items to use [default: all but item, title and those of numbers]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) feature_cols: Option<Vec<String>>,
     /// A name that fewer items have is no feature [default: 2]

@@ -16,7 +16,9 @@ use serde_json::json;
 use crate::args::{DemoArgs, Method};
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
-use crate::output::{self, CERTIFICATE, OutputFolder, Seconds, TrainReport};
+use crate::output::{
+    self, CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport,
+};
 use crate::progress::ReleaseBar;
 
 const EPSILONS: [f64; 2] = [1.0, 5.0];
@@ -92,12 +94,17 @@ fn train(
     let start = Instant::now();
     let metrics = Metrics::measure(&fitted.model, split)?;
     if let Some(folder) = keep {
-        let report = TrainReport {
+        let release = TrainRelease {
             fitted: &fitted,
             params: fit.params(),
             ratings,
             method: Method::Pooled,
+            held_out: HeldOutBy::default(),
             comparison: None,
+        };
+        release.write(folder)?;
+        let report = TrainReport {
+            release: &release,
             by_round: None,
             metrics: Evaluation::Ratings(metrics),
             seconds: Seconds {
@@ -106,7 +113,7 @@ fn train(
                 evaluate: start.elapsed().as_secs_f64(),
             },
         };
-        report.write(folder)?;
+        report.write_internal(folder)?;
     }
     Ok(metrics)
 }

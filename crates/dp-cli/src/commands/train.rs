@@ -9,13 +9,15 @@ use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FittedModel, MatrixFactorization, Released};
 
-use crate::args::{Method, OutputArgs, TrainArgs};
+use crate::args::{Method, OutputArgs, SplitArgs, TrainArgs};
 use crate::commands::input::{HeldOut, as_feedback, read, settings_for};
 use crate::commands::ledger::{Account, data_set_id};
 use crate::commands::resume::Resume;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{self, OutputFolder, Seconds, TrainReport, TrainSettings};
+use crate::output::{
+    self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport, TrainSettings,
+};
 use crate::progress::ReleaseBar;
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
-    let mut rounds = Vec::new();
+    let mut rounds = Rounds::for_split(&args.split);
     let fitted = match resume {
         Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
         None => {
@@ -77,27 +79,34 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         }
     };
     let train = start.elapsed();
-
-    let start = Instant::now();
-    tracing::info!("measuring on held-out ratings");
-    let metrics = Evaluation::measure(&fitted, &split)?;
-    let by_round = Evaluation::by_round(&fitted, rounds, &split)?;
-    let report = TrainReport {
+    let release = TrainRelease {
         fitted: &fitted,
         method,
         params: fit.params(),
         ratings: &ratings,
+        held_out: held_out_by(args),
         comparison: None,
-        metrics,
-        by_round,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: train.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
     };
-    report.write(&folder)?;
-    folder.commit()?;
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        tracing::info!("measuring on held-out ratings");
+        let metrics = Evaluation::measure(&fitted, &split)?;
+        let by_round = Evaluation::by_round(&fitted, rounds.0.unwrap_or_default(), &split)?;
+        let report = TrainReport {
+            release: &release,
+            metrics,
+            by_round,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
     say(&report, &args.output, || account.balance(&plan))
 }
 
@@ -111,6 +120,30 @@ pub(crate) fn say<S: TrainSettings>(
         return output::print_json(&report.json());
     }
     output::print(&report.summary(&args.out, balance().as_deref()))
+}
+
+/// What is held out by these flags, for whoever tests the model later.
+pub(crate) const fn held_out_by(args: &TrainArgs) -> HeldOutBy {
+    HeldOutBy {
+        no_split: args.split.no_split,
+        split_seed: args.split.split_seed,
+        min_rating: args.feedback.min_rating,
+    }
+}
+
+/// The factors after every round; none where nothing is held out to measure them on.
+struct Rounds(Option<Vec<Vec<f64>>>);
+
+impl Rounds {
+    fn for_split(split: &SplitArgs) -> Self {
+        Self((!split.no_split).then(Vec::new))
+    }
+
+    fn keep(&mut self, released: &Released<'_>) {
+        if let (Some(kept), Released::Round { factors }) = (&mut self.0, released) {
+            kept.push(factors.to_vec());
+        }
+    }
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
@@ -168,21 +201,34 @@ pub(crate) fn assumptions(args: &TrainArgs, ratings: &Ratings) -> Vec<String> {
     all
 }
 
-/// Trains on what was paid for, and keeps the factors after each of `rounds`.
+/// Trains on what was paid for, and keeps the factors after each round.
 fn fit_model(
     fit: &MatrixFactorization,
     plan: &Plan,
     spends: Vec<Spend>,
     train: &Private<Interactions>,
     mut noise: NoiseSource,
-    rounds: &mut Vec<Vec<f64>>,
+    rounds: &mut Rounds,
 ) -> Result<FittedModel> {
     let bar = ReleaseBar::new(plan.releases().len());
     let mut progress = |done| bar.show(done);
-    let mut keep = |released: Released<'_>| {
-        if let Released::Round { factors } = released {
-            rounds.push(factors.to_vec());
-        }
-    };
+    let mut keep = |released: Released<'_>| rounds.keep(&released);
     Ok(fit.fit_watched(train, plan, spends, &mut noise, &mut progress, &mut keep)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_kept_only_where_they_can_be_measured() {
+        for (no_split, kept) in [(false, Some(vec![vec![1.5]])), (true, None)] {
+            let mut rounds = Rounds::for_split(&SplitArgs {
+                split_seed: 0,
+                no_split,
+            });
+            rounds.keep(&Released::Round { factors: &[1.5] });
+            assert_eq!(rounds.0, kept);
+        }
+    }
 }

@@ -7,11 +7,11 @@ use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning,
 
 use super::input::{HeldOut, as_feedback, read, settings_for};
 use super::ledger::{Account, data_set_id};
-use super::train::{ADJACENCY, protect, with_assumptions};
+use super::train::{ADJACENCY, held_out_by, protect, with_assumptions};
 use crate::args::{ChoiceArgs, TuneArgs};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{self, Comparison, OutputFolder, Seconds, TrainReport};
+use crate::output::{self, Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
 use crate::progress::ReleaseBar;
 
 pub(crate) fn run(args: &TuneArgs) -> Result<()> {
@@ -65,24 +65,32 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
     let tuned = tuning.fit(split.train(), &plan, spends, &mut noise, &mut progress)?;
     let seconds = start.elapsed();
 
-    let start = Instant::now();
-    let metrics = Evaluation::measure(&tuned.fitted, &split)?;
-    let report = TrainReport {
+    let release = TrainRelease {
         fitted: &tuned.fitted,
         method: train.target.method,
         params: tuning.candidates()[tuned.chosen].params(),
         ratings: &ratings,
+        held_out: held_out_by(train),
         comparison: Some(comparison(&args.choice, &tuned)),
-        metrics,
-        by_round: None,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: seconds.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
     };
-    report.write(&folder)?;
-    folder.commit()?;
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        let metrics = Evaluation::measure(&tuned.fitted, &split)?;
+        let report = TrainReport {
+            release: &release,
+            metrics,
+            by_round: None,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: seconds.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
     if train.output.json {
         return output::print_json(&report.json());
     }

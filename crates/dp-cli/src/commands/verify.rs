@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
 use crate::featured::FEATURE_WEIGHTS;
-use crate::output::{self, CERTIFICATE, MODEL_FILES, SHARED, SUBSPACE};
+use crate::output::{self, CERTIFICATE, MODEL_FILES, RELEASED, SHARED, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -22,13 +22,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
         path: path.clone(),
         source,
     };
-    let certificate = output::read_certificate(&path)?;
-    // Recomputes every figure; the rest of the command only repeats them.
-    let statement = PrivacyStatement::of(&certificate).map_err(does_not_hold)?;
     let files_compared = args.certificate.is_dir();
-    if files_compared {
-        compare_files(&args.certificate, &certificate)?;
-    }
+    let (certificate, statement) = if files_compared {
+        checked_certificate(&args.certificate)?
+    } else {
+        recomputed(&path)?
+    };
     if let Some(ledger) = &args.ledger {
         let paid = Ledger::audit(ledger).map_err(Error::from)?;
         paid.covers(&certificate).map_err(does_not_hold)?;
@@ -61,19 +60,36 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     ))
 }
 
-/// Compares the model in the folder with the hashes in the certificate. A certificate that names no
-/// such file says nothing about the model beside it; weights of features that it does not name belong to no run.
+/// The certificate of a folder that holds what it was issued for.
+pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
+    compare_files(folder, &certificate)?;
+    Ok((certificate, statement))
+}
+
+/// A certificate of which every figure was recomputed; the rest of the program only repeats them.
+fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let certificate = output::read_certificate(path)?;
+    let statement = PrivacyStatement::of(&certificate).map_err(|source| Error::Certificate {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok((certificate, statement))
+}
+
+/// Compares model and released values in the folder with the hashes in the certificate. A certificate that names no
+/// such file says nothing about the one beside it; weights of features that it does not name belong to no run.
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
-    let alone: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
-    let mut names = alone;
+    let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
+    let mut names: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
     if names.is_empty() {
         names.extend(MODEL_FILES);
-        names.extend([FEATURE_WEIGHTS].into_iter().filter(has));
     }
-    if !has(&FEATURE_WEIGHTS) && fs::symlink_metadata(folder.join(FEATURE_WEIGHTS)).is_ok() {
-        names.push(FEATURE_WEIGHTS); // which fails
-    }
+    // runs of earlier versions have no released values, and most runs no weights of features; where such a
+    // file lies without a name in the certificate, the comparison fails
+    let more = [RELEASED, FEATURE_WEIGHTS].into_iter();
+    names.extend(more.filter(|name| has(name) || lies(name)));
     for name in names {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {

@@ -15,10 +15,10 @@ use super::weights_file;
 use crate::args::{Method, TrainArgs};
 use crate::commands::input::{HeldOut, read};
 use crate::commands::ledger::{Account, data_set_id};
-use crate::commands::train::{ADJACENCY, assumptions, protect, say};
+use crate::commands::train::{ADJACENCY, assumptions, held_out_by, protect, say};
 use crate::error::Result;
 use crate::evaluate::Evaluation;
-use crate::output::{OutputFolder, Seconds, TrainReport};
+use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport};
 use crate::progress::ReleaseBar;
 
 pub(crate) fn train(args: &TrainArgs) -> Result<()> {
@@ -58,7 +58,6 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
     }
     let train = start.elapsed();
 
-    let start = Instant::now();
     let weights = made.model.weights();
     let params = Featured {
         params: fit.params(),
@@ -68,22 +67,31 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
         weights_file: weights_file::write(weights, &items)?,
     };
     let fitted = as_factors(&made, args.output.insecure_seed.is_some())?;
-    let report = TrainReport {
+    let release = TrainRelease {
+        fitted: &fitted,
         method: Method::AmSsp,
         params: &params,
         ratings: &ratings,
+        held_out: held_out_by(args),
         comparison: None,
-        by_round: None,
-        metrics: Evaluation::measure(&fitted, &split)?,
-        fitted: &fitted,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: train.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
     };
-    report.write(&folder)?;
-    folder.commit()?;
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        let report = TrainReport {
+            release: &release,
+            metrics: Evaluation::measure(&fitted, &split)?,
+            by_round: None,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
     say(&report, &args.output, || account.balance(&plan))
 }
 

@@ -18,6 +18,7 @@ mod screen;
 mod shared_file;
 mod statement;
 mod subspace_file;
+mod train_release;
 
 pub(crate) use answers::{at_least, at_most, bracket, bracket_of, duration, figure};
 pub(crate) use audit_report::AuditReport;
@@ -31,12 +32,13 @@ pub(crate) use lines::{Axes, Line, lines};
 pub(crate) use model_file::{CERTIFICATE, FACTORS, MODEL_FILES, model_files, read_model};
 pub(crate) use personal_report::PersonalReport;
 pub(crate) use replace::{Replacement, replace_files};
-pub(crate) use report::{Seconds, TrainReport, TrainSettings};
+pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use run_files::{
-    ByRound, Chart, EVALUATION, Headline, INTERNAL, InternalRun, RELEASED, ReleasedRun,
+    ByRound, Chart, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED, ReleasedRun,
     SCHEMA_VERSION, pretty, read_certificate, read_run_file,
 };
 pub(crate) use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
 pub(crate) use shared_file::{ReleasedShared, SHARED, read_shared};
 pub(crate) use statement::{budget_shares, privacy_overview, privacy_statement, released};
 pub(crate) use subspace_file::{SUBSPACE, read_subspace};
+pub(crate) use train_release::{TrainRelease, TrainSettings};

@@ -32,13 +32,13 @@ impl PersonalReport<'_> {
         folder.write(SUBSPACE, &subspace)?;
         let certificate = self.fitted.certificate.clone();
         let certificate = certificate.with_artifact(SUBSPACE, &subspace);
+        let certificate = self.released_run()?.write(folder, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
         folder.write("features.svg", self.released_plot().as_bytes())?;
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &self.user_table()?)?;
         folder.write_internal("internal.svg", self.internal_plot().as_bytes())?;
-        self.released_run()?.write(folder)?;
         self.internal_run().write(folder)
     }
 

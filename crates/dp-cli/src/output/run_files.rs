@@ -8,7 +8,7 @@ use dp_accounting::Certificate;
 use dp_multitask::NoisyCounts;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Comparison, OutputFolder, Seconds};
 use crate::error::{Error, Result};
@@ -80,10 +80,40 @@ pub(crate) struct Chart {
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
+/// What `dp train` held out, and what counted as a record: public, and needed to test on the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HeldOutBy {
+    pub(crate) no_split: bool,
+    pub(crate) split_seed: u64,
+    /// Of implicit feedback.
+    pub(crate) min_rating: Option<f64>,
+}
+
+/// Its name among the settings.
+const HELD_OUT: &str = "held_out";
+
+impl HeldOutBy {
+    /// Says it beside the other settings.
+    pub(crate) fn put(self, settings: &mut Value) {
+        settings[HELD_OUT] = json!(self);
+    }
+}
+
 impl ReleasedRun {
-    /// For anybody.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
-        folder.write(RELEASED, &pretty(self)?)
+    /// For anybody; the certificate with the file's hash.
+    pub(crate) fn write(
+        &self,
+        folder: &OutputFolder,
+        certificate: Certificate,
+    ) -> Result<Certificate> {
+        let bytes = pretty(self)?;
+        folder.write(RELEASED, &bytes)?;
+        Ok(certificate.with_artifact(RELEASED, &bytes))
+    }
+
+    /// What was held out, where the run says so.
+    pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
+        serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()
     }
 }
 

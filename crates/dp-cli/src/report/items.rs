@@ -3,6 +3,7 @@
 use dp_data::ItemCatalogue;
 use dp_multitask::NoisyCounts;
 
+use super::nearest::Wanted;
 use super::page::{Axis, Block, Curve, CurveLine, Number, Section, Table, short};
 use super::privacy::section;
 use super::run::RunFolder;
@@ -45,19 +46,38 @@ pub(super) fn noise(run: &RunFolder) -> Section {
             Number {
                 value: format!("{:.0} %", 100.0 * share),
                 label: "of the items are above the noise".to_owned(),
-                note: format!("their noisy count is more than {ABOVE} of its standard deviations above zero"),
+                note: format!(
+                    "their noisy count is more than {ABOVE} of its standard deviations above zero"
+                ),
             },
             Number {
                 value: short(counts.noise_stddev()),
                 label: "noise on every count".to_owned(),
-                note: format!("standard deviation, beside a mean count of {:.1}", counts.mean()),
+                note: format!(
+                    "standard deviation, beside a mean count of {:.1}",
+                    counts.mean()
+                ),
             },
         ]),
         Block::Curve(curve(&sorted, counts.noise_stddev())),
         Block::Table(places(&sorted, counts.noise_stddev())),
-        Block::Note("Computed from released values alone, so it costs nothing. The same for every item: report-items.csv.".to_owned()),
+        Block::Note(note(run.is_private())),
     ];
     section("noise", title, blocks)
+}
+
+fn note(is_private: bool) -> String {
+    let chance =
+        "The noise alone lifts 2.3 % of the items that nobody rated above two of its deviations.";
+    if is_private {
+        format!(
+            "{chance} Computed from released values alone, so it costs nothing. The same for every item: report-items.csv."
+        )
+    } else {
+        format!(
+            "{chance} The noise of this run can be taken off again; no table of items is written."
+        )
+    }
 }
 
 fn curve(sorted: &[f64], noise: f64) -> Curve {
@@ -132,16 +152,21 @@ fn noise_to_signal(count: f64, noise: f64) -> Option<f64> {
     (count > 0.0).then(|| noise / count)
 }
 
-/// One line an item, as csv: released values only.
-pub(crate) fn item_table(run: &RunFolder) -> Result<Option<Vec<u8>>> {
-    let (Some(counts), Some((_, items))) = (run.counts(), &run.model) else {
+/// One line an item, as csv: released values only, so none of a run that is not private.
+pub(crate) fn item_table(run: &RunFolder, wanted: &Wanted) -> Result<Option<Vec<u8>>> {
+    let (true, Some(counts), Some((_, items))) = (run.is_private(), run.counts(), &run.model)
+    else {
         return Ok(None);
     };
     let failed = |e: csv::Error| Error::Print(std::io::Error::other(e));
-    write_items(counts, items).map(Some).map_err(failed)
+    write_items(counts, items, wanted).map(Some).map_err(failed)
 }
 
-fn write_items(counts: &NoisyCounts, items: &ItemCatalogue) -> Result<Vec<u8>, csv::Error> {
+fn write_items(
+    counts: &NoisyCounts,
+    items: &ItemCatalogue,
+    wanted: &Wanted,
+) -> Result<Vec<u8>, csv::Error> {
     let noise = counts.noise_stddev();
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
@@ -154,7 +179,7 @@ fn write_items(counts: &NoisyCounts, items: &ItemCatalogue) -> Result<Vec<u8>, c
     for (index, (id, &count)) in items.ids().iter().zip(counts.values()).enumerate() {
         let ratio = noise_to_signal(count, noise).map_or_else(String::new, |r| format!("{r:.6}"));
         let above = u8::from(is_above(count, noise)).to_string();
-        let title = items.title(index).unwrap_or("");
+        let title = wanted.stated_title(items, index).unwrap_or("");
         writer.write_record([id, title, &format!("{count:.3}"), &ratio, &above])?;
     }
     writer.into_inner().map_err(|e| e.into_error().into())

@@ -159,11 +159,18 @@ fn put_rows(text: &mut String, table: &Table) {
     }
 }
 
-/// Text as Markdown shows it: what would be markup or end a cell is escaped, also of HTML within Markdown.
+/// Text as Markdown shows it: what would be markup, a link or the end of a cell is escaped, also of HTML within
+/// Markdown, and marks that turn the direction of writing are shown as `?`.
 fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for (at, c) in text.char_indices() {
         match c {
+            // many readers make links of bare addresses; character references stand in their way
+            ':' if text[at..].starts_with("://") => safe.push_str("&#58;"),
+            '.' if text[..at].to_lowercase().ends_with("www") => safe.push_str("&#46;"),
+            '@' => safe.push_str("&#64;"),
+            // as in HTML
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => safe.extend(['\\', c]),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
@@ -184,6 +191,10 @@ mod tests {
         assert_eq!(
             inline("a|b <script> [x](y) `z`\n# c"),
             "a\\|b &lt;script&gt; \\[x\\](y) \\`z\\` \\# c"
+        );
+        assert_eq!(
+            inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod"),
+            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod"
         );
     }
 }

@@ -33,12 +33,20 @@ impl Wanted {
 
     /// The title of an item, or its id.
     fn title<'a>(&'a self, catalogue: &'a ItemCatalogue, item: usize) -> &'a str {
-        let id = catalogue.ids()[item].as_str();
+        let stated = self.stated_title(catalogue, item);
+        stated.unwrap_or(&catalogue.ids()[item])
+    }
+
+    /// The title of an item, where it has one.
+    pub(super) fn stated_title<'a>(
+        &'a self,
+        catalogue: &'a ItemCatalogue,
+        item: usize,
+    ) -> Option<&'a str> {
         let own = self.titles.as_ref();
-        let own = own.and_then(|titles| titles.title(titles.index(id)?));
+        let own = own.and_then(|titles| titles.title(titles.index(&catalogue.ids()[item])?));
         own.or_else(|| catalogue.title(item))
             .filter(|title| !title.is_empty())
-            .unwrap_or(id)
     }
 
     /// The item of that id, else of that title, else the most counted one whose title holds the name.

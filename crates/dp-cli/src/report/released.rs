@@ -30,14 +30,40 @@ pub(crate) fn released_page(all: &[RunFolder], wanted: &Wanted) -> Result<Page> 
         internal: false,
         title: title(run),
         facts: facts(run),
-        lead: "Everything on this page is computed from released values: it may be shown to anyone, and costs \
-               nothing beyond the budget below."
-            .to_owned(),
-        caution: (!run.is_private())
-            .then(|| "NOT PRIVATE: nothing on this page carries a guarantee.".to_owned()),
+        lead: lead(all),
+        caution: caution(all),
         sections,
         footer: footer(run),
     })
+}
+
+/// Names of the runs that promise nothing.
+fn not_private(all: &[RunFolder]) -> Vec<&str> {
+    let those = all.iter().filter(|run| !run.is_private());
+    those.map(|run| run.name.as_str()).collect()
+}
+
+fn lead(all: &[RunFolder]) -> String {
+    if not_private(all).is_empty() {
+        return "Everything on this page is computed from released values: it may be shown to anyone, and costs \
+                nothing beyond the budget below."
+            .to_owned();
+    }
+    "This page is no release: it shows values of runs that protect nobody. Treat it as private data.".to_owned()
+}
+
+fn caution(all: &[RunFolder]) -> Option<String> {
+    let names = not_private(all);
+    match (names.len(), all.len()) {
+        (0, _) => None,
+        (some, every) if some == every => {
+            Some("NOT PRIVATE: nothing on this page carries a guarantee.".to_owned())
+        }
+        _ => Some(format!(
+            "NOT PRIVATE: {}. What this page shows of them carries no guarantee.",
+            names.join(", ")
+        )),
+    }
 }
 
 fn title(run: &RunFolder) -> String {

@@ -7,11 +7,11 @@ use dp_data::ItemCatalogue;
 use dp_multitask::{FactorModel, NoisyCounts};
 
 use crate::commands::evaluate::Evaluated;
-use crate::commands::verify::compare_files;
+use crate::commands::verify::checked_certificate;
 use crate::error::{Error, Result};
 use crate::output::{
-    CERTIFICATE, EVALUATION, FACTORS, INTERNAL, InternalRun, RELEASED, ReleasedRun,
-    read_certificate, read_model, read_run_file,
+    EVALUATION, FACTORS, INTERNAL, InternalRun, RELEASED, ReleasedRun, read_model, read_run_file,
+    warn,
 };
 
 /// What a run left behind.
@@ -34,11 +34,7 @@ impl RunFolder {
     /// Recomputes the certificate and compares the model with it, so that no page repeats a claim that does not hold.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         tracing::info!(folder = %folder.display(), "reading a run");
-        let path = folder.join(CERTIFICATE);
-        let certificate = read_certificate(&path)?;
-        let statement = PrivacyStatement::of(&certificate)
-            .map_err(|source| Error::Certificate { path, source })?;
-        compare_files(folder, &certificate)?;
+        let (certificate, statement) = checked_certificate(folder)?;
         let model = if folder.join(FACTORS).exists() {
             Some(read_model(folder)?)
         } else {
@@ -52,6 +48,7 @@ impl RunFolder {
                 return Err(Error::model(&folder.join(RELEASED), reason));
             }
         }
+        let evaluation = evaluation(folder, &certificate)?;
         Ok(Self {
             name: name_of(folder),
             certificate,
@@ -59,7 +56,7 @@ impl RunFolder {
             model,
             released,
             internal: read_run_file(folder, INTERNAL)?,
-            evaluation: read_run_file(folder, EVALUATION)?,
+            evaluation,
         })
     }
 
@@ -90,6 +87,20 @@ impl RunFolder {
             (None, None) => "a model of an earlier version".to_owned(),
         }
     }
+}
+
+/// Figures of `dp evaluate` on this very run; those of another one, which stood here before, are left out.
+fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluated>> {
+    let found: Option<Evaluated> = read_run_file(folder, EVALUATION)?;
+    let is_own = |of: &Evaluated| of.certificate.as_ref() == Some(&certificate.digest);
+    if found.as_ref().is_some_and(|of| !is_own(of)) {
+        let path = folder.join(EVALUATION);
+        warn(&format!(
+            "{} is of another run and left out: measure this one by dp evaluate --save",
+            path.display()
+        ));
+    }
+    Ok(found.filter(is_own))
 }
 
 fn counts_of(released: Option<&ReleasedRun>) -> Option<&NoisyCounts> {

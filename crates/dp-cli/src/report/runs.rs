@@ -1,6 +1,7 @@
 //! Several runs beside each other: what they cost together, and what more budget buys.
 
 use dp_accounting::gdp;
+use dp_core::Adjacency;
 
 use super::items::share_above;
 use super::page::{Axis, Block, Curve, CurveLine, Section, Table, short};
@@ -24,7 +25,7 @@ pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
         let epsilons = run.statement.epsilons().into_iter();
         let mut epsilons = epsilons.map(|(_, epsilon)| epsilon);
         let mut next = || epsilons.next().unwrap_or_else(|| "not private".to_owned());
-        let share = run.counts().and_then(share_above);
+        let share = released_share(run);
         let share = share.map_or_else(|| "\u{2013}".to_owned(), |s| format!("{:.0} %", 100.0 * s));
         let delta = format!("{:e}", run.certificate.target.delta);
         vec![run.name.clone(), next(), next(), delta, share]
@@ -48,6 +49,12 @@ pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
     Some(section("runs", "What more budget buys", blocks))
 }
 
+/// The share of items above the noise, of counts that are released under a guarantee.
+fn released_share(run: &RunFolder) -> Option<f64> {
+    let counts = run.counts().filter(|_| run.is_private());
+    counts.and_then(share_above)
+}
+
 /// The guarantee against whoever sees all of the runs.
 fn sum(all: &[RunFolder]) -> String {
     let first = &all[0].certificate;
@@ -60,39 +67,77 @@ fn sum(all: &[RunFolder]) -> String {
                 than any one of these epsilons says."
             .to_owned();
     }
+    let deltas = all.iter().map(|run| run.certificate.target.delta);
+    let delta = deltas.fold(0.0, f64::max);
+    let Some(epsilon) = joint_epsilon(all, first.adjacency, delta) else {
+        return "Whoever sees all of them sees more than any one of these epsilons says; no sum is given here because not every \
+                run is Gaussian, private, and within epsilon 40."
+            .to_owned();
+    };
+    let mut text = format!(
+        "All of them are on {}. Whoever sees all of them sees what one run with epsilon {} at delta {delta:e} gives away \
+         ({}), because Gaussian budgets add up in mu^2.",
+        first.data_set_id,
+        rounded_up(epsilon),
+        first.adjacency
+    );
+    if let Some(other) = other_neighbours(first.adjacency) {
+        text += &match joint_epsilon(all, other, delta) {
+            Some(epsilon) => format!(" For {other} it is epsilon {}.", rounded_up(epsilon)),
+            None => format!(" For {other} no sum is given."),
+        };
+    }
+    if all.iter().any(|run| run.certificate.target.delta != delta) {
+        text += " The runs have different deltas: the sum is at the largest.";
+    }
+    text
+}
+
+/// The other kind of neighbours whose epsilon stands in a certificate.
+const fn other_neighbours(own: Adjacency) -> Option<Adjacency> {
+    match own {
+        Adjacency::AddRemoveUser => Some(Adjacency::ReplaceUser),
+        Adjacency::AddRemoveRecord => Some(Adjacency::ReplaceRecord),
+        _ => None,
+    }
+}
+
+/// Epsilon at `delta` of all runs together, each counted once; none beyond what is worth a sum.
+fn joint_epsilon(all: &[RunFolder], adjacency: Adjacency, delta: f64) -> Option<f64> {
     let mut seen: Vec<&str> = Vec::new();
-    let mut mu_squared = Some(0.0);
+    let mut sum = 0.0;
     for run in all {
         let digest = run.certificate.digest.as_str();
         if !seen.contains(&digest) {
-            let mu = run.statement.guarantee.as_ref().and_then(|g| g.gdp_mu);
-            mu_squared = mu_squared.zip(mu).map(|(sum, mu)| sum + mu * mu);
+            sum += mu_squared(run, adjacency)?;
             seen.push(digest);
         }
     }
-    let deltas = all.iter().map(|run| run.certificate.target.delta);
-    let delta = deltas.fold(0.0, f64::max);
-    // half of delta is far more than the samplers of any number of runs need up to this epsilon
-    let epsilon = mu_squared.map(|sum: f64| gdp::epsilon(sum.sqrt().next_up(), 0.5 * delta));
-    match epsilon.filter(|epsilon| *epsilon <= LARGEST_SUM) {
-        Some(epsilon) => format!(
-            "All of them are on {}. Whoever sees all of them sees what one run with epsilon {} at delta {delta:e} gives away \
-             ({}), because Gaussian budgets add up in mu^2.",
-            first.data_set_id,
-            rounded_up(epsilon),
-            first.adjacency
-        ),
-        None => "Whoever sees all of them sees more than any one of these epsilons says; no sum is given here because not every \
-                 run is Gaussian, private, and within epsilon 40."
-            .to_owned(),
+    // half of delta is far more than the samplers of any number of runs need up to this epsilon; the rounding of a sum
+    // of fewer than 10^5 terms is below 1e-10
+    let epsilon = gdp::epsilon((sum * (1.0 + 1e-10)).sqrt().next_up(), 0.5 * delta);
+    (epsilon <= LARGEST_SUM).then_some(epsilon)
+}
+
+/// What a run costs in mu^2; none of runs that promise nothing under these neighbours or are not Gaussian.
+fn mu_squared(run: &RunFolder, adjacency: Adjacency) -> Option<f64> {
+    let guarantee = run.statement.guarantee.as_ref()?;
+    if adjacency == run.certificate.adjacency {
+        return guarantee.gdp_mu.map(|mu| mu * mu);
     }
+    guarantee
+        .epsilon_replace
+        .filter(|_| guarantee.gdp_mu.is_some())?;
+    let releases = run.certificate.releases.iter();
+    let costs = releases.map(|release| gdp::mu_squared(&release.event, adjacency).ok());
+    costs.sum()
 }
 
 /// Share of items above the noise against epsilon.
 fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
     let points = all
         .iter()
-        .filter_map(|run| Some((run.epsilon()?, run.counts().and_then(share_above)?)));
+        .filter_map(|run| Some((run.epsilon()?, released_share(run)?)));
     let mut points: Vec<(f64, f64)> = points.collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     if points.len() < 2 {
@@ -119,18 +164,26 @@ struct Measured<'a> {
     headline: &'a Headline,
 }
 
-/// The runs that were measured like the first, by epsilon.
+/// Whether epsilons of two runs mean the same: the same data, neighbours and delta.
+fn is_alike(run: &RunFolder, first: &RunFolder) -> bool {
+    let (own, other) = (&run.certificate, &first.certificate);
+    own.data_set_id == other.data_set_id
+        && own.adjacency == other.adjacency
+        && own.target.delta == other.target.delta
+}
+
+/// The runs on the data, neighbours and delta of the first that were measured like it, by epsilon.
 fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
     let headline = |run: &RunFolder| -> Option<String> {
         Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
     };
-    let Some(metric) = all.first().and_then(headline) else {
+    let Some((first, metric)) = all.first().and_then(|run| Some((run, headline(run)?))) else {
         return Vec::new();
     };
     let comparable = all.iter().filter_map(|run| {
         let headline = run.internal.as_ref()?.headline.as_ref()?;
         let epsilon = run.epsilon()?;
-        (headline.metric == metric).then_some(Measured {
+        (headline.metric == metric && is_alike(run, first)).then_some(Measured {
             run,
             epsilon,
             headline,
@@ -182,9 +235,9 @@ fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
         .map(|of| (of.epsilon, of.headline.value))
         .collect();
     let mut exact = runs.iter();
-    let exact = exact.find_map(|of| of.headline.non_private.or_else(|| non_private(of.run)));
-    let level = exact.map(|value| CurveLine {
-        name: "without privacy".to_owned(),
+    let exact = exact.find_map(|of| level(of.run, of.headline));
+    let level = exact.map(|(name, value)| CurveLine {
+        name,
         points: [points.first(), points.last()]
             .into_iter()
             .flatten()
@@ -200,6 +253,19 @@ fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
         dense: false,
     };
     [private].into_iter().chain(level).collect()
+}
+
+/// The model without privacy on what a run itself held out: name and figure.
+fn level(run: &RunFolder, headline: &Headline) -> Option<(String, f64)> {
+    if let Some(value) = headline.non_private {
+        return Some((format!("without privacy, settings of {}", run.name), value));
+    }
+    run.evaluation.as_ref().filter(|of| of.own_split)?;
+    let name = format!(
+        "without privacy, split of {}, settings of dp demo",
+        run.name
+    );
+    Some((name, non_private(run)?))
 }
 
 /// Test error of the model without privacy, where `dp evaluate` measured it.

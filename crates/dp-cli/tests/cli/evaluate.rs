@@ -28,7 +28,9 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
             .train(&[&["--json", "--force"], &args[..]].concat())
             .exits(0)
             .json();
-        let found = evaluate(&sandbox, &args);
+        // the run says how it split
+        let found = evaluate(&sandbox, &[]);
+        assert_eq!(found, evaluate(&sandbox, &args));
         for (method, metric) in [
             ("model", "test_rmse"),
             ("user-mean", "user_mean_rmse"),
@@ -51,7 +53,8 @@ fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     sandbox.write("ratings.csv", ratings(120, 60, 12));
     let args = ["--feedback", "implicit", "--min-rating", "3", "--json"];
     let run = sandbox.train(&args).exits(0).json();
-    let found = evaluate(&sandbox, &["--min-rating", "3"]);
+    let found = evaluate(&sandbox, &[]);
+    assert_eq!(found, evaluate(&sandbox, &["--min-rating", "3"]));
     assert_eq!(found["internal"]["feedback"], "implicit");
     for (ours, runs) in [
         ("recall_at_20", "test_recall_at_20"),
@@ -241,4 +244,33 @@ fn mistakes_are_named() {
         .exits(0)
         .json();
     assert_eq!(configured["internal"]["feedback"], "explicit");
+}
+
+#[test]
+fn what_the_run_was_trained_on_is_not_tested_on() {
+    let sandbox = Sandbox::with_ratings();
+    let command = ["evaluate", "ratings.csv", "--model", "dp-model"];
+    let refused = |sandbox: &Sandbox, more: &[&str], said: &[&str]| {
+        let run = sandbox.dp(&[&command[..], more].concat());
+        run.exits(2).says(said);
+    };
+    sandbox.train(&["--split-seed", "3"]).exits(0);
+    for seed in ["0", "4"] {
+        refused(
+            &sandbox,
+            &["--split-seed", seed],
+            &["--split-seed 3", "trained on"],
+        );
+    }
+    sandbox.train(&["--no-split", "--force"]).exits(0);
+    refused(&sandbox, &[], &["--no-split", "--history"]);
+    let newer = ["--history", "ratings.csv"];
+    sandbox.dp(&[&command[..], &newer].concat()).exits(0);
+    let implicit = ["--feedback", "implicit", "--force"];
+    sandbox.train(&implicit).exits(0);
+    refused(
+        &sandbox,
+        &["--min-rating", "2"],
+        &["--min-rating", "all records"],
+    );
 }

@@ -14,6 +14,12 @@ use crate::ranking::bucket_name;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
     pub(crate) schema_version: u32,
+    /// Digest of the run's certificate.
+    #[serde(default)]
+    pub(crate) certificate: Option<String>,
+    /// Whether what the run held out was tested on, and not a file of its own.
+    #[serde(default)]
+    pub(crate) own_split: bool,
     #[serde(flatten)]
     pub(crate) scores: Scores,
     /// What was read and what was left out.

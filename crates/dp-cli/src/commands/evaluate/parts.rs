@@ -9,6 +9,7 @@ use dp_data::{ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, SplitFracti
 use crate::args::EvaluateArgs;
 use crate::commands::input::hold_out_users;
 use crate::error::Result;
+use crate::output::HeldOutBy;
 
 /// Two tables with the same users in the same rows. Private.
 pub(super) struct Parts {
@@ -24,8 +25,13 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Reads the ratings on the model's items; `implicit` when every record is a yes.
-    pub(super) fn read(args: &EvaluateArgs, items: &ItemCatalogue, implicit: bool) -> Result<Self> {
-        let least = dp_core::params::finite("--min-rating", args.min_rating.unwrap_or(f64::MIN))?;
+    pub(super) fn read(
+        args: &EvaluateArgs,
+        split: HeldOutBy,
+        items: &ItemCatalogue,
+        implicit: bool,
+    ) -> Result<Self> {
+        let least = dp_core::params::finite("--min-rating", split.min_rating.unwrap_or(f64::MIN))?;
         let read = |path: &Path| -> Result<Ratings> {
             tracing::info!(file = %path.display(), "reading ratings");
             let ratings = dp_data::read_ratings_with_catalogue(path, &format(args), items.clone())?;
@@ -38,15 +44,15 @@ impl Parts {
         let ratings = read(&args.ratings)?;
         match &args.history {
             Some(path) => Ok(Self::of_two_files(&read(path)?, &ratings)?),
-            None => Self::as_in_training(args, &ratings, implicit),
+            None => Self::as_in_training(split.split_seed, &ratings, implicit),
         }
     }
 
     /// The parts that `dp train` held out of the same file.
-    fn as_in_training(args: &EvaluateArgs, ratings: &Ratings, implicit: bool) -> Result<Self> {
+    fn as_in_training(split_seed: u64, ratings: &Ratings, implicit: bool) -> Result<Self> {
         let data = summary(ratings);
         if implicit {
-            let split = hold_out_users(ratings, args.split_seed)?;
+            let split = hold_out_users(ratings, split_seed)?;
             return Ok(Self {
                 history: split.test.history,
                 targets: split.test.targets,
@@ -54,7 +60,7 @@ impl Parts {
                 data,
             });
         }
-        let split = ratings.split(SplitFractions::default(), args.split_seed);
+        let split = ratings.split(SplitFractions::default(), split_seed);
         let history = split.train;
         Ok(Self {
             train: Private::new(history.expose().clone()),

@@ -45,6 +45,7 @@ impl FederatedReport<'_> {
         folder.write(SHARED, &shared)?;
         let certificate = self.certificate.clone();
         let certificate = certificate.with_artifact(SHARED, &shared);
+        let certificate = self.released_run().write(folder, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
         folder.write("coefficients.svg", self.released_plot().as_bytes())?;
@@ -52,7 +53,6 @@ impl FederatedReport<'_> {
         folder.write_internal("internal.md", self.internal_report().as_bytes())?;
         folder.write_internal("internal-users.csv", &measured.user_table()?)?;
         folder.write_internal("internal.svg", measured.plot().as_bytes())?;
-        self.released_run().write(folder)?;
         self.internal_run().write(folder)
     }
 

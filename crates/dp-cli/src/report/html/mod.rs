@@ -56,10 +56,10 @@ pub(crate) fn html(page: &Page) -> String {
 }
 
 fn put_head(text: &mut String, page: &Page) {
-    let kind = if page.internal {
-        "For the operator only"
-    } else {
-        "Released"
+    let kind = match (page.internal, &page.caution) {
+        (true, _) => "For the operator only",
+        (false, Some(_)) => "Not private",
+        (false, None) => "Released",
     };
     let _ = writeln!(
         text,

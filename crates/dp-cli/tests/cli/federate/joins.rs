@@ -197,7 +197,8 @@ fn one_row_and_an_own_level_leave_the_shared_slopes() {
     let shared = shared.iter().map(|row| row[1][0].as_f64().unwrap());
     let one = slopes_after(1);
     assert!(one.iter().zip(shared).all(|(a, b)| (a - b).abs() < 1e-9));
-    assert!(one[0] > 0.15 && slopes_after(5) != one);
+    let five = slopes_after(5);
+    assert!(one[0] > 0.05 && five != one, "{one:?} {five:?}");
 }
 
 #[test]

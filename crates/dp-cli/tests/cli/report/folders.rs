@@ -1,7 +1,8 @@
 //! Several runs, runs of other commands, and folders that are not what they say.
 
 use super::well_formed::check;
-use super::{page, trained};
+use super::{bind, page, trained};
+use crate::support::ratings;
 
 #[test]
 fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
@@ -35,6 +36,13 @@ fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
     let given = together(&html);
     assert!((3.3534..3.3537).contains(&given), "{given}");
     assert!(page(&sandbox, "internal.html").contains("RMSE test against epsilon"));
+    // twice the mu would be 7.48937 at half of delta; some releases change by a little less than twice as much
+    let replaced = html.split("For replace-user it is epsilon ").nth(1);
+    let replaced = replaced.unwrap().split(". ").next().unwrap();
+    let replaced = replaced.split(".<").next().unwrap();
+    let replaced: f64 = replaced.parse().unwrap();
+    assert!((7.45..7.4894).contains(&replaced), "{replaced}");
+    assert!(!html.contains("different deltas"));
     // the same run twice is one run
     sandbox.dp(&["report", "dp-model", "dp-model"]).exits(0);
     let given = together(&page(&sandbox, "report.html"));
@@ -45,6 +53,67 @@ fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
         .dp(&["report", "richer", "--out", "pages/today"])
         .exits(0);
     assert!(sandbox.exists("pages/today/report.html") && !sandbox.exists("richer/report.html"));
+}
+
+#[test]
+fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
+    let sandbox = trained();
+    let args = [
+        "train",
+        "ratings.csv",
+        "--items",
+        "items.csv",
+        "--epsilon",
+        "2",
+    ];
+    for (out, delta, data) in [
+        ("alike", "1e-5", "ratings.csv"),
+        ("stricter", "1e-6", "ratings.csv"),
+        ("elsewhere", "1e-5", "others"),
+    ] {
+        let of = ["--out", out, "--delta", delta, "--data-set", data];
+        sandbox.dp(&[&args[..], &of].concat()).exits(0);
+    }
+    let evaluate = ["evaluate", "--model", "dp-model", "--save", "--non-private"];
+    sandbox.write("half.csv", ratings(407, 30, 6));
+    let history = ["ratings.csv", "--history", "half.csv"];
+    sandbox.dp(&[&evaluate[..], &history].concat()).exits(0);
+    let dashed = "without privacy, split of dp-model, settings of dp demo";
+    for (other, curve, note) in [
+        ("alike", true, None),
+        (
+            "stricter",
+            false,
+            Some("different deltas: the sum is at the largest"),
+        ),
+        ("elsewhere", false, Some("data sets of different names")),
+    ] {
+        sandbox.dp(&["report", "dp-model", other]).exits(0);
+        let internal = page(&sandbox, "internal.html");
+        assert_eq!(
+            internal.contains("RMSE test against epsilon"),
+            curve,
+            "{other}"
+        );
+        // figures on another split are no level of this one
+        assert!(!internal.contains("without privacy, "));
+        let html = page(&sandbox, "report.html");
+        assert!(note.is_none_or(|note| html.contains(note)), "{other}");
+    }
+    sandbox
+        .dp(&[&evaluate[..], &["ratings.csv"]].concat())
+        .exits(0);
+    sandbox.dp(&["report", "dp-model", "alike"]).exits(0);
+    assert!(page(&sandbox, "internal.html").contains(dashed));
+    // figures of another run are left out
+    sandbox.write(
+        "alike/internal-evaluation.json",
+        page(&sandbox, "internal-evaluation.json"),
+    );
+    let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
+    run.says(&["internal-evaluation.json is of another run"]);
+    let text = String::from_utf8(sandbox.read("alike/internal.md")).unwrap();
+    assert!(!text.contains("Measured by dp evaluate"));
 }
 
 #[test]
@@ -103,6 +172,8 @@ fn a_claim_that_does_not_hold_is_not_repeated() {
     let html = String::from_utf8(sandbox.read("seeded/report.html")).unwrap();
     check(&html);
     assert!(html.contains("NOT PRIVATE") && !html.contains("<h1>Private"));
+    assert!(!html.contains("it may be shown to anyone"));
+    assert!(!sandbox.exists("seeded/report-items.csv"));
 
     let certificate = page(&sandbox, "certificate.json");
     sandbox.write(
@@ -112,6 +183,9 @@ fn a_claim_that_does_not_hold_is_not_repeated() {
             .replace("\"unit\": \"user\"", "\"unit\": \"record\""),
     );
     sandbox.dp(&["report", "dp-model"]).exits(6);
+    sandbox
+        .dp(&["evaluate", "ratings.csv", "--model", "dp-model"])
+        .exits(6);
     sandbox.write("dp-model/certificate.json", &certificate);
     let factors = sandbox.read("seeded/item_factors.safetensors");
     sandbox.write("dp-model/item_factors.safetensors", factors);
@@ -140,6 +214,14 @@ fn damaged_and_newer_files_of_a_run_are_refused() {
         ),
     ] {
         sandbox.write("dp-model/report.json", bad);
+        for command in [
+            &["report", "dp-model"][..],
+            &["verify", "dp-model"],
+            &["evaluate", "ratings.csv", "--model", "dp-model", "--json"],
+        ] {
+            sandbox.dp(command).exits(6).says(&["report.json is not"]);
+        }
+        bind(&sandbox, Some(bad));
         sandbox
             .dp(&["report", "dp-model"])
             .exits(4)
@@ -149,7 +231,7 @@ fn damaged_and_newer_files_of_a_run_are_refused() {
         "c.toml",
         "[report]\nfolders = [\"dp-model\"]\njson = true\n",
     );
-    sandbox.write("dp-model/report.json", good);
+    bind(&sandbox, Some(&good));
     sandbox
         .dp(&["report", "--config", "c.toml"])
         .exits(0)

@@ -1,10 +1,12 @@
 //! `dp report`: pages about runs.
 
+mod elsewhere;
 mod folders;
 mod well_formed;
 
 use std::fs;
 
+use dp_accounting::Certificate;
 use serde_json::Value;
 
 use crate::support::{Sandbox, USER, names_in, ratings, states_number};
@@ -33,6 +35,22 @@ fn trained() -> Sandbox {
 
 fn page(sandbox: &Sandbox, name: &str) -> String {
     String::from_utf8(sandbox.read(&format!("dp-model/{name}"))).unwrap()
+}
+
+/// The certificate of `dp-model` with the hash of another `report.json`, or of none.
+fn bind(sandbox: &Sandbox, values: Option<&str>) {
+    let mut certificate = Certificate::from_json(&page(sandbox, "certificate.json")).unwrap();
+    let files = ["item_factors.safetensors", "items.csv"];
+    certificate.artifacts.clear();
+    for name in files {
+        let bytes = sandbox.read(&format!("dp-model/{name}"));
+        certificate = certificate.with_artifact(name, &bytes);
+    }
+    if let Some(values) = values {
+        sandbox.write("dp-model/report.json", values);
+        certificate = certificate.with_artifact("report.json", values.as_bytes());
+    }
+    sandbox.write("dp-model/certificate.json", certificate.to_json());
 }
 
 #[test]
@@ -176,6 +194,11 @@ fn without_the_internal_files_there_is_no_internal_page() {
     assert!(!sandbox.exists("dp-model/internal.html"));
     // a run of an earlier version has no report.json either
     fs::remove_file(sandbox.path("dp-model/report.json")).unwrap();
+    sandbox
+        .dp(&["report", "dp-model"])
+        .exits(6)
+        .says(&["report.json"]);
+    bind(&sandbox, None);
     sandbox.dp(&["report", "dp-model"]).exits(0);
     assert!(page(&sandbox, "report.html").contains("released no counts"));
 }
@@ -241,6 +264,7 @@ fn chosen_titles_are_found_by_id_title_or_part() {
         ])
         .exits(0);
     assert!(page(&sandbox, "report.html").contains("<figcaption>The Seventh</figcaption>"));
+    assert!(page(&sandbox, "report-items.csv").contains("\nitem-7,The Seventh,"));
     let before = sandbox.read("dp-model/report.html");
     sandbox
         .dp(&["report", "dp-model", "--title", "Metropolis"])

@@ -71,7 +71,12 @@ impl OutputFolder {
             file.write_all(bytes)?;
             file.sync_all()
         };
-        open.and_then(write).map_err(|e| Error::write(&path, e))
+        let written = open.and_then(write);
+        written.map_err(|e| {
+            // half a file is worse than none
+            let _ = fs::remove_file(&path);
+            Error::write(&path, e)
+        })
     }
 
     /// Moves the folder to its final path, replacing an old one only now. When the move fails,
@@ -85,6 +90,15 @@ impl OutputFolder {
             kept: self.staging.clone(),
             source,
         })
+    }
+
+    /// Does the rest of the work and moves the folder to its final path whether that failed or not: what was written
+    /// before is paid for and stays.
+    pub(crate) fn commit_after<T>(mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        self.keep = true;
+        let done = work(&self);
+        self.commit()?;
+        done
     }
 
     /// Old folder out of the way, new one in; the old one comes back when the new one cannot.
@@ -168,7 +182,7 @@ fn take_over(staging: &Path, target: &Path) -> Result<File> {
     not(unix),
     allow(unused_variables, reason = "only Unix syncs folders by opening them")
 )]
-fn sync_folder(folder: &Path) {
+pub(super) fn sync_folder(folder: &Path) {
     #[cfg(unix)]
     if let Err(error) = File::open(folder).and_then(|opened| opened.sync_all()) {
         warn(&format!("could not sync {}: {error}", folder.display()));
@@ -180,7 +194,7 @@ fn is_present(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-fn remove_if_present(path: &Path) -> io::Result<()> {
+pub(super) fn remove_if_present(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -204,110 +218,4 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_appears_before_the_commit_and_nothing_stays_after_a_failure() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        let folder = OutputFolder::create(&target, false).unwrap();
-        folder.write("a.txt", b"1").unwrap();
-        assert!(!target.exists());
-        drop(folder);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn an_existing_folder_is_kept_until_the_new_one_is_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        fs::create_dir(&target).unwrap();
-        fs::write(target.join("old.txt"), "old").unwrap();
-        assert!(matches!(
-            OutputFolder::create(&target, false),
-            Err(Error::OutputExists { .. })
-        ));
-        let folder = OutputFolder::create(&target, true).unwrap();
-        folder.write("new.txt", b"new").unwrap();
-        assert!(target.join("old.txt").exists());
-        folder.commit().unwrap();
-        assert!(target.join("new.txt").exists() && !target.join("old.txt").exists());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn two_writers_to_one_folder_do_not_meet() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        let first = OutputFolder::create(&target, false).unwrap();
-        first.write("a.txt", b"1").unwrap();
-        assert!(matches!(
-            OutputFolder::create(&target, false),
-            Err(Error::OutputBusy { .. })
-        ));
-        first.commit().unwrap();
-        assert_eq!(fs::read(target.join("a.txt")).unwrap(), b"1");
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_taken_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        let folder = OutputFolder::create(&target, false).unwrap();
-        folder.write("half.txt", b"1").unwrap();
-        // a killed process runs no drop, and its locks are gone
-        folder._lock.unlock().unwrap();
-        std::mem::forget(folder);
-        let folder = OutputFolder::create(&target, false).unwrap();
-        folder.write("whole.txt", b"2").unwrap();
-        folder.commit().unwrap();
-        assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_finished_folder_that_cannot_be_moved_is_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        let folder = OutputFolder::create(&target, false).unwrap();
-        folder.write("a.txt", b"1").unwrap();
-        fs::create_dir(&target).unwrap();
-        fs::write(target.join("other.txt"), "came in between").unwrap();
-        let Err(Error::Move { kept, .. }) = folder.commit() else {
-            panic!("moved over another folder");
-        };
-        assert_eq!(fs::read(kept.join("a.txt")).unwrap(), b"1");
-        assert!(target.join("other.txt").exists());
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_dangling_link_counts_as_existing() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("model");
-        std::os::unix::fs::symlink(dir.path().join("nowhere"), &target).unwrap();
-        assert!(matches!(
-            OutputFolder::create(&target, false),
-            Err(Error::OutputExists { .. })
-        ));
-    }
-
-    #[test]
-    fn a_path_without_a_name_is_refused() {
-        for path in ["", "/", "..", "a/.."] {
-            assert!(matches!(
-                OutputFolder::create(Path::new(path), true),
-                Err(Error::Usage(_))
-            ));
-        }
-    }
-
-    #[test]
-    fn an_unwritable_place_fails_before_any_work() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file");
-        fs::write(&file, "x").unwrap();
-        assert!(OutputFolder::create(&file.join("model"), false).is_err());
-    }
-}
+mod tests;

@@ -1,0 +1,119 @@
+//! What a folder holds after failures, and between two writers.
+
+use super::*;
+
+#[test]
+fn nothing_appears_before_the_commit_and_nothing_stays_after_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("a.txt", b"1").unwrap();
+    assert!(!target.exists());
+    drop(folder);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_existing_folder_is_kept_until_the_new_one_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("old.txt"), "old").unwrap();
+    assert!(matches!(
+        OutputFolder::create(&target, false),
+        Err(Error::OutputExists { .. })
+    ));
+    let folder = OutputFolder::create(&target, true).unwrap();
+    folder.write("new.txt", b"new").unwrap();
+    assert!(target.join("old.txt").exists());
+    folder.commit().unwrap();
+    assert!(target.join("new.txt").exists() && !target.join("old.txt").exists());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn two_writers_to_one_folder_do_not_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let first = OutputFolder::create(&target, false).unwrap();
+    first.write("a.txt", b"1").unwrap();
+    assert!(matches!(
+        OutputFolder::create(&target, false),
+        Err(Error::OutputBusy { .. })
+    ));
+    first.commit().unwrap();
+    assert_eq!(fs::read(target.join("a.txt")).unwrap(), b"1");
+}
+
+#[test]
+fn what_a_killed_process_left_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("half.txt", b"1").unwrap();
+    // a killed process runs no drop, and its locks are gone
+    folder._lock.unlock().unwrap();
+    std::mem::forget(folder);
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("whole.txt", b"2").unwrap();
+    folder.commit().unwrap();
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_finished_folder_that_cannot_be_moved_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("a.txt", b"1").unwrap();
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("other.txt"), "came in between").unwrap();
+    let Err(Error::Move { kept, .. }) = folder.commit() else {
+        panic!("moved over another folder");
+    };
+    assert_eq!(fs::read(kept.join("a.txt")).unwrap(), b"1");
+    assert!(target.join("other.txt").exists());
+}
+
+#[test]
+fn a_failure_of_the_work_after_it_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("model.bin", b"paid").unwrap();
+    let failed: Result<()> = folder.commit_after(|_| Err(Error::Usage("no".to_owned())));
+    assert!(matches!(failed, Err(Error::Usage(_))));
+    assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_dangling_link_counts_as_existing() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), &target).unwrap();
+    assert!(matches!(
+        OutputFolder::create(&target, false),
+        Err(Error::OutputExists { .. })
+    ));
+}
+
+#[test]
+fn a_path_without_a_name_is_refused() {
+    for path in ["", "/", "..", "a/.."] {
+        assert!(matches!(
+            OutputFolder::create(Path::new(path), true),
+            Err(Error::Usage(_))
+        ));
+    }
+}
+
+#[test]
+fn an_unwritable_place_fails_before_any_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert!(OutputFolder::create(&file.join("model"), false).is_err());
+}
