@@ -139,7 +139,7 @@ pub(crate) struct RoundArgs {
     /// A user joins a round with this probability [default: all in every round]
     #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     pub(crate) sampling_probability: Option<f64>,
-    /// Declared number of users, with those held out [default: a noisy count, charged]
+    /// Number of users, with those held out [default: a noisy count, charged]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) n_users: Option<f64>,
 }

@@ -87,7 +87,10 @@ fn sum(all: &[RunFolder]) -> String {
             None => format!(" For {other} no sum is given."),
         };
     }
-    if all.iter().any(|run| run.certificate.target.delta != delta) {
+    if all
+        .iter()
+        .any(|run| run.certificate.target.delta.to_bits() != delta.to_bits())
+    {
         text += " The runs have different deltas: the sum is at the largest.";
     }
     text
@@ -169,7 +172,7 @@ fn is_alike(run: &RunFolder, first: &RunFolder) -> bool {
     let (own, other) = (&run.certificate, &first.certificate);
     own.data_set_id == other.data_set_id
         && own.adjacency == other.adjacency
-        && own.target.delta == other.target.delta
+        && own.target.delta.to_bits() == other.target.delta.to_bits()
 }
 
 /// The runs on the data, neighbours and delta of the first that were measured like it, by epsilon.
