@@ -12,7 +12,7 @@ pub(crate) struct ReportArgs {
     /// Item to show the nearest ones of: its id or a part of its title; repeatable
     #[arg(long = "title", value_name = "NAME")]
     pub(crate) titles: Vec<String>,
-    /// Table of items with other titles than those of the model, for the pages and the table of items
+    /// Table of items whose titles replace those of the model
     #[arg(long, value_name = "CATALOGUE")]
     pub(crate) items: Option<PathBuf>,
     /// Folder for the pages [default: the first DIR]
