@@ -25,6 +25,7 @@ mod new_items;
 mod output_folder;
 mod personalize;
 mod predict;
+mod python;
 mod real_data;
 mod recommend;
 mod released_files;

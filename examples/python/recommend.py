@@ -1,0 +1,69 @@
+"""Recommends from a model of `dp train` with numpy alone: what a client in another language has to do.
+
+    python3 examples/python/recommend.py MODEL_FOLDER HISTORY.csv [K]
+
+MODEL_FOLDER holds item_factors.safetensors and items.csv, both released; HISTORY.csv has the columns item
+and rating of one user and stays with that user. Models of ratings only (schema 1).
+"""
+
+import csv
+import json
+import sys
+
+import numpy as np
+
+
+def read_model(folder):
+    """Rows [h_i, q_i] of the items, their ids and titles, and how scores are made."""
+    with open(f"{folder}/item_factors.safetensors", "rb") as file:
+        data = file.read()
+    # eight bytes of length, a header in JSON, then the numbers
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    ours = json.loads(header["__metadata__"]["dp_personal"])
+    if ours["schema_version"] > 1:
+        sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1")
+    tensor = header["item_factors"]
+    start, end = tensor["data_offsets"]
+    numbers = np.frombuffer(data[8 + length :][start:end], dtype="<f8")
+    with open(f"{folder}/items.csv", newline="", encoding="utf-8") as file:
+        items = [(row["item"], row["title"]) for row in csv.DictReader(file)]
+    return numbers.reshape(tensor["shape"]), items, ours["scoring"]
+
+
+def fold_in(factors, scoring, rated, ratings):
+    """Level and taste of one user: a ridge regression on the user's own ratings, nothing else.
+
+    (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2
+    with y_i = rating_i - center - bias, bias the user's shrunken mean.
+    """
+    center, shrinkage = scoring["bias"]["center"], scoring["bias"]["shrinkage"]
+    penalties = scoring["penalties"]
+    n = len(ratings)
+    bias = np.sum(ratings - center) / (n + shrinkage) if n else 0.0
+    rows = factors[rated].copy()
+    labels = ratings - center - bias - rows[:, 0]
+    rows[:, 0] = 1.0
+    ridge = np.full(factors.shape[1], penalties["factor"] + n * penalties["factor_per_record"])
+    ridge[0] = penalties["offset"]
+    solution = np.linalg.solve(rows.T @ rows + np.diag(ridge), rows.T @ labels)
+    return center + bias + solution[0], solution[1:]
+
+
+def main(folder, history, k=10):
+    factors, items, scoring = read_model(folder)
+    place = {item: at for at, (item, _) in enumerate(items)}
+    with open(history, newline="", encoding="utf-8") as file:
+        own = {place[row["item"]]: float(row["rating"]) for row in csv.DictReader(file) if row["item"] in place}
+    rated = np.array(sorted(own), dtype=int)
+    level, taste = fold_in(factors, scoring, rated, np.array([own[at] for at in rated]))
+    scores = level + factors[:, 0] + factors[:, 1:] @ taste
+    scores[rated] = -np.inf
+    for at in np.argsort(-scores, kind="stable")[: int(k)]:
+        print(f"{scores[at]:.6f}\t{items[at][0]}\t{items[at][1]}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
