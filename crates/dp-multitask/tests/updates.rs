@@ -63,10 +63,10 @@ fn fit(split: &RatingSplit, params: FactorizationParams) -> (FittedModel, Plan, 
     let mut noise = NoiseSource::insecure_seeded(3);
     let mut n_seen = 0;
     let mut see = |released: Released<'_>| {
-        n_seen += if matches!(released, Released::Statistics { .. }) {
-            2
-        } else {
-            1
+        n_seen += match released {
+            Released::Statistics { .. } => 2,
+            Released::Round { .. } => 0, // made of what was shown
+            _ => 1,
         };
     };
     let fitted = fit
