@@ -20,7 +20,7 @@ pub(crate) struct EvaluateArgs {
     /// Of implicit feedback: the least rating that is a yes [default: as the run says]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) min_rating: Option<f64>,
-    /// Train without privacy as well (of predicted ratings)
+    /// Train without privacy as well, on the same records
     #[arg(long)]
     pub(crate) non_private: bool,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use super::page::{
 use super::privacy::section;
 use super::released::{bars, facts, footer};
 use super::run::RunFolder;
-use super::runs::{non_private, privacy_utility};
+use super::runs::{evaluated, privacy_utility};
 use crate::commands::evaluate::{Evaluated, MODEL, NON_PRIVATE};
 use crate::output::{ByRound, Chart, InternalRun};
 use crate::ranking::bucket_name;
@@ -207,10 +207,12 @@ fn without_privacy(run: &RunFolder) -> Section {
         .and_then(|internal| internal.headline.as_ref());
     let stated = headline.and_then(|of| Some((of.metric.clone(), of.value, of.non_private?)));
     let measured = || {
-        let scores = &run.evaluation.as_ref()?.scores;
-        let own = scores.overall.iter().find(|score| score.method == MODEL)?;
-        let value = own.figures.get("rmse").copied().flatten()?;
-        Some(("RMSE of dp evaluate".to_owned(), value, non_private(run)?))
+        let metric = match run.evaluation.as_ref()?.scores.feedback.as_str() {
+            "implicit" => "Recall@20 of dp evaluate",
+            _ => "RMSE of dp evaluate",
+        };
+        let (own, exact) = (evaluated(run, MODEL)?, evaluated(run, NON_PRIVATE)?);
+        Some((metric.to_owned(), own, exact))
     };
     let block = match stated.or_else(measured) {
         Some((metric, private, exact)) => {
@@ -232,7 +234,7 @@ fn without_privacy(run: &RunFolder) -> Section {
         }
         None => Block::Text(
             "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \
-             privacy, of predicted ratings."
+             privacy."
                 .to_owned(),
         ),
     };

@@ -271,9 +271,18 @@ fn level(run: &RunFolder, headline: &Headline) -> Option<(String, f64)> {
     Some((name, non_private(run)?))
 }
 
-/// Test error of the model without privacy, where `dp evaluate` measured it.
-pub(super) fn non_private(run: &RunFolder) -> Option<f64> {
+/// What `dp evaluate` measured of the model without privacy.
+fn non_private(run: &RunFolder) -> Option<f64> {
+    evaluated(run, NON_PRIVATE)
+}
+
+/// The first figure of a method, by which `dp evaluate` says it all: error of ratings, or recall of lists.
+pub(super) fn evaluated(run: &RunFolder, method: &str) -> Option<f64> {
     let scores = &run.evaluation.as_ref()?.scores;
-    let score = scores.overall.iter().find(|s| s.method == NON_PRIVATE)?;
-    score.figures.get("rmse").copied().flatten()
+    let score = scores.overall.iter().find(|s| s.method == method)?;
+    score
+        .figures
+        .get(scores.metrics.first()?)
+        .copied()
+        .flatten()
 }

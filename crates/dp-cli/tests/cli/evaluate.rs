@@ -66,10 +66,17 @@ fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     let buckets = found["internal"]["by_popularity"].as_array().unwrap();
     let ks: Vec<u64> = buckets.iter().map(|b| b["k"].as_u64().unwrap()).collect();
     assert_eq!(ks, [100, 80, 60, 40, 20]);
-    let text = ["evaluate", "ratings.csv", "--model", "dp-model"];
-    sandbox
-        .dp(&[&text[..], &["--non-private"]].concat())
-        .exits(2);
+    assert!(found["internal"]["overall"][1]["method"] == "popularity");
+    let beside = evaluate(&sandbox, &["--non-private"]);
+    for metric in ["recall_at_20", "ndcg_at_20"] {
+        let model = figure(&beside, "model", metric);
+        assert!((model - figure(&found, "model", metric)).abs() < 1e-12);
+        let exact = figure(&beside, "non-private", metric);
+        assert!(
+            exact > 0.0 && exact < 1.0 && (exact - model).abs() > 1e-9,
+            "{exact}"
+        );
+    }
 }
 
 /// `mine` has three users who rated before, and one who did not; the constant predictor is the mean of the history.

@@ -112,6 +112,61 @@ unsafe fn add_corner<L: Lanes, const MR: usize>(
     true
 }
 
+/// Adds the square of twice WIDTH rows of outer products at the end of the diagonal in two passes over the rows,
+/// each with three quarters of the registers full of sums: 12 rows of two vectors, then 4 of two and 16 of one.
+///
+/// # Safety
+/// As [`tile`] and [`add_tile`], for twice WIDTH rows and columns.
+#[inline(always)]
+unsafe fn add_last_square<L: Lanes, const MR: usize>(
+    left: impl RowStarts<L::Scalar>,
+    right: impl RowStarts<L::Scalar>,
+    count: usize,
+    out: (*mut L::Scalar, usize),
+) -> bool {
+    if (L::WIDTH, MR) != (16, 8) {
+        return false;
+    }
+    // SAFETY: 2 WIDTH = 32 rows and columns, as the caller vouches.
+    unsafe {
+        add_tile(tile::<L, 12, 2>(left, right, count), out.0, out.1);
+        let (wide, corner) = wide_and_corner::<L>(left.shifted(12), right, count);
+        add_tile(wide, out.0.add(12 * out.1), out.1);
+        add_tile(corner, out.0.add(16 * out.1 + 16), out.1);
+    }
+    true
+}
+
+/// 4 rows of outer products two vectors wide, and the 16 after them by the second vector.
+///
+/// # Safety
+/// As [`tile`], for 20 rows and two vectors of 16 columns.
+#[inline(always)]
+unsafe fn wide_and_corner<L: Lanes>(
+    left: impl RowStarts<L::Scalar>,
+    right: impl RowStarts<L::Scalar>,
+    count: usize,
+) -> ([[L; 2]; 4], [[L; 1]; 16]) {
+    // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
+    unsafe {
+        let (mut wide, mut corner) = ([[L::zero(); 2]; 4], [[L::zero(); 1]; 16]);
+        for row in 0..count {
+            let (l, r) = (left.start(row), right.start(row));
+            let x = [L::load(r), L::load(r.add(L::WIDTH))];
+            for (m, sums) in wide.iter_mut().enumerate() {
+                let a = L::splat(*l.add(m));
+                for v in 0..2 {
+                    sums[v] = sums[v].plus_product(a, x[v]);
+                }
+            }
+            for (m, sums) in corner.iter_mut().enumerate() {
+                sums[0] = sums[0].plus_product(L::splat(*l.add(4 + m)), x[1]);
+            }
+        }
+        (wide, corner)
+    }
+}
+
 /// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
 /// Before each strip, a share of the rows `ahead` is fetched that fits the strip's work.
 #[derive(Debug)]
@@ -160,15 +215,20 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
             self.ahead.fetch(done..done + n_vectors, work);
             done += n_vectors;
             // SAFETY: row + MR <= width, because row is a multiple of MR below dim <= width and
-            // MR divides width; first <= row < width, and row + WIDTH = width where row is the
-            // first of the last WIDTH. A `RowSource` makes `width` elements of each row readable,
-            // and `gram` has width rows of width elements.
+            // MR divides width; first <= row < width, and row + n_vectors * WIDTH = width where row is
+            // first. A `RowSource` makes `width` elements of each row readable, and `gram` has width
+            // rows of width elements.
             unsafe {
                 let left = self.left.starts().shifted(row);
                 let right = self.right.starts().shifted(first);
                 let out = (self.gram.as_mut_ptr().add(row * width + first), width);
-                let corner = n_vectors == 1 && row == first;
-                if corner && add_corner::<L, MR>((left, right), count, out) {
+                let last = row == first
+                    && match n_vectors {
+                        2 => add_last_square::<L, MR>(left, right, count, out),
+                        1 => add_corner::<L, MR>((left, right), count, out),
+                        _ => false,
+                    };
+                if last {
                     self.ahead.fetch(done..work, work);
                     break;
                 }

@@ -33,7 +33,7 @@ pub use run::{Pay, Progress};
 pub(crate) use params::in_public_range;
 pub(crate) use state::initial_factors;
 pub use user_step::UserScratch;
-pub(crate) use user_step::{Design, UserStep};
+pub(crate) use user_step::UserStep;
 
 #[cfg(test)]
 mod residual_tests;

@@ -49,6 +49,17 @@ pub struct Scoring {
     pub unobserved_weight: Option<f64>,
 }
 
+impl Scoring {
+    /// The rows that users regress on.
+    pub(crate) fn design(&self, item_factors: &[f64]) -> Design {
+        let design = Design::new(item_factors, self.dim, self.score_model);
+        match self.unobserved_weight {
+            Some(weight) => design.with_unobserved(weight),
+            None => design,
+        }
+    }
+}
+
 /// How factors came about, and so who may see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -212,11 +223,7 @@ impl FactorModel {
     }
 
     fn design(&self) -> Design {
-        let design = Design::new(&self.item_factors, self.dim(), self.scoring.score_model);
-        match self.scoring.unobserved_weight {
-            Some(weight) => design.with_unobserved(weight),
-            None => design,
-        }
+        self.scoring.design(&self.item_factors)
     }
 
     fn user_step<'a>(&self, design: &'a Design) -> UserStep<'a> {

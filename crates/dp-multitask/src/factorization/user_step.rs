@@ -284,13 +284,17 @@ impl UserStep<'_> {
     ) -> PersonalModel {
         let solution = self.solve(user, scratch);
         PersonalModel {
-            offset: solution.offset
-                + if self.design.is_implicit() {
-                    0.0
-                } else {
-                    self.bias.center
-                },
+            offset: solution.offset + self.center(),
             factor: solution.factor.to_vec(),
+        }
+    }
+
+    /// What offsets are relative to.
+    pub(crate) const fn center(&self) -> f64 {
+        if self.design.is_implicit() {
+            0.0
+        } else {
+            self.bias.center
         }
     }
 }

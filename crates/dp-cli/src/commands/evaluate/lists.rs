@@ -2,24 +2,30 @@
 
 use dp_core::{Interactions, Private};
 use dp_data::{RankingMetrics, RankingSums};
-use dp_multitask::FactorModel;
+use dp_multitask::{FactorModel, NonPrivateAls};
 
 use super::parts::Parts;
-use super::scores::{Buckets, MODEL, Score, Scores};
+use super::scores::{Buckets, MODEL, NON_PRIVATE, Score, Scores};
 use crate::error::Result;
 use crate::ranking::{K, N_BUCKETS};
 
-/// The model beside the items that most users have.
-pub(super) fn score(model: &FactorModel, parts: &Parts) -> Result<Scores> {
+/// The model beside the items that most users have, and beside the same without privacy where that is asked for.
+pub(super) fn score(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
     let buckets = Buckets::of(parts.train.expose())?;
     let of_target = buckets.of_targets(parts.targets.expose());
     let depth = RankingSums::new(K, Some(&buckets.dealt))?.depth();
-    let own = model.recommend_all(&parts.history, depth)?;
+    let of_model = |model: &FactorModel| {
+        let own = model.recommend_all(&parts.history, depth)?;
+        measure(&own, &parts.targets, &buckets)
+    };
+    let mut ranked = vec![(MODEL, of_model(model)?)];
+    if non_private {
+        let exact = NonPrivateAls::implicit().fit(&parts.train)?;
+        ranked.push((NON_PRIVATE, of_model(&exact)?));
+    }
     let popular = buckets.most_popular(&parts.history, depth)?;
-    let ranked = [
-        (MODEL, measure(&own, &parts.targets, &buckets)?),
-        ("popularity", measure(&popular, &parts.targets, &buckets)?),
-    ];
+    let popular = measure(&popular, &parts.targets, &buckets)?;
+    ranked.push(("popularity", popular));
     let inside = |bucket: usize| {
         let of_method = |(name, found): &(&str, Option<RankingMetrics>)| {
             let found = found.as_ref().and_then(|m| m.by_bucket.get(bucket));

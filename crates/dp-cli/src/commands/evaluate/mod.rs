@@ -28,7 +28,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<()> {
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
     let scores = if implicit {
-        lists::score(&model, &parts)?
+        lists::score(&model, &parts, args.non_private)?
     } else {
         ratings::score(&model, &parts, args.non_private)?
     };
@@ -51,13 +51,10 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<()> {
 
 /// Flags that mean nothing with this kind of model.
 fn refuse(args: &EvaluateArgs, implicit: bool) -> Result<()> {
-    let text = match (implicit, args.min_rating, args.non_private) {
-        (false, Some(_), _) => "--min-rating needs a model trained with --feedback implicit",
-        (true, _, true) => {
-            "--non-private compares predicted ratings; this model is of implicit feedback"
-        }
-        _ => return Ok(()),
-    };
+    if implicit || args.min_rating.is_none() {
+        return Ok(());
+    }
+    let text = "--min-rating needs a model trained with --feedback implicit";
     Err(Error::Usage(text.to_owned()))
 }
 

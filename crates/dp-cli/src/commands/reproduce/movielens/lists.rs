@@ -2,7 +2,7 @@
 
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, Ratings, UserSplit};
-use dp_multitask::FittedModel;
+use dp_multitask::{FactorModel, FittedModel, NonPrivateAls};
 
 use super::data::buckets;
 use super::task::{Figures, Metric, N_BUCKETS, Task};
@@ -23,6 +23,7 @@ const LEAST_YES: f64 = 4.0;
 pub(super) struct Lists {
     split: UserSplit,
     buckets: PopularityBuckets,
+    als: FactorModel,
 }
 
 impl Lists {
@@ -30,8 +31,13 @@ impl Lists {
         let split = hold_out_users(&ratings.to_implicit(LEAST_YES)?, 0)?;
         Ok(Self {
             buckets: buckets(split.train.expose())?,
+            als: NonPrivateAls::implicit().fit(&split.train)?,
             split,
         })
+    }
+
+    fn of_model(&self, model: &FactorModel, users: &HeldOutUsers) -> Result<RankingMetrics> {
+        self.ranking(users, |k| model.recommend_all(&users.history, k))
     }
 
     fn ranking(
@@ -63,16 +69,13 @@ impl Task for Lists {
     }
 
     fn validation(&self, fitted: &FittedModel) -> Result<f64> {
-        let users = &self.split.valid;
-        let ranking = self.ranking(users, |k| fitted.model.recommend_all(&users.history, k))?;
-        Ok(-ranking.recall)
+        Ok(-self.of_model(&fitted.model, &self.split.valid)?.recall)
     }
 
     /// The lists of the model, and those of the counts that the run released.
     fn test(&self, fitted: &FittedModel) -> Result<Vec<Figures>> {
         let users = &self.split.test;
-        let ranking = self.ranking(users, |k| fitted.model.recommend_all(&users.history, k))?;
-        let mut all = vec![figures(RECALL, &ranking)];
+        let mut all = vec![figures(RECALL, &self.of_model(&fitted.model, users)?)];
         if let Some(counts) = &fitted.counts {
             let popular =
                 self.ranking(users, |k| counts.most_popular_for_all(&users.history, k))?;
@@ -81,7 +84,9 @@ impl Task for Lists {
         Ok(all)
     }
 
+    /// The same kind of model without privacy.
     fn baselines(&self) -> Result<Vec<(&'static str, Figures)>> {
-        Ok(Vec::new())
+        let ranking = self.of_model(&self.als, &self.split.test)?;
+        Ok(vec![("non-private", figures(RECALL, &ranking))])
     }
 }
