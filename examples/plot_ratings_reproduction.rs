@@ -1,10 +1,10 @@
-//! What does privacy cost each method on ratings, and whom?
+//! What does privacy cost each method on ratings or lists, and whom?
 //!
 //! `dp reproduce krichene2023-ml1m --data DIR --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_ratings_reproduction -- rows.json epsilon FILE.svg`
-//! or `... rows.json EPSILON FILE.svg`
+//! or `... rows.json EPSILON FILE.svg`, with `recall` behind either for lists
 //!
-//! The first draws test RMSE against epsilon, one line per method; the second test RMSE of the items of each
+//! The first draws test RMSE (Recall@20) against epsilon, one line per method; the second that of the items of each
 //! popularity bucket, at one epsilon. Exact accounting.
 
 use std::path::Path;
@@ -47,6 +47,27 @@ const LINES: [Shown; 7] = [
 const BASELINES: [&str; 3] = ["constant", "user-mean", "non-private"];
 const SIZE: (u32, u32) = (760, 460);
 
+/// What is drawn, and the names of its rows.
+#[derive(Clone, Copy)]
+struct Figure {
+    name: &'static str,
+    all: &'static str,
+    by_popularity: &'static str,
+}
+
+const ERRORS: Figure = Figure {
+    name: "test RMSE",
+    all: "test RMSE",
+    by_popularity: "test RMSE by popularity",
+};
+const LISTS: Figure = Figure {
+    name: "Recall@20, test users",
+    all: "Recall@20",
+    by_popularity: "Recall@20 to 100 by popularity",
+};
+/// Recall of lists of the items that most users have.
+const POPULAR: &str = "Recall@20 of the largest counts";
+
 /// Points of one method.
 struct Line {
     name: String,
@@ -57,18 +78,24 @@ struct Line {
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [rows, what, out] = args.as_slice() else {
-        return Err("usage: plot_ratings_reproduction ROWS.json epsilon|EPSILON FILE.svg".into());
+    let (rows, what, out, figure) = match args.as_slice() {
+        [rows, what, out] => (rows, what, out, ERRORS),
+        [rows, what, out, lists] if lists == "recall" => (rows, what, out, LISTS),
+        _ => {
+            let usage = "plot_ratings_reproduction ROWS.json epsilon|EPSILON FILE.svg [recall]";
+            return Err(format!("usage: {usage}").into());
+        }
     };
     let json: Value = serde_json::from_str(&std::fs::read_to_string(rows)?)?;
     let rows = json["rows"].as_array().ok_or("no rows")?;
     if what == "epsilon" {
         let x_axis = ("epsilon (delta 1e-5, add or remove one user)", 0.9..50.0);
-        return draw(Path::new(out), &against_epsilon(rows), x_axis, true);
+        let lines = against_epsilon(rows, figure);
+        return draw(Path::new(out), &lines, x_axis, figure.name);
     }
-    let lines = against_popularity(rows, what.parse()?);
+    let lines = against_popularity(rows, what.parse()?, figure);
     let x_axis = ("fifth of the items, rarest first", 0.9..6.4);
-    draw(Path::new(out), &lines, x_axis, false)
+    draw(Path::new(out), &lines, x_axis, figure.name)
 }
 
 /// Whether a row is of this line, by exact accounting.
@@ -82,9 +109,9 @@ fn is_of(row: &Value, (method, pick, ..): &Shown) -> bool {
     row["method"] == *method && params["accounting"] == "gdp" && picked
 }
 
-fn against_epsilon(rows: &[Value]) -> Vec<Line> {
+fn against_epsilon(rows: &[Value], figure: Figure) -> Vec<Line> {
     let point = |row: &Value| Some((row["epsilon"].as_f64()?, row["mean"].as_f64()?));
-    let of_all = |row: &&Value| row["metric"] == "test RMSE";
+    let of_all = |row: &&Value| row["metric"] == figure.all;
     let mut lines: Vec<Line> = LINES
         .iter()
         .map(|line| Line {
@@ -109,11 +136,20 @@ fn against_epsilon(rows: &[Value]) -> Vec<Line> {
             points: error.map_or_else(Vec::new, |e| vec![(0.9, e), (20.0, e)]),
         });
     }
+    let popular = |row: &&Value| row["metric"] == POPULAR && row["method"] == "best";
+    if figure.all == LISTS.all {
+        lines.push(Line {
+            name: "most popular".to_owned(),
+            color: RGBColor(140, 140, 140),
+            dashed: true,
+            points: rows.iter().filter(popular).filter_map(point).collect(),
+        });
+    }
     lines
 }
 
-fn against_popularity(rows: &[Value], epsilon: f64) -> Vec<Line> {
-    let in_bucket = |row: &&Value| row["metric"] == "test RMSE by popularity";
+fn against_popularity(rows: &[Value], epsilon: f64, figure: Figure) -> Vec<Line> {
+    let in_bucket = |row: &&Value| row["metric"] == figure.by_popularity;
     let point = |row: &Value| Some((row["params"]["bucket"].as_f64()?, row["mean"].as_f64()?));
     let at = |row: &Value| {
         row["epsilon"]
@@ -148,8 +184,9 @@ fn draw(
     out: &Path,
     lines: &[Line],
     (x_name, x_range): (&str, std::ops::Range<f64>),
-    logarithmic: bool,
+    y_name: &str,
 ) -> Result<()> {
+    let logarithmic = x_name.starts_with("epsilon");
     let x = |value: f64| if logarithmic { value.ln() } else { value };
     let area = SVGBackend::new(out, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
@@ -167,7 +204,7 @@ fn draw(
         .bold_line_style(RGBColor(230, 230, 230))
         .light_line_style(TRANSPARENT)
         .x_desc(x_name)
-        .y_desc("test RMSE")
+        .y_desc(y_name)
         .label_style(("sans-serif", 14))
         .draw()?;
     let mut ends = Vec::new();

@@ -1,7 +1,7 @@
 //! What an answer of each accountant costs, on one core.
 //!
 //! `cargo bench -p dp-benches --bench accounting`: a criterion group, for comparison between
-//! commits. The ratios to another library come from `benches/peers/compare.sh`.
+//! commits. The ratios to another library come from `benches/peers/accounting.sh`.
 
 #![allow(
     clippy::unwrap_used,

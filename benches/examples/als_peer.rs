@@ -1,5 +1,5 @@
 //! Our side of `benches/peers/als.py`: writes a generated matrix and times rounds of alternating least
-//! squares without privacy on it.
+//! squares without privacy on it, for implicit feedback.
 //!
 //! `als_peer FOLDER MILLIONS` leaves `indptr` (u64), `indices` (u32) and `values` (f32) of the
 //! user-by-item matrix, little endian, in FOLDER and prints one JSON object.
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let als = NonPrivateAls {
             dim: DIM,
             n_rounds,
-            ..NonPrivateAls::default()
+            ..NonPrivateAls::implicit()
         };
         let start = processor_seconds();
         als.fit(data).map(|_| processor_seconds() - start)

@@ -1,8 +1,7 @@
 """Times one round of alternating least squares in `implicit` (exact solves) and in ours, on one generated matrix.
 
-Called by als.sh. A round solves for all users and all items, factors of length 64. The peer's model is that of implicit
-feedback: its systems hold a Gramian of the whole side beside that of the own records, which costs one
-product a side. Its seconds are those of the processor, (fit of 1 + k rounds) - (fit of 1 round), over k; so are ours.
+Called by als.sh. A round solves for all users and all items, factors of length 64, for implicit feedback on both sides: systems hold a
+Gramian of the whole side beside that of the own records. The peer's seconds are those of the processor, (fit of 1 + k rounds) - (fit of 1 round), over k; so are ours.
 """
 
 import argparse
@@ -11,6 +10,8 @@ import os
 import subprocess
 import tempfile
 import time
+
+from record import record
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--ours", required=True, help="the als_peer binary")
@@ -61,6 +62,8 @@ with tempfile.TemporaryDirectory() as folder:
         (read["values"], read["indices"].astype(np.int32), read["indptr"].astype(np.int64)),
     )
     peer = peer_seconds(matrix, ours["dim"])
+    what = f"a round of alternating least squares, {args.millions} million ratings, dim {ours['dim']}"
+    record(what, f"implicit {implicit.__version__}, exact solves", peer, ours["seconds"])
     print(
         f"{args.millions} million ratings, {ours['threads']} thread(s), dim {ours['dim']}: "
         f"implicit {peer:.2f} processor seconds a round, ours {ours['seconds']:.2f}, ratio {peer / ours['seconds']:.1f}"

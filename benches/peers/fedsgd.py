@@ -11,6 +11,8 @@ import os
 import subprocess
 import time
 
+from record import record
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--ours", required=True, help="the fedsgd_peer binary")
 parser.add_argument("--rounds", type=int, default=1000)
@@ -65,6 +67,8 @@ for dtype in (np.float64, np.float32):
     ]:
         peer, risk = seconds(batches, dtype, args.rounds)
         mine = ours[name]
+        what = f"{args.rounds} rounds of personalised private SGD, {name} rows"
+        record(what, f"numpy {np.__version__}, {np.dtype(dtype).name}", peer, mine["seconds"])
         print(
             f"{name} rows, numpy {np.dtype(dtype).name}: {peer:.2f} s (risk {risk:.2g}), "
             f"ours {mine['seconds']:.2f} s (risk {mine['risk']:.2g}), ratio {peer / mine['seconds']:.1f}"

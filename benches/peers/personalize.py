@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+from record import record
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--ours", required=True, help="the personalize_peer binary")
 parser.add_argument("--users", type=int, default=50_000)
@@ -124,6 +126,8 @@ def least_seconds(run):
     return min(seconds)
 
 
+WHAT = {"step": "Algorithm 2's step of a shared subspace", "best": "residual refinement of a shared subspace"}
+
 with tempfile.TemporaryDirectory() as folder:
     command = [args.ours, folder, str(args.users), str(args.runs)]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -139,6 +143,7 @@ with tempfile.TemporaryDirectory() as folder:
         ("best", lambda: best_plan(x, y, norms, 10.0)),
     ]:
         seconds = least_seconds(peer)
+        record(f"{WHAT[name]}, {args.users} users", f"numpy {np.__version__}", seconds, ours[name])
         print(
             f"{name}: numpy {seconds:.3f} processor seconds, ours {ours[name]:.3f}, "
             f"ratio {seconds / ours[name]:.1f}"

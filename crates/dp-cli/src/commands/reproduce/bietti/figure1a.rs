@@ -30,6 +30,7 @@ const TUNING: u64 = 1 << 32;
 struct SetUp {
     data: PersonalOffsets,
     rounds: Vec<usize>,
+    noise_multipliers: Vec<f64>,
     steps: &'static [f64],
 }
 
@@ -62,13 +63,15 @@ impl SetUp {
         let mut set_up = Self {
             data: PersonalOffsets::figure_1a(),
             rounds: vec![100, 1000],
+            noise_multipliers: NOISE_MULTIPLIERS.to_vec(),
             steps: &[0.1, 0.2, 0.4, 0.7, 0.85, 1.0, 1.2, 1.4],
         };
         if args.quick {
             (set_up.data.n_users, set_up.data.dim) = (100, 20);
             (set_up.rounds, set_up.steps) = (vec![20, 100], &[0.4, 1.0]);
         }
-        let known = "n_users, dim, n_personal, personal_stddev, label_noise, rounds";
+        let known =
+            "n_users, dim, n_personal, personal_stddev, label_noise, rounds, noise_multiplier";
         sizes::apply(&args.size, known, |key, value| {
             match key {
                 "n_users" => set_up.data.n_users = sizes::whole(value),
@@ -76,6 +79,7 @@ impl SetUp {
                 "n_personal" => set_up.data.n_personal = sizes::whole(value),
                 "personal_stddev" => set_up.data.personal_stddev = value,
                 "label_noise" => set_up.data.label_noise = value,
+                "noise_multiplier" => set_up.noise_multipliers = vec![value],
                 "rounds" => set_up.rounds = vec![sizes::whole(value)],
                 _ => return false,
             }
@@ -86,7 +90,7 @@ impl SetUp {
 
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for noise_multiplier in NOISE_MULTIPLIERS {
+        for &noise_multiplier in &self.noise_multipliers {
             for &n_rounds in &self.rounds {
                 cells.extend(ALPHAS.map(|alpha| Cell {
                     noise_multiplier,

@@ -1,4 +1,4 @@
-//! Our side of `peers/compare.sh`: one workload of `peers/peers.py`, its answer and the processor
+//! Our side of `peers/accounting.sh`: one workload of `peers/accounting.py`, its answer and the processor
 //! seconds of a call as JSON.
 //!
 //!     peers WORKLOAD          repeated until the calls take 0.2 s together

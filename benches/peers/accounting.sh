@@ -2,7 +2,7 @@
 # Our accountant against dp_accounting 0.6 (PyPI, privacy loss distributions at interval 1e-4), both
 # measured in this one run: processor seconds, peak memory, width of the bracket.
 #
-#   benches/peers/compare.sh [--runs N] [WORKLOAD ...]
+#   benches/peers/accounting.sh [--runs N] [WORKLOAD ...]
 #
 # Needs cargo and python3. The peer is installed into a virtual environment of its own under the
 # target folder unless $PEER_PYTHON names a Python that has it.
@@ -16,6 +16,6 @@ if [ ! -x "$(command -v "$python")" ]; then
   "$python" -m pip install --quiet "dp-accounting==0.6.*"
 fi
 
-cargo build --quiet --release -p dp-benches --example peers
+cargo build --quiet --release -p dp-benches --example accounting_peer
 cargo --version
-exec "$python" benches/peers/peers.py --ours "$target/release/examples/peers" "$@"
+exec "$python" benches/peers/accounting.py --ours "$target/release/examples/accounting_peer" "$@"

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+from record import record
+
 INTERVAL = 1e-4
 DELTA = 1e-5
 
@@ -202,7 +204,7 @@ def print_row(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ours", help="the built example peers")
+    parser.add_argument("--ours", help="the built example accounting_peer")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("workloads", nargs="*")
@@ -223,7 +225,11 @@ def main():
             parser.error(f"no workload {workload}; there are {', '.join(WORKLOADS)}")
         slow = PEER_OF.get(workload, workload) in SLOW
         runs = min(args.runs, 3) if slow else args.runs
-        print_row(row(workload, *measure(args.ours, workload, runs, known)))
+        mine, whole, theirs = measure(args.ours, workload, runs, known)
+        print_row(row(workload, mine, whole, theirs))
+        peer_seconds = None if theirs is None else median(theirs, "seconds")
+        name = f"dp-accounting {version('dp-accounting')}"
+        record(WORKLOADS[workload], name, peer_seconds, median(mine, "seconds"))
     print()
     for workload in args.workloads or WORKLOADS:
         print(f"{workload:<16}{WORKLOADS[workload]}")

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The published peers from PyPI (dp-accounting, implicit) and the published algorithms written in numpy beside ours, on this
+# machine in this one run; writes the table at the top of docs/performance.md.
+#
+#   benches/compare.sh [--quick]
+#
+# Needs cargo and python3, takes about ten minutes (--quick: three, smaller inputs, and the table is printed, not written).
+# Each peer is installed into a virtual environment of its own under the target folder.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+runs=3 millions=3 rounds=200 users=50000
+workloads=(sgm-10k sgm-sigma gaussians-40 sgm-1m)
+if [ "${1:-}" = --quick ]; then
+  runs=1 millions=1 rounds=20 users=5000
+  workloads=(sgm-10k gaussians-40)
+elif [ $# -gt 0 ]; then
+  echo "usage: benches/compare.sh [--quick]" >&2
+  exit 2
+fi
+
+DP_COMPARISONS="$(mktemp)"
+export DP_COMPARISONS
+trap 'rm -f "$DP_COMPARISONS" "$DP_COMPARISONS.md"' EXIT
+
+benches/peers/accounting.sh --runs "$runs" "${workloads[@]}"
+benches/peers/als.sh --millions "$millions"
+benches/peers/personalize.sh --users "$users" --runs "$runs"
+benches/peers/fedsgd.sh --rounds "$rounds" --threads 1
+
+if [ "${1:-}" = --quick ]; then
+  printf '<!-- compare.sh: begin -->\n<!-- compare.sh: end -->\n' > "$DP_COMPARISONS.md"
+  python3 benches/peers/table.py "$DP_COMPARISONS" "$DP_COMPARISONS.md"
+  cat "$DP_COMPARISONS.md"
+else
+  python3 benches/peers/table.py "$DP_COMPARISONS" docs/performance.md
+fi
