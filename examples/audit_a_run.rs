@@ -1,0 +1,60 @@
+//! Does a training run give away what it claims and no more? And would the audit notice if it did?
+//!
+//! `cargo run --release -p dp-examples --example audit_a_run`
+
+use dp_audit::{AuditedFactorization, Canaries, RunSettings, Trainer, View, audit_run};
+use dp_core::{ApproxDp, Gdp, Interactions, InteractionsBuilder, Private};
+use dp_mechanism::NoiseSource;
+use dp_multitask::FactorizationParams;
+
+/// The same runs under a claim that is half of the truth.
+struct Boasting(AuditedFactorization);
+
+impl Trainer for Boasting {
+    fn claim(&self) -> (ApproxDp, Gdp) {
+        let (stated, gdp) = self.0.claim();
+        let epsilon = stated.epsilon / 2.0;
+        (ApproxDp { epsilon, ..stated }, Gdp { mu: gdp.mu / 2.0 })
+    }
+
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> dp_audit::Result<Vec<View>> {
+        self.0.train(data, canaries, noise)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // ordinary users, and canaries who are in a run or not by fair coins, on items of their own
+    let mut builder = InteractionsBuilder::new(30);
+    for user in 0..120_u32 {
+        for item in (0..8).map(|k| (user * 7 + k * 11) % 30) {
+            builder.push(user, item, ((user + item) % 5 + 1) as f32)?;
+        }
+    }
+    let canaries = Canaries::new(Private::new(builder.build().0), 500, 9, 1e4)?;
+
+    let target = ApproxDp::target(8.0, 1e-5)?;
+    let mut params = FactorizationParams::adadpals_for_target(target);
+    (params.dim, params.n_rounds) = (Some(1), 2);
+    (params.count_clip_norm, params.count_floor) = (3.0, 5.0);
+    let trainer = AuditedFactorization::new(params.check()?, canaries.n_items(), target)?;
+    let runs = RunSettings {
+        n_runs: 8,
+        ..RunSettings::default()
+    };
+
+    let audit = audit_run(&trainer, &canaries, &runs, NoiseSource::operating_system)?;
+    println!("the claim of the run\n{audit}\n");
+    let audit = audit_run(
+        &Boasting(trainer),
+        &canaries,
+        &runs,
+        NoiseSource::operating_system,
+    )?;
+    println!("half of it\n{audit}");
+    Ok(())
+}
