@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::federated::{
     ADJACENCY, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
 };
-use crate::output::{self, FederatedReport, OutputFolder, Seconds};
+use crate::output::{self, FederatedRelease, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
 
 /// What is known and open before the data is read.
@@ -42,34 +42,49 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     let source = Source::read(args, settings, ready.items.take())?;
     let load = start.elapsed();
     let start = Instant::now();
-    let done = train(args, settings, &mut ready, source)?;
+    let Done {
+        plan,
+        mut runs,
+        chosen,
+        certificate,
+    } = train(args, settings, &mut ready, source)?;
     let train = start.elapsed();
-    let start = Instant::now();
-    tracing::info!("measuring on held-out rows");
-    let [users, held_out] = measure(&done.runs, done.chosen)?;
-    let report = FederatedReport {
-        certificate: done.certificate,
-        model: &done.runs.private[done.chosen].model,
+    let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].model.clone());
+    let release = FederatedRelease {
+        certificate,
+        model: &model,
         alphas: &settings.alphas,
-        chosen: done.chosen,
-        inputs: &done.runs.inputs,
+        chosen,
+        inputs: &inputs,
         settings: &ready.spending.settings,
-        users: &users,
-        held_out: &held_out,
-        n_left_out: done.runs.n_left_out,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: train.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
     };
-    report.write(&ready.folder)?;
-    ready.folder.commit()?;
+    release.write(&ready.folder)?;
+    // from here on the model stays, whatever happens
+    let (summary, json) = ready.folder.commit_after(|folder| {
+        let start = Instant::now();
+        tracing::info!("comparing with runs without noise, measuring on held-out rows");
+        runs.compare()?;
+        let [users, held_out] = measure(&runs, chosen)?;
+        let report = FederatedReport {
+            release: &release,
+            users: &users,
+            held_out: &held_out,
+            n_left_out: runs.n_left_out,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        let balance = ready.account.balance(&plan);
+        let summary = report.summary(&args.output.out, balance.as_deref());
+        Ok((summary, report.json()))
+    })?;
     if args.output.json {
-        return output::print_json(&report.json());
+        return output::print_json(&json);
     }
-    let balance = ready.account.balance(&done.plan);
-    output::print(&report.summary(&args.output.out, balance.as_deref()))
+    output::print(&summary)
 }
 
 /// Everything that can fail without the data.
@@ -120,7 +135,6 @@ fn train(
         alphas: &settings.alphas,
         spending,
         plan: &plan,
-        compares: true,
     };
     let runs = order.fill(source, paid, &mut noise)?;
     let chosen = match (&spending.choice, chosen_by) {

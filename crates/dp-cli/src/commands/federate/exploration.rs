@@ -92,10 +92,13 @@ fn measure(
         alphas: &[alpha],
         spending: &spending,
         plan: &plan,
-        // alone there is no noise to leave out
-        compares: is_first && alpha > 0.0,
     };
-    let runs = order.fill(source, paid, &mut args.output.noise())?;
+    let mut runs = order.fill(source, paid, &mut args.output.noise())?;
+    // alone there is no noise to leave out
+    let compares = is_first && alpha > 0.0;
+    if compares {
+        runs.compare()?;
+    }
     let users = runs.measure()?;
     let point = |at: usize, epsilon: Option<f64>| {
         let figures = Figures::over(&runs.inputs, &users, at, String::new());
@@ -111,7 +114,7 @@ fn measure(
         points.push(point(0, Some(target.epsilon)));
     }
     if is_first {
-        points.push(point(usize::from(order.compares), None));
+        points.push(point(usize::from(compares), None));
     }
     let metric = runs.inputs.metric();
     Ok((points, metric))

@@ -22,6 +22,7 @@ pub(super) struct Runs {
     pub(super) n_left_out: usize,
     alphas: Vec<f64>,
     settings: RunSettings,
+    n_users: f64,
 }
 
 /// What is trained and with which noise.
@@ -31,8 +32,6 @@ pub(super) struct Order<'a> {
     pub(super) alphas: &'a [f64],
     pub(super) spending: &'a Spending,
     pub(super) plan: &'a Plan,
-    /// Whether the same is trained without noise too.
-    pub(super) compares: bool,
 }
 
 impl Order<'_> {
@@ -48,25 +47,23 @@ impl Order<'_> {
         let trainer = Trainer::new(self.spending.settings, &inputs, &parts, n_users)?;
         let z = Spending::round_noise(self.plan).unwrap_or(1.0);
         let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
-        let (mut private, mut without_noise) = (Vec::new(), Vec::new());
+        let mut private = Vec::new();
         for &alpha in self.alphas {
             private.push(if alpha > 0.0 {
                 trainer.private(alpha, z, delta, runs.next().unwrap_or_default(), noise)?
             } else {
                 trainer.without_noise(alpha)?
             });
-            if self.compares {
-                without_noise.push(trainer.without_noise(alpha)?);
-            }
         }
         Ok(Runs {
             inputs,
             parts,
             private,
-            without_noise,
+            without_noise: Vec::new(),
             n_left_out,
             alphas: self.alphas.to_vec(),
             settings: self.spending.settings,
+            n_users,
         })
     }
 
@@ -84,6 +81,16 @@ impl Order<'_> {
 }
 
 impl Runs {
+    /// Trains the same without noise.
+    pub(super) fn compare(&mut self) -> Result<()> {
+        let trainer = Trainer::new(self.settings, &self.inputs, &self.parts, self.n_users)?;
+        let runs = self.alphas.iter();
+        self.without_noise = runs
+            .map(|&alpha| trainer.without_noise(alpha))
+            .collect::<Result<_>>()?;
+        Ok(())
+    }
+
     /// Errors of all users who were trained on: of the private runs, and then of those without noise.
     pub(super) fn measure(&self) -> Result<Vec<UserFigures>> {
         let all = self.all();

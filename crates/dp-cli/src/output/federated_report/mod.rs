@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::federated::{RunSettings, UserFigures, alpha_name, alpha_value};
 use crate::personal::Inputs;
 
-/// Everything a run has to say, released and internal apart.
-pub(crate) struct FederatedReport<'a> {
+/// What a run releases.
+pub(crate) struct FederatedRelease<'a> {
     pub(crate) certificate: Certificate,
     pub(crate) model: &'a SharedModel,
     pub(crate) alphas: &'a [f64],
@@ -27,6 +27,11 @@ pub(crate) struct FederatedReport<'a> {
     pub(crate) chosen: usize,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a RunSettings,
+}
+
+/// Everything a run has to say, released and internal apart.
+pub(crate) struct FederatedReport<'a> {
+    pub(crate) release: &'a FederatedRelease<'a>,
     /// Errors of the private runs, of the same without noise, and of the users' own choices.
     pub(crate) users: &'a [UserFigures],
     /// The same of users whom nothing was trained on.
@@ -38,8 +43,8 @@ pub(crate) struct FederatedReport<'a> {
 /// Heads everything that is computed from private data.
 const INTERNAL: &str = "not covered by the guarantee";
 
-impl FederatedReport<'_> {
-    /// Model, certificate, released report with its plot; internal report, table and plot.
+impl FederatedRelease<'_> {
+    /// Model, certificate, released report with its plot.
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
         let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
         folder.write(SHARED, &shared)?;
@@ -48,12 +53,7 @@ impl FederatedReport<'_> {
         let certificate = self.released_run().write(folder, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
-        folder.write("coefficients.svg", self.released_plot().as_bytes())?;
-        let measured = self.measured();
-        folder.write_internal("internal.md", self.internal_report().as_bytes())?;
-        folder.write_internal("internal-users.csv", &measured.user_table()?)?;
-        folder.write_internal("internal.svg", measured.plot().as_bytes())?;
-        self.internal_run().write(folder)
+        folder.write("coefficients.svg", self.released_plot().as_bytes())
     }
 
     pub(in super::super) fn settings_json(&self) -> Value {
@@ -66,55 +66,8 @@ impl FederatedReport<'_> {
         })
     }
 
-    const fn measured(&self) -> Measured<'_> {
-        Measured {
-            inputs: self.inputs,
-            alphas: self.alphas,
-            chosen: self.chosen,
-            users: self.users,
-            held_out: self.held_out,
-        }
-    }
-
     fn alpha(&self) -> f64 {
         self.alphas[self.chosen]
-    }
-
-    /// The object that `--json` prints.
-    pub(crate) fn json(&self) -> Value {
-        let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
-        json!({
-            "alphas": alphas,
-            "alpha": alpha_value(self.alpha()),
-            "rounds": self.settings.n_rounds,
-            "n_features": self.inputs.features.len(),
-            "released": released(&self.certificate),
-            "internal": self.measured().json(&self.seconds),
-        })
-    }
-
-    /// What the terminal shows.
-    pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = guarantee_lines(&self.certificate);
-        put(&mut text, &format!("model       {}", self.describe_model()));
-        put(&mut text, &format!("written to  {}", out.display()));
-        if let Some(balance) = balance {
-            put(&mut text, &format!("ledger      {balance}"));
-        }
-        put(
-            &mut text,
-            &format!("\ninternal, {INTERNAL}: do not publish"),
-        );
-        for (metric, lines) in self.measured().tables() {
-            let heads = ["private", "no noise"].map(str::to_owned);
-            for (name, [private, without]) in [(metric, heads)].into_iter().chain(lines) {
-                let line = format!("  {name:<32} {private:>12} {without:>12}");
-                put(&mut text, line.trim_end());
-            }
-        }
-        let seconds = self.seconds.words();
-        put(&mut text, &format!("  {:<32} {seconds}", "seconds"));
-        text
     }
 
     pub(super) fn describe_model(&self) -> String {
@@ -165,6 +118,73 @@ impl FederatedReport<'_> {
             .map(|(name, w)| (name, Some(w.abs())))
             .collect();
         bars("Shared coefficients", "absolute values, as released", &rows)
+    }
+}
+
+impl FederatedReport<'_> {
+    /// Internal report, table and plot.
+    pub(crate) fn write_internal(&self, folder: &OutputFolder) -> Result<()> {
+        let measured = self.measured();
+        folder.write_internal("internal.md", self.internal_report().as_bytes())?;
+        folder.write_internal("internal-users.csv", &measured.user_table()?)?;
+        folder.write_internal("internal.svg", measured.plot().as_bytes())?;
+        self.internal_run().write(folder)
+    }
+
+    const fn measured(&self) -> Measured<'_> {
+        Measured {
+            inputs: self.release.inputs,
+            alphas: self.release.alphas,
+            chosen: self.release.chosen,
+            users: self.users,
+            held_out: self.held_out,
+        }
+    }
+
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self) -> Value {
+        let alphas: Vec<Value> = self
+            .release
+            .alphas
+            .iter()
+            .copied()
+            .map(alpha_value)
+            .collect();
+        json!({
+            "alphas": alphas,
+            "alpha": alpha_value(self.release.alpha()),
+            "rounds": self.release.settings.n_rounds,
+            "n_features": self.release.inputs.features.len(),
+            "released": released(&self.release.certificate),
+            "internal": self.measured().json(&self.seconds),
+        })
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
+        let mut text = guarantee_lines(&self.release.certificate);
+        put(
+            &mut text,
+            &format!("model       {}", self.release.describe_model()),
+        );
+        put(&mut text, &format!("written to  {}", out.display()));
+        if let Some(balance) = balance {
+            put(&mut text, &format!("ledger      {balance}"));
+        }
+        put(
+            &mut text,
+            &format!("\ninternal, {INTERNAL}: do not publish"),
+        );
+        for (metric, lines) in self.measured().tables() {
+            let heads = ["private", "no noise"].map(str::to_owned);
+            for (name, [private, without]) in [(metric, heads)].into_iter().chain(lines) {
+                let line = format!("  {name:<32} {private:>12} {without:>12}");
+                put(&mut text, line.trim_end());
+            }
+        }
+        let seconds = self.seconds.words();
+        put(&mut text, &format!("  {:<32} {seconds}", "seconds"));
+        text
     }
 
     fn internal_report(&self) -> String {

@@ -1,9 +1,9 @@
 //! A run of `dp federate` for programs.
 
 use super::super::{Chart, InternalRun, ReleasedRun, SCHEMA_VERSION};
-use super::FederatedReport;
+use super::{FederatedRelease, FederatedReport};
 
-impl FederatedReport<'_> {
+impl FederatedRelease<'_> {
     /// For programs: released values only.
     pub(super) fn released_run(&self) -> ReleasedRun {
         let coefficients = self.coefficients();
@@ -22,7 +22,9 @@ impl FederatedReport<'_> {
             settings: self.settings_json(),
         }
     }
+}
 
+impl FederatedReport<'_> {
     /// For programs: what was measured on private data.
     pub(super) fn internal_run(&self) -> InternalRun {
         let measured = self.measured();
