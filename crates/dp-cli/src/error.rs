@@ -155,11 +155,15 @@ impl Error {
             | Self::OutputBusy { .. }
             | Self::Write { .. }
             | Self::Move { .. }
-            | Self::Print(_) => 7,
+            | Self::Print(_)
+            | Self::Training(dp_multitask::Error::Io { .. }) => 7,
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 accounting_code(error)
             }
-            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_)))
+            Self::Training(
+                dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))
+                | dp_multitask::Error::CheckpointMismatch { .. },
+            )
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),
             ))
@@ -186,6 +190,11 @@ impl Error {
             Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => Some(
                 "these settings leave one release too little of the budget, or too much, for \
                      its noise to be drawn exactly; change --epsilon, --count-share or --steps"
+                    .to_owned(),
+            ),
+            Self::Training(dp_multitask::Error::CheckpointMismatch { .. }) => Some(
+                "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
+                 --ledger, or name another folder for a new run"
                     .to_owned(),
             ),
             Self::Questions {
@@ -292,6 +301,8 @@ fn flag(name: &'static str) -> &'static str {
         "n_canaries" => "--canaries",
         "n_runs" => "--runs",
         "confidence" => "--confidence",
+        "score_share" => "--score-share",
+        "held_out_fraction" => "--compare-on",
         other => other,
     }
 }

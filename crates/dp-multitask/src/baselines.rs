@@ -17,7 +17,8 @@ use crate::{LocalBias, Result};
 /// ```
 ///
 /// Not private: its output may only be seen by who may see the data.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NonPrivateAls {
     /// Length of the factors, item bias included.
     pub dim: usize,
