@@ -92,6 +92,9 @@ impl Resume {
 
 /// The folder, which is made where there is none.
 fn opened(path: &Path) -> Result<CheckpointFolder> {
+    if path.is_file() {
+        return Err(Error::write(path, std::io::ErrorKind::NotADirectory.into()));
+    }
     CheckpointFolder::open(path).map_err(|error| match error {
         TrainingError::Io { path, source } => Error::write(&path, source),
         other => other.into(),

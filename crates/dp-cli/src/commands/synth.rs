@@ -101,6 +101,11 @@ fn by_flag(error: dp_data::Error) -> Error {
                 "rank" => "--rank",
                 other => other,
             },
+            expected: match error.name {
+                "n_ratings" => "on average 1 to 0.9 times --items for each of --users",
+                "rank" => "a whole number from 1 to --features",
+                _ => error.expected,
+            },
             ..error
         }),
         other => other.into(),

@@ -113,7 +113,13 @@ fn candidates(
         &train.settings,
         of_each,
     )?;
-    let check = |text: &String| Ok(with_settings(base.clone(), text)?.check()?);
+    let check = |text: &String| -> Result<MatrixFactorization> {
+        let checked = with_settings(base.clone(), text)?.check().map_err(Error::from);
+        checked.map_err(|error| match error {
+            Error::Param(param) => Error::Usage(format!("--try {text}: {param}")),
+            other => other,
+        })
+    };
     let fits = own.iter().map(check).collect::<Result<Vec<_>>>()?;
     refuse_alike(own, &fits)?;
     Ok(fits)

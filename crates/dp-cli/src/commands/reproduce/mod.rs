@@ -162,7 +162,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
 /// The rows of an earlier run of the same.
 fn rows_of_file(path: &Path, name: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| Error::model(path, e))?;
+    let json: Value = serde_json::from_str(&text).unwrap_or_default();
     let rows = json["rows"].as_array().cloned().unwrap_or_default();
     let is_row = |row: &Value| row["method"].is_string() && row["params"].is_object();
     if rows.is_empty() || !rows.iter().all(is_row) {
@@ -179,13 +179,15 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
 
 /// A figure that cannot be written is told before hours of work.
 fn check_place(path: &Path) -> Result<()> {
-    let refuse = |kind: ErrorKind| Err(Error::write(path, kind.into()));
-    match path.file_name() {
-        None => refuse(ErrorKind::IsADirectory),
-        Some(_) if path.is_dir() => refuse(ErrorKind::IsADirectory),
-        Some(_) if !output::folder_of(path).is_dir() => refuse(ErrorKind::NotFound),
-        Some(_) => Ok(()),
-    }
+    let folder = output::folder_of(path);
+    let source = if path.is_dir() || path.file_name().is_none() {
+        ErrorKind::IsADirectory.into()
+    } else if !folder.is_dir() {
+        std::io::Error::other(format!("there is no folder {}", folder.display()))
+    } else {
+        return Ok(());
+    };
+    Err(Error::write(path, source))
 }
 
 fn draw(name: &str, path: &Path, rows: &[Value]) -> Result<()> {
