@@ -114,7 +114,9 @@ fn candidates(
         of_each,
     )?;
     let check = |text: &String| -> Result<MatrixFactorization> {
-        let checked = with_settings(base.clone(), text)?.check().map_err(Error::from);
+        let checked = with_settings(base.clone(), text)?
+            .check()
+            .map_err(Error::from);
         checked.map_err(|error| match error {
             Error::Param(param) => Error::Usage(format!("--try {text}: {param}")),
             other => other,
