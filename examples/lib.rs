@@ -4,3 +4,13 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles and runs the code of the tutorials.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/tutorials/account.md")]
+struct AccountTutorial;
+
+/// The same.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/tutorials/audit.md")]
+struct AuditTutorial;

@@ -1,6 +1,7 @@
 //! `dp`: train a private recommender, fold users in, verify certificates, account for mechanisms.
 
 mod args;
+mod columns;
 mod commands;
 mod config;
 mod error;

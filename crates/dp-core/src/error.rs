@@ -2,7 +2,7 @@
 
 /// A parameter outside its stated range.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; expected {expected}")]
+#[error("{name} is {}; expected {expected}", shown(*.value))]
 pub struct ParamError {
     /// The parameter's name as the public interface spells it.
     pub name: &'static str,
@@ -10,6 +10,15 @@ pub struct ParamError {
     pub value: f64,
     /// What the interface accepts, in words.
     pub expected: &'static str,
+}
+
+/// As a person writes it: with an exponent where there would be many zeros.
+fn shown(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && size.is_finite() && !(1e-5..1e16).contains(&size) {
+        return format!("{value:e}");
+    }
+    value.to_string()
 }
 
 /// A dimension that does not fit its partner. Dimensions count as public.
@@ -38,3 +47,28 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiny_and_huge_values_are_short() {
+        let said = |value: f64| {
+            let (name, expected) = ("x", "1");
+            let error = ParamError { name, value, expected };
+            error.to_string()
+        };
+        for (value, text) in [
+            (0.0, "0"),
+            (1e9, "1000000000"),
+            (-0.5, "-0.5"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+            (-1e-320, "-1e-320"),
+            (1e308, "1e308"),
+        ] {
+            assert_eq!(said(value), format!("x is {text}; expected 1"));
+        }
+    }
+}

@@ -9,8 +9,10 @@ use crate::{Result, SampleUser};
 const USER_DOMAIN: &[u8] = b"dp-data sample users 1";
 const ROW_DOMAIN: &[u8] = b"dp-data sample rows 1";
 
-/// Expected shares that are held out.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Expected shares that are held out; by default none.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SampleShares {
     /// Of each user's rows, 0 to below 1.
     pub test_rows: f64,

@@ -12,10 +12,42 @@ const TEST: usize = 2;
 
 /// Expected shares of the three parts; they add up to 1. The default is 0.8, 0.1, 0.1.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Shares", into = "Shares"))]
 pub struct SplitFractions {
     train: f64,
     valid: f64,
     test: f64,
+}
+
+/// How they stand in a file.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shares {
+    train: f64,
+    valid: f64,
+    test: f64,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Shares> for SplitFractions {
+    type Error = crate::Error;
+
+    fn try_from(shares: Shares) -> Result<Self> {
+        Self::new(shares.train, shares.valid, shares.test)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<SplitFractions> for Shares {
+    fn from(shares: SplitFractions) -> Self {
+        Self {
+            train: shares.train,
+            valid: shares.valid,
+            test: shares.test,
+        }
+    }
 }
 
 impl SplitFractions {

@@ -20,7 +20,8 @@ use crate::{LocalBias, Result};
 /// item i with `y_ij = 1`, and all users' scores add `a0 (o_j + h_i + <q_i, v_j>)^2` (Hu, Koren and Volinsky 2008).
 ///
 /// Not private: its output may only be seen by who may see the data.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NonPrivateAls {
     /// Length of the factors, item bias included.
     pub dim: usize,

@@ -40,7 +40,7 @@ pub enum Error {
         label: String,
     },
     /// A checkpoint belongs to another run.
-    #[error("the checkpoint is of another run: {what} differs")]
+    #[error("the checkpoint is of another run: it differs in {what}")]
     CheckpointMismatch {
         /// What differs.
         what: &'static str,

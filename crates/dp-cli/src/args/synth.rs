@@ -15,22 +15,27 @@ pub(crate) struct SynthArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Users
-    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 2000
+    )]
     pub(crate) users: usize,
     /// ratings: items of the catalogue [default: 500]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) items: Option<usize>,
     /// ratings: ratings in all [default: 40 for each user]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) ratings: Option<usize>,
     /// groups: rows of each user [default: 10]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) rows: Option<usize>,
     /// groups: features of a row [default: 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) features: Option<usize>,
     /// groups: directions in which users' models differ [default: 2]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub(crate) rank: Option<usize>,
     #[command(flatten)]
     pub(crate) generated: GeneratedArgs,

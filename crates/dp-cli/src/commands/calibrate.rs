@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use dp_accounting::PrivacyBound;
-use dp_accounting::questions::{Answer, EventQuestion, Quantity, Solved};
+use dp_accounting::questions::{Answer, EventQuestion, Quantity, QuestionError, Solved};
+use dp_accounting::{Error as AccountingError, PrivacyBound};
 use dp_core::{Adjacency, ApproxDp, ParamError, params};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
         None => from_flags(args)?,
     };
     let start = Instant::now();
-    let solved = question.solve()?;
+    let solved = question.solve().map_err(|error| explained(args, error))?;
     let Some(target) = question.target() else {
         return Ok(());
     };
@@ -53,6 +53,36 @@ fn from_file(path: &Path) -> Result<EventQuestion> {
         return Err(Error::Usage(format!("{}: {reason}", path.display())));
     }
     Ok(question)
+}
+
+/// A target that nothing meets, by the flags that stand in its way.
+fn explained(args: &CalibrateArgs, error: QuestionError) -> Error {
+    let QuestionError::Accounting(AccountingError::TargetOutOfReach { epsilon, delta, .. }) = error
+    else {
+        return error.into();
+    };
+    let (wanted, change) = if args.file.is_some() {
+        ("value of what is null", "change the other parameters")
+    } else if args.noise_multiplier.is_none() {
+        (
+            "--noise-multiplier",
+            "lower --steps or --sampling-probability",
+        )
+    } else if args.steps.is_none() {
+        (
+            "number of --steps",
+            "raise --noise-multiplier, or lower --sampling-probability",
+        )
+    } else {
+        (
+            "--sampling-probability",
+            "raise --noise-multiplier, or lower --steps",
+        )
+    };
+    let target = format!("epsilon {epsilon} at delta {delta:e}");
+    Error::Usage(format!(
+        "no {wanted} meets {target}; {change}, or raise --epsilon"
+    ))
 }
 
 /// Steps of a Gaussian mechanism on a Poisson sample, one figure of the three missing.

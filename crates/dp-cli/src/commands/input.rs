@@ -9,6 +9,7 @@ use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 use crate::args::{
     FeedbackArgs, FeedbackKind, InputArgs, Method, SettingArgs, SplitArgs, SplitKind,
 };
+use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 
 /// Defaults from the target and from what the records mean, overridden by flags.
@@ -75,6 +76,11 @@ fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> Factorizat
 
 /// Ratings, with the catalogue that was declared or else the items found in them.
 pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
+    refuse_shared(&[
+        ("--user-col", args.user_col.as_ref()),
+        ("--item-col", args.item_col.as_ref()),
+        ("--rating-col", args.rating_col.as_ref()),
+    ])?;
     tracing::info!(file = %path.display(), "reading ratings");
     let format = RatingsFormat::default().with_columns(RatingsColumns {
         user: args.user_col.clone(),

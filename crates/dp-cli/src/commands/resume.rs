@@ -1,6 +1,6 @@
 //! `dp train --resume`: a run whose state is on disk after every release.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dp_accounting::{Ledger, Plan};
 use dp_core::{Interactions, Private};
@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::output::warn;
 use crate::progress::ReleaseBar;
 
-/// The folder of a run's checkpoint, and what was found there.
+/// Where a run's checkpoint is, and what was found there.
 pub(crate) struct Resume {
-    folder: CheckpointFolder,
+    folder: PathBuf,
     found: Option<Checkpoint>,
     /// Set when the ledger has no room for the rest of the plan: the rounds made must do.
     ends_here: bool,
@@ -29,13 +29,17 @@ impl Resume {
         let (Some(path), Some(ledger)) = (&args.resume, &ledger.ledger) else {
             return Ok(None);
         };
-        let folder = CheckpointFolder::open(path)?;
-        let found = folder.load()?;
+        let found = if path.exists() {
+            let found = opened(path)?.load();
+            found.map_err(|error| unreadable(path, error))?
+        } else {
+            None // made when something is to be put into it
+        };
         if let Some(checkpoint) = &found {
             check_paid(checkpoint, ledger)?;
         }
         Ok(Some(Self {
-            folder,
+            folder: path.clone(),
             found,
             ends_here: false,
         }))
@@ -77,18 +81,36 @@ impl Resume {
         if let (true, Some(checkpoint)) = (self.ends_here, self.found) {
             return Ok(fit.model_so_far(checkpoint, plan)?);
         }
+        let folder = opened(&self.folder)?;
         let bar = ReleaseBar::new(plan.releases().len());
         let mut pay = |step: &Plan| account.reserve_step(step);
         let mut noise = NoiseSource::operating_system();
         let mut progress = |done| bar.show(done);
-        Ok(fit.fit_with_checkpoints(
-            data,
-            plan,
-            &mut pay,
-            &mut noise,
-            &self.folder,
-            &mut progress,
-        )?)
+        Ok(fit.fit_with_checkpoints(data, plan, &mut pay, &mut noise, &folder, &mut progress)?)
+    }
+}
+
+/// The folder, which is made where there is none.
+fn opened(path: &Path) -> Result<CheckpointFolder> {
+    if path.is_file() {
+        return Err(Error::write(path, std::io::ErrorKind::NotADirectory.into()));
+    }
+    CheckpointFolder::open(path).map_err(|error| match error {
+        TrainingError::Io { path, source } => Error::write(&path, source),
+        other => other.into(),
+    })
+}
+
+/// A state that cannot be read or is none.
+fn unreadable(folder: &Path, error: TrainingError) -> Error {
+    match error {
+        TrainingError::Io { path, source } => Error::read(&path, source),
+        TrainingError::CheckpointDamaged { path } => {
+            let folder = folder.display();
+            let reason = format!("not a state of `dp train --resume {folder}`, or damaged");
+            Error::model(&path, reason)
+        }
+        other => other.into(),
     }
 }
 

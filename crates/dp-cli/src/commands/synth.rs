@@ -23,6 +23,8 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
         SynthKind::Ratings => {
             let others = [args.rows, args.features, args.rank];
             refuse("ratings", ["--rows", "--features", "--rank"], others)?;
+            refuse_large(args.users, 12, args.ratings.unwrap_or(0))?;
+            refuse_large(args.items.unwrap_or(0), 12, 0)?;
             let ratings = ratings(args).generate(&mut rng).map_err(by_flag)?;
             vec![
                 ("ratings.csv", ratings_csv(&ratings)),
@@ -32,6 +34,9 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
         SynthKind::Groups => {
             let others = [args.items, args.ratings, None];
             refuse("groups", ["--items", "--ratings", ""], others)?;
+            let rows = args.users.saturating_mul(args.rows.unwrap_or(10));
+            refuse_large(rows, args.features.unwrap_or(8), rows)?;
+            refuse_large(args.users, args.features.unwrap_or(8), 0)?;
             let data = groups(args).generate(&mut rng).map_err(by_flag)?;
             vec![("rows.csv", rows_csv(&data.samples))]
         }
@@ -60,6 +65,19 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
     output::print(&said)
 }
 
+/// More numbers than this do not belong into csv, and may not fit into memory.
+const MOST_NUMBERS: usize = 1 << 28;
+
+fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
+    let n_numbers = n_rows.saturating_mul(width).saturating_add(more);
+    if n_numbers <= MOST_NUMBERS {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "these sizes make {n_numbers} numbers; expected at most {MOST_NUMBERS}: give smaller ones, such as fewer --users"
+    )))
+}
+
 /// Flags of the other kind are a mistake, not something to pass over.
 fn refuse(kind: &str, flags: [&str; 3], given: [Option<usize>; 3]) -> Result<()> {
     match flags.iter().zip(given).find(|(_, value)| value.is_some()) {
@@ -78,10 +96,15 @@ fn by_flag(error: dp_data::Error) -> Error {
                 "n_users" => "--users",
                 "n_items" => "--items",
                 "n_ratings" => "--ratings",
-                "rows_per_user" => "--rows",
+                "rows_per_user" | "max_rows" => "--rows",
                 "dim" => "--features",
                 "rank" => "--rank",
                 other => other,
+            },
+            expected: match error.name {
+                "n_ratings" => "on average 1 to 0.9 times --items for each of --users",
+                "rank" => "a whole number from 1 to --features",
+                _ => error.expected,
             },
             ..error
         }),

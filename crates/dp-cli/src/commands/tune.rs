@@ -113,17 +113,52 @@ fn candidates(
         &train.settings,
         of_each,
     )?;
-    let check = |text: &String| Ok(with_settings(base.clone(), text)?.check()?);
-    own.iter().map(check).collect()
+    let check = |text: &String| -> Result<MatrixFactorization> {
+        let checked = with_settings(base.clone(), text)?
+            .check()
+            .map_err(Error::from);
+        checked.map_err(|error| match error {
+            Error::Param(param) => Error::Usage(format!("--try {text}: {param}")),
+            other => other,
+        })
+    };
+    let fits = own.iter().map(check).collect::<Result<Vec<_>>>()?;
+    refuse_alike(own, &fits)?;
+    Ok(fits)
+}
+
+/// Two candidates of the same settings would share a budget for nothing.
+fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
+    for (at, fit) in fits.iter().enumerate() {
+        let earlier = fits[..at]
+            .iter()
+            .position(|other| other.params() == fit.params());
+        if let Some(earlier) = earlier {
+            let text = format!(
+                "--try {} and --try {} are the same settings; expected candidates that differ",
+                own[earlier], own[at]
+            );
+            return Err(Error::Usage(text));
+        }
+    }
+    Ok(())
 }
 
 /// Settings `name=value,...` by the names of the flags.
 fn with_settings(mut params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
     let wrong = |what: &str| Error::Usage(format!("--try {text}: {what}"));
+    let mut names = Vec::new();
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (name, value) = setting
             .split_once('=')
             .ok_or_else(|| wrong("settings are NAME=VALUE, separated by commas"))?;
+        if names.contains(&name.trim()) {
+            return Err(wrong(&format!(
+                "{} stands there twice; expected each setting once",
+                name.trim()
+            )));
+        }
+        names.push(name.trim());
         let number = || {
             let parsed = value.trim().parse::<f64>();
             parsed.map_err(|_| wrong(&format!("{value} is not a number")))

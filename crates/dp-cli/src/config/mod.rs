@@ -8,9 +8,11 @@ mod file;
 mod print;
 mod sources;
 
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
@@ -135,13 +137,32 @@ fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
     Ok(command.map_or_else(String::new, |command| print::toml(command, &matches)))
 }
 
+/// What a flag takes whose value is no number: clap says only that it is none.
+fn expected_number(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let source = error.source()?;
+    let kind = if source.is::<ParseFloatError>() {
+        "a number, such as 0.5 or 1e-5"
+    } else if source.is::<ParseIntError>() {
+        "a whole number, 0 or above, in digits"
+    } else {
+        return None;
+    };
+    Some(format!("{shown} takes {kind}"))
+}
+
 /// Shows what clap has to say, and which settings do not stand on the command line.
 fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
-    if error.exit_code() == 0 || settings.is_empty() {
+    if error.exit_code() == 0 {
         error.exit();
     }
     // a failure to write here leaves nobody to tell; the exit code still speaks
     let _ = error.print();
+    if let Some(expected) = expected_number(error) {
+        say(&format!("hint: {expected}"));
+    }
     for setting in settings {
         say(&format!(
             "note: {} comes from {}",

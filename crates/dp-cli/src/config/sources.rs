@@ -79,7 +79,7 @@ fn variable(arg: &Arg) -> String {
 
 /// What the environment says of arguments that are not settled.
 pub(super) fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Result<Vec<Setting>> {
-    let mut settings = Vec::new();
+    let (mut settings, mut found) = (Vec::new(), Vec::new());
     for arg in settable(command) {
         let name = variable(arg);
         let Some(value) = std::env::var_os(&name).filter(|_| !given.has(arg)) else {
@@ -93,9 +93,11 @@ pub(super) fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Re
             ArgAction::Count => Value::Integer(times(&name, &value)?),
             _ => Value::String(value),
         };
-        given.take(arg);
+        found.push(arg);
         settings.extend(setting(arg, &value, "the environment").map_err(Error::Usage)?);
     }
+    // only now: two that conflict within the environment are a mistake
+    found.into_iter().for_each(|arg| given.take(arg));
     Ok(settings)
 }
 
@@ -137,15 +139,16 @@ pub(super) fn file<'a>(
             known.join(", ")
         )));
     }
-    let mut settings = Vec::new();
+    let (mut settings, mut found_args) = (Vec::new(), Vec::new());
     for arg in settable(command) {
         if let Some(value) = table.get(&key(arg)).filter(|_| !given.has(arg)) {
-            given.take(arg);
+            found_args.push(arg);
             let origin = format!("{}, [{section}]", path.display());
             let found = setting(arg, value, &origin);
             settings.extend(found.map_err(|reason| refuse(format!("[{section}] {reason}")))?);
         }
     }
+    found_args.into_iter().for_each(|arg| given.take(arg));
     Ok(settings)
 }
 

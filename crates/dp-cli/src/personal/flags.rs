@@ -7,6 +7,7 @@ use dp_data::{SampleColumns, SampleShares, SampleTable};
 
 use super::inputs::{Column, Inputs, Task, ranges_of_file};
 use crate::args::{ColumnArgs, RangeArgs, TaskKind};
+use crate::columns::{refuse_repeated, refuse_shared};
 use crate::error::{Error, Result};
 
 /// Public ranges by column.
@@ -30,7 +31,9 @@ impl Ranges {
 
     /// What models see of the columns of a table.
     pub(crate) fn inputs(&self, draft: &Inputs, table: &SampleTable) -> Result<Inputs> {
-        self.inputs_of(draft, table.features(), table.target().unwrap_or_default())
+        let target = table.target().unwrap_or_default();
+        refuse_repeated(table.features(), target)?;
+        self.inputs_of(draft, table.features(), target)
     }
 
     /// The same by the names of the columns.
@@ -87,6 +90,12 @@ pub(crate) fn columns_of(args: &ColumnArgs) -> Result<SampleColumns> {
         1 << 16,
         "a whole number from 1 to 65536",
     )?;
+    refuse_shared(&[
+        ("--user-col", args.user_col.as_ref()),
+        ("--target-col", args.target_col.as_ref()),
+    ])?;
+    let (features, target) = (args.feature_cols.as_deref(), args.target_col.as_deref());
+    refuse_repeated(features.unwrap_or_default(), target.unwrap_or_default())?;
     Ok(SampleColumns {
         user: args.user_col.clone(),
         target: args.target_col.clone(),

@@ -94,14 +94,17 @@ fn a_checkpoint_goes_with_its_ledger_and_its_settings() {
     let more = |flags: &[&'static str]| [&run[..], &["--out", "other"], flags].concat();
     sandbox
         .train(&more(&["--clip-norm", "0.9"]))
-        .exits(1)
-        .says(&["the checkpoint is of another run: the settings differs"]);
+        .exits(2)
+        .says(&[
+            "the checkpoint is of another run: it differs in the settings",
+            "hint: --resume",
+        ]);
     assert_eq!(sandbox.read("l.ledger"), spent);
     fs::remove_file(sandbox.path("l.ledger")).unwrap();
     sandbox
         .train(&more(&[]))
-        .exits(1)
-        .says(&["the checkpoint is of another run: the ledger differs"]);
+        .exits(2)
+        .says(&["the checkpoint is of another run: it differs in the ledger"]);
     assert!(!sandbox.exists("other") && !sandbox.exists("l.ledger"));
 }
 

@@ -19,6 +19,7 @@ mod support;
 mod made;
 mod markdown;
 mod notation;
+mod public_types;
 mod shell;
 
 use std::path::{Path, PathBuf};
@@ -96,6 +97,21 @@ fn tutorial_of_small_groups() {
 #[test]
 fn tutorial_of_federated_learning() {
     run("docs/tutorials/federate.md", &[]);
+}
+
+#[test]
+fn concepts() {
+    run("docs/concepts.md", &[]);
+}
+
+#[test]
+fn tutorial_of_accounting() {
+    run("docs/tutorials/account.md", &[]);
+}
+
+#[test]
+fn tutorial_of_audits() {
+    run("docs/tutorials/audit.md", &[("dp verify better.json", 6)]);
 }
 
 #[test]

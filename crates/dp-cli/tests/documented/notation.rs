@@ -29,6 +29,21 @@ fn all_code() -> String {
     sources().into_iter().map(read).collect()
 }
 
+/// Code of every library crate by its name.
+pub(crate) fn library_code() -> BTreeMap<String, String> {
+    let crates = root().join("crates");
+    let mut code = BTreeMap::new();
+    let mut paths = sources();
+    paths.sort();
+    for path in paths {
+        let within = path.strip_prefix(&crates).unwrap();
+        let name = within.iter().next().unwrap().to_string_lossy().into_owned();
+        let text = without_comments(&fs::read_to_string(&path).unwrap());
+        code.entry(name).or_insert_with(String::new).push_str(&text);
+    }
+    code
+}
+
 /// Words of public signatures, each with one place where it stands.
 fn public_words() -> BTreeMap<String, String> {
     let mut words = BTreeMap::new();

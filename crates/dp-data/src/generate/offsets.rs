@@ -46,6 +46,8 @@ const SEED_CELLS: usize = 4;
 /// # Ok::<(), dp_data::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct PersonalOffsets {
     /// Number of users `N`.
     pub n_users: usize,

@@ -48,6 +48,8 @@ use crate::{CatalogueSource, ItemCatalogue, Ratings, ReadSummary, Result};
 /// # Ok::<(), dp_data::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LongTailRatings {
     n_users: usize,
     n_items: usize,

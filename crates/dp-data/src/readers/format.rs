@@ -8,6 +8,8 @@ use crate::{ColumnRole, Error, Expected, Result};
 
 /// How lines are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Layout {
     /// `user::item::rating` or `user::item::rating::timestamp`, no header (MovieLens
@@ -44,6 +46,8 @@ impl Layout {
 /// | item | `item`, `itemId`, `item_id`, `movieId`, `movie_id` |
 /// | rating | `rating` |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct RatingsColumns {
     /// Column of user ids.
     pub user: Option<String>,
@@ -71,6 +75,8 @@ impl RatingsColumns {
 ///
 /// Naming a column rules out the layouts without header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct RatingsFormat {
     layout: Option<Layout>,
     columns: RatingsColumns,

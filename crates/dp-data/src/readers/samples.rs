@@ -18,6 +18,8 @@ use crate::{ColumnRole, Result, SampleTable, SampleUser};
 /// | target | `target`, `label`, `y` | |
 /// | features | all other columns | in the order of the file, or as named |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SampleColumns {
     /// Column of user ids.
     pub user: Option<String>,

@@ -14,7 +14,8 @@ use crate::Result;
 ///
 /// A label that is no class says nothing: loss and derivative are 0. `OneVsAll` is what the paper's experiments on
 /// classes use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum AdditiveLoss {
     /// Squared error.
     Squared,

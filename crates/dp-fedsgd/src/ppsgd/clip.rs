@@ -8,7 +8,8 @@ use crate::Result;
 ///
 /// All three follow from public numbers and, for `Quantile`, from what was released before, so that a round's sensitivity
 /// is known when it begins.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum ClipSchedule {
     /// The same in every round.
     Constant {

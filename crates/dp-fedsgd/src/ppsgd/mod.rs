@@ -9,6 +9,7 @@ mod local_state;
 mod model;
 mod params;
 mod plan;
+mod ratio;
 mod round;
 mod run;
 mod schedule;

@@ -9,7 +9,8 @@ use crate::Result;
 
 /// Who takes part in a round. What is run is what is accounted for: the plan's events are made from this, and every release
 /// takes a spend for exactly this scheme and no other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Participation {
     /// Everybody (Algorithm 1): Gaussian mechanisms.
     Full,
@@ -35,7 +36,8 @@ impl Participation {
 }
 
 /// What becomes of the gradients of a minibatch.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum BatchReduction {
     /// Their mean (Algorithms 1 and 3): every user counts the same.
     Mean,
@@ -47,7 +49,8 @@ pub enum BatchReduction {
 }
 
 /// Who makes a local step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LocalTraining {
     /// Everybody, in every round: the released model reaches all users.
     EveryRound,
@@ -72,11 +75,13 @@ pub enum LocalTraining {
 /// | `keep_every` | 0 | |
 /// | `extra_share` | 0.1 | above 0, at most 1 |
 /// | `minimum_clients` | none | above 0 |
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PpSgdParams {
     /// Ratio of the global to the local step. 0: users learn alone and nothing is released; infinity: local parameters stay 0.
     ///
     /// It is the paper's `alpha Q`: its `alpha` times the number of users in a round.
+    #[serde(with = "super::ratio")]
     pub alpha: f64,
     /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha = 1`, local `eta / alpha` and global `eta` above.
     pub learning_rate: f64,

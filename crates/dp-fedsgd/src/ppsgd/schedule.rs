@@ -3,7 +3,8 @@ use dp_core::params;
 use crate::Result;
 
 /// How a step size changes over rounds `t = 1, 2, ...`: a factor of the learning rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum StepSchedule {
     /// 1.
     Constant,

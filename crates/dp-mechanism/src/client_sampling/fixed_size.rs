@@ -33,10 +33,36 @@ use crate::{NoiseSource, Result};
 /// assert!(matches!(event, DpEvent::SampledWithoutReplacement { sample_size: 50, .. }));
 /// # Ok::<(), dp_mechanism::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Settings", into = "Settings")]
 pub struct FixedSizeSampling {
     sample_size: usize,
     population_size: usize,
+}
+
+/// How it stands in a file.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    sample_size: usize,
+    population_size: usize,
+}
+
+impl TryFrom<Settings> for FixedSizeSampling {
+    type Error = crate::Error;
+
+    fn try_from(settings: Settings) -> Result<Self> {
+        Self::new(settings.sample_size, settings.population_size)
+    }
+}
+
+impl From<FixedSizeSampling> for Settings {
+    fn from(sampling: FixedSizeSampling) -> Self {
+        Self {
+            sample_size: sampling.sample_size,
+            population_size: sampling.population_size,
+        }
+    }
 }
 
 impl FixedSizeSampling {

@@ -35,10 +35,35 @@ const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
 /// assert!(sample.indices().len().abs_diff(1000) < 300);
 /// # Ok::<(), dp_mechanism::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Settings", into = "Settings")]
 pub struct PoissonSampling {
     /// T, from 1 to 2^64.
     threshold: u128,
+}
+
+/// How it stands in a file.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    sampling_probability: f64,
+}
+
+impl TryFrom<Settings> for PoissonSampling {
+    type Error = Error;
+
+    fn try_from(settings: Settings) -> Result<Self> {
+        Self::new(settings.sampling_probability)
+    }
+}
+
+impl From<PoissonSampling> for Settings {
+    fn from(sampling: PoissonSampling) -> Self {
+        let sampling_probability = sampling.sampling_probability();
+        Self {
+            sampling_probability,
+        }
+    }
 }
 
 impl PoissonSampling {

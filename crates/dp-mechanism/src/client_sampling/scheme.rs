@@ -19,7 +19,8 @@ use crate::{Error, NoiseSource, Result};
 /// assert_eq!(sampling.event(DpEvent::gaussian(2.0)), DpEvent::sampled_gaussian(2.0, 0.25));
 /// # Ok::<(), dp_mechanism::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ClientSampling {
     /// Every client independently, with one probability.
     Poisson(PoissonSampling),

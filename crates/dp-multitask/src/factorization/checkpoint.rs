@@ -112,6 +112,12 @@ impl Checkpoint {
     }
 }
 
+/// The part of a checkpoint that every version has.
+#[derive(serde::Deserialize)]
+struct Version {
+    schema_version: u32,
+}
+
 /// The folder that holds a run's checkpoint.
 ///
 /// Each save writes a new file, flushes it to the device and renames it over the old one, so that
@@ -135,7 +141,8 @@ impl CheckpointFolder {
     /// The checkpoint, or nothing when no step has been saved.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::CheckpointDamaged`] when the file is no checkpoint.
+    /// [`Error::Io`]; [`Error::CheckpointDamaged`] when the file is no checkpoint; [`Error::CheckpointMismatch`] when
+    /// another version of this crate wrote it.
     pub fn load(&self) -> Result<Option<Checkpoint>> {
         let path = self.path.join(FILE);
         let bytes = match fs::read(&path) {
@@ -143,6 +150,12 @@ impl CheckpointFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error(&path, error)),
         };
+        let version =
+            serde_json::from_slice(&bytes).map(|Version { schema_version }| schema_version);
+        if version.is_ok_and(|found| found != CHECKPOINT_SCHEMA) {
+            let what = "the file's version";
+            return Err(Error::CheckpointMismatch { what });
+        }
         match serde_json::from_slice(&bytes) {
             Ok(checkpoint) => Ok(Some(checkpoint)),
             Err(_) => Err(Error::CheckpointDamaged { path }),

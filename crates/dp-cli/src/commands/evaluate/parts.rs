@@ -7,6 +7,7 @@ use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, SplitFractions};
 
 use crate::args::EvaluateArgs;
+use crate::columns::refuse_shared;
 use crate::commands::input::hold_out_users;
 use crate::error::Result;
 use crate::output::HeldOutBy;
@@ -41,6 +42,11 @@ impl Parts {
                 ratings
             })
         };
+        refuse_shared(&[
+            ("--user-col", args.columns.user_col.as_ref()),
+            ("--item-col", args.columns.item_col.as_ref()),
+            ("--rating-col", args.columns.rating_col.as_ref()),
+        ])?;
         let ratings = read(&args.ratings)?;
         match &args.history {
             Some(path) => Ok(Self::of_two_files(&read(path)?, &ratings)?),

@@ -58,7 +58,7 @@ impl Settings {
             return Err(Error::Usage(text.to_owned()));
         }
         if let Some(n) = args.n_features {
-            check_width(n, settings.draft.dim() + n)?;
+            check_width("--n-features", n, settings.draft.dim() + n)?;
         }
         Ok(settings)
     }
@@ -114,16 +114,16 @@ impl Settings {
                 .for_each(|column| column.range = None);
             inputs.target.range = inputs.target.range.or(Some(STARS));
         }
-        check_width(inputs.features.len(), inputs.dim())?;
+        check_width("number of features", inputs.features.len(), inputs.dim())?;
         Ok(inputs)
     }
 }
 
 /// Refuses numbers of features that no model has: those of the data, and with a constant one.
-fn check_width(n_features: usize, dim: usize) -> Result<()> {
+fn check_width(name: &'static str, n_features: usize, dim: usize) -> Result<()> {
     let expected = "a whole number from 1 to 65536, a constant feature counted";
     for n in [n_features, dim] {
-        params::in_range("number of features", n, 1, MAX_FEATURES, expected)?;
+        params::in_range(name, n, 1, MAX_FEATURES, expected)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use dp_multitask::NoisyCounts;
 
 use super::settings::Settings;
 use crate::args::{DataFormat, FederateArgs};
+use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{ItemTable, samples_of_ratings};
 use crate::personal::{Inputs, Intercept};
@@ -60,7 +61,9 @@ impl Source {
     pub(super) fn inputs(&self, settings: &Settings) -> Result<Inputs> {
         match self {
             Self::Rows(table) => {
-                settings.inputs(table.features(), table.target().unwrap_or_default())
+                let target = table.target().unwrap_or_default();
+                refuse_repeated(table.features(), target)?;
+                settings.inputs(table.features(), target)
             }
             Self::Ratings(rated) => settings.inputs(&rated.1.names(), RATING),
         }

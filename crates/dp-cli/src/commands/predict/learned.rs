@@ -6,7 +6,7 @@ use dp_fedsgd::{LocalChoice, Provenance as SharedProvenance};
 use dp_personalize::{LocalFit, Provenance, Subspace};
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::federated::{folded_in, rows_to_choose_by, with_shared};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
 use crate::personal::{Inputs, Personal, Task, Users};
@@ -26,6 +26,12 @@ impl Learned {
             let inputs = shared.inputs.clone();
             let choice = with_shared(&inputs)?;
             return Ok((Self::Shared(Box::new((shared, choice))), inputs));
+        }
+        if folder.is_dir() && !folder.join(SUBSPACE).exists() {
+            let reason = format!(
+                "holds neither {SUBSPACE} nor {SHARED}; expected a folder of dp personalize or dp federate"
+            );
+            return Err(Error::model(folder, reason));
         }
         let (subspace, inputs) = read_subspace(folder)?;
         let local = inputs.local_fit()?;

@@ -13,10 +13,20 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Seeds to average over
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 3
+    )]
     pub(crate) seeds: u64,
     /// First seed
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "S",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
     pub(crate) seed_base: u64,
     /// Change a size of the set-up; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]

@@ -18,9 +18,7 @@ pub(super) fn data_file(args: &ReproduceArgs, folder: &str, files: &[&str]) -> R
         .iter()
         .flat_map(|place| files.iter().map(|name| place.join(name)));
     paths.find(|path| path.is_file()).ok_or_else(|| {
-        Error::Usage(format!(
-            "--data {}: neither it nor its {folder} has {names}",
-            data.display()
-        ))
+        let reason = format!("neither this folder of --data nor its {folder} has {names}");
+        Error::model(data, reason)
     })
 }

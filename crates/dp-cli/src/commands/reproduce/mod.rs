@@ -13,6 +13,7 @@ mod movielens;
 mod report;
 mod sizes;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
@@ -126,8 +127,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
         let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024";
         return Err(Error::Usage(text.to_owned()));
     }
+    if let Some(path) = &args.plot {
+        check_place(path)?;
+    }
     if let (Some(plot), Some(rows)) = (&args.plot, &args.rows) {
-        return draw(chosen.name, plot, &rows_of_file(rows)?);
+        return draw(chosen.name, plot, &rows_of_file(rows, chosen.name)?);
     }
     let start = Instant::now();
     let rows = (chosen.run)(args)?;
@@ -155,12 +159,17 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<()> {
     ))
 }
 
-/// The rows of an earlier run.
-fn rows_of_file(path: &Path) -> Result<Vec<Value>> {
+/// The rows of an earlier run of the same.
+fn rows_of_file(path: &Path, name: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| Error::model(path, e))?;
-    let rows = json["rows"].as_array().cloned();
-    rows.ok_or_else(|| Error::model(path, "no rows as printed by --json"))
+    let json: Value = serde_json::from_str(&text).unwrap_or_default();
+    let rows = json["rows"].as_array().cloned().unwrap_or_default();
+    let is_row = |row: &Value| row["method"].is_string() && row["params"].is_object();
+    if rows.is_empty() || !rows.iter().all(is_row) {
+        let reason = format!("no rows; expected what `dp reproduce {name} --json` printed");
+        return Err(Error::model(path, reason));
+    }
+    Ok(rows)
 }
 
 /// The figure of a reproduction, where it has one.
@@ -168,9 +177,23 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
     bietti::plot(name, rows).or_else(|| krichene2024::plot(name, rows))
 }
 
+/// A figure that cannot be written is told before hours of work.
+fn check_place(path: &Path) -> Result<()> {
+    let folder = output::folder_of(path);
+    let source = if path.is_dir() || path.file_name().is_none() {
+        ErrorKind::IsADirectory.into()
+    } else if !folder.is_dir() {
+        std::io::Error::other(format!("there is no folder {}", folder.display()))
+    } else {
+        return Ok(());
+    };
+    Err(Error::write(path, source))
+}
+
 fn draw(name: &str, path: &Path, rows: &[Value]) -> Result<()> {
-    let svg = plot(name, rows).unwrap_or_default();
-    std::fs::write(path, svg).map_err(|e| Error::write(path, e))
+    let svg = plot(name, rows).unwrap_or_default().into_bytes();
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    output::replace_files(output::folder_of(path), &[(&file, svg, false)], &[])
 }
 
 fn list(args: &ReproduceArgs) -> Result<()> {

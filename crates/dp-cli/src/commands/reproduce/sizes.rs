@@ -12,9 +12,10 @@ pub(crate) fn apply(
         let parsed = given
             .split_once('=')
             .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let parsed = parsed.filter(|(_, value)| value.is_finite() && *value >= 0.0);
         if !parsed.is_some_and(|(key, value)| set(key, value)) {
             return Err(Error::Usage(format!(
-                "--size {given}: expected KEY=NUMBER, KEY one of {known}"
+                "--size {given}: expected KEY=NUMBER from 0, KEY one of {known}"
             )));
         }
     }
@@ -47,7 +48,7 @@ mod tests {
             key == "n"
         };
         assert!(apply(&["n=12".to_owned()], "n", &mut set).is_ok());
-        for bad in ["n", "n=x", "m=1"] {
+        for bad in ["n", "n=x", "m=1", "n=-1", "n=nan", "n=inf"] {
             assert!(apply(&[bad.to_owned()], "n", &mut set).is_err(), "{bad}");
         }
         assert_eq!((whole(12.0), whole(1.5), whole(-3.0)), (12, 0, 0));

@@ -20,6 +20,7 @@ pub(crate) struct OutputFolder {
     replace: bool,
     keep: bool,
     _lock: File,
+    _parents: Parents,
 }
 
 impl OutputFolder {
@@ -38,7 +39,7 @@ impl OutputFolder {
             });
         }
         let staging = sibling(target, "partial");
-        make_folder(folder_of(target))?;
+        let parents = Parents::make(folder_of(target))?;
         let lock = take_over(&staging, target)?;
         Ok(Self {
             target: target.to_owned(),
@@ -46,6 +47,7 @@ impl OutputFolder {
             replace,
             keep: false,
             _lock: lock,
+            _parents: parents,
         })
     }
 
@@ -140,6 +142,29 @@ impl Drop for OutputFolder {
                 "could not remove {}: {error}",
                 self.staging.display()
             ));
+        }
+    }
+}
+
+/// Folders above the output that were not there before, the deepest first. They go when nothing came to be in them.
+struct Parents(Vec<PathBuf>);
+
+impl Parents {
+    fn make(folder: &Path) -> Result<Self> {
+        let named = folder
+            .ancestors()
+            .filter(|above| above.file_name().is_some());
+        let missing = named.take_while(|above| !is_present(above));
+        let made = Self(missing.map(Path::to_owned).collect());
+        make_folder(folder).map(|()| made)
+    }
+}
+
+impl Drop for Parents {
+    fn drop(&mut self) {
+        // one with something in it stays, which is no failure
+        for folder in &self.0 {
+            let _ = fs::remove_dir(folder);
         }
     }
 }

@@ -14,6 +14,22 @@ fn nothing_appears_before_the_commit_and_nothing_stays_after_a_failure() {
 }
 
 #[test]
+fn folders_above_go_when_nothing_came_to_be_in_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old");
+    fs::create_dir(&old).unwrap();
+    let target = old.join("new/deep/model");
+    drop(OutputFolder::create(&target, false).unwrap());
+    assert!(old.exists() && !old.join("new").exists());
+    let folder = OutputFolder::create(&target, false).unwrap();
+    let beside = OutputFolder::create(&old.join("new/other"), false).unwrap();
+    drop(folder);
+    assert!(old.join("new").exists());
+    beside.commit().unwrap();
+    assert!(old.join("new/other").exists());
+}
+
+#[test]
 fn an_existing_folder_is_kept_until_the_new_one_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("model");

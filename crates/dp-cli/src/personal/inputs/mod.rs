@@ -160,19 +160,22 @@ impl Inputs {
         }
         match self.task {
             Task::Classification { threshold } if !threshold.is_finite() => {
-                return Err("the threshold is not finite".to_owned());
+                return Err("the threshold (--threshold) is not finite".to_owned());
             }
             Task::Classification { .. } if self.intercept == Intercept::Own => {
-                return Err("classes have no own means: the intercept is shared or none".to_owned());
+                return Err(
+                    "classes have no own means: the intercept (--intercept) must be shared or none"
+                        .to_owned(),
+                );
             }
             Task::Classification { .. } if self.sparse > 0 => {
-                return Err("coefficients beside the subspace are for regression".to_owned());
+                return Err("coefficients beside the subspace (--sparse) are for regression, not for classes".to_owned());
             }
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
         if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
-            return Err("an l2 penalty is not finite and above 0".to_owned());
+            return Err("every ridge (--l2-penalty) must be finite and above 0".to_owned());
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             &["--task", "classification", "--l2-penalty", "1,2"],
             "--l2-penalty",
         ),
-        (&["--l2-penalty", "0"], "l2 penalty"),
+        (&["--l2-penalty", "0"], "--l2-penalty"),
         (
             &["--method", "gradient", "--gradient-clip", "0"],
             "--gradient-clip is 0",

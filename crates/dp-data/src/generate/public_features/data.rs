@@ -4,6 +4,11 @@ use dp_core::{Interactions, Private};
 
 /// What users of a [`PublicFeatureTask`](super::PublicFeatureTask) say of items.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)
+)]
 pub enum MadeLabels {
     /// `<u, v>` with normal noise.
     Values {

@@ -45,6 +45,8 @@ use crate::Result;
 /// # Ok::<(), dp_data::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct PublicFeatureTask {
     /// Number of users `n`.
     pub n_users: usize,

@@ -17,6 +17,8 @@ use crate::{Result, SampleTable};
 
 /// What every row of a LEAF file is declared to be: public, never taken from the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LeafRows {
     /// Numbers in a row of `x`, 1 to 2^16.
     pub n_features: usize,

@@ -1,0 +1,30 @@
+//! Names of columns that cannot go together.
+
+use crate::error::{Error, Result};
+
+/// Refuses a column that two flags name: one of them is a slip, and the model would be nonsense.
+pub(crate) fn refuse_shared(flags: &[(&str, Option<&String>)]) -> Result<()> {
+    for (at, (flag, column)) in flags.iter().enumerate() {
+        let Some(name) = column else { continue };
+        if let Some((other, _)) = flags[..at].iter().find(|(_, named)| named == column) {
+            let text = format!("{other} and {flag} both name the column {name}; expected two");
+            return Err(Error::Usage(text));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses features that are named twice, or that are the target itself.
+pub(crate) fn refuse_repeated(features: &[String], target: &str) -> Result<()> {
+    for (at, name) in features.iter().enumerate() {
+        let what = match (name == target, features[..at].contains(name)) {
+            (true, _) => "is the target",
+            (_, true) => "stands there twice",
+            _ => continue,
+        };
+        let text =
+            format!("--feature-cols names {name}, which {what}; expected other columns, each once");
+        return Err(Error::Usage(text));
+    }
+    Ok(())
+}
