@@ -22,6 +22,8 @@ pub(crate) struct UserDesign {
     gram: Vec<f64>,
     /// The basis by columns.
     columns: Vec<f64>,
+    /// What a constant adds to every row's leverage: 0 unless rows are centred.
+    leverage_of_level: f64,
 }
 
 /// Inner product of features and a column, eight sums side by side.
@@ -53,6 +55,7 @@ impl UserDesign {
         self.projected.clear();
         self.labels.clear();
         self.columns.clear();
+        self.leverage_of_level = 0.0;
         for k in 0..self.rank {
             self.columns.extend(basis.iter().skip(k).step_by(self.rank));
         }
@@ -62,6 +65,13 @@ impl UserDesign {
             let columns = self.columns.chunks_exact(dim);
             self.projected.extend(columns.map(|b| mixed_inner(x, b)));
         }
+    }
+
+    /// Takes the means off the rows: from here on there is a constant beside them, which no ridge touches.
+    pub(crate) fn center(&mut self) {
+        take_off_means(&mut self.projected, self.rank);
+        take_off_means(&mut self.labels, 1);
+        self.leverage_of_level = 1.0 / self.n_rows().max(1) as f64;
     }
 
     pub(crate) fn n_rows(&self) -> usize {
@@ -150,7 +160,7 @@ impl UserDesign {
     }
 
     /// Mean squared error over the rows when each is left out of the fit at this ridge, by the diagonal of the hat
-    /// matrix; infinite where a row cannot be left out.
+    /// matrix: of centred rows that of the fit with a constant. Infinite where a row cannot be left out.
     pub(crate) fn leave_one_out(&mut self, ridge: f64) -> f64 {
         if !self.solve(ridge) {
             return f64::INFINITY;
@@ -162,7 +172,7 @@ impl UserDesign {
             if cholesky_solve_in_place(&self.gram, rank, &mut across).is_err() {
                 return f64::INFINITY;
             }
-            let kept = 1.0 - inner(z, &across);
+            let kept = 1.0 - self.leverage_of_level - inner(z, &across);
             let error = (y - inner(z, &self.own)) / kept;
             total += error * error;
         }
@@ -198,6 +208,21 @@ fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -
         x[k] /= a[k][k];
     }
     true
+}
+
+/// Takes the mean row off rows of length `dim`, and returns it.
+pub(crate) fn take_off_means(rows: &mut [f64], dim: usize) -> Vec<f64> {
+    let mut means = vec![0.0; dim];
+    let share = 1.0 / (rows.len() / dim).max(1) as f64;
+    for row in rows.chunks_exact(dim) {
+        let sums = means.iter_mut().zip(row);
+        sums.for_each(|(mean, x)| *mean += share * x);
+    }
+    for row in rows.chunks_exact_mut(dim) {
+        let cells = row.iter_mut().zip(&means);
+        cells.for_each(|(x, mean)| *x -= mean);
+    }
+    means
 }
 
 /// All rows of a user, for what wants them in double precision: `(n_rows, n_features)`.

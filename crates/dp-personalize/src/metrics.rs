@@ -18,9 +18,10 @@ impl GroundTruth<'_> {
     /// Mean over users of the excess population risk of the models, in user order.
     ///
     /// ```text
-    /// (1/n) sum_j E_x <x, theta^_j - theta_j>^2 = (1/n) sum_j sum_c E[x_c^2] (theta^_jc - theta_jc)^2
+    /// (1/n) sum_j E_x (b_j + <x, theta^_j - theta_j>)^2 = (1/n) sum_j b_j^2 + sum_c E[x_c^2] (theta^_jc - theta_jc)^2
     /// ```
     ///
+    /// for features of mean 0 and truths without a level.
     /// The mean squared error on new rows is this plus the variance of the label noise.
     ///
     /// # Errors
@@ -38,6 +39,7 @@ impl GroundTruth<'_> {
                 .iter()
                 .zip(theta)
                 .zip(self.feature_variances);
+            total += model.level().powi(2);
             total += terms.map(|((a, b), s)| s * (a - b) * (a - b)).sum::<f64>();
         }
         params::same_size("models", n, self.coefficients.len() / dim)?;

@@ -70,6 +70,12 @@ pub(crate) enum Error {
     Broken,
     #[error("{} exists and is not replaced; choose another --out, or pass --force where the command has it", path.display())]
     OutputExists { path: PathBuf },
+    #[error(
+        "an earlier run ended after it had paid for its model and written it; the model is now in {}, without figures on \
+         held-out data, and nothing was paid this time: to train anew, run again with another --out or with --force",
+        path.display()
+    )]
+    Recovered { path: PathBuf },
     #[error("another run is writing to {} at this moment", path.display())]
     OutputBusy { path: PathBuf },
     #[error("cannot write {}: {source}", path.display())]
@@ -155,6 +161,7 @@ impl Error {
             | Self::NotPrivate { .. }
             | Self::Broken => 6,
             Self::OutputExists { .. }
+            | Self::Recovered { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
             | Self::Move { .. }

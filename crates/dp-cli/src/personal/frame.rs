@@ -153,7 +153,11 @@ impl Inputs {
     pub(crate) fn local_fit(&self) -> Result<LocalFit> {
         Ok(match self.task {
             Task::Regression => {
-                let fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
+                let mut fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
+                if self.intercept == Intercept::Own {
+                    // rows are centred already, but a row that is left out has to be left out of the means
+                    fit = fit.with_own_level()?;
+                }
                 match self.sparse {
                     0 => fit,
                     most => fit.with_sparse_residual(most)?,

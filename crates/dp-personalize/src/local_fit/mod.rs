@@ -1,5 +1,9 @@
 //! A user's own model, fitted by the user.
 
+#[cfg(test)]
+mod level_tests;
+mod model;
+mod own_rows;
 mod soft_prior;
 mod sparse;
 #[cfg(test)]
@@ -9,10 +13,10 @@ use dp_core::{SampleRows, params};
 
 use crate::design::{TINY_RIDGE, UserDesign};
 use crate::embedding::ConvexLoss;
-use crate::small::inner;
 use crate::{Result, Subspace};
 
-use sparse::{OwnRows, Sparse};
+pub use model::PersonalModel;
+use own_rows::OwnRows;
 
 /// How a user fits the own model `theta = U v` on the own rows, once the subspace is public.
 ///
@@ -30,6 +34,9 @@ use sparse::{OwnRows, Sparse};
 /// soft prior        theta near the span of U            [`with_soft_prior`](Self::with_soft_prior)
 /// ```
 ///
+/// With [`with_own_level`](Self::with_own_level) there is a level `b` beside any of these, the user's own and without penalty: `X` and `y` are taken less their
+/// means, and `b = mean(y) - <mean(x), theta>`. Wherever rows are left out, the level is fitted anew without them.
+///
 /// # Privacy
 /// Local: a function of the user's own rows and the released subspace, seen by nobody else. The whole is then
 /// jointly private (billboard model), and choosing the ridge by leaving rows out costs nothing.
@@ -38,6 +45,14 @@ pub struct LocalFit {
     penalties: Vec<f64>,
     loss: ConvexLoss,
     beyond: Beyond,
+    own_level: bool,
+}
+
+/// Errors closer than this share are ties: of two rows and a level, one left out, nothing speaks for any ridge.
+const TIE: f64 = 1e-9;
+
+fn better(error: f64, than: f64) -> bool {
+    error < than * (1.0 - TIE)
 }
 
 /// What a model has beside the subspace.
@@ -50,17 +65,6 @@ enum Beyond {
     Near(Vec<f64>),
 }
 
-/// One user's model: never released, it stays with the user.
-#[derive(Clone, PartialEq)]
-#[allow(
-    missing_debug_implementations,
-    reason = "made from one user's private rows; printing it is never wanted"
-)]
-pub struct PersonalModel {
-    own: Vec<f64>,
-    coefficients: Vec<f64>,
-}
-
 impl Default for LocalFit {
     /// A ridge of 1e-9: plain least squares wherever that has a solution.
     fn default() -> Self {
@@ -68,6 +72,7 @@ impl Default for LocalFit {
             penalties: vec![TINY_RIDGE],
             loss: ConvexLoss::Squared,
             beyond: Beyond::Nothing,
+            own_level: false,
         }
     }
 }
@@ -93,8 +98,8 @@ impl LocalFit {
         })
     }
 
-    /// Every user takes the one of `penalties` with the least error on own rows left out one at a time; the first of
-    /// equals.
+    /// Every user takes the one of `penalties` with the least error on own rows left out one at a time; the first of those
+    /// that differ by less than a part in 1e9, and of a single row.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for no penalty at all, and one that is not finite and positive.
@@ -107,6 +112,7 @@ impl LocalFit {
             penalties,
             loss: ConvexLoss::Squared,
             beyond: Beyond::Nothing,
+            own_level: false,
         })
     }
 
@@ -152,11 +158,42 @@ impl LocalFit {
         Ok(self)
     }
 
+    /// The same for models with a level of every user's own, for the squared loss.
+    ///
+    /// Rows may be centred already: the level is then 0. It makes a difference to what is left out even so, since means of all rows know the one
+    /// that is left out. A row is left out by the diagonal of the hat matrix, `1/m + z_i^T (Z^T Z + lambda t I)^-1 z_i` of centred `z_i`, which is exact for the
+    /// ridge `lambda t` of all rows and costs no fit of its own.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for another loss than the squared one.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::UserSamplesBuilder;
+    /// use dp_personalize::{LocalFit, Provenance, Subspace};
+    /// let axis = Subspace::spanned_by(2, 1, &[1.0, 1.0], Provenance::NonPrivate)?;
+    /// let mut user = UserSamplesBuilder::new(2, 2)?;
+    /// user.push(0, &[1.0, 1.0], 6.0)?;
+    /// user.push(0, &[2.0, 2.0], 8.0)?;
+    /// let model = LocalFit::default().with_own_level()?.fit(&axis, user.build().0.rows(0));
+    /// assert!((model.level() - 4.0).abs() < 1e-6);
+    /// assert!((model.predict(&[3.0, 3.0]) - 10.0).abs() < 1e-6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_own_level(mut self) -> Result<Self> {
+        self.needs_squared_loss()?;
+        self.own_level = true;
+        Ok(self)
+    }
+
     fn needs_squared_loss(&self) -> Result<()> {
         if self.loss == ConvexLoss::Squared {
             return Ok(());
         }
-        let (name, expected) = ("loss", "the squared loss, for models beyond the subspace");
+        let (name, expected) = (
+            "loss",
+            "the squared loss, for levels and models beyond the subspace",
+        );
         params::in_range(name, 1, 0, 0, expected)?;
         Ok(())
     }
@@ -196,111 +233,38 @@ impl LocalFit {
             "rows of another dimension"
         );
         design.read(rows.iter(), subspace.basis());
+        if self.own_level {
+            design.center();
+        }
+        let ridge = self.ridge_of(design);
+        design.solve_convex(self.loss, ridge);
+        let within = PersonalModel::new(subspace, design.own.clone());
+        if self.beyond == Beyond::Nothing && !self.own_level {
+            return within;
+        }
+        let (own, means) = OwnRows::of(rows, subspace, design, self.own_level);
+        let model = match &self.beyond {
+            Beyond::Nothing => within,
+            Beyond::Sparse(most) => within.plus_sparse(subspace, &own.sparse(*most, ridge)),
+            Beyond::Near(penalties) => within.near(subspace, &own, ridge, penalties),
+        };
+        match means {
+            Some(means) => model.with_level(&means),
+            None => model,
+        }
+    }
+
+    /// The user's own choice.
+    fn ridge_of(&self, design: &mut UserDesign) -> f64 {
         let mut best = (f64::INFINITY, self.penalties[0]);
         if self.penalties.len() > 1 {
             for &penalty in &self.penalties {
                 let error = design.leave_one_out(penalty);
-                if error < best.0 {
+                if better(error, best.0) {
                     best = (error, penalty);
                 }
             }
         }
-        design.solve_convex(self.loss, best.1);
-        let within = PersonalModel::new(subspace, design.own.clone());
-        let own = || OwnRows {
-            dim: subspace.dim(),
-            rank: subspace.rank(),
-            x: rows
-                .iter()
-                .flat_map(|(x, _)| x.iter().map(|&x| f64::from(x)))
-                .collect(),
-            z: design.projected.clone(),
-            y: design.labels.clone(),
-        };
-        match &self.beyond {
-            Beyond::Nothing => within,
-            Beyond::Sparse(most) => within.plus_sparse(subspace, &own().sparse(*most, best.1)),
-            Beyond::Near(penalties) => within.near(subspace, &own(), best.1, penalties),
-        }
-    }
-}
-
-impl PersonalModel {
-    /// `U v + s`, unless that is not finite.
-    fn plus_sparse(self, subspace: &Subspace, found: &Sparse) -> Self {
-        let (own, values) = found.solution.split_at(subspace.rank());
-        let mut model = Self::new(subspace, own.to_vec());
-        for (&at, value) in found.support.iter().zip(values) {
-            model.coefficients[at] += value;
-        }
-        if model.coefficients.iter().all(|t| t.is_finite()) {
-            model
-        } else {
-            self
-        }
-    }
-
-    /// The model near the subspace that does best on rows left out, this one where none does better.
-    fn near(self, subspace: &Subspace, own: &OwnRows, ridge: f64, penalties: &[f64]) -> Self {
-        // a deviation this dear is none
-        let least = own.near(ridge, 1e12).map_or(f64::INFINITY, |found| found.1);
-        let mut best = (least, None);
-        for &penalty in penalties {
-            match own.near(ridge, penalty) {
-                Some((pulled, error)) if error < best.0 => best = (error, Some(pulled)),
-                _ => (),
-            }
-        }
-        let Some(pulled) = best.1 else {
-            return self;
-        };
-        let (outside, inside) = pulled.split_at(subspace.dim());
-        let mut model = Self::new(subspace, inside.to_vec());
-        let both = model.coefficients.iter_mut().zip(outside);
-        both.for_each(|(t, o)| *t += o);
-        // <u, theta>, as the basis is orthonormal
-        let rank = subspace.rank();
-        for (k, v) in model.own.iter_mut().enumerate() {
-            let column = subspace.basis().iter().skip(k).step_by(rank);
-            *v = column.zip(&model.coefficients).map(|(u, t)| u * t).sum();
-        }
-        model
-    }
-
-    pub(crate) fn new(subspace: &Subspace, own: Vec<f64>) -> Self {
-        let rows = subspace.basis().chunks_exact(subspace.rank());
-        Self {
-            coefficients: rows.map(|u| inner(u, &own)).collect(),
-            own,
-        }
-    }
-
-    pub(crate) const fn of_coefficients(coefficients: Vec<f64>) -> Self {
-        Self {
-            own: Vec::new(),
-            coefficients,
-        }
-    }
-
-    /// The user's `v`, length `rank`; empty for a model that was fitted without a subspace.
-    #[must_use]
-    pub fn own(&self) -> &[f64] {
-        &self.own
-    }
-
-    /// The user's `theta`, length `dim`: `U v`, and what lies beyond the subspace where the fit allows for that.
-    #[must_use]
-    pub fn coefficients(&self) -> &[f64] {
-        &self.coefficients
-    }
-
-    /// `<x, theta>`; features beyond `dim` are ignored.
-    #[must_use]
-    pub fn predict(&self, x: &[f32]) -> f64 {
-        self.coefficients
-            .iter()
-            .zip(x)
-            .map(|(t, &x)| t * f64::from(x))
-            .sum()
+        best.1
     }
 }

@@ -2,7 +2,7 @@
 
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
-use super::sparse::OwnRows;
+use super::own_rows::OwnRows;
 use crate::small::inner;
 
 impl OwnRows {
@@ -12,7 +12,8 @@ impl OwnRows {
     /// theta = P X^T a,   a = (X P X^T + I)^-1 y,   P = U U^T / (lambda t) + (I - U U^T) / (kappa e)
     /// ```
     ///
-    /// with the squared error on rows left out, `sum_i (a_i / ((X P X^T + I)^-1)_ii)^2`. `None` where that is not finite.
+    /// with the squared error on rows left out, `sum_i (a_i / (((X P X^T + I)^-1)_ii - b))^2`, `b = 1/n` for an own level fitted anew each time and otherwise 0. `None` where
+    /// that is not finite.
     pub(super) fn near(&self, inside: f64, outside: f64) -> Option<(Vec<f64>, f64)> {
         let n = self.y.len();
         let t = inner(&self.z, &self.z) / self.rank as f64;
@@ -29,12 +30,13 @@ impl OwnRows {
         cholesky_in_place(&mut kernel, n).ok()?;
         let mut dual = self.y.clone();
         cholesky_solve_in_place(&kernel, n, &mut dual).ok()?;
+        let of_level = if self.own_level { 1.0 / n as f64 } else { 0.0 };
         let mut left_out = 0.0;
         for (i, a) in dual.iter().enumerate() {
             let mut unit = vec![0.0; n];
             unit[i] = 1.0;
             cholesky_solve_in_place(&kernel, n, &mut unit).ok()?;
-            left_out += (a / unit[i]).powi(2);
+            left_out += (a / (unit[i] - of_level)).powi(2);
         }
         // X^T a and Z^T a: what lies inside comes back through the basis
         let mut pulled = vec![0.0; self.dim + self.rank];

@@ -1,16 +1,9 @@
 //! A sparse residual of the user's own beside the shared subspace.
 
+use super::better;
+use super::own_rows::OwnRows;
 use crate::design::UserDesign;
 use crate::small::inner;
-
-/// One user's rows: as they are, through the basis, and labels.
-pub(super) struct OwnRows {
-    pub(super) dim: usize,
-    pub(super) rank: usize,
-    pub(super) x: Vec<f64>,
-    pub(super) z: Vec<f64>,
-    pub(super) y: Vec<f64>,
-}
 
 /// Coordinates of `s` that are not 0, and the solution: `v`, then their values.
 #[derive(Clone)]
@@ -20,16 +13,10 @@ pub(super) struct Sparse {
 }
 
 impl OwnRows {
-    pub(super) fn row(&self, i: usize) -> (&[f64], &[f64], f64) {
-        let x = &self.x[i * self.dim..(i + 1) * self.dim];
-        let z = &self.z[i * self.rank..(i + 1) * self.rank];
-        (x, z, self.y[i])
-    }
-
-    /// Least squares on `(z, x_S)` over the rows but `left_out`.
-    fn solve(&self, support: &[usize], left_out: Option<usize>, ridge: f64) -> UserDesign {
+    /// Least squares on `(z, x_S)`.
+    fn solve(&self, support: &[usize], ridge: f64) -> UserDesign {
         let mut design = UserDesign::new(self.rank + support.len());
-        for i in (0..self.y.len()).filter(|&i| Some(i) != left_out) {
+        for i in 0..self.y.len() {
             let (x, z, y) = self.row(i);
             design.projected.extend_from_slice(z);
             design.projected.extend(support.iter().map(|&c| x[c]));
@@ -41,20 +28,21 @@ impl OwnRows {
 
     /// Matching pursuit: solutions with 0, 1, ... up to `most` coordinates, each the one before with the coordinate added that
     /// is most correlated with what is left. Ends early where rows run out.
-    fn path(&self, most: usize, left_out: Option<usize>, ridge: f64) -> Vec<Sparse> {
+    fn path(&self, most: usize, ridge: f64) -> Vec<Sparse> {
         let mut support = Vec::new();
         let mut path = Vec::new();
         loop {
-            let design = self.solve(&support, left_out, ridge);
+            let design = self.solve(&support, ridge);
             path.push(Sparse {
                 support: support.clone(),
                 solution: design.own.clone(),
             });
-            let room = design.n_rows() > self.rank + support.len() + 1;
+            let level = usize::from(self.own_level);
+            let room = design.n_rows() > self.rank + level + support.len() + 1;
             if path.len() > most || !room {
                 return path;
             }
-            match self.most_correlated(&design, &support, left_out) {
+            match self.most_correlated(&design, &support) {
                 Some(next) => support.push(next),
                 None => return path,
             }
@@ -62,15 +50,9 @@ impl OwnRows {
     }
 
     /// The coordinate with the largest `|sum_i r_i x_ic| / sqrt(sum_i x_ic^2)`.
-    fn most_correlated(
-        &self,
-        design: &UserDesign,
-        support: &[usize],
-        left_out: Option<usize>,
-    ) -> Option<usize> {
+    fn most_correlated(&self, design: &UserDesign, support: &[usize]) -> Option<usize> {
         let (mut pull, mut energy) = (vec![0.0; self.dim], vec![0.0; self.dim]);
-        let kept = (0..self.y.len()).filter(|&i| Some(i) != left_out);
-        for (i, r) in kept.zip(design.residuals()) {
+        for (i, r) in design.residuals().enumerate() {
             let x = self.row(i).0.iter();
             for ((p, e), x) in pull.iter_mut().zip(&mut energy).zip(x) {
                 *p += r * x;
@@ -85,13 +67,14 @@ impl OwnRows {
     }
 
     /// The solution with the number of coordinates, up to `most`, that has the least squared error on rows left out one at a time; the
-    /// sparsest of equals. Coordinates are chosen anew for every row left out. There are no more than the features.
+    /// sparsest of equals. Coordinates and level are found anew for every row left out. There are no more than the features.
     pub(super) fn sparse(&self, most: usize, ridge: f64) -> Sparse {
         let most = most.min(self.dim);
         let mut errors = vec![0.0; most + 1];
         for i in 0..self.y.len() {
-            let path = self.path(most, Some(i), ridge);
-            let (x, z, y) = self.row(i);
+            let (kept, left_out) = self.without(i);
+            let path = kept.path(most, ridge);
+            let (x, z, y) = left_out.row(0);
             let residual = |s: &Sparse| {
                 let (own, values) = s.solution.split_at(self.rank);
                 let beyond: f64 = s.support.iter().zip(values).map(|(&c, t)| x[c] * t).sum();
@@ -104,11 +87,11 @@ impl OwnRows {
         }
         let mut best = 0;
         for n in 1..=most {
-            if errors[n] < errors[best] {
+            if better(errors[n], errors[best]) {
                 best = n;
             }
         }
-        let mut path = self.path(most, None, ridge);
+        let mut path = self.path(most, ridge);
         path.swap_remove(best.min(path.len() - 1))
     }
 }

@@ -4,6 +4,7 @@ use dp_core::UserSamplesBuilder;
 
 use super::*;
 use crate::Provenance;
+use crate::small::inner;
 
 #[test]
 fn leaving_rows_out_by_the_hat_matrix_is_leaving_them_out() {
@@ -81,7 +82,7 @@ fn plane_and_more(beyond: f64, n_rows: usize) -> (Subspace, dp_core::UserSamples
     let mut truth = Vec::new();
     for user in 0..80_u32 {
         let own = vec![number(), number()];
-        let mut theta = PersonalModel::new(&plane, own).coefficients;
+        let mut theta = PersonalModel::new(&plane, own).coefficients().to_vec();
         theta[user as usize % 20] += beyond;
         theta[(user as usize * 7 + 3) % 20] -= beyond;
         for _ in 0..n_rows {
@@ -156,6 +157,7 @@ fn a_soft_prior_lies_between_the_subspace_and_the_own_data() {
         x,
         z,
         y,
+        own_level: false,
     };
     let (inside, outside) = (0.3, 0.7);
     let (pulled, left_out) = own.near(inside, outside).unwrap();
