@@ -6,32 +6,36 @@ use super::{AmImplicitSspParams, LikesStep};
 use crate::ExampleWeights;
 
 pub(super) fn for_target(target: ApproxDp) -> AmImplicitSspParams {
-    // from little noise to much: what the noise does not drown, users and items may use
-    let (dim, round_growth, popularity_exponent, item_variance) = match target.epsilon {
-        e if e < 2.5 => (14, 1.5, 0.75, 0.015),
-        e if e < 10.0 => (24, 3.0, 1.0, 0.025),
-        _ => (33, 3.0, 1.0, 0.025),
+    // from much noise to little: ridge of training, weight of noes in it, growth of rounds, prior
+    let (l2_penalty, user_noes, item_noes, round_growth) = match target.epsilon {
+        e if e < 2.5 => (1.0, 0.1, 0.01, 1.5),
+        e if e < 10.0 => (0.3, 0.1, 0.03, 2.0),
+        _ => (0.1, 0.03, 0.03, 3.0),
     };
-    let noisy = target.epsilon < 2.5;
-    let step = |unobserved_weight, level_penalty, l2_penalty| LikesStep {
+    let (item_variance, label_variance) = match target.epsilon {
+        e if e < 2.5 => (0.015, 0.003),
+        e if e < 10.0 => (0.02, 0.001),
+        _ => (0.025, 0.003),
+    };
+    let step = |unobserved_weight, l2_penalty| LikesStep {
         unobserved_weight,
-        level_penalty,
+        level_penalty: 1.0,
         l2_penalty,
     };
     AmImplicitSspParams {
-        dim,
+        dim: 33,
         n_rounds: 3,
         round_growth,
-        totals_share: 0.1,
+        totals_share: 0.05,
         weights: ExampleWeights::equal(),
         taste_norm: 0.98,
-        user_step: step(if noisy { 0.01 } else { 0.1 }, 10.0, 0.1),
-        fold_in: step(0.3, 1.0, 3.0),
-        item_unobserved_weight: if noisy { 0.01 } else { 0.03 },
-        popularity_exponent,
+        user_step: step(user_noes, l2_penalty),
+        fold_in: step(0.3, 3.0),
+        item_unobserved_weight: item_noes,
+        popularity_exponent: 0.5,
         totals_floor: 0.5,
         item_variance,
-        label_variance: 3e-4,
+        label_variance,
         init_scale: 0.05,
         init_seed: 0,
     }

@@ -46,11 +46,11 @@ impl PriorVariances {
         }
     }
 
-    /// The same for likes ([`AmImplicitSsp`](crate::AmImplicitSsp)): .1 for what an item has for itself. Found on validation users of MovieLens-1M.
+    /// The same for likes ([`AmImplicitSsp`](crate::AmImplicitSsp)): .05 for what an item has for itself. Found on validation users of MovieLens-1M.
     #[must_use]
     pub fn for_likes(features: &ItemFeatures) -> Self {
         Self {
-            own: 0.1,
+            own: 0.05,
             ..Self::for_features(features)
         }
     }
