@@ -77,6 +77,29 @@ impl NoisyCounts {
         Ok(Self::of(&released))
     }
 
+    /// Counts that were released elsewhere: sums of users' votes of any norm, with the standard deviation of their noise, and whether it was repeatable.
+    ///
+    /// # Privacy
+    /// They must have been released: nothing is added here.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a number that is not finite, or a negative deviation.
+    pub fn released_elsewhere(
+        values: Vec<f64>,
+        noise_stddev: f64,
+        insecure: bool,
+    ) -> Result<Self> {
+        dp_core::params::finite_non_negative("noise_stddev", noise_stddev)?;
+        for &value in &values {
+            dp_core::params::finite("count", value)?;
+        }
+        Ok(Self {
+            values,
+            noise_stddev,
+            insecure,
+        })
+    }
+
     pub(crate) fn of(released: &ReleasedVector) -> Self {
         Self {
             values: released.values(),

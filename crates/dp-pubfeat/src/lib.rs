@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod alternating;
+mod am_implicit;
 mod am_residual;
 mod convex;
 pub mod cost;
@@ -22,6 +23,9 @@ mod watch;
 
 pub use alternating::{
     AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
+};
+pub use am_implicit::{
+    AmImplicitSsp, AmImplicitSspParams, LikesContribution, LikesModel, LikesShare, LikesStep,
 };
 pub use am_residual::{
     AmResidualSsp, AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, LevelStep,

@@ -12,13 +12,8 @@ use crate::args::{
 use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 
-/// Defaults from the target and from what the records mean, overridden by flags.
-pub(crate) fn settings_for(
-    method: Method,
-    feedback: &FeedbackArgs,
-    args: &SettingArgs,
-    target: ApproxDp,
-) -> Result<FactorizationParams> {
+/// Refuses flags of feedback and settings that do not go together.
+pub(crate) fn check_feedback(feedback: &FeedbackArgs, args: &SettingArgs) -> Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
     match (feedback.feedback, feedback.split) {
         (FeedbackKind::Explicit, _) if feedback.min_rating.is_some() => {
@@ -35,27 +30,41 @@ pub(crate) fn settings_for(
         {
             usage("--label-center and --label-bound have no meaning with --feedback implicit")
         }
-        _ if method == Method::AmSsp => {
-            usage("--method am-ssp trains with public features of items: `dp train` alone has it")
-        }
-        (FeedbackKind::Explicit, _) => {
-            let defaults = match method {
-                Method::Pooled | Method::AmSsp => FactorizationParams::for_target(target),
-                Method::Adadpals => FactorizationParams::adadpals_for_target(target),
-            };
-            Ok(with_flags(defaults, args))
-        }
-        (FeedbackKind::Implicit, _) => {
+        _ => {
             if let Some(least) = feedback.min_rating {
                 dp_core::params::finite("--min-rating", least)?;
             }
+            Ok(())
+        }
+    }
+}
+
+/// Defaults from the target and from what the records mean, overridden by flags.
+pub(crate) fn settings_for(
+    method: Method,
+    feedback: &FeedbackArgs,
+    args: &SettingArgs,
+    target: ApproxDp,
+) -> Result<FactorizationParams> {
+    check_feedback(feedback, args)?;
+    let defaults = match (feedback.feedback, method) {
+        (_, Method::AmSsp) => {
+            let text = "--method am-ssp trains with public features of items: `dp train` alone has it";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        (FeedbackKind::Explicit, Method::Pooled) => FactorizationParams::for_target(target),
+        (FeedbackKind::Explicit, Method::Adadpals) => {
+            FactorizationParams::adadpals_for_target(target)
+        }
+        (FeedbackKind::Implicit, _) => {
             let mut defaults = FactorizationParams::implicit_for_target(target);
             if let (Method::Adadpals, Feedback::Implicit(own)) = (method, &mut defaults.feedback) {
                 own.item_gramian = ItemGramian::PerItem;
             }
-            Ok(with_flags(defaults, args))
+            defaults
         }
-    }
+    };
+    Ok(with_flags(defaults, args))
 }
 
 fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> FactorizationParams {

@@ -2,6 +2,7 @@
 
 mod fit;
 mod items;
+mod rounds;
 mod settings;
 mod unseen;
 mod weights_file;

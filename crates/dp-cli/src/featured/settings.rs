@@ -3,33 +3,37 @@
 use std::path::Path;
 
 use dp_core::{ApproxDp, ParamError};
-use dp_pubfeat::{AmResidualSspParams, PriorVariances};
+use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, PriorVariances};
 use serde::Serialize;
 
-use crate::args::{FeatureArgs, FeedbackKind, TrainArgs};
+use super::rounds::Rounds;
+use crate::args::{FeatureArgs, FeedbackKind, SettingArgs, TrainArgs};
+use crate::commands::input::check_feedback;
 use crate::error::{Error, Result};
 use crate::output::TrainSettings;
 
-/// Defaults from the target, overridden by flags; flags of other methods are refused.
-pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<AmResidualSspParams> {
-    let (settings, feedback) = (&args.settings, &args.feedback);
+/// Defaults from the target and from what the records mean, overridden by flags; flags of other methods are refused.
+pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
+    let settings = &args.settings;
     for (given, name) in [
         (settings.weight_exponent.is_some(), "--weight-exponent"),
         (settings.reg.is_some(), "--reg"),
         (settings.count_share.is_some(), "--count-share"),
         (args.resume.resume.is_some(), "--resume"),
-        (feedback.min_rating.is_some(), "--min-rating"),
-        (feedback.split.is_some(), "--split"),
-        (
-            feedback.feedback == FeedbackKind::Implicit,
-            "--feedback implicit",
-        ),
     ] {
         if given {
             return usage(&format!("{name} has no meaning with --method am-ssp"));
         }
     }
+    check_feedback(&args.feedback, settings)?;
     refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;
+    Ok(match args.feedback.feedback {
+        FeedbackKind::Explicit => Rounds::Ratings(for_ratings(settings, target)?.check()?),
+        FeedbackKind::Implicit => Rounds::Likes(for_likes(settings, target).check()?),
+    })
+}
+
+fn for_ratings(settings: &SettingArgs, target: ApproxDp) -> Result<AmResidualSspParams> {
     let mut params = AmResidualSspParams::for_target(target);
     if let Some(bound) = settings.label_bound {
         let scale = in_label_range(bound)? / params.bound.first;
@@ -41,6 +45,14 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<AmResidualS
     let center = &mut params.user_step.label_center;
     *center = settings.label_center.unwrap_or(*center);
     Ok(params)
+}
+
+fn for_likes(settings: &SettingArgs, target: ApproxDp) -> AmImplicitSspParams {
+    let mut params = AmImplicitSspParams::for_target(target);
+    params.dim = settings.dim.unwrap_or(params.dim);
+    params.n_rounds = settings.steps.unwrap_or(params.n_rounds);
+    params.taste_norm = settings.clip_norm.unwrap_or(params.taste_norm);
+    params
 }
 
 /// A column given twice would be two categories of the same names, which the file of weights cannot hold.
@@ -87,11 +99,19 @@ fn usage<T>(text: &str) -> Result<T> {
     Err(Error::Usage(text.to_owned()))
 }
 
+/// Settings of the rounds, by what records mean.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub(super) enum RoundSettings<'a> {
+    Ratings(&'a AmResidualSspParams),
+    Likes(&'a AmImplicitSspParams),
+}
+
 /// What the report says of a run, and the file of its feature weights.
 #[derive(Serialize)]
 pub(super) struct Featured<'a> {
     #[serde(flatten)]
-    pub(super) params: &'a AmResidualSspParams,
+    pub(super) params: RoundSettings<'a>,
     pub(super) prior_variances: &'a PriorVariances,
     pub(super) feature_columns: &'a [String],
     pub(super) n_features: usize,
@@ -101,7 +121,10 @@ pub(super) struct Featured<'a> {
 
 impl TrainSettings for Featured<'_> {
     fn n_rounds(&self) -> usize {
-        self.params.n_rounds
+        match self.params {
+            RoundSettings::Ratings(params) => params.n_rounds,
+            RoundSettings::Likes(params) => params.n_rounds,
+        }
     }
 
     fn dim_by_rule(&self) -> bool {

@@ -124,6 +124,9 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
                     100.0 * share_above_noise(counts)
                 ),
             );
+            if self.method == Method::AmSsp {
+                put(&mut text, "A user with n likes counts as 1/sqrt(n) of one.");
+            }
         }
         if let Some(comparison) = &self.comparison {
             text.push_str(&comparison.section());

@@ -182,9 +182,6 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         &["--weight-exponent", "0"][..],
         &["--reg", "1"],
         &["--count-share", "0.1"],
-        &["--feedback", "implicit"],
-        &["--split", "users"],
-        &["--min-rating", "4"],
         &["--ledger", "l.ledger", "--resume", "r"],
     ] {
         let run = sandbox.dp(&[&both[..], &FEATURES, more].concat()).exits(2);
@@ -197,6 +194,21 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         (&["--label-bound", "1e4"], "--label-bound is 10000"),
         (&["--label-bound=-1"], "--label-bound is -1"),
         (&["--label-center", "nan"], "--label-center is NaN"),
+        (&["--split", "users"], "--feedback implicit"),
+        (&["--min-rating", "4"], "--feedback implicit"),
+        (
+            &["--feedback", "implicit", "--split", "ratings"],
+            "--split users",
+        ),
+        (
+            &["--feedback", "implicit", "--label-bound", "1"],
+            "--label-bound",
+        ),
+        (
+            &["--feedback", "implicit", "--min-rating", "nan"],
+            "--min-rating",
+        ),
+        (&["--feedback", "implicit", "--dim", "0"], "--dim is 0"),
         (
             &["--feature-cols", "genres,year,genres"],
             "names `genres` twice",

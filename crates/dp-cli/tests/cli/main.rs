@@ -13,6 +13,7 @@ mod demo;
 mod evaluate;
 mod feature_columns;
 mod features;
+mod features_implicit;
 mod federate;
 mod hostile_ratings;
 mod implicit;

@@ -145,20 +145,25 @@ fn ratings_with_features_give_every_method_and_metric() {
     let all = [
         "dpals",
         "adadpals",
+        "pooled",
         "am-dpsgd-ids",
         "am-dpsgd",
         "am-ssp-ids",
         "am-ssp",
+        "am-ssp-best-ids",
+        "am-ssp-best",
     ];
     assert_eq!(of("test RMSE"), [&["user-mean"], all.as_slice()].concat());
     assert_eq!(
         of("test RMSE of new items"),
-        ["user-mean", "am-dpsgd", "am-ssp"]
+        ["user-mean", "am-dpsgd", "am-ssp", "am-ssp-best"]
     );
-    assert_eq!(of("Recall@20"), all);
-    assert_eq!(of("test RMSE by popularity").len(), 5 * 7);
-    assert_eq!(of("seconds").len(), 2 + 2);
-    assert_eq!(of("examples per second").len(), 2 + 2);
+    for metric in ["Recall@20", "NDCG@20"] {
+        assert_eq!(of(metric), [&["popularity"], all.as_slice()].concat());
+    }
+    assert_eq!(of("test RMSE by popularity").len(), 5 * 10);
+    assert_eq!(of("seconds").len(), 2 + 2 + 2);
+    assert_eq!(of("examples per second").len(), 2 + 2 + 2);
     for row in &rows {
         assert!(row["mean"].as_f64().unwrap().is_finite(), "{row}");
     }

@@ -8,7 +8,7 @@ use super::user_step::LevelStepScratch;
 use crate::ssp::scale_jointly;
 
 /// Norm of the second moments that a user adds, over the bound on the residuals.
-pub(super) const MOMENT_RATIO: f64 = 0.1;
+pub(crate) const MOMENT_RATIO: f64 = 0.1;
 
 /// One user's share of a round, with level and tastes fitted in here.
 ///
@@ -113,18 +113,22 @@ impl VectorContribution for RoundContribution<'_> {
             let block = own.vector.iter().enumerate();
             out.extend(block.map(|(k, x)| (coordinate(first + k), w * e * x)));
         }
-        let mut at = self.item_vectors.len();
-        for a in &own.vector {
-            for b in &own.vector {
-                out.push(coordinate(at), MOMENT_RATIO * self.bound * a * b);
-                at += 1;
-            }
-        }
+        let scale = MOMENT_RATIO * self.bound;
+        push_moments(&own.vector, scale, self.item_vectors.len(), out);
     }
 }
 
+/// Adds `scale x x^T`, row-major, from coordinate `first` on.
+pub(crate) fn push_moments(x: &[f64], scale: f64, first: usize, out: &mut SparseBuffer) {
+    let pairs = x.iter().flat_map(|a| x.iter().map(move |b| (a, b)));
+    out.extend(pairs.enumerate().map(|(at, (a, b))| {
+        let coordinate = u32::try_from(first + at).unwrap_or(u32::MAX); // checked by the plan
+        (coordinate, scale * a * b)
+    }));
+}
+
 /// Scales a vector to this norm; one that is next to nothing, or not finite, becomes 0.
-fn to_norm(vector: &mut [f64], norm: f64) {
+pub(crate) fn to_norm(vector: &mut [f64], norm: f64) {
     let own = vector.iter().map(|u| u * u).sum::<f64>().sqrt();
     let scale = if (1e-100..f64::INFINITY).contains(&own) {
         norm / own

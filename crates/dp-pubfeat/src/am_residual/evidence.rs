@@ -86,7 +86,7 @@ impl Evidence {
 }
 
 /// `C` from released second moments of all users: symmetric, positive semidefinite part, over the moments of `n_users`.
-pub(super) fn mean_moment(
+pub(crate) fn mean_moment(
     released: &[f64],
     dim: usize,
     (bound, n_users): (f64, f64),

@@ -7,11 +7,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::evidence::{Evidence, Round, mean_moment};
+use super::totals::{Run, Totals};
 use super::{AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, RoundContribution};
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
 use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::residual::TotalsContribution;
 use crate::run::certify;
 use crate::ssp::FittedItems;
 use crate::watch::Watch;
@@ -235,44 +235,5 @@ impl AmResidualSsp {
         let (features, shared) = prior.scaled(&theta, dim, unknown);
         let (features, shared) = (self.with_biases(features), self.with_biases(shared));
         FeatureWeights::new(dim, prior.category_sizes(), shared, features)
-    }
-}
-
-/// What a run releases from, and who pays.
-struct Run<'r, 'p> {
-    ratings: &'r Private<Interactions>,
-    paid: Paid<'p>,
-    out: WatchedNoise<'r>,
-}
-
-/// Released total weights.
-struct Totals {
-    /// Of each item, at least `totals_floor` deviations of the noise.
-    items: Vec<f64>,
-    /// Standard deviation of the noise in them.
-    noise: f64,
-    /// Users with items, at least 1.
-    n_users: f64,
-}
-
-impl Totals {
-    fn release(
-        setup: &ProblemSetup,
-        n_items: usize,
-        floor: f64,
-        run: &mut Run<'_, '_>,
-    ) -> Result<Self> {
-        let contribution = TotalsContribution { setup, n_items };
-        let spend = run.paid.next()?;
-        let shape = (n_items + 1, 1.0);
-        let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
-        let noise = released.noise_stddev() / TotalsContribution::ITEMS;
-        let values = released.values();
-        let item = |total: &f64| (total / TotalsContribution::ITEMS).max(floor * noise);
-        Ok(Self {
-            items: values[..n_items].iter().map(item).collect(),
-            noise,
-            n_users: (values[n_items] / TotalsContribution::units()).max(1.0),
-        })
     }
 }

@@ -7,10 +7,16 @@ mod fit;
 mod model;
 mod params;
 mod prior;
+mod totals;
 mod user_step;
 mod weights;
 
 pub use contribution::{RoundContribution, RoundScratch};
+pub(crate) use contribution::{MOMENT_RATIO, push_moments, to_norm};
+pub(crate) use evidence::mean_moment;
+pub(crate) use params::{constant, round_shares};
+pub(crate) use prior::LEVELS;
+pub(crate) use totals::{Run, Totals};
 pub use fit::AmResidualSsp;
 pub use model::FeatureModel;
 pub use params::AmResidualSspParams;

@@ -95,25 +95,35 @@ impl AmResidualSspParams {
 
     /// The constant `a` in front of users' tastes.
     pub(super) fn constant(&self) -> f64 {
-        if self.dim == 1 {
-            1.0
-        } else {
-            (1.0 - self.taste_norm * self.taste_norm).sqrt()
-        }
+        constant(self.dim, self.taste_norm)
     }
 
     /// Shares of the rounds, each `round_growth` times the one before, of what the totals leave.
     pub(super) fn round_shares(&self) -> Vec<f64> {
-        // counted from the largest, so that growth to a high power cannot overflow; no share underflows
-        let (up, down) = (self.round_growth.min(1.0), self.round_growth.max(1.0));
-        let share = |round: usize| {
-            let from_last = (self.n_rounds - 1 - round) as f64;
-            (up.powf(round as f64) * down.powf(-from_last)).max(1e-12)
-        };
-        let shares: Vec<f64> = (0..self.n_rounds).map(share).collect();
-        let whole = shares.iter().sum::<f64>() / (1.0 - self.totals_share);
-        shares.iter().map(|share| share / whole).collect()
+        round_shares(self.n_rounds, self.round_growth, self.totals_share)
     }
+}
+
+/// What a norm of 1 leaves beside tastes of norm `taste_norm`; all of it where there are none.
+pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
+    if dim == 1 {
+        1.0
+    } else {
+        (1.0 - taste_norm * taste_norm).sqrt()
+    }
+}
+
+/// Shares of rounds, each `growth` times the one before, of what `totals_share` leaves.
+pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
+    // counted from the largest, so that growth to a high power cannot overflow; no share underflows
+    let (up, down) = (growth.min(1.0), growth.max(1.0));
+    let share = |round: usize| {
+        let from_last = (n_rounds - 1 - round) as f64;
+        (up.powf(round as f64) * down.powf(-from_last)).max(1e-12)
+    };
+    let shares: Vec<f64> = (0..n_rounds).map(share).collect();
+    let whole = shares.iter().sum::<f64>() / (1.0 - totals_share);
+    shares.iter().map(|share| share / whole).collect()
 }
 
 #[cfg(test)]

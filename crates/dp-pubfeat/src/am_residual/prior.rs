@@ -46,6 +46,15 @@ impl PriorVariances {
         }
     }
 
+    /// The same for likes ([`AmImplicitSsp`](crate::AmImplicitSsp)): .05 for what an item has for itself. Found on validation users of MovieLens-1M.
+    #[must_use]
+    pub fn for_likes(features: &ItemFeatures) -> Self {
+        Self {
+            own: 0.05,
+            ..Self::for_features(features)
+        }
+    }
+
     fn check(&self, features: &ItemFeatures) -> Result<()> {
         params::same_size(
             "prior variances of categories",
@@ -85,13 +94,13 @@ pub struct FeaturePrior {
 }
 
 /// Popularity levels.
-pub(super) const LEVELS: usize = 10;
+pub(crate) const LEVELS: usize = 10;
 
 /// The kernel of a run, and what its columns are worth to an item that is not in it.
-pub(super) struct RunKernel {
-    pub(super) kernel: SparseKernel,
+pub(crate) struct RunKernel {
+    pub(crate) kernel: SparseKernel,
     /// Shares of the levels for an item of unknown popularity.
-    pub(super) unknown: [f64; LEVELS],
+    pub(crate) unknown: [f64; LEVELS],
 }
 
 impl FeaturePrior {
@@ -150,11 +159,16 @@ impl FeaturePrior {
         &self.variances
     }
 
-    pub(super) fn has_unrated(&self) -> bool {
+    pub(crate) fn has_unrated(&self) -> bool {
         self.unrated.contains(&true)
     }
 
-    pub(super) fn category_sizes(&self) -> &[usize] {
+    /// Whether an item is said to be without ratings.
+    pub(crate) fn is_unrated(&self, item: usize) -> bool {
+        self.unrated[item]
+    }
+
+    pub(crate) fn category_sizes(&self) -> &[usize] {
         &self.sizes
     }
 
@@ -164,7 +178,7 @@ impl FeaturePrior {
 
     /// Adds features made from *released* total weights: the two nearest of ten levels on a logarithmic scale, from one deviation of their noise upward. What has no ratings yet is as popular as what
     /// is rated on the average.
-    pub(super) fn kernel(&self, totals: &[f64], noise: f64) -> Result<RunKernel> {
+    pub(crate) fn kernel(&self, totals: &[f64], noise: f64) -> Result<RunKernel> {
         let unit = noise.max(1.0);
         let unknown = self.average_levels(totals, unit);
         let first = self.n_features() + 1;
@@ -200,7 +214,7 @@ impl FeaturePrior {
     }
 
     /// Folds prior weights into those of features: what one unit of a feature (of all of an item's in its category, norm 1) adds to a vector, and what all items not in the run have.
-    pub(super) fn scaled(
+    pub(crate) fn scaled(
         &self,
         theta: &[f64],
         dim: usize,

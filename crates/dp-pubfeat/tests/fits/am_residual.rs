@@ -1,4 +1,4 @@
-//! Residual rounds on ratings: bounds, certificates, errors, items without ratings, items without features.
+//! Residual rounds on ratings: certificates, errors, items without ratings, items without features.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
@@ -6,83 +6,21 @@ use dp_data::{MadeLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmResidualSsp, AmResidualSspParams, Error, FeatureModel, FeaturePrior, ItemFeaturesBuilder,
-    ObservedSums, PriorVariances,
+    PriorVariances,
 };
 
-use crate::support::{ADD_REMOVE, N_ITEMS, Seen, features, look, made, pay, table, target};
+use crate::support::{ADD_REMOVE, N_ITEMS, features, made, pay, table, target};
 
-fn rounds(dim: usize, n_rounds: usize) -> AmResidualSsp {
+pub(crate) fn rounds(dim: usize, n_rounds: usize) -> AmResidualSsp {
     let mut params = AmResidualSspParams::for_target(target());
     (params.dim, params.n_rounds) = (dim, n_rounds);
     params.user_step.label_center = 1.5;
     params.check().unwrap()
 }
 
-fn prior() -> FeaturePrior {
+pub(crate) fn prior() -> FeaturePrior {
     let features = features();
     FeaturePrior::new(&features, PriorVariances::for_features(&features)).unwrap()
-}
-
-/// All releases on a table, with repeatable noise.
-fn releases(fit: &AmResidualSsp, data: &Private<Interactions>) -> Vec<Seen> {
-    let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
-    fit.fit_watched(&prior(), data, &plan, pay(&plan), noise, &mut |o| {
-        seen.extend(look(&o));
-    })
-    .unwrap();
-    seen
-}
-
-#[test]
-fn a_user_moves_the_first_releases_within_their_bounds_and_not_by_nothing() {
-    for dim in [1, 3] {
-        let fit = rounds(dim, 1);
-        let all = releases(&fit, &table(40, None));
-        let labels: Vec<&str> = all.iter().map(|s| s.label.as_str()).collect();
-        assert_eq!(labels, ["total weights", "residuals 1"]);
-        let mut largest = [0.0_f64; 2];
-        for user in 0..40 {
-            let less = releases(&fit, &table(40, Some(user)));
-            for ((a, b), largest) in all.iter().zip(&less).zip(&mut largest) {
-                let (moved, bound) = (a.squared_distance(b), u128::from(a.l2_bound).pow(2));
-                assert!(moved <= bound, "{} by user {user}", a.label);
-                // user 2 is hostile in all ways and still heard; user 3 has no items
-                assert_eq!(moved > 0, user != 3, "{} by user {user}", a.label);
-                *largest = largest.max(moved as f64 / bound as f64);
-            }
-        }
-        assert!(largest.iter().all(|share| *share > 0.95), "{largest:?}");
-    }
-}
-
-#[test]
-fn every_round_bounds_every_user_whatever_was_released_before() {
-    let (fit, data) = (rounds(3, 5), table(40, None));
-    let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let noise = &mut NoiseSource::insecure_seeded(4);
-    let (mut n_releases, mut widest) = (0, Vec::new());
-    fit.fit_watched(&prior(), &data, &plan, pay(&plan), noise, &mut |observed| {
-        let ObservedSums::Vector { grid, one_user, .. } = observed.sums else {
-            panic!("another release")
-        };
-        n_releases += 1;
-        let rows: Vec<_> = data.expose().users().map(one_user).collect();
-        let norm = |row: &Vec<(usize, i64)>| -> u128 {
-            row.iter()
-                .map(|(_, z)| u128::from(z.unsigned_abs()).pow(2))
-                .sum()
-        };
-        let bound = u128::from(grid.l2_bound()).pow(2);
-        for (row, user) in rows.iter().zip(data.expose().users()) {
-            assert!(norm(row) <= bound);
-            assert_eq!(norm(row) > 0, !user.is_empty());
-        }
-        widest.push(rows.iter().map(norm).max().unwrap() as f64 / bound as f64);
-    })
-    .unwrap();
-    assert_eq!(n_releases, 6);
-    assert!(widest.iter().all(|share| *share > 0.95), "{widest:?}");
 }
 
 #[test]

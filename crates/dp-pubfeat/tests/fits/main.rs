@@ -6,7 +6,9 @@
 )]
 
 mod alternating;
+mod am_implicit;
 mod am_residual;
+mod am_residual_bounds;
 mod am_residual_units;
 mod certificates;
 mod exchanged;

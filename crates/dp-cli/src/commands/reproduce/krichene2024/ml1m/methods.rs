@@ -7,6 +7,7 @@ use dp_multitask::{FactorizationParams, RecordSampling};
 use super::super::super::calibration::pay;
 use super::super::super::movielens::settings::{published_lists, published_ssp};
 use super::alternating::{Steps, am_dp_sgd, am_ssp};
+use super::best::best;
 use super::problem::{Feedback, Model, Problem};
 use crate::error::{Error, Result};
 
@@ -18,16 +19,21 @@ pub(super) struct Method {
     pub(super) fit: fn(&Problem<'_>) -> Result<Box<dyn Model>>,
 }
 
-pub(super) const METHODS: [Method; 6] = [
+pub(super) const METHODS: [Method; 9] = [
     Method {
         name: "dpals",
         features: false,
-        fit: |problem| factorization(problem, false),
+        fit: |problem| factorization(problem, dpals(problem)?),
     },
     Method {
         name: "adadpals",
         features: false,
-        fit: |problem| factorization(problem, true),
+        fit: |problem| factorization(problem, adadpals(problem)?),
+    },
+    Method {
+        name: "pooled",
+        features: false,
+        fit: |problem| factorization(problem, pooled(problem)),
     },
     Method {
         name: "am-dpsgd-ids",
@@ -49,36 +55,69 @@ pub(super) const METHODS: [Method; 6] = [
         features: true,
         fit: |problem| Ok(Box::new(am_ssp(problem, true)?)),
     },
+    Method {
+        name: "am-ssp-best-ids",
+        features: false,
+        fit: |problem| best(problem, false),
+    },
+    Method {
+        name: "am-ssp-best",
+        features: true,
+        fit: |problem| best(problem, true),
+    },
 ];
 
-/// Without features, from dp-multitask: each item's own matrix; adaptive weights, or a uniform sample of each user's records.
-fn factorization(problem: &Problem<'_>, adaptive: bool) -> Result<Box<dyn Model>> {
-    let target = problem.target;
-    let published = match problem.feedback {
-        Feedback::Ratings => published_ssp(target),
-        Feedback::Likes => published_lists(target),
+/// As published: each item's own matrix and no biases.
+fn published(problem: &Problem<'_>) -> Result<FactorizationParams> {
+    let all = match problem.feedback {
+        Feedback::Ratings => published_ssp(problem.target),
+        Feedback::Likes => published_lists(problem.target),
     };
-    let first = published.into_iter().next();
+    let first = all.into_iter().next();
     let first = first.ok_or_else(|| Error::Usage("a method without settings".to_owned()))?;
-    let settings = match (adaptive, problem.feedback) {
-        (true, Feedback::Ratings) => FactorizationParams::adadpals_for_target(target),
-        (true, Feedback::Likes) => first.settings,
-        (false, _) => FactorizationParams {
-            record_sampling: RecordSampling::Uniform {
-                records_per_user: 40,
-                seed: 0,
-            },
-            weight_exponent: 0.0,
-            ..first.settings
+    Ok(first.settings)
+}
+
+/// A uniform sample of each user's records, all alike.
+fn dpals(problem: &Problem<'_>) -> Result<FactorizationParams> {
+    Ok(FactorizationParams {
+        record_sampling: RecordSampling::Uniform {
+            records_per_user: 40,
+            seed: 0,
         },
-    };
+        weight_exponent: 0.0,
+        ..published(problem)?
+    })
+}
+
+/// Adaptive weights.
+fn adadpals(problem: &Problem<'_>) -> Result<FactorizationParams> {
+    match problem.feedback {
+        Feedback::Ratings => Ok(FactorizationParams::adadpals_for_target(problem.target)),
+        Feedback::Likes => published(problem),
+    }
+}
+
+/// What dp-multitask does best: one matrix for all items.
+fn pooled(problem: &Problem<'_>) -> FactorizationParams {
+    match problem.feedback {
+        Feedback::Ratings => FactorizationParams::for_target(problem.target),
+        Feedback::Likes => FactorizationParams::implicit_for_target(problem.target),
+    }
+}
+
+/// Without features, from dp-multitask.
+fn factorization(
+    problem: &Problem<'_>,
+    settings: FactorizationParams,
+) -> Result<Box<dyn Model>> {
     let settings = FactorizationParams {
         init_seed: problem.seed,
         ..settings
     };
     let fit = settings.check()?;
     let n_items = problem.train.expose().n_items();
-    let plan = fit.plan(n_items, target, Adjacency::AddRemoveUser)?;
+    let plan = fit.plan(n_items, problem.target, Adjacency::AddRemoveUser)?;
     let mut noise = NoiseSource::insecure_seeded(problem.seed);
     let spends = pay(&plan, "ratings")?;
     let fitted = fit.fit(problem.train, &plan, spends, &mut noise, &mut |_| {})?;

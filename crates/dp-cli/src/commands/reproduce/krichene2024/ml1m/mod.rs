@@ -1,6 +1,7 @@
 //! `krichene2024-ml1m`: MovieLens-1M with genres, decade and credits.
 
 mod alternating;
+mod best;
 mod data;
 mod methods;
 mod problem;
@@ -16,6 +17,8 @@ use crate::error::Result;
 struct Ask {
     seeds: Vec<u64>,
     epsilons: Vec<f64>,
+    /// One method alone, by its number in the table from 1 on; no time against quality then.
+    method: Option<usize>,
     /// Settings to choose from are few, and cells too.
     quick: bool,
 }
@@ -28,13 +31,22 @@ impl Ask {
         } else {
             vec![1.0, 5.0, 20.0]
         };
-        sizes::apply(&args.size, "epsilon", |key, value| {
-            epsilons = vec![value];
-            key == "epsilon"
+        let mut method = None;
+        sizes::apply(&args.size, "epsilon, method", |key, value| match key {
+            "epsilon" => {
+                epsilons = vec![value];
+                true
+            }
+            "method" => {
+                method = Some(sizes::whole(value));
+                method.is_some_and(|n| (1..=methods::METHODS.len()).contains(&n))
+            }
+            _ => false,
         })?;
         Ok(Self {
             seeds: seeds.collect(),
             epsilons,
+            method,
             quick: args.quick,
         })
     }
@@ -48,11 +60,8 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
     for &epsilon in &ask.epsilons {
         rows.extend(table::rows(&data, &ask, epsilon)?);
     }
-    if ask
-        .epsilons
-        .iter()
-        .any(|e| (e - time::EPSILON).abs() < 1e-9)
-    {
+    let at_its_epsilon = |e: &f64| (e - time::EPSILON).abs() < 1e-9;
+    if ask.method.is_none() && ask.epsilons.iter().any(at_its_epsilon) {
         rows.extend(time::rows(&data, &ask)?);
     }
     Ok(rows)

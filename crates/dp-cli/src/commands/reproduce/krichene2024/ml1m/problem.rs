@@ -24,6 +24,8 @@ pub(super) struct Problem<'a> {
     pub(super) features: &'a Arc<ItemFeatures>,
     pub(super) train: &'a Private<Interactions>,
     pub(super) feedback: Feedback,
+    /// Whether new items are publicly known to be in no training record.
+    pub(super) without_new: bool,
     pub(super) target: ApproxDp,
     pub(super) seed: u64,
 }

@@ -16,6 +16,7 @@ use crate::error::Result;
 const RMSE: [&str; 2] = ["test RMSE", "test RMSE by popularity"];
 const NEW: &str = "test RMSE of new items";
 const RECALL: [&str; 2] = ["Recall@20", "Recall@20 to 100 by popularity"];
+const NDCG: &str = "NDCG@20";
 const K: usize = 20;
 
 /// What is said of one model.
@@ -109,13 +110,25 @@ pub(super) fn baselines(data: &Data) -> Result<Vec<Row>> {
             figures.extend(errors.figures());
         }
     }
-    Ok(rows_of("user-mean", None, &[figures]))
+    let mut rows = rows_of("user-mean", None, &[figures]);
+    rows.extend(rows_of("popularity", None, &[popularity(data)?]));
+    Ok(rows)
+}
+
+/// The items that most users in training like, the same for everybody: by exact counts, which nobody may publish.
+fn popularity(data: &Data) -> Result<Figures> {
+    let items = data.lists.train.expose().item_major();
+    let count = |item| items.item(item).len() as f64;
+    let counts: Vec<f64> = (0..items.n_items()).map(count).collect();
+    lists(data, |_| Ok(counts.clone()))
 }
 
 pub(super) fn rows(data: &Data, ask: &Ask, epsilon: f64) -> Result<Vec<Row>> {
     let target = ApproxDp::target(epsilon, DELTA)?;
     let mut rows = Vec::new();
-    for method in &METHODS {
+    let wanted = |n: usize| ask.method.is_none_or(|only| only == n);
+    let methods = (1..).zip(&METHODS).filter(|(n, _)| wanted(*n));
+    for (_, method) in methods {
         let mut by_seed = Vec::new();
         for &seed in &ask.seeds {
             by_seed.push(figures(data, method, target, seed)?);
@@ -127,32 +140,37 @@ pub(super) fn rows(data: &Data, ask: &Ask, epsilon: f64) -> Result<Vec<Row>> {
 
 /// Ratings, new items where items have features, and lists.
 fn figures(data: &Data, method: &Method, target: ApproxDp, seed: u64) -> Result<Figures> {
-    let problem = |train, feedback| Problem {
+    let problem = |train, feedback, without_new| Problem {
         features: &data.features,
         train,
         feedback,
+        without_new,
         target,
         seed,
     };
     let test = data.ratings.test.expose();
     let train = &data.ratings.train;
-    let model = (method.fit)(&problem(train, Feedback::Ratings))?;
+    let model = (method.fit)(&problem(train, Feedback::Ratings, false))?;
     let mut errors = Errors::new(&data.buckets);
     for_each(&*model, train.expose(), test, |item, error| {
         errors.add(item, error);
     })?;
     let mut figures = errors.figures();
     if method.features {
-        let model = (method.fit)(&problem(&data.known, Feedback::Ratings))?;
+        let model = (method.fit)(&problem(&data.known, Feedback::Ratings, true))?;
         let error = rmse(&*model, data.known.expose(), test, is_new)?;
         figures.push((NEW, None, error));
     }
-    let model = (method.fit)(&problem(&data.lists.train, Feedback::Likes))?;
-    figures.extend(lists(&*model, data)?);
+    let model = (method.fit)(&problem(&data.lists.train, Feedback::Likes, false))?;
+    figures.extend(lists(data, |history| model.scores(history))?);
     Ok(figures)
 }
 
-fn lists(model: &dyn Model, data: &Data) -> Result<Figures> {
+/// Of lists by these scores of all items.
+fn lists(
+    data: &Data,
+    mut scores: impl FnMut(UserRow<'_>) -> Result<Vec<f64>>,
+) -> Result<Figures> {
     let users = &data.lists.test;
     let mut sums = RankingSums::new(K, Some(&data.list_buckets))?;
     let pairs = users
@@ -161,13 +179,13 @@ fn lists(model: &dyn Model, data: &Data) -> Result<Figures> {
         .users()
         .zip(users.targets.expose().users());
     for (history, targets) in pairs {
-        let ranked = best(&model.scores(history)?, history, sums.depth());
+        let ranked = best(&scores(history)?, history, sums.depth());
         sums.add(&ranked, targets.items());
     }
     let found = sums.finish()?;
     let buckets = found.by_bucket.iter().enumerate();
     let buckets = buckets.filter_map(|(b, f)| f.recall.map(|r| (RECALL[1], Some(b + 1), r)));
-    let all = [(RECALL[0], None, found.recall)];
+    let all = [(RECALL[0], None, found.recall), (NDCG, None, found.ndcg)];
     Ok(all.into_iter().chain(buckets).collect())
 }
 

@@ -7,8 +7,9 @@ use super::super::super::calibration::DELTA;
 use super::super::super::report::Row;
 use super::Ask;
 use super::alternating::{Rounds, Steps, am_dp_sgd, am_ssp_with};
+use super::best::am_residual;
 use super::data::Data;
-use super::problem::{Feedback, ItemVectors, Problem};
+use super::problem::{Feedback, Model, Problem};
 use super::table::rmse;
 use crate::error::Result;
 
@@ -20,6 +21,10 @@ pub(super) const EPSILON: f64 = 5.0;
 /// Lengths of runs that are tried, each with the whole budget.
 const STEPS: [usize; 4] = [10, 20, 40, 80];
 const ROUNDS: [usize; 4] = [2, 3, 4, 5];
+const BEST_ROUNDS: [usize; 4] = [1, 2, 4, 10];
+
+/// A model, what its fit took, and how often it went through the examples.
+type Run = (Box<dyn Model>, f64, f64);
 
 /// A run of some length: what it came to and what it took, calibration of the noise apart.
 struct Point {
@@ -38,19 +43,29 @@ pub(super) fn rows(data: &Data, ask: &Ask) -> Result<Vec<Row>> {
             ..Steps::of(problem)
         };
         let passes = n_steps as f64 * settings.sampling_probability;
-        Ok((am_dp_sgd(problem, true, &settings)?, passes))
+        let model = am_dp_sgd(problem, true, &settings)?;
+        let seconds = model.seconds;
+        Ok((Box::new(model), seconds, passes))
     })?;
     let statistics = curve(data, ask, &shorten(&ROUNDS), |problem, n_rounds| {
         let settings = Rounds {
             n_rounds,
             ..Rounds::of(problem)
         };
-        Ok((am_ssp_with(problem, true, &settings)?, n_rounds as f64))
+        let model = am_ssp_with(problem, true, &settings)?;
+        let seconds = model.seconds;
+        Ok((Box::new(model), seconds, n_rounds as f64))
+    })?;
+    let best = curve(data, ask, &shorten(&BEST_ROUNDS), |problem, n_rounds| {
+        let found = am_residual(problem, true, Some(n_rounds))?;
+        let model: Box<dyn Model> = Box::new(found.model);
+        Ok((model, found.seconds, n_rounds as f64))
     })?;
     let mut rows = Vec::new();
     for (method, name, curve) in [
         ("am-dpsgd", "steps", &gradients),
         ("am-ssp", "rounds", &statistics),
+        ("am-ssp-best", "rounds", &best),
     ] {
         rows.extend(
             curve
@@ -58,7 +73,8 @@ pub(super) fn rows(data: &Data, ask: &Ask) -> Result<Vec<Row>> {
                 .flat_map(|points| point_rows(method, name, points)),
         );
     }
-    rows.extend(race(&gradients, &statistics));
+    rows.extend(race(&gradients, "am-ssp", &statistics));
+    rows.extend(race(&gradients, "am-ssp-best", &best));
     Ok(rows)
 }
 
@@ -67,7 +83,7 @@ fn curve(
     data: &Data,
     ask: &Ask,
     lengths: &[usize],
-    fit: impl Fn(&Problem<'_>, usize) -> Result<(ItemVectors, f64)>,
+    fit: impl Fn(&Problem<'_>, usize) -> Result<Run>,
 ) -> Result<Vec<Vec<Point>>> {
     let (train, valid) = (&data.ratings.train, data.ratings.valid.expose());
     let point = |length, seed| {
@@ -75,15 +91,16 @@ fn curve(
             features: &data.features,
             train,
             feedback: Feedback::Ratings,
+            without_new: false,
             target: ApproxDp::target(EPSILON, DELTA)?,
             seed,
         };
-        let (model, passes) = fit(&problem, length)?;
+        let (model, seconds, passes) = fit(&problem, length)?;
         Ok(Point {
             length,
-            rmse: rmse(&model, train.expose(), valid, |_| true)?,
+            rmse: rmse(&*model, train.expose(), valid, |_| true)?,
             examples: passes * train.expose().n_records() as f64,
-            seconds: model.seconds,
+            seconds,
         })
     };
     let of_length = |&length: &usize| ask.seeds.iter().map(|&s| point(length, s)).collect();
@@ -112,7 +129,11 @@ fn point_rows(method: &'static str, name: &str, points: &[Point]) -> Vec<Row> {
 }
 
 /// Time of the gradients at their best over that of the first run of statistics that is as good; none if none is.
-fn race(gradients: &[Vec<Point>], statistics: &[Vec<Point>]) -> Option<Row> {
+fn race(
+    gradients: &[Vec<Point>],
+    method: &'static str,
+    statistics: &[Vec<Point>],
+) -> Option<Row> {
     let quality = |points: &[Point]| mean(&over(points, |p| p.rmse));
     let best = gradients
         .iter()
@@ -126,7 +147,7 @@ fn race(gradients: &[Vec<Point>], statistics: &[Vec<Point>]) -> Option<Row> {
     ]);
     let metric = "time of AM-DPSGD over time to be as good";
     Some(Row::over_seeds(
-        "am-ssp",
+        method,
         Some(EPSILON),
         params,
         metric,
