@@ -42,6 +42,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
             args.resume.resume.as_deref(),
         ],
     )?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
     let mut account = Account::open(
         &args.ledger,
         data_set_id(&args.ledger, &args.ratings),
@@ -67,6 +69,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let fitted = match resume {
         Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
         None => {
+            folder.mark_paid()?;
             let spends = account.reserve(&plan)?;
             fit_model(
                 &fit,

@@ -38,6 +38,8 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
             train.ledger.ledger.as_deref(),
         ],
     )?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&train.output.out, train.output.force)?;
     let mut account = Account::open(
         &train.ledger,
         data_set_id(&train.ledger, &train.ratings),
@@ -58,6 +60,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<()> {
     let tuning = Tuning::new(assumed.collect(), how)?;
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     let start = Instant::now();
+    folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut noise = train.output.noise();
     let bar = ReleaseBar::new(plan.releases().len());

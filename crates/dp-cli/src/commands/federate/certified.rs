@@ -89,6 +89,8 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
 
 /// Everything that can fail without the data.
 fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
     let target = settings.targets[0];
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
@@ -124,6 +126,7 @@ fn train(
     spending.settings = settings.run(args, source.norm_squared(&inputs));
     let plan = spending.resized(&ready.draft, inputs.dim())?;
     let mut noise = args.output.noise();
+    ready.folder.mark_paid()?;
     let spends = ready.account.reserve(&plan)?;
     let records = spends.iter().map(Spend::record).collect();
     let data_set = spends.first().map_or("", Spend::data_set_id).to_owned();
