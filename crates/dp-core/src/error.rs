@@ -56,7 +56,11 @@ mod tests {
     fn tiny_and_huge_values_are_short() {
         let said = |value: f64| {
             let (name, expected) = ("x", "1");
-            let error = ParamError { name, value, expected };
+            let error = ParamError {
+                name,
+                value,
+                expected,
+            };
             error.to_string()
         };
         for (value, text) in [

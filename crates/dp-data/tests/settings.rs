@@ -36,7 +36,7 @@ fn settings_read_back_as_they_were_written() {
     same_again(&rows);
     same_again(&LongTailRatings::movielens_1m());
     same_again(&SharedSubspace::section_6());
-    same_again(&SkewedTasks::appendix_c());
+    same_again(&SkewedTasks::appendix_c(0.5));
     same_again(&PersonalOffsets::figure_1a());
     same_again(&PublicFeatureTask {
         labels: MadeLabels::Signs { scale: 2.0 },

@@ -183,8 +183,10 @@ fn a_damaged_ledger_stops_the_run() {
     bytes[second_line + 10] ^= 1;
     sandbox.write("l.ledger", &bytes);
     let run = sandbox.train(&["--ledger", "l.ledger", "--out", "second"]);
-    run.exits(5)
-        .says(&["ledger l.ledger is damaged at line 2", "hint: restore"]);
+    run.exits(5).says(&[
+        "ledger l.ledger is damaged at line 2",
+        "restore it from a backup",
+    ]);
     assert_eq!(sandbox.read("l.ledger"), bytes);
     assert!(!sandbox.exists("second"));
 }

@@ -143,7 +143,7 @@ fn models_and_rows_that_cannot_be_used_are_refused() {
         predict(&sandbox, &[]).exits(4).says(&[name]);
     }
     std::fs::remove_file(sandbox.path(name)).unwrap();
-    predict(&sandbox, &[]).exits(4).says(&["cannot read"]);
+    predict(&sandbox, &[]).exits(4).says(&["holds neither"]);
 }
 
 #[test]

@@ -45,8 +45,8 @@ fn public_types(code: &str) -> Vec<Type> {
         let Some(rest) = rest else { continue };
         let is_attribute = |line: &&&str| line.starts_with('#') || line.starts_with([' ', ')']);
         let above = lines[..at].iter().rev().take_while(is_attribute).copied();
-        let ends = |line: &&str| line.starts_with('}') || line.ends_with(';');
-        let length = lines[at..].iter().position(|line| ends(&line)).unwrap_or(0);
+        let ends = |line: &str| line.starts_with('}') || line.ends_with(';');
+        let length = lines[at..].iter().position(|line| ends(line)).unwrap_or(0);
         found.push(Type {
             name: rest
                 .split(|c: char| !c.is_alphanumeric())
@@ -146,17 +146,16 @@ fn every_public_struct_can_be_come_by() {
                 .all(|line| line.trim_start().starts_with("pub "));
             let held = |line: &str| {
                 // a field, or what a contribution hands out to work with
-                let field = line.trim_start().strip_prefix("pub ")?.split_once(": ");
-                Some(
-                    field?
-                        .1
-                        .split(|c: char| !c.is_alphanumeric())
-                        .any(|word| word == name),
-                )
+                let line = line.trim_start();
+                let field = line
+                    .strip_prefix("pub ")
+                    .and_then(|rest| rest.split_once(": "));
+                let scratch = line.strip_prefix("type Scratch").map(|rest| ("", rest));
+                let (_, of) = field.or(scratch).unwrap_or_default();
+                of.split(|c: char| !c.is_alphanumeric())
+                    .any(|word| word == name)
             };
-            let scratch = format!("type Scratch = {name};");
-            let is_field =
-                code.contains(&scratch) || code.lines().any(|line| held(line) == Some(true));
+            let is_field = code.lines().any(held);
             if !(open
                 || found.has_default(own)
                 || is_field

@@ -87,12 +87,12 @@ fn bad_settings_are_named_before_the_data_is_touched() {
         (&["--format", "leaf"], "--n-features"),
         (
             &["--format", "leaf", "--n-features", "0"],
-            "number of features",
+            "--n-features is",
         ),
         // with a constant one too many
         (
             &["--format", "leaf", "--n-features", "65536"],
-            "number of features",
+            "--n-features is",
         ),
         (&["--validation-share", "0"], "--validation-share"),
         (
