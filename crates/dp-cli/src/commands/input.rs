@@ -48,7 +48,8 @@ pub(crate) fn settings_for(
     check_feedback(feedback, args)?;
     let defaults = match (feedback.feedback, method) {
         (_, Method::AmSsp) => {
-            let text = "--method am-ssp trains with public features of items: `dp train` alone has it";
+            let text =
+                "--method am-ssp trains with public features of items: `dp train` alone has it";
             return Err(Error::Usage(text.to_owned()));
         }
         (FeedbackKind::Explicit, Method::Pooled) => FactorizationParams::for_target(target),

@@ -1,6 +1,7 @@
 //! `dp train --method am-ssp --feedback implicit`: records are a yes, items have public features.
 
 use crate::features::{sandbox, train};
+use crate::implicit::check_list_figures;
 
 const IMPLICIT: [&str; 5] = ["--feedback", "implicit", "--min-rating", "4", "--json"];
 
@@ -19,27 +20,27 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
     );
     assert_eq!((&json["dim"], &json["steps"]), (&4.into(), &2.into()));
     let metrics = &json["internal"]["metrics"];
-    for name in [
-        "test_recall_at_20",
-        "test_ndcg_at_20",
-        "popularity_recall_at_20",
-        "popularity_ndcg_at_20",
-    ] {
-        let value = metrics[name].as_f64().unwrap();
-        assert!((0.0..=1.0).contains(&value), "{name}: {value}");
-    }
-    let buckets = metrics["test_recall_by_bucket"].as_array().unwrap();
-    assert_eq!(buckets.len(), 5);
+    check_list_figures(metrics);
     let ndcg = |name: &str| metrics[name].as_f64().unwrap();
     assert!(ndcg("test_ndcg_at_20") > ndcg("popularity_ndcg_at_20"));
 
     let text = |name: &str| String::from_utf8(sandbox.read(name)).unwrap();
     let certificate = text("dp-model/certificate.json");
-    for label in ["total weights", "likes 1", "likes 2", "one person has one user id"] {
+    for label in [
+        "total weights",
+        "likes 1",
+        "likes 2",
+        "one person has one user id",
+    ] {
         assert!(certificate.contains(label), "{label}");
     }
     let report = text("dp-model/report.md");
-    for part in ["popularity_exponent", "unobserved_weight", "prior_variances", "1/sqrt(n)"] {
+    for part in [
+        "popularity_exponent",
+        "unobserved_weight",
+        "prior_variances",
+        "1/sqrt(n)",
+    ] {
         assert!(report.contains(part), "no {part} in {report}");
     }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
@@ -51,8 +52,18 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
         "item,genres,year,actors\n900,War|Drama,1951,\n901,Art|Drama,1951,\n",
     );
     let recommend = [
-        "recommend", "--model", "dp-model", "--history", "me.csv", "--min-rating", "4", "--items",
-        "later.csv", "-k", "60", "--json",
+        "recommend",
+        "--model",
+        "dp-model",
+        "--history",
+        "me.csv",
+        "--min-rating",
+        "4",
+        "--items",
+        "later.csv",
+        "-k",
+        "60",
+        "--json",
     ];
     let found = sandbox.dp(&recommend).exits(0).json();
     let listed: Vec<String> = found["recommendations"]
@@ -63,7 +74,10 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
         .collect();
     let place = |item: &str| listed.iter().position(|found| found == item).unwrap();
     assert!(place("900") < place("901"), "{listed:?}");
-    assert!(place("6") < place("7") && place("8") < place("9"), "{listed:?}");
+    assert!(
+        place("6") < place("7") && place("8") < place("9"),
+        "{listed:?}"
+    );
     assert!(!listed.contains(&"1".to_owned()));
 }
 

@@ -107,10 +107,7 @@ fn pooled(problem: &Problem<'_>) -> FactorizationParams {
 }
 
 /// Without features, from dp-multitask.
-fn factorization(
-    problem: &Problem<'_>,
-    settings: FactorizationParams,
-) -> Result<Box<dyn Model>> {
+fn factorization(problem: &Problem<'_>, settings: FactorizationParams) -> Result<Box<dyn Model>> {
     let settings = FactorizationParams {
         init_seed: problem.seed,
         ..settings

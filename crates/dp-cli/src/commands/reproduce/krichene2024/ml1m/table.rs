@@ -167,10 +167,7 @@ fn figures(data: &Data, method: &Method, target: ApproxDp, seed: u64) -> Result<
 }
 
 /// Of lists by these scores of all items.
-fn lists(
-    data: &Data,
-    mut scores: impl FnMut(UserRow<'_>) -> Result<Vec<f64>>,
-) -> Result<Figures> {
+fn lists(data: &Data, mut scores: impl FnMut(UserRow<'_>) -> Result<Vec<f64>>) -> Result<Figures> {
     let users = &data.lists.test;
     let mut sums = RankingSums::new(K, Some(&data.list_buckets))?;
     let pairs = users

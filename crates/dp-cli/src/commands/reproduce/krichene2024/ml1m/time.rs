@@ -129,11 +129,7 @@ fn point_rows(method: &'static str, name: &str, points: &[Point]) -> Vec<Row> {
 }
 
 /// Time of the gradients at their best over that of the first run of statistics that is as good; none if none is.
-fn race(
-    gradients: &[Vec<Point>],
-    method: &'static str,
-    statistics: &[Vec<Point>],
-) -> Option<Row> {
+fn race(gradients: &[Vec<Point>], method: &'static str, statistics: &[Vec<Point>]) -> Option<Row> {
     let quality = |points: &[Point]| mean(&over(points, |p| p.rmse));
     let best = gradients
         .iter()
