@@ -84,11 +84,7 @@ impl NoisyCounts {
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a number that is not finite, or a negative deviation.
-    pub fn released_elsewhere(
-        values: Vec<f64>,
-        noise_stddev: f64,
-        insecure: bool,
-    ) -> Result<Self> {
+    pub fn released_elsewhere(values: Vec<f64>, noise_stddev: f64, insecure: bool) -> Result<Self> {
         dp_core::params::finite_non_negative("noise_stddev", noise_stddev)?;
         for &value in &values {
             dp_core::params::finite("count", value)?;

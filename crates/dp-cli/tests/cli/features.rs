@@ -1,5 +1,6 @@
 //! `dp train --method am-ssp`: public features of items.
 
+use crate::implicit::REFUSED;
 use crate::support::{Run, Sandbox, USER};
 
 /// 300 users, half of them fond of War, half of Art; items 0 to 29 are rated, 30 to 35 are in the table alone, 36 has no names at all.
@@ -194,26 +195,15 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         (&["--label-bound", "1e4"], "--label-bound is 10000"),
         (&["--label-bound=-1"], "--label-bound is -1"),
         (&["--label-center", "nan"], "--label-center is NaN"),
-        (&["--split", "users"], "--feedback implicit"),
-        (&["--min-rating", "4"], "--feedback implicit"),
-        (
-            &["--feedback", "implicit", "--split", "ratings"],
-            "--split users",
-        ),
-        (
-            &["--feedback", "implicit", "--label-bound", "1"],
-            "--label-bound",
-        ),
-        (
-            &["--feedback", "implicit", "--min-rating", "nan"],
-            "--min-rating",
-        ),
         (&["--feedback", "implicit", "--dim", "0"], "--dim is 0"),
         (
             &["--feature-cols", "genres,year,genres"],
             "names `genres` twice",
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(REFUSED)
+    {
         sandbox
             .dp(&[&both[..], &FEATURES, more].concat())
             .exits(2)

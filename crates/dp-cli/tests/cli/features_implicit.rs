@@ -1,6 +1,7 @@
 //! `dp train --method am-ssp --feedback implicit`: records are a yes, items have public features.
 
 use crate::features::{sandbox, train};
+use crate::implicit::check_list_figures;
 
 const IMPLICIT: [&str; 5] = ["--feedback", "implicit", "--min-rating", "4", "--json"];
 
@@ -19,17 +20,7 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
     );
     assert_eq!((&json["dim"], &json["steps"]), (&4.into(), &2.into()));
     let metrics = &json["internal"]["metrics"];
-    for name in [
-        "test_recall_at_20",
-        "test_ndcg_at_20",
-        "popularity_recall_at_20",
-        "popularity_ndcg_at_20",
-    ] {
-        let value = metrics[name].as_f64().unwrap();
-        assert!((0.0..=1.0).contains(&value), "{name}: {value}");
-    }
-    let buckets = metrics["test_recall_by_bucket"].as_array().unwrap();
-    assert_eq!(buckets.len(), 5);
+    check_list_figures(metrics);
     let ndcg = |name: &str| metrics[name].as_f64().unwrap();
     assert!(ndcg("test_ndcg_at_20") > ndcg("popularity_ndcg_at_20"));
 

@@ -18,10 +18,8 @@ fn trained(more: &[&str]) -> (Sandbox, serde_json::Value) {
     (sandbox, json)
 }
 
-#[test]
-fn held_out_users_are_measured_by_recall_beside_popularity() {
-    let (_, json) = trained(&["--dim", "3"]);
-    let metrics = &json["internal"]["metrics"];
+/// The internal metrics hold all figures of lists, the popularity baseline's too.
+pub(crate) fn check_list_figures(metrics: &serde_json::Value) {
     for name in [
         "test_recall_at_20",
         "test_ndcg_at_20",
@@ -35,6 +33,12 @@ fn held_out_users_are_measured_by_recall_beside_popularity() {
         metrics["test_recall_by_bucket"].as_array().unwrap().len(),
         5
     );
+}
+
+#[test]
+fn held_out_users_are_measured_by_recall_beside_popularity() {
+    let (_, json) = trained(&["--dim", "3"]);
+    check_list_figures(&json["internal"]["metrics"]);
     assert_eq!(json["released"]["private"], true);
     // 400 ratings, those of 3 and above stay
     let n = json["internal"]["n_ratings"].as_u64().unwrap();
@@ -54,6 +58,24 @@ fn the_certificate_lists_counts_gramian_and_sums() {
     }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
+
+/// Flags of feedback that do not go together, and what is said of them.
+pub(crate) const REFUSED: [(&[&str], &str); 5] = [
+    (&["--min-rating", "4"], "--feedback implicit"),
+    (&["--split", "users"], "--feedback implicit"),
+    (
+        &["--feedback", "implicit", "--split", "ratings"],
+        "--split users",
+    ),
+    (
+        &["--feedback", "implicit", "--label-bound", "1"],
+        "--label-bound",
+    ),
+    (
+        &["--feedback", "implicit", "--min-rating", "nan"],
+        "--min-rating",
+    ),
+];
 
 #[test]
 fn recommendations_leave_out_the_whole_history_and_fold_in_what_was_liked() {
@@ -85,22 +107,7 @@ fn recommendations_leave_out_the_whole_history_and_fold_in_what_was_liked() {
 #[test]
 fn flags_that_do_not_go_together_are_refused_before_anything_is_read() {
     let sandbox = Sandbox::with_ratings();
-    for (args, says) in [
-        (&["--min-rating", "4"][..], "--feedback implicit"),
-        (&["--split", "users"], "--feedback implicit"),
-        (
-            &["--feedback", "implicit", "--split", "ratings"],
-            "--split users",
-        ),
-        (
-            &["--feedback", "implicit", "--label-bound", "1"],
-            "--label-bound",
-        ),
-        (
-            &["--feedback", "implicit", "--min-rating", "nan"],
-            "--min-rating",
-        ),
-    ] {
+    for (args, says) in REFUSED {
         sandbox.train(args).exits(2).says(&[says]);
         assert!(!sandbox.exists("dp-model"));
     }

@@ -164,7 +164,8 @@ impl AmImplicitSsp {
         let (params, n_items) = (&self.params, prior.n_items());
         let totals = Totals::release(setup, n_items, params.totals_floor, run)?;
         let mut popularity = Popularity::new(&totals);
-        let mut learned = self.round(prior, &self.initial_vectors(n_items), &mut popularity, run)?;
+        let mut learned =
+            self.round(prior, &self.initial_vectors(n_items), &mut popularity, run)?;
         for _ in 1..params.n_rounds {
             learned = self.round(prior, &learned.vectors, &mut popularity, run)?;
         }

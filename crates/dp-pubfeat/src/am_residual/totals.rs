@@ -40,9 +40,14 @@ impl Totals {
         let noise = released.noise_stddev() / TotalsContribution::ITEMS;
         let values = released.values();
         let totals = values[..n_items].iter();
-        let released: Vec<f64> = totals.map(|total| total / TotalsContribution::ITEMS).collect();
+        let released: Vec<f64> = totals
+            .map(|total| total / TotalsContribution::ITEMS)
+            .collect();
         Ok(Self {
-            items: released.iter().map(|total| total.max(floor * noise)).collect(),
+            items: released
+                .iter()
+                .map(|total| total.max(floor * noise))
+                .collect(),
             released,
             noise,
             n_users: (values[n_items] / TotalsContribution::units()).max(1.0),

@@ -156,7 +156,11 @@ fn tables_without_likes_and_items_without_features_are_no_failure() {
 }
 
 /// Users of two kinds like items of one of two genres each, and now and then another. The last ten of 60 items are new.
-fn of_two_kinds() -> (Private<Interactions>, FeaturePrior, dp_pubfeat::ItemFeatures) {
+fn of_two_kinds() -> (
+    Private<Interactions>,
+    FeaturePrior,
+    dp_pubfeat::ItemFeatures,
+) {
     let (mut features, mut likes) = (
         ItemFeaturesBuilder::new(60, &[2, 5]).unwrap(),
         InteractionsBuilder::new(60),
@@ -225,5 +229,7 @@ fn likes_alone_teach_items_and_features_of_items_never_rated() {
     let totals = model.total_weights();
     let mean = totals[..50].iter().sum::<f64>() / 50.0;
     assert!((mean - 1500.0 * 3.0 / 50.0).abs() < 6.0 * model.total_weights_noise());
-    assert!(model.total_weights_noise() > 0.0 && totals[55].abs() < 6.0 * model.total_weights_noise());
+    assert!(
+        model.total_weights_noise() > 0.0 && totals[55].abs() < 6.0 * model.total_weights_noise()
+    );
 }
