@@ -8,6 +8,7 @@ mod error;
 mod exponential;
 mod init;
 mod interval;
+mod kept;
 mod local_fit;
 mod metrics;
 mod paid;

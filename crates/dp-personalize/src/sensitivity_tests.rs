@@ -221,6 +221,7 @@ fn algorithm_2_moves_by_one_bounded_share() {
                     subspace: &plane,
                     max_rows: ROWS,
                     users,
+                    kept: None,
                 };
                 let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
                 let off_diagonal = symmetric_noise.off_diagonal();
@@ -279,6 +280,7 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
                 model_rows: RowUse::All,
                 embedding_rows: RowUse::All,
             },
+            kept: None,
         };
         let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
         let kind = OffDiagonalNoise::Isometric;
@@ -347,6 +349,7 @@ fn refinement_moves_by_one_bounded_share() {
             subspace: &axis,
             transform,
             basis: axis.basis(),
+            kept: None,
         };
         for clip_norm in [1e-3, 0.5] {
             check_vector(1, 1.0, &ResidualEnergy { public, clip_norm });

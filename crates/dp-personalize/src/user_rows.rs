@@ -32,10 +32,6 @@ impl<'a> UserCells<'a> {
         }
     }
 
-    pub(crate) const fn cells(self) -> &'a [f32] {
-        self.cells
-    }
-
     pub(crate) const fn stride(self) -> usize {
         self.n_features + 1
     }

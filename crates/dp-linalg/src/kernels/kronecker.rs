@@ -1,46 +1,84 @@
-//! Gramians of a few integer rows, multiplied by weights and rounded toward zero on the way.
+//! Gramians of a few integer rows, multiplied by weights and rounded down on the way.
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m512d, _MM_FROUND_NO_EXC, _MM_FROUND_TO_ZERO, _mm512_roundscale_pd};
+use std::arch::x86_64::{
+    __m512d, _MM_FROUND_NO_EXC, _MM_FROUND_TO_ZERO, _mm512_fmadd_round_pd, _mm512_loadu_pd,
+    _mm512_set1_pd, _mm512_storeu_pd,
+};
 
 use super::dispatch::{InstructionSet, Kernel, Operation};
 use super::gram::tile;
 use super::lanes::Lanes;
 use super::rows::{RowSource, RowStarts, Rows};
 
-/// How numbers below 2^52 are rounded toward zero. What becomes of others is left open.
-trait TowardZero<L> {
+/// What sums start from: between 2^52 and 2^53 the numbers of double precision are the integers, so that a sum which is rounded toward zero is rounded
+/// down to the next of them.
+pub(crate) const HOME: f64 = 1.5 * (1_u64 << 52) as f64;
+
+/// How the largest integer up to a product, not rounded before, joins a sum that stays within 2^51 of [`HOME`].
+trait AddFloor<L: Lanes> {
+    /// Adds the floors of `x` times `weight` to the numbers at `to`.
+    ///
     /// # Safety
-    /// The processor has the instructions of `L`.
-    unsafe fn round(x: L) -> L;
+    /// `L::WIDTH` numbers at `to` can be read and written; the processor has the instructions of `L`.
+    unsafe fn add(x: L, weight: f64, to: *mut f64);
 }
 
-/// By way of [`Lanes::truncate_within`].
-struct Clamped;
+/// One number after the other.
+struct OneByOne;
 
-impl<L: Lanes<Scalar = f64>> TowardZero<L> for Clamped {
+impl<L: Lanes<Scalar = f64>> AddFloor<L> for OneByOne {
     #[inline(always)]
-    unsafe fn round(x: L) -> L {
-        // SAFETY: as the caller vouches.
-        unsafe { x.truncate_within((1_u64 << 52) as f64) }
+    unsafe fn add(x: L, weight: f64, to: *mut f64) {
+        // SAFETY: as the caller vouches; no vector is wider than the array.
+        unsafe {
+            let mut numbers = [0.0; 8];
+            assert!(L::WIDTH <= numbers.len());
+            x.store(numbers.as_mut_ptr());
+            for (lane, &x) in numbers.iter().take(L::WIDTH).enumerate() {
+                *to.add(lane) += floor_of_product(x, weight);
+            }
+        }
     }
 }
 
-/// One instruction of AVX-512F.
-#[cfg(target_arch = "x86_64")]
-struct Rounded;
-
-#[cfg(target_arch = "x86_64")]
-impl TowardZero<__m512d> for Rounded {
-    #[inline(always)]
-    unsafe fn round(x: __m512d) -> __m512d {
-        // SAFETY: as the caller vouches.
-        unsafe { _mm512_roundscale_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(x) }
+/// The largest integer that is not above the product of two numbers, for products below 2^52.
+#[inline(always)]
+fn floor_of_product(a: f64, b: f64) -> f64 {
+    let rounded = a * b;
+    let lost = a.mul_add(b, -rounded);
+    let floor = rounded.floor();
+    // rounded up to an integer
+    if floor == rounded && lost < 0.0 {
+        floor - 1.0
+    } else {
+        floor
     }
 }
 
-/// Adds `trunc(w_p C)` of every user to plane p of `planes`, `C = sum_r x_r x_r^T` over the user's rows, on the tiles that meet the triangle
-/// row <= column. C stays in registers, and a tile of all planes in the cache while the users go by.
+/// One instruction of AVX-512F: product and sum are rounded once, toward zero.
+#[cfg(target_arch = "x86_64")]
+struct Fused;
+
+#[cfg(target_arch = "x86_64")]
+impl AddFloor<__m512d> for Fused {
+    #[inline(always)]
+    unsafe fn add(x: __m512d, weight: f64, to: *mut f64) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let sum = _mm512_loadu_pd(to);
+            let sum = _mm512_fmadd_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(
+                x,
+                _mm512_set1_pd(weight),
+                sum,
+            );
+            _mm512_storeu_pd(to, sum);
+        }
+    }
+}
+
+/// Adds `floor(w_p C)` of every user to plane p of `planes`, `C = sum_r x_r x_r^T` over the user's rows, on the tiles that meet the triangle
+/// row <= column. Planes start from [`HOME`]. C stays in registers, and a tile of all planes in the cache while the users go by.
 #[derive(Debug)]
 pub(crate) struct KroneckerUpdate<'a> {
     rows: Rows<'a, f64>,
@@ -82,7 +120,7 @@ impl<'a> KroneckerUpdate<'a> {
     /// # Safety
     /// MR rows from `row` and NV * WIDTH columns from `column` are within `width`; instructions of `L`.
     #[inline(always)]
-    unsafe fn add<L: Lanes<Scalar = f64>, R: TowardZero<L>, const MR: usize, const NV: usize>(
+    unsafe fn add<L: Lanes<Scalar = f64>, R: AddFloor<L>, const MR: usize, const NV: usize>(
         &mut self,
         row: usize,
         column: usize,
@@ -99,13 +137,12 @@ impl<'a> KroneckerUpdate<'a> {
                 let (left, right) = (rows.shifted(row), rows.shifted(column));
                 let sums = tile::<L, MR, NV>(left, right, n_rows);
                 for p in 0..n_planes {
-                    let scale = L::splat(*weight.add(p));
+                    let scale = *weight.add(p);
                     let plane = self.planes.as_mut_ptr().add(p * width * width);
                     for m in 0..MR {
                         for v in 0..NV {
                             let to = plane.add((row + m) * width + column + v * L::WIDTH);
-                            let rounded = R::round(sums[m][v].times(scale));
-                            L::load(to).plus(rounded).store(to);
+                            R::add(sums[m][v], scale, to);
                         }
                     }
                 }
@@ -133,7 +170,7 @@ impl KroneckerUpdate<'_> {
     #[target_feature(enable = "avx512f")]
     unsafe fn sweep_avx512(self) {
         // SAFETY: as the caller vouches.
-        unsafe { self.sweep::<__m512d, Rounded, 8>() }
+        unsafe { self.sweep::<__m512d, Fused, 8>() }
     }
 
     /// All tiles.
@@ -141,7 +178,7 @@ impl KroneckerUpdate<'_> {
     /// # Safety
     /// The processor has the instructions of `L`.
     #[inline(always)]
-    unsafe fn sweep<L: Lanes<Scalar = f64>, R: TowardZero<L>, const MR: usize>(mut self) {
+    unsafe fn sweep<L: Lanes<Scalar = f64>, R: AddFloor<L>, const MR: usize>(mut self) {
         let width = self.rows.width();
         assert!(width.is_multiple_of(L::WIDTH) && L::WIDTH.is_multiple_of(MR));
         for row in (0..self.dim).step_by(MR) {
@@ -169,6 +206,6 @@ impl Operation<f64> for KroneckerUpdate<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
         // SAFETY: as the caller vouches.
-        unsafe { self.sweep::<L, Clamped, MR>() }
+        unsafe { self.sweep::<L, OneByOne, MR>() }
     }
 }

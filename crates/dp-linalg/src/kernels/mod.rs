@@ -46,7 +46,7 @@ pub(crate) use factor::Factor;
 pub(crate) use gather::Gather;
 pub(crate) use gram::{GramUpdate, WeightedSum};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
-pub(crate) use kronecker::KroneckerUpdate;
+pub(crate) use kronecker::{HOME, KroneckerUpdate};
 pub use plain::{PlainLoops, with_vector_instructions};
 pub(crate) use products::{PairProducts, RowProducts, SumOfSquares};
 pub(crate) use rows::{ChosenRows, RowSource, Rows};

@@ -42,7 +42,8 @@ pub(super) fn all_users<C: KroneckerContribution>(
             |partial, user| {
                 let mut partial = match partial {
                     Some(partial) => partial,
-                    None => Partial::new(shape, grid, contribution)?,
+                    // in a box, since it goes from hand to hand with every user
+                    None => Box::new(Partial::new(shape, grid, contribution)?),
                 };
                 fetch_next(data, user);
                 partial.add(shape, grid, contribution, data.user(user))?;
@@ -50,7 +51,7 @@ pub(super) fn all_users<C: KroneckerContribution>(
             },
         )
         .map(
-            |partial: Result<Option<Partial<C::Scratch>>>| match partial? {
+            |partial: Result<Option<Box<Partial<C::Scratch>>>>| match partial? {
                 Some(partial) => partial.finish(shape),
                 None => Ok(vec![0; n]),
             },

@@ -27,17 +27,16 @@ pub enum OffDiagonalNoise {
 /// An exact integer sum of one symmetric matrix per user, not yet released.
 ///
 /// ```text
-/// S = sum_u Z_u,   Z_u = trunc(C_u (x) V_u V_u^T / 2^s),   C_u = sum_r X_ur X_ur^T
+/// S = sum_u Z_u,   Z_u = floor(C_u (x) V_u V_u^T / 2^s),   C_u = sum_r X_ur X_ur^T
 /// ```
 ///
 /// `X_ur` are integer rows of length d (the user's rows with their scales), `V_u` an integer vector of length k
 /// along the user's own vector, of norm about 2^24; entry `((a, p), (b, q))` of the matrix is `C_ab V_p V_q`.
 ///
 /// # Privacy
-/// Truncation is toward zero, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s (1 + 2^-53)`, the
-/// last factor for the one rounding of the product. The kernel compares `||C_u||_F ||V_u||^2` with `D 2^s` in
-/// exact integers, that factor included (K24), after the trace, which is no less than the norm and quicker to have; a user above
-/// the bound adds nothing. So adding or removing one user
+/// Every entry is the largest integer up to the exact product, less than 1 below it, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s + d k`.
+/// The kernel compares `||C_u||_F ||V_u||^2 + d k 2^s` with `D 2^s` in exact integers (K24), after the trace, which is no less than the norm and quicker to
+/// have; a user above the bound adds nothing. So adding or removing one user
 /// moves `S` by at most `D` in Frobenius norm, replacing one by at most `2 D` (rounded matrices need not be
 /// semidefinite). No sum over the `(d k)^2 / 2` entries of a user is needed for that, and none is formed
 /// before the entries join the sum of all.

@@ -205,13 +205,27 @@ fn nobody_exceeds_the_bound_and_honest_users_reach_it() {
 fn the_check_is_exact_to_the_last_unit() {
     let d = u128::from(grid().grid().l2_bound());
     let shift = 43 + 48 - grid().grid().l2_bound().ilog2();
-    let vector: u64 = 1 << 48;
     let most = u64::try_from((d << shift) >> 48).unwrap();
-    // N + N / 2^52 + 1 <= D 2^s fails at N = D 2^s and holds a little below
-    assert!(!grid().admits(most, vector));
-    let allowed = most - (most >> 52) - 2;
-    assert!(grid().admits(allowed, vector) && grid().admits(0, u64::MAX));
-    assert!(!grid().admits(u64::MAX, u64::MAX));
+    for side in [1_usize, 100, 1024] {
+        // N + side 2^s <= D 2^s
+        let rounding = u64::try_from(((side as u128) << shift) >> 48).unwrap();
+        let admits = |norm| grid().admits(norm, 1 << 48, side);
+        assert!(admits(most - rounding) && !admits(most - rounding + 1) && !admits(u64::MAX));
+    }
+}
+
+#[test]
+fn users_at_the_bound_are_kept_on_coarse_grids() {
+    let contribution = drawn(256, 4, false);
+    for multiplier in [1e3, 1e6, 3e7, 1e9] {
+        let grid = KroneckerGrid::new(multiplier, 0.7).unwrap();
+        let bound = u128::from(grid.grid().l2_bound()).pow(2);
+        for user in table(50, 20, 3, 8).users().filter(|u| !u.is_empty()) {
+            let one = kronecker_contribution(&grid, &contribution, user).unwrap();
+            let norm = squared_norm(1024, &one);
+            assert!(norm > 0 && norm <= bound, "{multiplier}");
+        }
+    }
 }
 
 #[test]

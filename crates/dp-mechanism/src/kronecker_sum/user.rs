@@ -39,7 +39,7 @@ pub trait KroneckerContribution: Sync {
 pub struct RowsBuffer {
     pub(super) rows: Vec<f32>,
     pub(super) scales: Vec<f64>,
-    /// From one row to the next; 0 for rows one after the other.
+    /// Of rows in the user's own feature vector, from one to the next; 0 for pushed rows.
     stride: usize,
     /// The vector `v`, length `k`, data units.
     pub vector: Vec<f64>,
@@ -57,27 +57,29 @@ impl RowsBuffer {
         self.scales.push(scale);
     }
 
-    /// Makes these all of the user's rows: they start `stride` apart in `cells`, as the user's own records do. As quick as the copy of one
-    /// slice. A row with scale 0 adds nothing.
-    pub fn rows_of(&mut self, cells: &[f32], stride: usize, scales: impl IntoIterator<Item = f64>) {
+    /// Makes all of the user's rows those in the user's own feature vector, read where they lie: they start `stride` apart, and there is one for each scale.
+    /// A row with scale 0 adds nothing.
+    pub fn own_rows(&mut self, stride: usize, scales: impl IntoIterator<Item = f64>) {
         self.rows.clear();
-        self.rows.extend_from_slice(cells);
         self.stride = stride;
         self.scales.clear();
         self.scales.extend(scales);
     }
 
     /// The rows, if they are as many as the scales and have length `dim`.
-    fn strided(&self, dim: usize) -> Option<StridedRows<'_>> {
-        let (n_rows, stride) = (self.scales.len(), self.stride.max(dim));
-        let fits = if self.stride == 0 {
-            n_rows.checked_mul(dim) == Some(self.rows.len())
+    fn strided<'a>(&'a self, dim: usize, user: UserRow<'a>) -> Option<StridedRows<'a>> {
+        let n_rows = self.scales.len();
+        let (data, stride, fits) = if self.stride == 0 {
+            let fits = n_rows.checked_mul(dim) == Some(self.rows.len());
+            (&self.rows[..], dim, fits)
         } else {
-            let last = n_rows.saturating_sub(1).saturating_mul(stride);
-            self.stride >= dim && last.saturating_add(dim) <= self.rows.len()
+            let cells = user.features();
+            let last = n_rows.saturating_sub(1).saturating_mul(self.stride);
+            let fits = self.stride >= dim && last.saturating_add(dim) <= cells.len();
+            (cells, self.stride, fits && self.rows.is_empty())
         };
         (n_rows > 0 && fits).then_some(StridedRows {
-            data: &self.rows,
+            data,
             stride,
             n_rows,
             dim,
@@ -131,15 +133,15 @@ pub(super) fn load_user<C: KroneckerContribution>(
     buffer.reset(shape.rank);
     contribution.contribute(user, scratch, buffer);
     buffer.vector.resize(shape.rank, 0.0);
-    if buffer.strided(shape.dim).is_none() {
+    if buffer.strided(shape.dim, user).is_none() {
         return Ok(false);
     }
     let length = quantise_vector(buffer);
-    let scale = length * grid.row_scale();
+    let scale = length * grid.row_scale(shape.side());
     buffer.narrow.clear();
     let scales = buffer.scales.iter().map(|s| single(s * scale));
     buffer.narrow.extend(scales);
-    let Some(rows) = buffer.strided(shape.dim) else {
+    let Some(rows) = buffer.strided(shape.dim, user) else {
         return Ok(false);
     };
     let trace = gram.load(rows, &buffer.narrow)?;
@@ -151,8 +153,8 @@ pub(super) fn load_user<C: KroneckerContribution>(
     if trace >= TRACE_LIMIT {
         return Ok(false);
     }
-    Ok(grid.admits(whole(trace), squared_vector)
-        || grid.admits(frobenius_norm(gram, buffer), squared_vector))
+    let admits = |norm| grid.admits(norm, squared_vector, shape.side());
+    Ok(admits(whole(trace)) || admits(frobenius_norm(gram, buffer)))
 }
 
 /// `||C||_F`, rounded up: the root of `sum_rs <X_r, X_s>^2`, for traces below [`TRACE_LIMIT`].

@@ -29,11 +29,14 @@ pub(super) fn local_sum<C: VectorContribution>(
     contribution: &C,
 ) -> Result<Vec<i64>> {
     let empty = || vec![0_i64; n_coordinates];
-    let start = || Partial {
-        sums: empty(),
-        dense: DenseSum::new(n_coordinates, grid),
-        scratch: contribution.scratch(),
-        buffer: SparseBuffer::default(),
+    // in a box, since it goes from hand to hand with every user
+    let start = || {
+        Box::new(Partial {
+            sums: empty(),
+            dense: DenseSum::new(n_coordinates, grid),
+            scratch: contribution.scratch(),
+            buffer: SparseBuffer::default(),
+        })
     };
     users
         .with_min_len(USERS_PER_TASK)
@@ -41,7 +44,7 @@ pub(super) fn local_sum<C: VectorContribution>(
             partial.add(shard, user, grid, contribution)?;
             Ok(partial)
         })
-        .map(|partial: Result<Partial<_>>| partial.map(Partial::finish))
+        .map(|partial: Result<Box<Partial<_>>>| partial.map(|partial| partial.finish()))
         .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
 }
 

@@ -1,6 +1,7 @@
 //! The private step of alternating minimisation: from personal models to a better subspace.
 
 mod gd;
+mod kept;
 mod loss;
 mod rows;
 mod ssp;

@@ -5,6 +5,7 @@ use dp_core::{ReplaceFactor, UserSamples, params};
 use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric};
 use dp_mechanism::{KroneckerSum, ReleasedVector, WatchedNoise};
 
+use super::kept::KeptShares;
 use super::{SspMatrix, SspRhs, SspUser, SymmetricNoise};
 use crate::alt_min::StepUsers;
 use crate::small::transposed;
@@ -90,12 +91,15 @@ impl SspEmbedding {
         spends: [Spend; 2],
         out: &mut WatchedNoise<'_>,
     ) -> Result<Subspace> {
-        let user = SspUser {
+        let mut user = SspUser {
             settings: self,
             subspace: current,
             max_rows: samples.max_rows(),
             users,
+            kept: None,
         };
+        let kept = KeptShares::of(&user, samples);
+        user.kept = kept.as_ref();
         let [matrix_spend, rhs_spend] = spends;
         let n = current.dim() * current.rank();
         let matrix = SspMatrix(user);

@@ -5,6 +5,7 @@ use dp_linalg::write_outer_product;
 use dp_mechanism::{KroneckerContribution, RowsBuffer, SparseBuffer, VectorContribution};
 
 use super::SspEmbedding;
+use super::kept::KeptShares;
 use crate::Subspace;
 use crate::alt_min::StepUsers;
 use crate::design::{SINGLE_RIDGE, UserDesign};
@@ -18,6 +19,20 @@ pub(crate) struct SspUser<'a> {
     pub(crate) subspace: &'a Subspace,
     pub(crate) max_rows: usize,
     pub(crate) users: StepUsers,
+    /// What was computed before, for both sums.
+    pub(crate) kept: Option<&'a KeptShares<'a>>,
+}
+
+/// What a user adds to both sums.
+pub(super) struct Share<'a> {
+    /// `v_j`.
+    pub(super) own: &'a [f64],
+    /// Clip factors of all rows, 0 for those that are not in the step.
+    pub(super) factors: &'a [f64],
+    /// `sum_i y'_ij f_ij x_ij` with the clip factors `f`, times `||v_j||` and in units of the clips.
+    pub(super) pulled: &'a [f32],
+    /// Working memory.
+    pub(super) scales: &'a mut Vec<f64>,
 }
 
 /// Working memory: the user's rows and least squares, and the rows of the step.
@@ -30,20 +45,31 @@ pub struct SspScratch {
     sweep: Sweep,
     design: UserDesign,
     rows: Vec<ClippedRow>,
-    /// For the matrix: clip factors of all rows, 0 for those that are not in the step. For the right-hand side: the scales of its columns.
     factors: Vec<f64>,
+    pub(super) scales: Vec<f64>,
 }
 
-/// A row `x_ij` of the step with the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
+/// Of a row `x_ij` of the step the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
 struct ClippedRow {
-    row: usize,
     factor: f64,
     label: f64,
 }
 
 impl SspUser<'_> {
-    /// Fits `v_j` and clips the rows of the step. `None` for a user who is not in it.
-    fn read<'a>(&self, user: UserRow<'a>, scratch: &mut SspScratch) -> Option<UserCells<'a>> {
+    /// What the user adds. `None` for a user who is not in the step.
+    fn share<'s>(&'s self, user: UserRow<'_>, scratch: &'s mut SspScratch) -> Option<Share<'s>> {
+        match self.kept.and_then(|kept| kept.find(user)) {
+            Some(kept) => kept.share(&mut scratch.scales),
+            None => self.compute(user, scratch),
+        }
+    }
+
+    /// The same from the user's rows: fits `v_j` and clips the rows of the step.
+    pub(super) fn compute<'s>(
+        &self,
+        user: UserRow<'_>,
+        scratch: &'s mut SspScratch,
+    ) -> Option<Share<'s>> {
         let (dim, most) = (self.subspace.dim(), self.max_rows);
         if !self.users.include(SampleRows::of(user, dim)) {
             return None;
@@ -53,24 +79,42 @@ impl SspUser<'_> {
             sweep,
             design,
             rows,
-            ..
+            factors,
+            scales,
         } = scratch;
         sweep.read(user);
         sweep.fill(design, user, (self.users.model_rows, most));
         design.solve(SINGLE_RIDGE);
         let (own, zeta) = (norm(&design.own), self.settings.label_clip);
         rows.clear();
+        factors.clear();
+        factors.resize(user.n_rows(), 0.0);
         for row in sweep.used((self.users.embedding_rows, most)) {
+            let factor = clip_factor(sweep.norm(user, row) * own, self.settings.design_clip);
+            factors[row] = factor;
             rows.push(ClippedRow {
-                row,
-                factor: clip_factor(sweep.norm(user, row) * own, self.settings.design_clip),
+                factor,
                 label: f64::from(user.label(row)).clamp(-zeta, zeta),
             });
         }
-        Some(user)
+        // in units of the clips, so that tiny ones stay far from underflow
+        let unit = self.unit();
+        let coefficients = rows.iter().map(|r| r.factor * r.label * own / unit);
+        let rows = (self.users.embedding_rows, most);
+        Some(Share {
+            pulled: sweep.weighted_sum(user, rows, coefficients),
+            own: &design.own,
+            factors,
+            scales,
+        })
     }
 
-    fn scratch(&self) -> SspScratch {
+    /// `zeta eta`.
+    const fn unit(&self) -> f64 {
+        self.settings.design_clip * self.settings.label_clip
+    }
+
+    pub(super) fn scratch(&self) -> SspScratch {
         let rank = self.subspace.rank();
         SspScratch {
             sweep: Sweep::new(self.subspace.basis(), rank),
@@ -116,15 +160,11 @@ impl KroneckerContribution for SspMatrix<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut RowsBuffer) {
-        if let Some(user) = self.0.read(user, scratch) {
-            scratch.factors.clear();
-            scratch.factors.resize(user.n_rows(), 0.0);
-            for used in &scratch.rows {
-                scratch.factors[used.row] = used.factor;
-            }
-            let factors = scratch.factors.iter().copied();
-            out.rows_of(user.cells(), user.stride(), factors);
-            out.vector.clone_from(&scratch.design.own);
+        let stride = self.0.subspace.dim() + 1;
+        if let Some(share) = self.0.share(user, scratch) {
+            out.own_rows(stride, share.factors.iter().copied());
+            out.vector.clear();
+            out.vector.extend_from_slice(share.own);
         }
     }
 }
@@ -155,26 +195,18 @@ impl VectorContribution for SspRhs<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
-        let settings = self.0.settings;
-        let Some(user) = self.0.read(user, scratch) else {
+        let Some(share) = self.0.share(user, scratch) else {
             return;
         };
-        let own = &scratch.design.own;
-        let length = norm(own);
+        let length = norm(share.own);
         if length == 0.0 {
             return;
         }
-        // in units of the clips, so that tiny ones stay far from underflow
-        let unit = settings.design_clip * settings.label_clip;
-        let coefficients = scratch.rows.iter();
-        let coefficients = coefficients.map(|r| r.factor * r.label * length / unit);
-        let rows = (self.0.users.embedding_rows, self.0.max_rows);
-        let pulled = scratch.sweep.weighted_sum(user, rows, coefficients);
-        scratch.factors.clear();
-        let scales = own.iter().map(|v| v * unit / length);
-        scratch.factors.extend(scales);
-        let out = out.dense(pulled.len() * own.len());
-        if write_outer_product(&scratch.factors, pulled, out).is_err() {
+        let scales = share.own.iter().map(|v| v * self.0.unit() / length);
+        share.scales.clear();
+        share.scales.extend(scales);
+        let out = out.dense(share.pulled.len() * share.own.len());
+        if write_outer_product(share.scales, share.pulled, out).is_err() {
             out.fill(0.0); // not for any user: lengths are public
         }
     }
@@ -216,6 +248,7 @@ mod tests {
                 model_rows: RowUse::All,
                 embedding_rows: RowUse::All,
             },
+            kept: None,
         });
         let grid = Grid::new(1.0, rhs.clip_norm()).unwrap();
         for user in samples.table().expose().users() {

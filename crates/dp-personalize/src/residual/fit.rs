@@ -4,6 +4,7 @@ use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, params};
 use dp_mechanism::{NoiseSource, Watch, WatchedNoise};
 
+use super::kept::KeptGradients;
 use super::step::{Released, advance};
 use super::user::Public;
 use super::{ResidualAltMinParams, ResidualEnergy, ResidualStep, Whitening};
@@ -164,12 +165,17 @@ impl ResidualAltMin {
         for step in 1..=self.params.n_steps {
             let basis = unwhitened(&subspace, transform);
             let n_features = samples.n_features();
-            let public = Public {
+            let mut public = Public {
                 n_features,
                 subspace: &subspace,
                 transform,
                 basis: &basis,
+                kept: None,
             };
+            // the first step reads gradients once
+            let kept = (step > 1).then(|| KeptGradients::of(&public, samples));
+            let kept = kept.flatten();
+            public.kept = kept.as_ref();
             if step > 1 {
                 let size = mean_size(public, clip, weight, samples, paid.next()?, out)?;
                 clip = (self.params.clip_factor * size).min(clip);

@@ -2,6 +2,7 @@
 
 mod energy;
 mod fit;
+mod kept;
 mod params;
 mod step;
 mod user;

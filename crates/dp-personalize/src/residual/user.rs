@@ -3,6 +3,7 @@
 use dp_core::UserRow;
 use dp_linalg::{StridedRows, weighted_row_sum};
 
+use super::kept::KeptGradients;
 use crate::Subspace;
 use crate::design::{SINGLE_RIDGE, UserDesign};
 use crate::embedding::RowUse;
@@ -20,6 +21,8 @@ pub(crate) struct Public<'a> {
     pub(crate) transform: Option<&'a [f64]>,
     /// `W U`: the basis for features as they are.
     pub(crate) basis: &'a [f64],
+    /// Gradients that were computed before, for a step that reads them twice.
+    pub(crate) kept: Option<&'a KeptGradients<'a>>,
 }
 
 /// Working memory.
@@ -70,6 +73,18 @@ impl Public<'_> {
     /// R_j = m_j/(m_j - k) W X_j^T r_j w_j^T / (||v_j|| e_j),  w_j = v_j/||v_j||,  r_j = y_j - X_j W U v_j,  e_j = ||X_j||_F^2 / d
     /// ```
     pub(super) fn gradient<'s>(
+        &'s self,
+        user: UserRow<'_>,
+        own: &'s mut ResidualScratch,
+    ) -> Option<Gradient<'s>> {
+        if let Some(place) = self.kept.and_then(|kept| kept.find(user)) {
+            return place.gradient(&mut own.scales);
+        }
+        self.compute(user, own)
+    }
+
+    /// The same from the user's rows.
+    pub(super) fn compute<'s>(
         &self,
         user: UserRow<'_>,
         own: &'s mut ResidualScratch,

@@ -62,7 +62,7 @@ impl KroneckerContribution for DirectionMoments {
         let factor = clip_factor(square.sqrt() / n_rows, self.clip_norm);
         let scale = (factor / n_rows).sqrt();
         let scales = inverses.iter().map(|inverse| scale * inverse);
-        out.rows_of(user.cells(), user.stride(), scales);
+        out.own_rows(user.stride(), scales);
         out.vector.fill(1.0);
     }
 }
