@@ -67,6 +67,12 @@ pub(crate) enum Error {
     Broken,
     #[error("{} exists and is not replaced; choose another --out, or with `dp train` pass --force", path.display())]
     OutputExists { path: PathBuf },
+    #[error(
+        "an earlier run ended after it had paid for its model and written it; the model is now in {}, without figures on \
+         held-out data, and nothing was paid this time: to train anew, run again with another --out or with --force",
+        path.display()
+    )]
+    Recovered { path: PathBuf },
     #[error("another run is writing to {} at this moment", path.display())]
     OutputBusy { path: PathBuf },
     #[error("cannot write {}: {source}", path.display())]
@@ -152,6 +158,7 @@ impl Error {
             | Self::NotPrivate { .. }
             | Self::Broken => 6,
             Self::OutputExists { .. }
+            | Self::Recovered { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
             | Self::Move { .. }

@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::personal_report::PersonalReport;
-use super::{Chart, Headline, InternalRun, ReleasedRun, SCHEMA_VERSION};
+use super::{
+    Chart, Headline, InternalRun, PersonalRelease, PersonalReport, ReleasedRun, SCHEMA_VERSION,
+};
 use crate::error::Result;
 use crate::personal::MethodName;
 
-impl PersonalReport<'_> {
+impl PersonalRelease<'_> {
     /// For programs: released values only.
     pub(super) fn released_run(&self) -> Result<ReleasedRun> {
         let shares = self.feature_shares().into_iter();
@@ -26,10 +27,12 @@ impl PersonalReport<'_> {
             settings: json!({"method": self.settings, "inputs": self.inputs}),
         })
     }
+}
 
+impl PersonalReport<'_> {
     /// For programs: what was measured on private data.
     pub(super) fn internal_run(&self) -> InternalRun {
-        let metric = self.inputs.metric();
+        let metric = self.release.inputs.metric();
         let kinds = self.kinds();
         let of = |method: MethodName| {
             let errors = &kinds.first()?.1;

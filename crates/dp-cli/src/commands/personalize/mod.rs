@@ -14,7 +14,7 @@ use crate::args::PersonalizeArgs;
 use crate::commands::ledger::{Account, data_set_id};
 use crate::commands::train::protect;
 use crate::error::Result;
-use crate::output::{self, OutputFolder, PersonalReport, Seconds};
+use crate::output::{self, OutputFolder, PersonalRelease, PersonalReport, Seconds};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -30,6 +30,8 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
             args.ledger.ledger.as_deref(),
         ],
     )?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
     let mut account = Account::open(
         &args.ledger,
         data_set_id(&args.ledger, &args.data),
@@ -50,29 +52,38 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     let start = Instant::now();
     let mut noise = args.output.noise();
+    folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let fitted = settings
         .fit
         .fit(held_out.train().samples(), &plan, spends, &mut noise)?;
     let train = start.elapsed();
 
-    let start = Instant::now();
-    tracing::info!("measuring on held-out rows");
-    let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
-    let report = PersonalReport {
-        fitted: &with_assumptions(fitted, args),
+    let fitted = with_assumptions(fitted, args);
+    let release = PersonalRelease {
+        fitted: &fitted,
         inputs: &inputs,
         settings: &settings.method,
-        users: &users,
-        n_left_out,
-        seconds: Seconds {
-            load: load.as_secs_f64(),
-            train: train.as_secs_f64(),
-            evaluate: start.elapsed().as_secs_f64(),
-        },
     };
-    report.write(&folder)?;
-    folder.commit()?;
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        tracing::info!("measuring on held-out rows");
+        let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
+        let report = PersonalReport {
+            release: &release,
+            users,
+            n_left_out,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
     if args.output.json {
         output::print_json(&report.json())
     } else {

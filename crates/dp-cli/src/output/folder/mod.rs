@@ -9,11 +9,16 @@ use crate::output::warn;
 
 /// Says in the hidden folder that a living process writes there.
 const LOCK: &str = ".lock";
+/// Says that what is made there is paid for.
+const PAID: &str = ".paid";
+/// Says that what was paid for is there, whole.
+const RELEASED: &str = ".released";
 
 /// Files are written into a hidden folder beside the final one and moved by one rename.
 ///
 /// Until [`commit`](Self::commit) the final path is untouched; when the value is dropped before,
-/// the hidden folder is removed. What a killed process left is taken over by the next one.
+/// the hidden folder is removed. What a killed process left is taken over by the next one, unless it is a whole model that was paid for: then the next
+/// one moves that into place and stops.
 pub(crate) struct OutputFolder {
     target: PathBuf,
     staging: PathBuf,
@@ -32,21 +37,72 @@ impl OutputFolder {
             );
             return Err(Error::Usage(reason));
         }
-        if is_present(target) && !replace {
-            return Err(Error::OutputExists {
-                path: target.to_owned(),
-            });
-        }
+        Self::recover(target, replace)?;
+        refuse_present(target, replace)?;
+        Self::staged(target, replace)?.empty()
+    }
+
+    /// The hidden folder, made or as a killed process left it.
+    fn staged(target: &Path, replace: bool) -> Result<Self> {
         let staging = sibling(target, "partial");
         make_folder(folder_of(target))?;
-        let lock = take_over(&staging, target)?;
         Ok(Self {
             target: target.to_owned(),
-            staging,
             replace,
-            keep: false,
-            _lock: lock,
+            keep: true,
+            _lock: take_over(&staging, target)?,
+            staging,
         })
+    }
+
+    /// Removes what a killed process left, and says so if it was paid for.
+    fn empty(mut self) -> Result<Self> {
+        if self.has(PAID) {
+            warn(
+                "an earlier run into this folder ended while it paid or trained, and released nothing; what its ledger \
+                 counts for it stays spent",
+            );
+        }
+        let failed = |e| Error::write(&self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name() != LOCK {
+                remove_if_present(&entry.path()).map_err(failed)?;
+            }
+        }
+        self.keep = false;
+        Ok(self)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        is_present(&self.staging.join(name))
+    }
+
+    /// Moves the model of a run that was killed after it had released it into place. Ask before anything is paid for another one.
+    ///
+    /// # Errors
+    /// [`Error::Recovered`] when there was such a model.
+    pub(crate) fn recover(target: &Path, replace: bool) -> Result<()> {
+        let left = sibling(target, "partial");
+        if target.file_name().is_none() || !is_present(&left.join(RELEASED)) {
+            return Ok(());
+        }
+        let found = Self::staged(target, replace)?;
+        if !found.has(RELEASED) {
+            return Ok(()); // another process has just done it
+        }
+        refuse_present(target, replace)?;
+        found.commit()?;
+        Err(Error::Recovered {
+            path: target.to_owned(),
+        })
+    }
+
+    /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
+    pub(crate) fn mark_paid(&self) -> Result<()> {
+        self.write(PAID, b"")?;
+        sync_folder(&self.staging);
+        Ok(())
     }
 
     /// Writes one file that anybody may read and waits until it is on disk.
@@ -93,9 +149,11 @@ impl OutputFolder {
     }
 
     /// Does the rest of the work and moves the folder to its final path whether that failed or not: what was written
-    /// before is paid for and stays.
+    /// before is paid for and stays. When the process is killed meanwhile, [`recover`](Self::recover) does it.
     pub(crate) fn commit_after<T>(mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         self.keep = true;
+        self.write(RELEASED, b"")?;
+        sync_folder(&self.staging);
         let done = work(&self);
         self.commit()?;
         done
@@ -116,11 +174,11 @@ impl OutputFolder {
             return Err(error);
         }
         // only now: a lock that vanished earlier would let another run empty the finished folder
-        if let Err(error) = fs::remove_file(self.target.join(LOCK)) {
-            warn(&format!(
-                "could not remove the lock of {}: {error}",
-                self.target.display()
-            ));
+        for mark in [PAID, RELEASED, LOCK] {
+            if let Err(error) = remove_if_present(&self.target.join(mark)) {
+                let path = self.target.display();
+                warn(&format!("could not remove {mark} of {path}: {error}"));
+            }
         }
         sync_folder(folder_of(&self.target));
         if let Err(error) = remove_if_present(&retired) {
@@ -144,6 +202,15 @@ impl Drop for OutputFolder {
     }
 }
 
+fn refuse_present(target: &Path, replace: bool) -> Result<()> {
+    if is_present(target) && !replace {
+        return Err(Error::OutputExists {
+            path: target.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// Makes a folder and those above it.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
@@ -154,7 +221,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     made.map_err(|e| Error::write(folder, e))
 }
 
-/// Makes the hidden folder or empties the one that a killed process left.
+/// Makes the hidden folder, or takes over the one that a killed process left.
 fn take_over(staging: &Path, target: &Path) -> Result<File> {
     let failed = |e| Error::write(staging, e);
     match fs::create_dir(staging) {
@@ -168,12 +235,6 @@ fn take_over(staging: &Path, target: &Path) -> Result<File> {
         },
         TryLockError::Error(source) => failed(source),
     })?;
-    for entry in fs::read_dir(staging).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name() != LOCK {
-            remove_if_present(&entry.path()).map_err(failed)?;
-        }
-    }
     Ok(lock)
 }
 
