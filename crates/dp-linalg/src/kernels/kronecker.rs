@@ -48,12 +48,8 @@ fn floor_of_product(a: f64, b: f64) -> f64 {
     let rounded = a * b;
     let lost = a.mul_add(b, -rounded);
     let floor = rounded.floor();
-    // rounded up to an integer
-    if floor == rounded && lost < 0.0 {
-        floor - 1.0
-    } else {
-        floor
-    }
+    let rounded_up_to_it = floor >= rounded && lost < 0.0;
+    if rounded_up_to_it { floor - 1.0 } else { floor }
 }
 
 /// One instruction of AVX-512F: product and sum are rounded once, toward zero.

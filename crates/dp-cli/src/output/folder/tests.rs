@@ -104,6 +104,47 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+/// A process that is killed while it works on what is released.
+fn killed_after_release(target: &Path) {
+    let folder = OutputFolder::create(target, false).unwrap();
+    folder.mark_paid().unwrap();
+    folder.write("model.bin", b"paid").unwrap();
+    folder.write(super::RELEASED, b"").unwrap();
+    folder._lock.unlock().unwrap();
+    std::mem::forget(folder);
+}
+
+#[test]
+fn what_was_released_before_a_kill_is_moved_into_place_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    killed_after_release(&target);
+    assert!(matches!(
+        OutputFolder::create(&target, false),
+        Err(Error::Recovered { .. })
+    ));
+    assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    OutputFolder::recover(&target, false).unwrap();
+    OutputFolder::create(&target, true).unwrap();
+}
+
+#[test]
+fn what_a_living_process_releases_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    let done = folder.commit_after(|folder| {
+        folder.write("model.bin", b"paid")?;
+        let other = OutputFolder::recover(&target, false);
+        assert!(matches!(other, Err(Error::OutputBusy { .. })));
+        Ok(())
+    });
+    done.unwrap();
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+}
+
 #[test]
 #[cfg(unix)]
 fn a_dangling_link_counts_as_existing() {

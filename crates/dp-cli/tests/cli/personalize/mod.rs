@@ -2,6 +2,7 @@
 
 mod hostile;
 mod inputs;
+mod killed;
 mod learns;
 mod released;
 
