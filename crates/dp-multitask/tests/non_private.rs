@@ -14,7 +14,7 @@ fn table() -> Private<Interactions> {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
     for user in 0..N_USERS - 1 {
-        for item in 0..N_ITEMS as u32 {
+        for item in (0_u32..).take(N_ITEMS) {
             if rng.random_range(0..3) == 0 {
                 let rating = rng.random_range(2..9_u32) as f32 / 2.0;
                 builder.push(user, item, rating).unwrap();

@@ -69,7 +69,7 @@ fn spread(rows: &[(Vec<f64>, f64)]) -> f64 {
 }
 
 fn diagonal(n: usize, value: f64) -> Vec<f64> {
-    let entry = |at: usize| if at % (n + 1) == 0 { value } else { 0.0 };
+    let entry = |at: usize| if at.is_multiple_of(n + 1) { value } else { 0.0 };
     (0..n * n).map(entry).collect()
 }
 
