@@ -26,6 +26,8 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
     let ledger = args.ledger.ledger.as_deref();
     let inputs = [Some(args.ratings.as_path()), Some(items_path), ledger];
     protect(&args.output, &inputs)?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
     let data_set = data_set_id(&args.ledger, &args.ratings);
     let mut account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
     account.check(&draft)?;
@@ -43,6 +45,7 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
     weights_file::check(&items, items_path)?;
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
     let start = Instant::now();
+    folder.mark_paid()?;
     let paid = (&plan, account.reserve(&plan)?);
     let Made {
         mut fitted,

@@ -180,3 +180,75 @@ fn the_internal_report_is_for_its_owner_only() {
     assert_eq!(mode("dp-model/internal.md"), 0o600);
     assert_ne!(mode("dp-model/report.md"), 0o600);
 }
+
+/// What a process leaves that is killed while it measures a model of the given folder.
+fn killed(sandbox: &Sandbox, model: &str) {
+    let left = format!(".{model}.partial");
+    fs::create_dir(sandbox.path(&left)).unwrap();
+    for (name, text) in [
+        (".lock", ""),
+        (".paid", ""),
+        (".released", ""),
+        ("certificate.json", "{}"),
+        ("internal.json", "{\"schema"),
+    ] {
+        sandbox.write(&format!("{left}/{name}"), text);
+    }
+}
+
+#[test]
+fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", "item,title,genres\nitem-1,a,x\n");
+    sandbox.write("b.csv", "column,lower,upper\nrating,0,5\nitem,0,60\n");
+    let private = ["--epsilon", "1", "--delta", "1e-5", "--ledger", "l.ledger"];
+    let featured = ["--items", "items.csv", "--method", "am-ssp"];
+    let rows = [
+        "--user-col",
+        "user",
+        "--target-col",
+        "rating",
+        "--bounds",
+        "b.csv",
+    ];
+    for (command, more) in [
+        ("train", &[][..]),
+        ("train", &featured),
+        ("tune", &["--try", "dim=2", "--try", "dim=3"]),
+        ("personalize", &["--rank", "1"]),
+        ("federate", &rows),
+    ] {
+        killed(&sandbox, "found");
+        let args = [
+            &[command, "ratings.csv", "--out", "found"],
+            &private[..],
+            more,
+        ]
+        .concat();
+        let run = sandbox.dp(&args).exits(7);
+        run.says(&["the model is now in found", "nothing was paid"]);
+        assert_eq!(names_in(&sandbox.path("found")), ["certificate.json"]);
+        assert!(!sandbox.exists("l.ledger"), "{command} opened an account");
+        fs::remove_dir_all(sandbox.path("found")).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_place_of_the_hidden_folder_are_not_followed() {
+    let sandbox = Sandbox::with_ratings();
+    let link = |to: &str, at: &str| {
+        std::os::unix::fs::symlink(sandbox.path(to), sandbox.path(at)).unwrap();
+    };
+    sandbox.write("precious.txt", "precious");
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    sandbox.write("folder/kept.txt", "kept");
+    link("folder", ".dp-model.partial");
+    sandbox.train(&[]).exits(7).says(&[".dp-model.partial"]);
+    assert_eq!(sandbox.read("folder/kept.txt"), b"kept");
+    fs::remove_file(sandbox.path(".dp-model.partial")).unwrap();
+    fs::create_dir(sandbox.path(".dp-model.partial")).unwrap();
+    link("precious.txt", ".dp-model.partial/.lock");
+    sandbox.train(&[]).exits(7).says(&[".lock"]);
+    assert_eq!(sandbox.read("precious.txt"), b"precious");
+}

@@ -121,10 +121,17 @@ fn a_level_is_fitted_anew_for_every_row_that_is_left_out() {
 
 #[test]
 fn a_soft_prior_leaves_rows_out_of_the_level_too() {
-    let (plane, at) = (plane(), [0, 1, 2, 3, 4]);
-    let (rows, given) = (rows_as_they_are(&at), samples(&at));
-    let (inside, outside) = (0.3, 0.7);
-    let within = inside * spread(&rows_in(&plane, &at)) / 2.0;
+    check_soft_prior(&[0, 1, 2, 3, 4], 0.3, 0.7, 1e-8);
+    // few rows and next to no penalty: the fits from scratch have lost half of their digits
+    for outside in [0.1, 10.0] {
+        check_soft_prior(&[0, 1, 2], 1e-9, outside, 1e-4);
+    }
+}
+
+fn check_soft_prior(at: &[usize], inside: f64, outside: f64, tolerance: f64) {
+    let plane = plane();
+    let (rows, given) = (rows_as_they_are(at), samples(at));
+    let within = inside * spread(&rows_in(&plane, at)) / 2.0;
     let beyond = outside * spread(&rows) / 3.0;
     let mut penalty = diagonal(3, beyond);
     for (a, u) in plane.basis().chunks_exact(2).enumerate() {
@@ -137,7 +144,8 @@ fn a_soft_prior_leaves_rows_out_of_the_level_too() {
     let own = OwnRows::of(given.rows(0), &plane, &design, true).0;
     let found = own.near(inside, outside).unwrap().1;
     let expected = left_out_error(&rows, &penalty);
-    assert!((found / expected - 1.0).abs() < 1e-8, "{found} {expected}");
+    let error = (found / expected - 1.0).abs();
+    assert!(error < tolerance, "{found} {expected}");
 }
 
 #[test]

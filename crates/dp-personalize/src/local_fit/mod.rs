@@ -162,7 +162,8 @@ impl LocalFit {
     ///
     /// Rows may be centred already: the level is then 0. It makes a difference to what is left out even so, since means of all rows know the one
     /// that is left out. A row is left out by the diagonal of the hat matrix, `1/m + z_i^T (Z^T Z + lambda t I)^-1 z_i` of centred `z_i`, which is exact for the
-    /// ridge `lambda t` of all rows and costs no fit of its own.
+    /// ridge `lambda t` of all rows and costs no fit of its own. Rows whose features are all 0 are no rows here either
+    /// ([`SampleRows::iter`](dp_core::SampleRows::iter)), although they would say something of the level: code features so that no row is 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for another loss than the squared one.

@@ -26,17 +26,17 @@ impl OwnRows {
                 within * inside + (inner(x, other) - within) * outside
             })
             .collect();
+        let lift = self.lift_level(&mut kernel);
         kernel.iter_mut().step_by(n + 1).for_each(|k| *k += 1.0);
         cholesky_in_place(&mut kernel, n).ok()?;
         let mut dual = self.y.clone();
         cholesky_solve_in_place(&kernel, n, &mut dual).ok()?;
-        let of_level = if self.own_level { 1.0 / n as f64 } else { 0.0 };
         let mut left_out = 0.0;
         for (i, a) in dual.iter().enumerate() {
             let mut unit = vec![0.0; n];
             unit[i] = 1.0;
             cholesky_solve_in_place(&kernel, n, &mut unit).ok()?;
-            left_out += (a / (unit[i] - of_level)).powi(2);
+            left_out += (a / (unit[i] - lift)).powi(2);
         }
         // X^T a and Z^T a: what lies inside comes back through the basis
         let mut pulled = vec![0.0; self.dim + self.rank];
@@ -48,5 +48,20 @@ impl OwnRows {
         }
         let fine = left_out.is_finite() && pulled.iter().all(|p| p.is_finite());
         fine.then_some((pulled, left_out))
+    }
+
+    /// With an own level, adds `c = tr K / n` to every entry of `K = X P X^T` and gives what `b` then is, `1 / (n (1 + c n))`.
+    ///
+    /// Rows are less their means, so that `K 1 = 0` and `1^T y = 0`: the dual stays, and along `1` the inverse falls from `1/n` to that. Without it the difference of the inverse and
+    /// `1/n` would be lost to rounding for few rows and small penalties.
+    fn lift_level(&self, kernel: &mut [f64]) -> f64 {
+        if !self.own_level {
+            return 0.0;
+        }
+        let n = self.y.len();
+        let trace: f64 = kernel.iter().step_by(n + 1).sum();
+        let c = trace / n as f64;
+        kernel.iter_mut().for_each(|k| *k += c);
+        1.0 / (n as f64 * (1.0 + c * n as f64))
     }
 }

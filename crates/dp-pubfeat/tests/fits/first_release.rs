@@ -294,5 +294,6 @@ pub(crate) fn of_ratings(setup: &ProblemSetup, adjacency: Adjacency) -> Vec<Rele
         am_ssp(setup, adjacency),
         gradient(setup, adjacency, true),
         crate::first_rounds::am_residual(adjacency),
+        crate::first_rounds::am_implicit(adjacency),
     ]
 }

@@ -1,14 +1,18 @@
 //! An output folder that appears whole or not at all.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+mod paths;
+
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::output::warn;
 
-/// Says in the hidden folder that a living process writes there.
-const LOCK: &str = ".lock";
+use self::paths::{LOCK, Parents, is_present, sibling, take_over};
+pub(crate) use self::paths::{folder_of, make_folder};
+pub(super) use self::paths::{remove_if_present, sync_folder};
+
 /// Says that what is made there is paid for.
 const PAID: &str = ".paid";
 /// Says that what was paid for is there, whole.
@@ -40,7 +44,11 @@ impl OutputFolder {
         }
         Self::recover(target, replace)?;
         refuse_present(target, replace)?;
-        Self::staged(target, replace)?.empty()
+        let staged = Self::staged(target, replace)?;
+        if staged.has(RELEASED) {
+            return Err(staged.put_into_place()?); // killed a moment ago
+        }
+        staged.empty()
     }
 
     /// The hidden folder, made or as a killed process left it.
@@ -89,21 +97,33 @@ impl OutputFolder {
         if target.file_name().is_none() || !is_present(&left.join(RELEASED)) {
             return Ok(());
         }
-        let found = Self::staged(target, replace)?;
+        let mut found = Self::staged(target, replace)?;
         if !found.has(RELEASED) {
-            return Ok(()); // another process has just done it
+            found.keep = false; // another process has just done it
+            return Ok(());
         }
         refuse_present(target, replace)?;
-        found.commit()?;
-        Err(Error::Recovered {
-            path: target.to_owned(),
-        })
+        Err(found.put_into_place()?)
+    }
+
+    /// Commits what a killed process released, without the internal files, which may be half-written.
+    fn put_into_place(self) -> Result<Error> {
+        let failed = |e| Error::write(&self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_string_lossy().starts_with("internal") {
+                remove_if_present(&entry.path()).map_err(failed)?;
+            }
+        }
+        let path = self.target.clone();
+        self.commit().map(|()| Error::Recovered { path })
     }
 
     /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
     pub(crate) fn mark_paid(&self) -> Result<()> {
         self.write(PAID, b"")?;
         sync_folder(&self.staging);
+        sync_folder(folder_of(&self.staging));
         Ok(())
     }
 
@@ -154,8 +174,13 @@ impl OutputFolder {
     /// before is paid for and stays. When the process is killed meanwhile, [`recover`](Self::recover) does it.
     pub(crate) fn commit_after<T>(mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         self.keep = true;
-        self.write(RELEASED, b"")?;
-        sync_folder(&self.staging);
+        match self.write(RELEASED, b"") {
+            Ok(()) => sync_folder(&self.staging),
+            // the move needs no room on the disk
+            Err(error) => warn(&format!(
+                "{error}; if this process is killed now, its model is lost"
+            )),
+        }
         let done = work(&self);
         self.commit()?;
         done
@@ -204,29 +229,6 @@ impl Drop for OutputFolder {
     }
 }
 
-/// Folders above the output that were not there before, the deepest first. They go when nothing came to be in them.
-struct Parents(Vec<PathBuf>);
-
-impl Parents {
-    fn make(folder: &Path) -> Result<Self> {
-        let named = folder
-            .ancestors()
-            .filter(|above| above.file_name().is_some());
-        let missing = named.take_while(|above| !is_present(above));
-        let made = Self(missing.map(Path::to_owned).collect());
-        make_folder(folder).map(|()| made)
-    }
-}
-
-impl Drop for Parents {
-    fn drop(&mut self) {
-        // one with something in it stays, which is no failure
-        for folder in &self.0 {
-            let _ = fs::remove_dir(folder);
-        }
-    }
-}
-
 fn refuse_present(target: &Path, replace: bool) -> Result<()> {
     if is_present(target) && !replace {
         return Err(Error::OutputExists {
@@ -234,73 +236,6 @@ fn refuse_present(target: &Path, replace: bool) -> Result<()> {
         });
     }
     Ok(())
-}
-
-/// Makes a folder and those above it.
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        // what exists there is no folder, which says more
-        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
-        _ => error,
-    });
-    made.map_err(|e| Error::write(folder, e))
-}
-
-/// Makes the hidden folder, or takes over the one that a killed process left.
-fn take_over(staging: &Path, target: &Path) -> Result<File> {
-    let failed = |e| Error::write(staging, e);
-    match fs::create_dir(staging) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        Ok(()) | Err(_) => {}
-    }
-    let lock = File::create(staging.join(LOCK)).map_err(failed)?;
-    lock.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::OutputBusy {
-            path: target.to_owned(),
-        },
-        TryLockError::Error(source) => failed(source),
-    })?;
-    Ok(lock)
-}
-
-/// Makes a rename durable, where the system can. The files themselves already are.
-#[cfg_attr(
-    not(unix),
-    allow(unused_variables, reason = "only Unix syncs folders by opening them")
-)]
-pub(super) fn sync_folder(folder: &Path) {
-    #[cfg(unix)]
-    if let Err(error) = File::open(folder).and_then(|opened| opened.sync_all()) {
-        warn(&format!("could not sync {}: {error}", folder.display()));
-    }
-}
-
-/// Whether there is anything at `path`, a dangling link included.
-fn is_present(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
-}
-
-pub(super) fn remove_if_present(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// `dir/.name.suffix` for `dir/name`.
-fn sibling(path: &Path, suffix: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{suffix}"))
-}
-
-/// The folder that holds `path`.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]
