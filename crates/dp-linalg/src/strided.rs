@@ -42,10 +42,15 @@ impl<'a> StridedRows<'a> {
 }
 
 /// Starts to fetch numbers from memory that are read soon: the next user's, while one user's are worked on. Changes nothing but the time
-/// that reading them takes.
+/// that reading them takes. Beyond 8 KB nothing is fetched: the first-level cache has other work, and who holds so much seldom reads all of it at once.
 pub fn fetch_ahead(numbers: &[f32]) {
-    fetch_lines(numbers);
+    if size_of_val(numbers) <= MOST_AHEAD {
+        fetch_lines(numbers);
+    }
 }
+
+/// Bytes that are fetched ahead at most.
+const MOST_AHEAD: usize = 8 * 1024;
 
 /// Writes for each row its inner products with `columns` and then its squared norm, in single precision.
 ///
