@@ -19,9 +19,14 @@ def duration(seconds):
     return f"{seconds / size:.3g} {unit}"
 
 
+def rounded(ratio):
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}"
+
+
 def row(line):
     peer, ours = line["peer_seconds"], line["our_seconds"]
-    beside = ("given up", "") if peer is None else (duration(peer), f"{peer / ours:.3g}")
+    ratio = None if peer is None else peer / ours
+    beside = ("given up", "") if ratio is None else (duration(peer), rounded(ratio))
     return f"| {line['what']} | {line['peer']} | {beside[0]} | {duration(ours)} | {beside[1]} |"
 
 
