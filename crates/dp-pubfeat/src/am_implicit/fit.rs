@@ -9,16 +9,11 @@ use rand_chacha::ChaCha20Rng;
 use super::item_step::{Learned, LikesRound, Popularity, learn};
 use super::{AmImplicitSspParams, LikesContribution, LikesModel};
 use crate::am_residual::{Run, Totals, mean_moment, round_shares};
-use crate::paid::Paid;
-use crate::problem::Vectors;
-use crate::run::certify;
 use crate::ssp::FittedItems;
 use crate::watch::Watch;
 use crate::{FeaturePrior, ProblemSetup, ProtectedUnit, Result, events};
 
 const OUTPUT: &str = "item vectors and weights of features, made of the noisy sums listed below; total weights of items; settings";
-const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
-const UNRATED: &str = "which items are said to be without ratings is public knowledge";
 
 /// Alternating minimisation on likes, with public features of items: AM-SSP for implicit feedback, with one matrix for all items and a prior by features.
 ///
@@ -129,22 +124,12 @@ impl AmImplicitSsp {
         noise: &mut NoiseSource,
         watch: &mut Watch<'_>,
     ) -> Result<FittedItems<LikesModel>> {
-        let (setup, n_items) = (self.setup(), prior.n_items());
-        setup.unit.check(plan.adjacency())?;
-        setup.check_ratings(likes, n_items)?;
-        let paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
+        let (setup, requests) = (self.setup(), self.requests(prior.n_items()));
         let out = WatchedNoise { noise, watch };
-        let ratings = likes;
-        let mut run = Run { ratings, paid, out };
+        let mut run = Run::new(&setup, prior, likes, (plan, spends), &requests, out)?;
         let model = self.rounds(prior, &setup, &mut run)?;
-        let unrated = prior.has_unrated().then_some(UNRATED);
-        let more: Vec<&str> = [DEFAULTS].into_iter().chain(unrated).collect();
-        let insecure = run.out.is_insecure();
-        let said = (&setup, Vectors::Fitted);
-        Ok(FittedItems {
-            certificate: certify(run.paid, said, (OUTPUT, &more), insecure)?,
-            model,
-        })
+        let certificate = run.certify(&setup, prior, OUTPUT)?;
+        Ok(FittedItems { certificate, model })
     }
 
     /// Weights and unit, in the form that they have elsewhere.

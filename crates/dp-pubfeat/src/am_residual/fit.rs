@@ -10,17 +10,12 @@ use super::evidence::{Evidence, Round, mean_moment};
 use super::totals::{Run, Totals};
 use super::{AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, RoundContribution};
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
-use crate::paid::Paid;
-use crate::problem::Vectors;
-use crate::run::certify;
 use crate::ssp::FittedItems;
 use crate::watch::Watch;
 use crate::{ProblemSetup, ProtectedUnit, Result, SparseKernel, events};
 
 const OUTPUT: &str =
     "item vectors and weights of features, made of the noisy sums listed below; settings";
-const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
-const UNRATED: &str = "which items are said to be without ratings is public knowledge";
 
 /// Residual at which a round's solve ends, over that of 0: far below the noise.
 const TOLERANCE: f64 = 1e-5;
@@ -128,25 +123,12 @@ impl AmResidualSsp {
         noise: &mut NoiseSource,
         watch: &mut Watch<'_>,
     ) -> Result<FittedItems<FeatureModel>> {
-        let (setup, n_items) = (self.setup(), prior.n_items());
-        setup.unit.check(plan.adjacency())?;
-        setup.check_ratings(ratings, n_items)?;
-        let paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
+        let (setup, requests) = (self.setup(), self.requests(prior.n_items()));
         let out = WatchedNoise { noise, watch };
-        let mut run = Run { ratings, paid, out };
+        let mut run = Run::new(&setup, prior, ratings, (plan, spends), &requests, out)?;
         let model = self.rounds(prior, &setup, &mut run)?;
-        let unrated = prior.has_unrated().then_some(UNRATED);
-        let more: Vec<&str> = [DEFAULTS].into_iter().chain(unrated).collect();
-        let insecure = run.out.is_insecure();
-        Ok(FittedItems {
-            certificate: certify(
-                run.paid,
-                (&setup, Vectors::Fitted),
-                (OUTPUT, &more),
-                insecure,
-            )?,
-            model,
-        })
+        let certificate = run.certify(&setup, prior, OUTPUT)?;
+        Ok(FittedItems { certificate, model })
     }
 
     /// Weights and unit, in the form that they have elsewhere.
