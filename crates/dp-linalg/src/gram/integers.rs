@@ -152,7 +152,7 @@ impl GramAccumulator<f64> {
                 labels: Some(&labels[start..end]),
                 ahead: Ahead::new(factors, &indices[end..next], dim),
             };
-            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+            block.add_to(self.isa, dim, (&mut self.gram, &mut []), &mut self.rhs);
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::AlignedVec;
 use crate::error::check_len;
 use crate::kernels::{
     Ahead, ChosenRows, Gather, GramUpdate, InstructionSet, RowSource, Rows, WeightedSum,
+    turned_len, unturn,
 };
 use crate::packed::{mirror_upper, pack_upper, packed_len};
 use crate::{Error, Real, Result};
@@ -21,6 +22,9 @@ const BLOCK_BYTES: usize = 32 * 1024;
 /// Rows gathered at a time. One strip of register tiles then takes about as long as fetching the
 /// lines of memory that the next block needs and the strip before it asked for.
 const GATHER_ROWS: usize = 32;
+
+/// Rows from which on turned products (see `kernels/gram.rs`) pay for being put where they belong.
+const TURNED_ROWS: usize = 12;
 
 /// Sum of outer products of rows, and the sum of labels times rows that goes with it.
 ///
@@ -66,6 +70,8 @@ pub struct GramAccumulator<T> {
     isa: InstructionSet,
     /// width x width, of which the tiles that meet the upper triangle are kept.
     gram: AlignedVec<T>,
+    /// The part of the sums that the tiles make in another order; zeros between calls.
+    turned: AlignedVec<T>,
     rhs: AlignedVec<T>,
     /// Room for one block of gathered rows, and for the same rows times their weights.
     rows: AlignedVec<T>,
@@ -109,6 +115,7 @@ impl<T: Real> GramAccumulator<T> {
             block_rows,
             isa,
             gram: zeros(width * width),
+            turned: zeros(turned_len(width, T::width(isa))),
             rhs: zeros(width),
             rows: zeros(GATHER_ROWS.max(block_rows) * width),
             scaled: zeros(GATHER_ROWS * width),
@@ -241,6 +248,11 @@ impl<T: Real> GramAccumulator<T> {
     /// whose overhang would leave the slice, go through the buffer.
     fn sweep_rows(&mut self, rows: &[T], n: usize, labels: Option<&[T]>) {
         let (dim, width) = (self.dim, self.width);
+        let turned = if n < TURNED_ROWS {
+            &mut [][..]
+        } else {
+            &mut self.turned[..]
+        };
         let direct = Rows::<T>::readable(rows.len(), dim, n, width);
         let mut start = 0;
         while start < n {
@@ -265,9 +277,10 @@ impl<T: Real> GramAccumulator<T> {
                 labels: labels.map(|labels| &labels[start..end]),
                 ahead: Ahead::NONE,
             };
-            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+            block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
             start = end;
         }
+        unturn(turned, &mut self.gram, width);
     }
 
     fn sweep_gathered(
@@ -278,6 +291,11 @@ impl<T: Real> GramAccumulator<T> {
         labels: Option<&[T]>,
     ) {
         let (dim, width) = (self.dim, self.width);
+        let turned = if indices.len() < TURNED_ROWS {
+            &mut [][..]
+        } else {
+            &mut self.turned[..]
+        };
         for start in (0..indices.len()).step_by(GATHER_ROWS) {
             let end = indices.len().min(start + GATHER_ROWS);
             let next = indices.len().min(end + GATHER_ROWS);
@@ -291,7 +309,7 @@ impl<T: Real> GramAccumulator<T> {
                     labels,
                     ahead,
                 };
-                block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+                block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
                 continue;
             }
             let scaled = weights.map(|weights| (&weights[start..end], &mut self.scaled[..]));
@@ -308,8 +326,9 @@ impl<T: Real> GramAccumulator<T> {
                 labels,
                 ahead,
             };
-            block.add_to(self.isa, dim, &mut self.gram, &mut self.rhs);
+            block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
         }
+        unturn(turned, &mut self.gram, width);
     }
 }
 
@@ -322,11 +341,15 @@ struct Block<'a, T, R> {
 }
 
 impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
-    fn add_to(self, isa: InstructionSet, dim: usize, gram: &mut [T], rhs: &mut [T]) {
+    /// `sums`: of the products, and those that are turned.
+    fn add_to(self, isa: InstructionSet, dim: usize, sums: (&mut [T], &mut [T]), rhs: &mut [T]) {
         let Self {
             left, right, ahead, ..
         } = self;
-        T::run(isa, GramUpdate::new(left, right, dim, gram, ahead));
+        T::run(
+            isa,
+            GramUpdate::new((left, right), dim, sums.0, sums.1, ahead),
+        );
         if let Some(labels) = self.labels {
             T::run(isa, WeightedSum::new(labels, left, rhs));
         }

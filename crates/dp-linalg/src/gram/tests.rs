@@ -111,6 +111,15 @@ fn small_integers_sum_exactly_in_f32() -> Result<()> {
             gram.add_gathered(&single(&rows), &everything(n), None)?;
             let labels = [labels, zeros].concat();
             Exact::sum(dim, &rows, &twice, &ones, &labels).assert_equals(&gram);
+
+            // enough rows for tiles that halve and turn vectors, with weights on one side, and too few
+            for n in [200, 5] {
+                let weights = numbers.integers(n, 3);
+                gram.reset();
+                gram.add_gathered(&single(&rows), &everything(n), Some(&single(&weights)))?;
+                let labels = vec![0.0; n];
+                Exact::sum(dim, &rows, &everything(n), &weights, &labels).assert_equals(&gram);
+            }
         }
     }
     Ok(())

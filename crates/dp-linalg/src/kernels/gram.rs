@@ -112,44 +112,53 @@ unsafe fn add_corner<L: Lanes, const MR: usize>(
     true
 }
 
-/// Adds the square of twice WIDTH rows of outer products at the end of the diagonal in two passes over the rows,
-/// each with three quarters of the registers full of sums: 12 rows of two vectors, then 4 of two and 16 of one.
+/// Adds the square of twice WIDTH rows of outer products at the end of the diagonal in two passes over the rows, with
+/// 24 and 13 registers of sums. Of the two triangles that the upper halves of both vectors make with themselves only
+/// [`TURNS`] vectors are computed, which [`unturn`] puts where they belong; they are added to `turned`.
 ///
 /// # Safety
-/// As [`tile`] and [`add_tile`], for twice WIDTH rows and columns.
+/// As [`tile`] and [`add_tile`], for twice WIDTH rows and columns and at least one row of each.
 #[inline(always)]
-unsafe fn add_last_square<L: Lanes, const MR: usize>(
-    left: impl RowStarts<L::Scalar>,
-    right: impl RowStarts<L::Scalar>,
+unsafe fn add_last_square<L: Lanes, const MR: usize, S: RowStarts<L::Scalar>>(
+    left: S,
+    right: S,
     count: usize,
     out: (*mut L::Scalar, usize),
+    turned: &mut [L::Scalar],
 ) -> bool {
-    if (L::WIDTH, MR) != (16, 8) {
+    if (L::WIDTH, MR) != (16, 8) || turned.len() != TURNS * L::WIDTH {
         return false;
     }
-    // SAFETY: 2 WIDTH = 32 rows and columns, as the caller vouches.
+    // SAFETY: 2 WIDTH = 32 rows and columns, as the caller vouches; `turned` has TURNS vectors.
     unsafe {
-        add_tile(tile::<L, 12, 2>(left, right, count), out.0, out.1);
-        let (wide, corner) = wide_and_corner::<L>(left.shifted(12), right, count);
-        add_tile(wide, out.0.add(12 * out.1), out.1);
-        add_tile(corner, out.0.add(16 * out.1 + 16), out.1);
+        let (wide, beside) = wide_and_beside::<L>(left, right, count);
+        add_tile(wide, out.0, out.1);
+        add_tile(beside, out.0.add(8 * out.1 + 16), out.1);
+        // rows times themselves, which is seen here only, are read and halved once
+        let (last, sums) = if left.start(0) == right.start(0) {
+            last_and_turned::<L, _>(left, left, count)
+        } else {
+            last_and_turned::<L, _>(left, right, count)
+        };
+        add_tile(last, out.0.add(16 * out.1 + 16), out.1);
+        add_tile([sums], turned.as_mut_ptr(), 0);
     }
     true
 }
 
-/// 4 rows of outer products two vectors wide, and the 16 after them by the second vector.
+/// 8 rows of outer products two vectors wide, and the 8 after them by the second vector.
 ///
 /// # Safety
-/// As [`tile`], for 20 rows and two vectors of 16 columns.
+/// As [`tile`], for 16 rows and two vectors of 16 columns.
 #[inline(always)]
-unsafe fn wide_and_corner<L: Lanes>(
+unsafe fn wide_and_beside<L: Lanes>(
     left: impl RowStarts<L::Scalar>,
     right: impl RowStarts<L::Scalar>,
     count: usize,
-) -> ([[L; 2]; 4], [[L; 1]; 16]) {
+) -> ([[L; 2]; 8], [[L; 1]; 8]) {
     // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
     unsafe {
-        let (mut wide, mut corner) = ([[L::zero(); 2]; 4], [[L::zero(); 1]; 16]);
+        let (mut wide, mut beside) = ([[L::zero(); 2]; 8], [[L::zero(); 1]; 8]);
         for row in 0..count {
             let (l, r) = (left.start(row), right.start(row));
             let x = [L::load(r), L::load(r.add(L::WIDTH))];
@@ -159,12 +168,79 @@ unsafe fn wide_and_corner<L: Lanes>(
                     sums[v] = sums[v].plus_product(a, x[v]);
                 }
             }
-            for (m, sums) in corner.iter_mut().enumerate() {
-                sums[0] = sums[0].plus_product(L::splat(*l.add(4 + m)), x[1]);
+            for (m, sums) in beside.iter_mut().enumerate() {
+                sums[0] = sums[0].plus_product(L::splat(*l.add(8 + m)), x[1]);
             }
         }
-        (wide, corner)
+        (wide, beside)
     }
+}
+
+/// Rows 16 to 23 of outer products by the second vector, and the upper halves of both vectors times themselves, turned
+/// by 0 to half of a half: each product of two numbers of a half is among them (those turned by half of it twice).
+///
+/// # Safety
+/// As [`tile`], for 32 rows and two vectors of 16 columns.
+#[inline(always)]
+unsafe fn last_and_turned<L: Lanes, S: RowStarts<L::Scalar>>(
+    left: S,
+    right: S,
+    count: usize,
+) -> ([[L; 1]; 8], [L; TURNS]) {
+    // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
+    unsafe {
+        let (mut last, mut turned) = ([[L::zero(); 1]; 8], [L::zero(); TURNS]);
+        for row in 0..count {
+            let (l, r) = (left.start(row), right.start(row));
+            let x = L::load(r.add(L::WIDTH));
+            for (m, sums) in last.iter_mut().enumerate() {
+                sums[0] = sums[0].plus_product(L::splat(*l.add(16 + m)), x);
+            }
+            let a = L::load(l).upper_halves(L::load(l.add(L::WIDTH)));
+            let b = L::load(r).upper_halves(x);
+            turned[0] = turned[0].plus_product(a, b);
+            turned[1] = turned[1].plus_product(a, b.turn_halves::<1>());
+            turned[2] = turned[2].plus_product(a, b.turn_halves::<2>());
+            turned[3] = turned[3].plus_product(a, b.turn_halves::<3>());
+            turned[4] = turned[4].plus_product(a, b.turn_halves::<4>());
+        }
+        (last, turned)
+    }
+}
+
+/// Vectors of turned products: by 0, 1, ... up to half of a half of 16 lanes.
+const TURNS: usize = 5;
+
+/// Elements of turned products that go with rows of `width` in vectors of `lanes`: none where
+/// [`add_last_square`] does not apply.
+pub(crate) fn turned_len(width: usize, lanes: usize) -> usize {
+    match (lanes, width) {
+        (16, 32..) => TURNS * lanes,
+        _ => 0,
+    }
+}
+
+/// Adds turned products, [`turned_len`] of them, to the rows of `gram`, which are `width` long, and clears them.
+pub(crate) fn unturn<T: Kernel>(turned: &mut [T], gram: &mut [T], width: usize) {
+    const HALF: usize = 8;
+    if turned.is_empty() {
+        return;
+    }
+    let sums = &mut turned[..TURNS * 2 * HALF];
+    for (which, first) in [width - 3 * HALF, width - HALF].into_iter().enumerate() {
+        for a in 0..HALF {
+            let row = &mut gram[(first + a) * width + first..][..HALF];
+            for (b, entry) in row.iter_mut().enumerate().skip(a) {
+                let (turn, lane) = if b - a < TURNS {
+                    (b - a, a)
+                } else {
+                    (HALF + a - b, b)
+                };
+                *entry = *entry + sums[(turn * 2 + which) * HALF + lane];
+            }
+        }
+    }
+    sums.fill(T::default());
 }
 
 /// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
@@ -175,13 +251,23 @@ pub(crate) struct GramUpdate<'a, T, R> {
     right: R,
     dim: usize,
     gram: &'a mut [T],
+    turned: &'a mut [T],
     ahead: Ahead<'a>,
 }
 
 impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
+    /// `turned` takes a part of the sums, [`turned_len`] elements, that [`unturn`] adds to `gram`; when it is empty, all
+    /// go into `gram`.
+    ///
     /// # Panics
     /// When counts or widths differ, or `gram` is not `width * width` with `width >= dim`.
-    pub(crate) fn new(left: R, right: R, dim: usize, gram: &'a mut [T], ahead: Ahead<'a>) -> Self {
+    pub(crate) fn new(
+        (left, right): (R, R),
+        dim: usize,
+        gram: &'a mut [T],
+        turned: &'a mut [T],
+        ahead: Ahead<'a>,
+    ) -> Self {
         let width = right.width();
         assert!(left.count() == right.count() && left.width() == width);
         assert!(dim <= width && gram.len() == width * width);
@@ -190,6 +276,7 @@ impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
             right,
             dim,
             gram,
+            turned,
             ahead,
         }
     }
@@ -224,7 +311,7 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
                 let out = (self.gram.as_mut_ptr().add(row * width + first), width);
                 let last = row == first
                     && match n_vectors {
-                        2 => add_last_square::<L, MR>(left, right, count, out),
+                        2 => add_last_square::<L, MR, _>(left, right, count, out, self.turned),
                         1 => add_corner::<L, MR>((left, right), count, out),
                         _ => false,
                     };

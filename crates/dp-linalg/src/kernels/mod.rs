@@ -44,7 +44,7 @@ pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;
 pub(crate) use gather::Gather;
-pub(crate) use gram::{GramUpdate, WeightedSum};
+pub(crate) use gram::{GramUpdate, WeightedSum, turned_len, unturn};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::{HOME, KroneckerUpdate};
 pub use plain::{PlainLoops, with_vector_instructions};

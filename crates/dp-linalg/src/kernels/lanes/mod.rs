@@ -1,0 +1,96 @@
+//! One vector of numbers, for each instruction set.
+
+use super::Kernel;
+
+/// A vector of `WIDTH` numbers. All methods are `inline(always)`, so that they are compiled with
+/// the instructions of the function that [`Kernel::run`] picked.
+///
+/// # Safety
+/// Every method requires that the processor has the instructions of the implementing type, and
+/// that pointers are valid for the number of elements stated. No alignment is required.
+#[cfg_attr(
+    not(feature = "dense"),
+    allow(dead_code, reason = "some serve the dense algorithms only")
+)]
+pub(crate) trait Lanes: Copy {
+    /// The element type.
+    type Scalar: Kernel;
+    /// Elements in a vector.
+    const WIDTH: usize;
+    /// Widest register tile, in vectors, that leaves room for the operands.
+    const TILE_VECTORS: usize;
+
+    /// All zeros.
+    unsafe fn zero() -> Self;
+    /// `value` in every lane.
+    unsafe fn splat(value: Self::Scalar) -> Self;
+    /// Reads `WIDTH` elements.
+    unsafe fn load(from: *const Self::Scalar) -> Self;
+    /// Reads the first `n <= WIDTH` elements and touches no others; the remaining lanes are zero.
+    unsafe fn load_first(from: *const Self::Scalar, n: usize) -> Self;
+    /// Writes `WIDTH` elements.
+    unsafe fn store(self, to: *mut Self::Scalar);
+    /// Writes the first `n <= WIDTH` elements and touches no others.
+    unsafe fn store_first(self, to: *mut Self::Scalar, n: usize);
+    /// `self + other`.
+    unsafe fn plus(self, other: Self) -> Self;
+    /// `self - other`.
+    unsafe fn minus(self, other: Self) -> Self;
+    /// `self * other`.
+    unsafe fn times(self, other: Self) -> Self;
+    /// `self + a * b`, in one rounding where the processor can.
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self;
+    /// `self - a * b`, in one rounding where the processor can.
+    unsafe fn minus_product(self, a: Self, b: Self) -> Self;
+    /// `self / other`.
+    unsafe fn over(self, other: Self) -> Self;
+    /// Square root of each lane.
+    unsafe fn root(self) -> Self;
+    /// The lanes of `then` where `self` is above zero, those of `otherwise` elsewhere (NaN too).
+    unsafe fn where_positive(self, then: Self, otherwise: Self) -> Self;
+    /// Sum of the lanes.
+    unsafe fn sum(self) -> Self::Scalar;
+    /// Reads the first `n <= WIDTH` numbers of single precision and touches no others; widens
+    /// them exactly, and the remaining lanes are zero.
+    unsafe fn load_single(from: *const f32, n: usize) -> Self;
+    /// Each lane clamped to `[-limit, limit]` and rounded toward zero; NaN becomes zero.
+    unsafe fn truncate_within(self, limit: Self::Scalar) -> Self;
+    /// The upper half of `self`, then the upper half of `other`.
+    unsafe fn upper_halves(self, other: Self) -> Self;
+    /// Both halves turned by `BY` lanes: lane i of a half gets what lane i + BY, counted around the half, has.
+    unsafe fn turn_halves<const BY: usize>(self) -> Self;
+
+    /// [`load_first`](Self::load_first), without a mask where the vector is whole.
+    #[inline(always)]
+    unsafe fn load_up_to(from: *const Self::Scalar, n: usize) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if n >= Self::WIDTH {
+                Self::load(from)
+            } else {
+                Self::load_first(from, n)
+            }
+        }
+    }
+
+    /// [`store_first`](Self::store_first), without a mask where the vector is whole.
+    #[inline(always)]
+    unsafe fn store_up_to(self, to: *mut Self::Scalar, n: usize) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if n >= Self::WIDTH {
+                self.store(to);
+            } else {
+                self.store_first(to, n);
+            }
+        }
+    }
+}
+
+mod arrays;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use arrays::Plain;
