@@ -230,6 +230,37 @@ fn files_of_every_movielens_release_are_found_and_read() {
 }
 
 #[test]
+fn plays_of_songs_are_read_and_give_lists_only() {
+    let sandbox = Sandbox::new();
+    let plays = ratings("", "\t", "");
+    sandbox.write("train_triplets.txt", plays);
+    let run = |more: &[&str]| {
+        let args = [
+            "reproduce",
+            "krichene2023-msd",
+            "--data",
+            ".",
+            "--seeds",
+            "1",
+            "--quick",
+            "--json",
+        ];
+        sandbox.dp(&[&args, more].concat())
+    };
+    let few = ["--size", "min_item_users=2", "--size", "min_user_items=3"];
+    let found = run(&few).exits(0).json();
+    let rows = found["rows"].as_array().unwrap();
+    let of = |metric: &str| rows.iter().filter(|row| row["metric"] == metric).count();
+    assert_eq!((of("Recall@20"), of("test RMSE")), (3 * 3 + 1, 0));
+    run(&["--size", "min_item_users=100000"])
+        .exits(4)
+        .says(&["train_triplets.txt", "--size"]);
+    run(&["--size", "min_items=1"])
+        .exits(2)
+        .says(&["min_item_users"]);
+}
+
+#[test]
 fn ratings_must_be_there() {
     let name = "krichene2023-ml1m";
     reproduce(&[name]).exits(2).says(&["--data"]);

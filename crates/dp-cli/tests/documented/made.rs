@@ -98,6 +98,12 @@ fn public_data(shell: &Shell) {
         let items = films("item-", 0..60).replace(',', "\t");
         shell.write(&format!("{folder}/items.tsv"), &items);
     }
+    let plays: Vec<String> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.replace(',', "\t"))
+        .collect();
+    shell.write("made-data/msd/train_triplets.txt", &plays.join("\n"));
     let school: Vec<String> = (0..27).map(|at| format!("x{at}")).collect();
     for (folder, target, columns) in [
         ("school", "target", school.join(",")),

@@ -49,6 +49,11 @@ const ALL: &[Reproduction] = &[
         run: movielens::ml100k,
     },
     Reproduction {
+        name: "krichene2023-msd",
+        about: "plays of the Million Song set under --data: Recall@20 against epsilon",
+        run: movielens::msd,
+    },
+    Reproduction {
         name: "jain2021-figure2",
         about: "linear models in a shared subspace: population MSE against epsilon and rho",
         run: figure2::run,

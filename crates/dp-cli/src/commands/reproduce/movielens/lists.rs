@@ -17,7 +17,7 @@ const POPULARITY: Metric = (
 );
 const K: usize = 20;
 /// Ratings from here on are a yes.
-const LEAST_YES: f64 = 4.0;
+pub(super) const LEAST_YES: f64 = 4.0;
 
 /// Users held out with 80 % of their records as history, the same for all seeds.
 pub(super) struct Lists {
@@ -27,8 +27,9 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn new(ratings: &Ratings) -> Result<Self> {
-        let split = hold_out_users(&ratings.to_implicit(LEAST_YES)?, 0)?;
+    /// Each record of `likes` is a yes.
+    pub(super) fn new(likes: &Ratings) -> Result<Self> {
+        let split = hold_out_users(likes, 0)?;
         Ok(Self {
             buckets: buckets(split.train.expose())?,
             als: NonPrivateAls::implicit().fit(&split.train)?,

@@ -1,15 +1,17 @@
-//! `krichene2023-ml1m` and its like: private matrix factorisation of ratings, by rating error and by lists.
+//! `krichene2023-ml1m` and its like: private matrix factorisation of ratings, by rating error and by lists, and of
+//! songs that were played, by lists.
 
 mod data;
 mod lists;
 mod methods;
+mod most_played;
 mod neighbours;
 mod ratings;
 pub(super) mod settings;
 mod table;
 mod task;
 
-use self::lists::Lists;
+use self::lists::{LEAST_YES, Lists};
 use self::ratings::HeldOutRatings;
 use self::table::Table;
 use super::ReproduceArgs;
@@ -32,6 +34,13 @@ fn run(args: &ReproduceArgs, folder: &str) -> Result<Vec<Row>> {
     let ratings = data::read(args, folder)?;
     let table = Table::new(args);
     let mut rows = table.rows(&HeldOutRatings::new(&ratings)?, &methods::of_ratings())?;
-    rows.extend(table.rows(&Lists::new(&ratings)?, &methods::of_lists())?);
+    let likes = ratings.to_implicit(LEAST_YES)?;
+    rows.extend(table.rows(&Lists::new(&likes)?, &methods::of_lists())?);
     Ok(rows)
+}
+
+/// The Million Song set: a song that a user has played is a yes.
+pub(super) fn msd(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    let lists = Lists::new(&data::read_plays(args)?)?;
+    Table::new(args).rows(&lists, &methods::of_lists())
 }
