@@ -7,7 +7,7 @@ use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractio
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     CheckpointFolder, FactorizationParams, Feedback, FittedModel, ImplicitFeedback, ItemGramian,
-    Released,
+    Released, ScoreModel,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -104,6 +104,80 @@ fn with_little_noise_lists_beat_popularity_by_far_in_every_mode() {
             model > popular + 0.15,
             "{gramian:?}: {model} against {popular}"
         );
+    }
+}
+
+/// The published model: no biases, each item's own matrix.
+fn published(epsilon: f64) -> FactorizationParams {
+    let mut params = params(epsilon);
+    params.score_model = ScoreModel::Plain;
+    params.clip_norm = 0.3;
+    settings(&mut params).item_gramian = ItemGramian::PerItem;
+    params
+}
+
+#[test]
+fn without_biases_lists_beat_popularity_and_no_item_has_one() {
+    let split = split();
+    let fitted = fit(&split, published(20.0), 20.0);
+    let (model, popular) = recalls(&fitted, &split);
+    assert!(model > popular + 0.15, "{model} against {popular}");
+    let rows = fitted.model.item_factors().chunks_exact(5);
+    assert!(rows.clone().all(|row| row[0].abs() <= 0.0));
+    let pooled = FactorizationParams {
+        score_model: ScoreModel::Plain,
+        ..params(20.0)
+    };
+    let refused = pooled.check();
+    assert!(matches!(
+        refused,
+        Err(dp_multitask::Error::Unsupported { .. })
+    ));
+}
+
+#[test]
+fn without_biases_the_noise_of_the_gramian_follows_the_clip_norm() {
+    let split = split();
+    let fit = published(5.0).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("test", budget).unwrap();
+    let spends = ledger.reserve(&plan).unwrap();
+    let multiplier = spends[2].noise_multiplier().unwrap();
+    let mut seen = Vec::new();
+    let mut noise = NoiseSource::insecure_seeded(3);
+    let mut watch = |released: Released<'_>| {
+        if let Released::Sum { released, .. } = released {
+            seen.push((released.len(), released.noise_stddev()));
+        }
+    };
+    fit.fit_watched(
+        &split.train,
+        &plan,
+        spends,
+        &mut noise,
+        &mut |_| {},
+        &mut watch,
+    )
+    .unwrap();
+    let (n, stddev) = seen[0];
+    assert_eq!(n, 10); // four coordinates
+    let expected = multiplier * 0.3 * 0.3;
+    assert!((stddev / expected - 1.0).abs() < 0.01, "{stddev}");
+}
+
+#[test]
+fn only_the_head_is_learnt() {
+    let split = split();
+    let mut head = params(2.0);
+    head.head_fraction = Some(0.5);
+    let head = fit(&split, head, 2.0);
+    let counts = head.counts.as_ref().unwrap().values();
+    let mut sorted = counts.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    for (row, &count) in head.model.item_factors().chunks_exact(5).zip(counts) {
+        let learnt = row.iter().any(|x| x.abs() > 0.0);
+        assert_eq!(learnt, count >= sorted[N_ITEMS / 2], "count {count}");
     }
 }
 

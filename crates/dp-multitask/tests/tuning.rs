@@ -6,7 +6,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
-    Error, FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams,
+    Error, FactorizationParams, MatrixFactorization, Released, TunedModel, Tuning, TuningParams,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -88,6 +88,69 @@ fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
         .predict_held_out(&split.train, &split.test)
         .unwrap();
     assert!(rmse(pairs.into_exposed()).unwrap() < 1.05);
+}
+
+/// Label and noise multiplier of every release that was seen, as far as the release tells them.
+#[test]
+fn what_is_watched_is_what_the_certificate_lists() {
+    let split = ratings();
+    let tuning = Tuning::new(candidates(5.0), TuningParams::default()).unwrap();
+    let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let (mut seen, mut candidate, mut round) = (Vec::new(), 0, 0);
+    let mut noise = NoiseSource::insecure_seeded(7);
+    let row = split.train.expose().user(3);
+    let mut watch = |released: Released<'_>| match released {
+        Released::Counts(counts) => {
+            (candidate, round) = (candidate + 1, 0);
+            let label = format!("candidate {candidate}: item counts");
+            seen.push((label, counts.noise_stddev() / 10.0)); // votes have norm 10
+        }
+        Released::Statistics { released, .. } => {
+            round += 1;
+            let bound = [0.01, 1.0, 100.0][candidate - 1];
+            let of_round = format!("candidate {candidate}: round {round}: item");
+            seen.push((
+                format!("{of_round} matrices"),
+                released.matrix_noise_stddev(),
+            ));
+            let rhs = released.rhs_noise_stddev() / bound;
+            seen.push((format!("{of_round} right-hand sides"), rhs));
+        }
+        Released::Sum {
+            label,
+            released,
+            grid,
+            one_user,
+        } => {
+            let one = one_user(row);
+            assert!(!one.is_empty() && one.iter().all(|&(at, _)| at < 3));
+            let squares = one.iter().map(|&(_, z)| (z as f64).powi(2));
+            assert!(squares.sum::<f64>().sqrt() <= grid.l2_bound() as f64);
+            seen.push((label.to_owned(), released.noise_stddev() / 2.0)); // the clip norm
+        }
+        _ => {}
+    };
+    let tuned = tuning
+        .fit_watched(
+            &split.train,
+            &plan,
+            paid(&plan),
+            &mut noise,
+            &mut |_| {},
+            &mut watch,
+        )
+        .unwrap();
+    let releases = &tuned.fitted.certificate.releases;
+    assert_eq!(seen.len(), releases.len());
+    for ((seen, release), planned) in seen.iter().zip(releases).zip(plan.releases()) {
+        let (label, multiplier) = seen;
+        assert_eq!((label, planned.event()), (&release.label, &release.event));
+        let paid = planned.noise_multiplier().unwrap();
+        assert!(
+            (multiplier / paid - 1.0).abs() < 0.01,
+            "{label}: {multiplier} {paid}"
+        );
+    }
 }
 
 #[test]

@@ -230,6 +230,29 @@ fn sampling_keeps_the_plan_but_tail_sampling_needs_counts() {
 }
 
 #[test]
+fn every_update_leaves_items_outside_the_head_at_zero() {
+    let split = ratings();
+    for update in [
+        ItemUpdate::Ssp,
+        ItemUpdate::NoisyGd(GradientRounds::new(1.0, 3)),
+        residual(2),
+    ] {
+        let mut params = params(20.0, update);
+        params.weight_exponent = 0.0;
+        params.head_fraction = Some(0.2);
+        let (fitted, ..) = fit(&split, params);
+        let counts = fitted.counts.unwrap();
+        let mut order: Vec<usize> = (0..N_ITEMS).collect();
+        order.sort_by(|&a, &b| counts.values()[b].total_cmp(&counts.values()[a]));
+        let dim = fitted.model.dim();
+        let rows = fitted.model.item_factors();
+        let learnt = |&item: &usize| rows[item * dim..][..dim].iter().any(|x| x.abs() > 0.0);
+        let (head, tail) = order.split_at(N_ITEMS / 5);
+        assert!(head.iter().all(learnt) && !tail.iter().any(learnt));
+    }
+}
+
+#[test]
 fn settings_survive_serialisation_and_older_ones_are_read() {
     let mut params = params(5.0, residual(2));
     params.record_sampling = RecordSampling::Tail {

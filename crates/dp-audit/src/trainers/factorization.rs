@@ -127,16 +127,13 @@ impl AuditedFactorization {
                 Kept::Counts(counts) => {
                     let (at, planned) = self.next(&mut left, "")?;
                     views.push((at, self.counts_view(planned, counts, data, canaries)?));
-                    let params = self.fit.params();
-                    weights = TaskWeights::from_counts(
-                        counts,
-                        params.weight_exponent,
-                        params.count_floor,
-                    )
-                    .map_err(failed)?;
+                    let n_items = data.n_items();
+                    weights = self.fit.weights(n_items, Some(counts)).map_err(failed)?;
                 }
                 Kept::Statistics(factors, released) => {
-                    let factors = self.factors(factors, before, item_weights, released.dim())?;
+                    let mut factors =
+                        self.factors(factors, before, item_weights, released.dim())?;
+                    weights.clear_others(&mut factors);
                     let (matrix, of_matrix) = self.next(&mut left, "matrices")?;
                     let (rhs, of_rhs) = self.next(&mut left, "right-hand sides")?;
                     let planned = [of_matrix, of_rhs];
@@ -235,10 +232,8 @@ impl AuditedFactorization {
             .fit
             .grids(multipliers.0, multipliers.1)
             .map_err(failed)?;
-        let statistics = self
-            .fit
-            .statistics(released.dim(), factors, weights)
-            .map_err(failed)?;
+        let dim = factors.len() / weights.omega().len().max(1);
+        let statistics = self.fit.statistics(dim, factors, weights).map_err(failed)?;
         let labels = (planned[0].label(), planned[1].label());
         let mut views = gram_views(labels, multipliers, &grids, released);
         fill_grams(&mut views, data, canaries, &grids, &statistics)?;

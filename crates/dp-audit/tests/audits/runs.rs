@@ -148,13 +148,18 @@ fn check_run(params: FactorizationParams) {
     assert!((share - 1.0).abs() < 0.03, "{name}: {share}: {audit}");
 }
 
-/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all.
+/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all; on the head as well.
 #[test]
 fn runs_of_implicit_feedback_hold_as_well() {
-    for item_gramian in [ItemGramian::Pooled, ItemGramian::PerItem] {
+    for (item_gramian, head_fraction) in [
+        (ItemGramian::Pooled, None),
+        (ItemGramian::PerItem, None),
+        (ItemGramian::PerItem, Some(0.6)),
+    ] {
         let mut params = FactorizationParams::implicit_for_target(target(4.0));
         (params.dim, params.n_rounds) = (Some(3), 2);
         (params.count_clip_norm, params.weight_exponent) = (3.0, 0.25);
+        params.head_fraction = head_fraction;
         if let Feedback::Implicit(implicit) = &mut params.feedback {
             implicit.item_gramian = item_gramian;
         }

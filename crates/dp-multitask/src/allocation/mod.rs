@@ -1,6 +1,7 @@
 //! How a user's privacy budget is spread over the user's tasks.
 
 mod budget;
+mod head;
 mod ratios;
 mod sampling;
 mod weights;

@@ -17,7 +17,7 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// Sets the weights of tasks that are not kept to 0.
+    /// Sets the weights of tasks that are not kept to 0; tasks of weight 0 do not count as kept.
     pub(super) fn apply(&self, user: UserRow<'_>, weights: &mut [f64]) {
         match self {
             Self::All => {}
@@ -40,15 +40,19 @@ impl Selection {
     }
 }
 
-/// Keeps the `n_kept` tasks with the smallest keys, ties by task number.
+/// Keeps the `n_kept` tasks with the smallest keys among those with weight, ties by task number.
 fn keep_smallest(user: UserRow<'_>, n_kept: usize, weights: &mut [f64], key: impl Fn(u32) -> u64) {
     if user.len() <= n_kept {
         return;
     }
     let mut order: Vec<(u64, usize)> = (0..)
         .zip(user.items())
+        .filter(|&(at, _)| weights.get(at).is_some_and(|&w| w > 0.0))
         .map(|(at, &t)| (key(t), at))
         .collect();
+    if order.len() <= n_kept {
+        return;
+    }
     if n_kept > 0 {
         order.select_nth_unstable(n_kept - 1);
     }

@@ -53,6 +53,11 @@ impl TaskWeights {
         }
     }
 
+    /// Gives a task weight 0.
+    pub(super) fn leave_out(&mut self, task: usize) {
+        self.omega[task] = 0.0;
+    }
+
     /// The same weights for the records that `selection` keeps.
     pub(crate) fn keeping(mut self, selection: Selection) -> Self {
         self.selection = selection;
@@ -117,7 +122,7 @@ impl TaskWeights {
         &self.omega
     }
 
-    /// Writes one user's weights, one per record, with `sum w^2 <= 1`; 0 for tasks not kept.
+    /// Writes one user's weights, one per record, with `sum w^2 <= 1`; 0 for tasks not kept or without weight.
     ///
     /// # Panics
     /// When an item is outside the catalogue or `out` is shorter than the user's records.

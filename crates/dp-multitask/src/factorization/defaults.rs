@@ -65,6 +65,7 @@ pub(super) fn adadpals_for_target(target: ApproxDp) -> FactorizationParams {
         feedback: Feedback::Explicit,
         score_model: ScoreModel::Biased,
         record_sampling: RecordSampling::All,
+        head_fraction: None,
         item_update: ItemUpdate::Ssp,
         pooled_matrices: None,
     }

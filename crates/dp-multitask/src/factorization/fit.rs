@@ -163,10 +163,11 @@ impl MatrixFactorization {
         while state.n_rounds() < params.n_rounds {
             let rounds = match state.rounds.take() {
                 Some(rounds) => rounds,
-                None => self.first_round(n_items, run, state.counts.as_ref())?,
+                None => self.first_round(&weights, run, state.counts.as_ref())?,
             };
             let scales = state.scales.as_ref();
-            let rounds = self.round(data, &weights, scales, rounds, run, noise)?;
+            let mut rounds = self.round(data, &weights, scales, rounds, run, noise)?;
+            weights.clear_others(&mut rounds.factors);
             run.show(Released::Round {
                 factors: &rounds.factors,
             });
@@ -202,15 +203,32 @@ impl MatrixFactorization {
         })
     }
 
-    fn weights(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Result<TaskWeights> {
+    /// The weights that users' records have, from the released counts where the settings ask for them. Post-processing.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when there is not one count for each item, or none where a head asks for them.
+    pub fn weights(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Result<TaskWeights> {
         let params = self.params();
+        let found = counts.map_or(0, |counts| counts.values().len());
+        if (counts.is_some() || params.releases_counts()) && found != n_items {
+            return Err(ShapeError {
+                name: "item counts",
+                found,
+                expected: n_items,
+            }
+            .into());
+        }
         let weights = match counts {
             Some(counts) => {
                 TaskWeights::from_counts(counts, params.weight_exponent, params.count_floor)?
             }
             None => TaskWeights::uniform(n_items),
         };
-        Ok(weights.keeping(params.record_sampling.selection(counts)))
+        let weights = weights.keeping(params.record_sampling.selection(counts));
+        match (params.head_fraction, counts) {
+            (Some(fraction), Some(counts)) => weights.head(counts, fraction),
+            _ => Ok(weights),
+        }
     }
 
     /// Releases how much weight every item has.
@@ -260,11 +278,14 @@ impl MatrixFactorization {
     /// Factors before any round.
     fn first_round(
         &self,
-        n_items: usize,
+        weights: &TaskWeights,
         run: &Run<'_>,
         counts: Option<&NoisyCounts>,
     ) -> Result<RoundState> {
-        RoundState::new(self.params(), n_items, self.dim(run, counts)?)
+        let n_items = weights.omega().len();
+        let mut first = RoundState::new(self.params(), n_items, self.dim(run, counts)?)?;
+        weights.clear_others(&mut first.factors);
+        Ok(first)
     }
 
     /// One round: users, sums, noise, items.

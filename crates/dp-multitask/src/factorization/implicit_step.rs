@@ -31,9 +31,9 @@ const INSIDE: f64 = 1.0 - 1e-12;
 /// [`ItemStatistics`].
 ///
 /// # Privacy
-/// `f_j` has norm at most 1, and in these coordinates the norm of the contribution is the Frobenius norm
-/// `||f_j f_j^T|| = ||f_j||^2 <= 1`, the L2 sensitivity when one user is added or removed. One
-/// release per round serves all items. Planned with replace factor 2: positive semidefinite contributions
+/// `f_j` has norm at most `F`, and in these coordinates the norm of the contribution is the Frobenius norm
+/// `||f_j f_j^T|| = ||f_j||^2 <= F^2`, the L2 sensitivity when one user is added or removed; `F` is 1 with biases and
+/// `clip_norm` without. One release per round serves all items. Planned with replace factor 2: positive semidefinite contributions
 /// would allow `sqrt 2`, which sums of vectors do not make use of, so the replace-one figure is
 /// over-counted. A user without records adds nothing.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct UserGramian<'a>(pub &'a ItemStatistics<'a>);
 /// One user's share of the right-hand sides, `b_i = sum_j w_ij f_j`, as one vector.
 ///
 /// # Privacy
-/// Squared norm `sum_i w_ij^2 ||f_j||^2 <= 1`: the L2 sensitivity is 1 when one user is added or removed.
+/// Squared norm `sum_i w_ij^2 ||f_j||^2 <= F^2`: the L2 sensitivity is `F` when one user is added or removed, 1 with biases.
 #[derive(Debug)]
 pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
 
@@ -114,8 +114,9 @@ impl MatrixFactorization {
         noise: &mut NoiseSource,
     ) -> Result<RoundState> {
         let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
+        let dim = statistics.n_coordinates();
         let mut round = Round {
-            dim: rounds.dim,
+            dim,
             matrices: None,
             gramian: None,
             sums: None,
@@ -138,9 +139,9 @@ impl MatrixFactorization {
             };
         let rhs_noise = rhs.noise_multiplier()?;
         if let Some(spend) = gramian {
-            let n = packed_len(rounds.dim);
-            let gramian = UserGramian(&statistics);
-            round.gramian = Some(release_shown(data, n, &gramian, spend, run, noise)?);
+            let sum = (&UserGramian(&statistics), packed_len(dim));
+            let bound = self.params().factor_bound().powi(2);
+            round.gramian = Some(release_shown(data, sum, bound, spend, run, noise)?);
         }
         match matrix {
             Some(matrix) => {
@@ -154,17 +155,17 @@ impl MatrixFactorization {
                 round.matrices = Some(released);
             }
             None => {
-                let n = weights.omega().len() * rounds.dim;
-                let sums = ImplicitSums(&statistics);
-                round.sums = Some(release_shown(data, n, &sums, rhs, run, noise)?);
+                let sum = (&ImplicitSums(&statistics), weights.omega().len() * dim);
+                let bound = self.params().factor_bound();
+                round.sums = Some(release_shown(data, sum, bound, rhs, run, noise)?);
             }
         }
-        let solved = self.solve_implicit(implicit, &round)?;
-        rounds.advance(solved, rhs_noise);
+        let solved = self.solve_implicit(implicit, weights.omega(), &round)?;
+        rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
         Ok(rounds)
     }
 
-    /// Item factors from what a round released, by post-processing:
+    /// Coefficients of the items, in the coordinates of users' factors, from what a round released, by post-processing:
     ///
     /// ```text
     /// per item:  x_i = (PSD(A_i) + a0 PSD(G) + ridge I)^-1 b_i
@@ -173,8 +174,14 @@ impl MatrixFactorization {
     /// ```
     ///
     /// All users carry the same first coordinate, so that `b_i` itself tells the weight `n_i = sum_j w_ij`,
-    /// and all have norm 1, so that the trace tells their number.
-    fn solve_implicit(&self, implicit: &ImplicitFeedback, round: &Round) -> Result<Vec<f64>> {
+    /// and all have norm 1, so that the trace tells their number: pooled Gramians need biases. Items without weight
+    /// `omega` get 0.
+    fn solve_implicit(
+        &self,
+        implicit: &ImplicitFeedback,
+        omega: &[f64],
+        round: &Round,
+    ) -> Result<Vec<f64>> {
         let dim = round.dim;
         let a0 = implicit.item_unobserved_weight;
         let bias = bias_coordinate(self.params().clip_norm, dim);
@@ -190,9 +197,14 @@ impl MatrixFactorization {
                 ridge(self.params(), noise, dim)
             }
         };
-        factors.par_chunks_mut(dim).enumerate().try_for_each_init(
+        let items = factors.par_chunks_mut(dim).zip(omega).enumerate();
+        items.try_for_each_init(
             || vec![0.0; dim * dim],
-            |matrix, (item, x)| {
+            |matrix, (item, (x, &omega))| {
+                if omega <= 0.0 {
+                    x.fill(0.0);
+                    return Ok(());
+                }
                 let scale = match &round.matrices {
                     Some(released) => {
                         released.write_item(item, matrix, x);
@@ -213,7 +225,6 @@ impl MatrixFactorization {
                 }
                 cholesky_in_place(matrix, dim)?;
                 cholesky_solve_in_place(matrix, dim, x)?;
-                x[0] *= bias;
                 Ok::<_, dp_linalg::Error>(())
             },
         )?;
@@ -250,18 +261,18 @@ impl Round {
     }
 }
 
-/// Releases a vector sum of sensitivity 1 and shows it.
+/// Releases a vector sum, with its number of coordinates, of L2 sensitivity `bound`, and shows it.
 fn release_shown<C: VectorContribution>(
     data: &Private<Interactions>,
-    n_coordinates: usize,
-    contribution: &C,
+    (contribution, n_coordinates): (&C, usize),
+    bound: f64,
     spend: Spend,
     run: &mut Run<'_>,
     noise: &mut NoiseSource,
 ) -> Result<ReleasedVector> {
     let (label, grid) = (
         spend.label().to_owned(),
-        Grid::new(spend.noise_multiplier()?, 1.0)?,
+        Grid::new(spend.noise_multiplier()?, bound)?,
     );
     let sum = VectorSum::accumulate(data, n_coordinates, grid, contribution)?;
     let released = sum.release(spend, noise)?;

@@ -1,7 +1,7 @@
 use dp_core::{ApproxDp, ParamError, params};
 
 use super::defaults;
-use super::feedback::Feedback;
+use super::feedback::{Feedback, ImplicitFeedback, ItemGramian};
 use super::item_update::{GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
 use crate::{Error, LocalBias, Result};
@@ -24,7 +24,7 @@ pub struct FactorizationParams {
     /// Budget share of a round relative to the round before it, above 0.
     pub round_growth: f64,
     /// Exponent of the adaptive weights `n_i^-mu`, 0 or above; 0 weighs all items of a user alike
-    /// and needs no counts, unless tail sampling or implicit feedback does.
+    /// and needs no counts, unless tail sampling, a head or implicit feedback does.
     pub weight_exponent: f64,
     /// Share of the budget (of the squared Gaussian-DP parameter) spent on the counts, strictly
     /// between 0 and 1; without effect when none are released.
@@ -69,6 +69,11 @@ pub struct FactorizationParams {
     /// Which of a user's records enter the item statistics.
     #[serde(default)]
     pub record_sampling: RecordSampling,
+    /// The head: this fraction of the items, strictly between 0 and 1, those with the largest released counts, is all that is
+    /// learnt. Users spend nothing on other items, whose factors are 0. `None` learns all items, and needs no counts for it.
+    /// See [`TaskWeights::head`](crate::TaskWeights::head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_fraction: Option<f64>,
     /// How items learn.
     #[serde(default)]
     pub item_update: ItemUpdate,
@@ -157,6 +162,9 @@ impl FactorizationParams {
         self.training_penalties.check()?;
         self.fold_in_penalties.check()?;
         self.record_sampling.check()?;
+        if let Some(fraction) = self.head_fraction {
+            params::open_unit("head_fraction", fraction)?;
+        }
         self.item_update.check(self.n_rounds)?;
         if let Some(pooled) = &self.pooled_matrices {
             params::open_unit("weight_share", pooled.weight_share)?;
@@ -179,8 +187,9 @@ impl FactorizationParams {
             let what = "implicit feedback with another item update than SSP";
             return Err(Error::Unsupported { what });
         }
-        if implicit && !self.score_model.is_biased() {
-            let what = "implicit feedback without biases";
+        let pooled = |f: &ImplicitFeedback| f.item_gramian == ItemGramian::Pooled;
+        if self.feedback.implicit().is_some_and(pooled) && !self.score_model.is_biased() {
+            let what = "a pooled Gramian without biases, which tell it the weights of the items";
             return Err(Error::Unsupported { what });
         }
         let per_item_only = implicit
@@ -262,12 +271,13 @@ impl FactorizationParams {
     }
 
     /// Whether the run releases counts: with ratings, weights with exponent 0 need none, unless rare items are
-    /// sampled. With implicit feedback they are always released; they choose the length of the factors and are
+    /// sampled or the head alone is learnt. With implicit feedback they are always released; they choose the length of the factors and are
     /// the popularity baseline.
     #[must_use]
     pub fn releases_counts(&self) -> bool {
         self.weight_exponent > 0.0
             || self.record_sampling.needs_counts()
+            || self.head_fraction.is_some()
             || self.feedback.implicit().is_some()
     }
 

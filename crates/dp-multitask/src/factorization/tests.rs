@@ -276,6 +276,39 @@ fn no_user_moves_the_implicit_sums_by_more_than_one_and_none_is_rejected() {
 }
 
 #[test]
+fn without_biases_the_implicit_sums_are_bounded_by_the_clip_norm_and_reach_it() {
+    let table = users_of_all_kinds(12);
+    let mut params = implicit_params();
+    params.score_model = ScoreModel::Plain;
+    (params.dim, params.clip_norm) = (Some(4), 0.3);
+    if let Feedback::Implicit(implicit) = &mut params.feedback {
+        implicit.item_gramian = ItemGramian::PerItem;
+    }
+    let fit = params.check().unwrap();
+    let weights = TaskWeights::uniform(N_ITEMS);
+    let factors = initial_factors(N_ITEMS, 4, 0.3, 3).unwrap();
+    let statistics = fit.statistics(4, &factors, &weights).unwrap();
+    let grids = fit.grids(7.0, 7.0).unwrap();
+    let of_gramian = Grid::new(7.0, 0.09).unwrap();
+    let mut most = [0.0_f64; 3];
+    for row in table.users() {
+        let (matrix, rhs) = squared_norms(&gram_contribution(&grids, &statistics, row).unwrap(), 3);
+        let gramian = squared_norm(&of_gramian, 6, &UserGramian(&statistics), row);
+        let squares = [
+            (matrix, grids.matrix()),
+            (rhs, grids.rhs()),
+            (gramian, &of_gramian),
+        ];
+        for (most, (square, grid)) in most.iter_mut().zip(squares) {
+            let share = share_of(square, grid);
+            assert!(share <= 1.0 && row.is_empty() == (square == 0), "{share}");
+            *most = most.max(share);
+        }
+    }
+    assert!(most.iter().all(|&most| most > 0.999), "{most:?}");
+}
+
+#[test]
 fn the_gramian_of_neighbours_differs_by_one_user_who_has_factor_norm_one() {
     let table = users_of_all_kinds(10);
     let (dim, packed) = (3, 6);

@@ -4,9 +4,9 @@ mod scores;
 
 use dp_accounting::{Certificate, Plan, PlannedRelease, ReleaseRecord, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_mechanism::{Grid, NoiseSource, VectorSum, vector_contribution};
 
-use crate::factorization::{FittedModel, MatrixFactorization, Progress, in_public_range};
+use crate::factorization::{FittedModel, MatrixFactorization, Progress, Released, in_public_range};
 use crate::paid::{check_plan, check_spends, complete, data_set_of};
 use crate::{Error, Result};
 use scores::{HeldOut, ValidationScores};
@@ -217,17 +217,32 @@ impl Tuning {
         noise: &mut NoiseSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<TunedModel> {
+        self.fit_watched(data, plan, spends, noise, progress, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing each release to `watch` as it is made, in the order of the plan: those of the candidates, then
+    /// the scores. Candidates sum over [`training_part`](Self::training_part), the scores over `data`.
+    ///
+    /// # Privacy
+    /// As [`fit`](Self::fit): `watch` sees releases, which are covered by the guarantee.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_watched(
+        &self,
+        data: &Private<Interactions>,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        progress: &mut dyn FnMut(Progress),
+        watch: &mut dyn FnMut(Released<'_>),
+    ) -> Result<TunedModel> {
         let n_items = data.expose().n_items();
         check_plan(plan, &self.requests(n_items))?;
         check_spends(plan, plan.releases(), &spends)?;
         let records: Vec<ReleaseRecord> = spends.iter().map(Spend::record).collect();
         let data_set_id = data_set_of(&spends);
-        let held_out = HeldOut {
-            fraction: self.params.held_out_fraction,
-            seed: self.params.split_seed,
-        };
-        let train = held_out.training_part(data.expose());
-        let train = Private::new(train.unwrap_or_else(|| data.expose().clone()));
+        let train = self.training_part(data);
         let (mut spends, total) = (spends.into_iter(), plan.releases().len());
         let mut fitted = Vec::with_capacity(self.candidates.len());
         let mut before = 0;
@@ -238,12 +253,12 @@ impl Tuning {
                 progress(Progress { done, total });
             };
             let paid = spends.by_ref().take(n).collect();
-            fitted.push(fit.fit(&train, &own, paid, noise, &mut report)?);
+            fitted.push(fit.fit_watched(&train, &own, paid, noise, &mut report, watch)?);
             before += n;
         }
         let scores = ValidationScores {
             models: fitted.iter().map(|fit| &fit.model).collect(),
-            held_out,
+            held_out: self.held_out(),
             clip_norm: self.params.score_clip_norm,
         };
         let Some(spend) = spends.next() else {
@@ -252,6 +267,12 @@ impl Tuning {
         let grid = Grid::new(spend.noise_multiplier()?, self.params.score_clip_norm)?;
         let sum = VectorSum::accumulate(data, fitted.len(), grid, &scores)?;
         let released = sum.release(spend, noise)?;
+        watch(Released::Sum {
+            label: SCORES,
+            released: &released,
+            grid: &grid,
+            one_user: &|row| vector_contribution(&grid, fitted.len(), &scores, row),
+        });
         progress(Progress { done: total, total });
         let scores = released.values();
         let chosen = smallest(&scores);
@@ -265,6 +286,20 @@ impl Tuning {
             scores,
             score_noise_stddev: released.noise_stddev(),
         })
+    }
+
+    /// What the candidates are trained on: each user's records but for those held out. Private, like the data it comes from.
+    #[must_use]
+    pub fn training_part(&self, data: &Private<Interactions>) -> Private<Interactions> {
+        let train = self.held_out().training_part(data.expose());
+        Private::new(train.unwrap_or_else(|| data.expose().clone()))
+    }
+
+    const fn held_out(&self) -> HeldOut {
+        HeldOut {
+            fraction: self.params.held_out_fraction,
+            seed: self.params.split_seed,
+        }
     }
 
     fn certificate(

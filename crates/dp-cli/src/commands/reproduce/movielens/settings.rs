@@ -117,70 +117,70 @@ const STEPS: [[Steps; 4]; 3] = [
 const LISTS: [[Listed; 3]; 3] = [
     [
         (
-            9,
+            8,
             2,
             [
-                1.5, 0.98, 0.15, 1.4, 0.31, 0.13, 1.4, 10.0, 0.0069, 0.54, 0.1, 0.03,
+                2.0, 0.13, 0.15, 4.0, 4.0, 0.55, 4.1, 0.16, 0.28, 0.05, 0.05, 0.1, 0.1, 7.0,
             ],
         ),
         (
-            9,
-            2,
+            12,
+            3,
             [
-                2.0, 0.9, 0.2, 0.07, 0.42, 0.13, 0.41, 10.0, 0.039, 0.45, 0.15, 0.05,
+                3.0, 0.11, 0.05, 3.6, 2.2, 0.99, 1.1, 0.33, 0.24, 0.031, 0.05, 0.15, 0.03, 5.0,
             ],
         ),
         (
-            13,
+            12,
             2,
             [
-                1.5, 0.9, 0.1, 1.4, 1.4, 0.92, 0.36, 1.0, 0.079, 0.088, 0.035, 0.1,
+                2.0, 0.13, 0.15, 2.7, 4.0, 0.55, 4.1, 0.16, 0.28, 0.05, 0.05, 0.15, 0.06, 7.0,
             ],
         ),
     ],
     [
         (
-            17,
+            24,
             3,
             [
-                1.5, 0.98, 0.3, 1.3, 4.2, 0.49, 0.81, 1.0, 0.012, 0.14, 0.21, 0.05,
+                3.0, 0.1, 0.2, 0.41, 1.8, 0.19, 3.1, 0.3, 0.35, 0.37, 0.05, 0.15, 0.03, 5.0,
             ],
         ),
         (
-            17,
+            24,
             3,
             [
-                1.5, 0.95, 0.35, 0.57, 2.6, 0.07, 1.9, 10.0, 0.0065, 0.85, 0.4, 0.05,
+                1.5, 0.1, 0.1, 0.6, 1.8, 0.15, 2.9, 0.27, 0.34, 0.37, 0.05, 0.15, 0.1, 10.0,
             ],
         ),
         (
-            17,
+            24,
             3,
             [
-                2.0, 0.98, 0.2, 1.7, 2.4, 0.12, 0.15, 10.0, 0.32, 0.33, 0.052, 0.05,
+                3.0, 0.1, 0.15, 0.6, 1.8, 0.15, 2.9, 0.27, 0.35, 0.37, 0.05, 0.15, 0.1, 5.0,
             ],
         ),
     ],
     [
         (
-            25,
+            32,
             3,
             [
-                2.0, 0.9, 0.15, 1.5, 0.32, 0.17, 2.6, 1.0, 0.0049, 0.052, 0.33, 0.05,
+                1.5, 0.2, 0.1, 0.6, 1.0, 0.15, 2.9, 0.27, 0.34, 0.37, 0.05, 0.3, 0.05, 10.0,
             ],
         ),
         (
-            33,
-            4,
+            32,
+            3,
             [
-                2.0, 0.98, 0.1, 1.6, 0.45, 0.12, 1.9, 10.0, 0.22, 0.24, 0.054, 0.03,
+                2.0, 0.3, 0.2, 0.4, 0.5, 0.19, 3.1, 0.3, 0.35, 0.2, 0.05, 0.25, 0.03, 7.0,
             ],
         ),
         (
-            25,
+            32,
             3,
             [
-                2.0, 0.95, 0.2, 0.55, 1.3, 0.2, 0.23, 10.0, 0.19, 0.6, 0.37, 0.03,
+                2.0, 0.2, 0.1, 0.6, 1.0, 0.15, 2.9, 0.27, 0.34, 0.37, 0.05, 0.2, 0.03, 10.0,
             ],
         ),
     ],
@@ -225,10 +225,10 @@ type Steps = (Plain, [f64; 4]);
 /// constant ridge, share of the matrices.
 type Residuals = (usize, usize, usize, [f64; 6]);
 
-/// Length of factors, rounds, and growth of a round's budget, clip norm, share of the matrices, ridge factor, constant
-/// ridge, penalties of the user step (training, fold-in, offset while training), weights of the unobserved (training,
-/// fold-in, items), share of the Gramian.
-type Listed = (usize, usize, [f64; 12]);
+/// Tastes, rounds, and growth of a round's budget, clip norm, share of the matrices, ridge factor, constant ridge,
+/// penalties of the user step (training, fold-in), weights of the unobserved (training, fold-in, items), share of the
+/// Gramian, fraction of the items in the head, share of the counts, norm of a user's votes.
+type Listed = (usize, usize, [f64; 14]);
 
 /// The settings of `table` for little, middle or much privacy loss.
 fn at<T>(table: &[T; 3], target: ApproxDp) -> &T {
@@ -336,51 +336,60 @@ fn residual(&(dim, first, n_rounds, more): &Residuals, target: ApproxDp) -> Cand
     }
 }
 
-/// Implicit feedback as in the paper: each item's own matrix. The rest are the defaults of the best mode, but for
-/// what is listed.
+/// Implicit feedback as in the paper: each item's own matrix, no biases, and the head alone.
 pub(in super::super) fn published_lists(target: ApproxDp) -> Vec<Published> {
     let all = at(&LISTS, target).iter();
     all.map(|row| listed(row, target)).collect()
 }
 
-fn listed(&(dim, n_rounds, more): &Listed, target: ApproxDp) -> Published {
+fn listed(&(tastes, n_rounds, more): &Listed, target: ApproxDp) -> Published {
     let [
-        growth,
+        round_growth,
         clip_norm,
         matrix_share,
-        ridge,
-        l2_penalty,
+        item_ridge_factor,
+        item_l2_penalty,
         rest @ ..,
     ] = more;
     let [
         training,
         fold_in,
-        offset,
         a0_training,
         a0_fold_in,
         a0_items,
         gramian_share,
+        head,
+        count_share,
+        count_clip_norm,
     ] = rest;
-    let mut settings = FactorizationParams::implicit_for_target(target);
-    settings.dim = Some(dim);
-    settings.n_rounds = n_rounds;
-    settings.round_growth = growth;
-    settings.clip_norm = clip_norm;
-    settings.matrix_share = matrix_share;
-    settings.item_ridge_factor = ridge;
-    settings.item_l2_penalty = l2_penalty;
-    settings.training_penalties.factor = training;
-    settings.training_penalties.offset = offset;
-    settings.fold_in_penalties.factor = fold_in;
-    settings.feedback = Feedback::Implicit(ImplicitFeedback {
-        training_unobserved_weight: a0_training,
-        fold_in_unobserved_weight: a0_fold_in,
-        item_unobserved_weight: a0_items,
-        item_gramian: ItemGramian::PerItem,
-        gramian_share,
-    });
     Published {
-        label: format!("dim {dim}, {n_rounds} rounds"),
-        settings,
+        label: format!(
+            "{tastes} tastes, {n_rounds} rounds, {} % head",
+            100.0 * head
+        ),
+        settings: FactorizationParams {
+            score_model: ScoreModel::Plain,
+            dim: Some(tastes + 1),
+            n_rounds,
+            round_growth,
+            weight_exponent: 0.25,
+            head_fraction: Some(head),
+            count_share,
+            count_clip_norm,
+            clip_norm,
+            matrix_share,
+            item_ridge_factor,
+            item_l2_penalty,
+            training_penalties: penalties(training),
+            fold_in_penalties: penalties(fold_in),
+            feedback: Feedback::Implicit(ImplicitFeedback {
+                training_unobserved_weight: a0_training,
+                fold_in_unobserved_weight: a0_fold_in,
+                item_unobserved_weight: a0_items,
+                item_gramian: ItemGramian::PerItem,
+                gramian_share,
+            }),
+            ..FactorizationParams::implicit_for_target(target)
+        },
     }
 }
