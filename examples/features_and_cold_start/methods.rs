@@ -93,10 +93,8 @@ impl<'a> Task<'a> {
             l2_penalty: 5.0,
         };
         let params = AmSspParams {
-            setup: ProblemSetup::new(DIM, 1.0),
-            user_step,
-            n_rounds: 5,
             matrix_share: 0.3,
+            ..AmSspParams::new(ProblemSetup::new(DIM, 1.0), user_step, 5)
         };
         let fit = params.check()?;
         let plan = fit.plan(self.features.n_items(), self.target, ADJACENCY)?;

@@ -33,6 +33,23 @@ pub enum Error {
         /// What the decoder met.
         source: io::Error,
     },
+    /// The file is called Parquet, or starts like it, and cannot be read as such: damaged, cut short, compressed or
+    /// encrypted in a way that is not read, or not a file at all.
+    #[error("{path}: cannot be read as Parquet")]
+    Parquet {
+        /// The file.
+        path: String,
+        /// Why, without anything that stood in the file's records.
+        source: io::Error,
+    },
+    /// The file is Parquet, and the crate was built without the feature `parquet`.
+    #[error(
+        "{path}: a Parquet file, which this build does not read: it was built without the feature `parquet`"
+    )]
+    WithoutParquet {
+        /// The file.
+        path: String,
+    },
     /// The file cannot be written; nothing was left behind.
     #[error("{path}: cannot be written")]
     Write {
@@ -46,7 +63,7 @@ pub enum Error {
     Malformed {
         /// The file.
         path: String,
-        /// Line, counted from 1, blank lines included.
+        /// Line, counted from 1, blank lines included; of Parquet the row, counted from 1.
         line: usize,
         /// Field within the line, counted from 1.
         column: usize,
@@ -68,7 +85,7 @@ pub enum Error {
     UnknownColumn {
         /// The file.
         path: String,
-        /// Line of the header, counted from 1.
+        /// Line of the header, counted from 1; 1 for Parquet.
         line: usize,
         /// What the column should hold.
         role: ColumnRole,
@@ -146,6 +163,10 @@ pub enum Expected {
     Number(ColumnRole),
     /// An id of at least one byte.
     Id(ColumnRole),
+    /// A column whose values can be ids: of text or whole numbers.
+    IdColumn(ColumnRole),
+    /// A column whose values are text, whole numbers, floating point numbers or booleans.
+    PlainColumn,
     /// Text in UTF-8.
     Utf8,
     /// As many fields as the header or the first line has.
@@ -185,6 +206,12 @@ impl fmt::Display for Expected {
         match self {
             Self::Number(role) => write!(f, "a number for the {role}"),
             Self::Id(role) => write!(f, "an id for the {role}; the field is empty"),
+            Self::IdColumn(role) => {
+                write!(f, "a column of text or whole numbers for the {role}'s id")
+            }
+            Self::PlainColumn => {
+                f.write_str("a column of text, whole numbers, floating point numbers or booleans")
+            }
             Self::Utf8 => f.write_str("text in UTF-8"),
             Self::Fields { found, expected } => write!(f, "{expected} fields; found {found}"),
             Self::ThreeOrFourFields { found } => write!(f, "3 or 4 fields; found {found}"),

@@ -202,13 +202,8 @@ fn step_users(batch: Option<(usize, usize)>, rows: [usize; 2]) -> StepUsers {
 #[test]
 fn algorithm_2_moves_by_one_bounded_share() {
     let plane = plane();
-    let all = StepUsers {
-        batch: None,
-        model_rows: RowUse::All,
-        embedding_rows: RowUse::All,
-    };
     for symmetric_noise in [SymmetricNoise::Isometric, SymmetricNoise::Copied] {
-        for users in [all, step_users(None, [0, 1])] {
+        for users in [StepUsers::ALL, step_users(None, [0, 1])] {
             for clip in [1e-4, 1.0] {
                 let settings = SspEmbedding {
                     design_clip: clip,
@@ -247,17 +242,7 @@ fn gradients_move_by_one_bounded_share_whatever_the_loss() {
                 learning_rate: 1.0,
                 l2_penalty: 0.1,
             };
-            let users = StepUsers {
-                batch: None,
-                model_rows: RowUse::All,
-                embedding_rows: RowUse::All,
-            };
-            let gradients = SubspaceGradients {
-                settings: &settings,
-                subspace: &plane,
-                max_rows: ROWS,
-                users,
-            };
+            let gradients = SubspaceGradients::new(&settings, &plane, ROWS).unwrap();
             check_vector(7, 0.25_f64.hypot(1.0), &gradients);
         }
     }
@@ -277,8 +262,7 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
             max_rows: ROWS,
             users: StepUsers {
                 batch: Some((batch, 3)),
-                model_rows: RowUse::All,
-                embedding_rows: RowUse::All,
+                ..StepUsers::ALL
             },
             kept: None,
         };
@@ -322,10 +306,7 @@ fn algorithm_3_and_the_single_model_move_by_one_bounded_share() {
         };
         check_vector(6, pairs.clip_norm(), &pairs);
     }
-    let params = SingleModelParams {
-        design_clip: 0.7,
-        label_clip: 2.0,
-    };
+    let params = SingleModelParams::new(0.7, 2.0);
     let single = SingleModelStatistics {
         params,
         n_features: DIM,

@@ -1,6 +1,6 @@
 //! Orthonormal bases of the shared subspace, and how far apart two are.
 
-use dp_core::{ShapeError, params};
+use dp_core::{ParamError, ShapeError, params};
 use dp_linalg::symmetric_eigen;
 
 use crate::Result;
@@ -40,11 +40,56 @@ impl Provenance {
 /// # Ok::<(), dp_personalize::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct Subspace {
     dim: usize,
     rank: usize,
     basis: Vec<f64>,
     provenance: Provenance,
+}
+
+/// A subspace as a file has it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    dim: usize,
+    rank: usize,
+    basis: Vec<f64>,
+    provenance: Provenance,
+}
+
+/// How far inner products of a basis from a file may be from 0 and 1.
+const FILE_TOLERANCE: f64 = 1e-9;
+
+impl TryFrom<Unchecked> for Subspace {
+    type Error = crate::Error;
+
+    fn try_from(read: Unchecked) -> Result<Self> {
+        let Unchecked {
+            dim,
+            rank,
+            basis,
+            provenance,
+        } = read;
+        params::in_range("dim", dim, 1, 1024, "a whole number from 1 to 1024")?;
+        params::in_range("rank", rank, 1, dim, "a whole number from 1 to dim")?;
+        params::same_size("basis", basis.len(), dim * rank)?;
+        for (a, b) in (0..rank).flat_map(|a| (a..rank).map(move |b| (a, b))) {
+            let rows = basis.chunks_exact(rank);
+            let product: f64 = rows.map(|row| row[a] * row[b]).sum();
+            let expected = if a == b { 1.0 } else { 0.0 };
+            let off = (product - expected).abs();
+            if off.is_nan() || off > FILE_TOLERANCE {
+                return Err(not_orthonormal(product).into());
+            }
+        }
+        Ok(Self {
+            dim,
+            rank,
+            basis,
+            provenance,
+        })
+    }
 }
 
 impl Subspace {
@@ -176,6 +221,14 @@ impl Subspace {
             }
         }
         Ok(outside)
+    }
+}
+
+fn not_orthonormal(product: f64) -> ParamError {
+    ParamError {
+        name: "inner products of the basis",
+        value: product,
+        expected: "1 on the diagonal and 0 off it",
     }
 }
 

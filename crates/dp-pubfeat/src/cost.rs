@@ -39,6 +39,7 @@ pub fn batches_with_item(
 
 /// Sizes of a training run, in units of examples, items, epochs and multiplications.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrainingSize {
     /// Examples `D`.
     pub n_examples: f64,
@@ -103,6 +104,7 @@ impl TrainingSize {
 
 /// A linear problem under Assumption 1: `||x_j|| <= Gamma_x`, `||u|| <= Gamma_u`, `|y| <= Gamma_y`, parameters in a set of diameter `|Theta|` on which `||v_j|| <= Gamma_y / Gamma_u`.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LinearProblem {
     /// `Gamma_x`.
     pub feature_norm: f64,

@@ -9,7 +9,7 @@ use crate::personal::Intercept;
 
 #[derive(Args)]
 pub(crate) struct FederateArgs {
-    /// Rows: csv or tsv with a header, LEAF JSON, or with --items ratings; optionally gzip
+    /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with --items ratings
     pub(crate) data: PathBuf,
     /// Privacy target epsilon (nats), for adding or removing one user; several explore
     #[arg(

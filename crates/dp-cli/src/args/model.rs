@@ -23,7 +23,7 @@ pub(crate) struct RecommendArgs {
     /// Folder written by `dp train`
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// The user's own ratings: csv or tsv with columns item and rating
+    /// The user's own ratings: csv, tsv or Parquet with columns item and rating
     #[arg(long, value_name = "FILE")]
     pub(crate) history: PathBuf,
     /// Items that the model does not have, with the columns of its features, to be ranked too

@@ -10,7 +10,7 @@ use crate::personal::{Intercept, Method};
 
 #[derive(Args)]
 pub(crate) struct PersonalizeArgs {
-    /// Rows: csv or tsv with a header, several rows to a user, optionally gzip
+    /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
     pub(crate) data: PathBuf,
     /// Dimension of the shared space of the users' coefficients
     #[arg(long, value_name = "K", allow_hyphen_values = true)]

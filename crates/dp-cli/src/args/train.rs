@@ -9,7 +9,7 @@ use super::{InputArgs, SettingArgs, SplitArgs, TargetArgs};
 
 #[derive(Args)]
 pub(crate) struct TrainArgs {
-    /// Ratings: csv or tsv with a header, MovieLens `::` or tab, optionally gzip
+    /// Ratings: csv or tsv with a header, MovieLens `::` or tab, or gzip of these; Parquet
     pub(crate) ratings: PathBuf,
     #[command(flatten)]
     pub(crate) target: TargetArgs,

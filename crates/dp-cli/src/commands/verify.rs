@@ -5,12 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Certificate, Ledger, PrivacyStatement, Status};
+use dp_core::DpEvent;
+use dp_mechanism::Grid;
 use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
 use crate::featured::FEATURE_WEIGHTS;
-use crate::output::{self, CERTIFICATE, MODEL_FILES, RELEASED, SHARED, SUBSPACE};
+use crate::output::{self, CERTIFICATE, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -64,6 +66,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
 pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
     let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
     compare_files(folder, &certificate)?;
+    compare_noise(folder, &certificate)?;
     Ok((certificate, statement))
 }
 
@@ -102,6 +105,54 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
             .map_err(|_| does_not_belong("the certificate does not hold its hash".to_owned()))?;
     }
     Ok(())
+}
+
+/// The label of the release that noisy counts come from.
+const COUNTS: &str = "item counts";
+/// How far two ways to the same standard deviation may lie apart.
+const SAME: f64 = 1e-9;
+
+/// Compares the noise that `report.json` states for its counts with that of their release in the certificate and the
+/// bound on votes among the settings. Runs that say less are not compared.
+fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
+    let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let Some((released, counts)) = released
+        .as_ref()
+        .and_then(|of| Some((of, of.counts.as_ref()?)))
+    else {
+        return Ok(());
+    };
+    let clip_norm = released
+        .settings
+        .get("count_clip_norm")
+        .and_then(Value::as_f64);
+    let mut releases = certificate.releases.iter();
+    let release = releases.find(|release| release.label == COUNTS);
+    let event = release.map(|release| &release.event);
+    let (
+        Some(clip_norm),
+        Some(DpEvent::Gaussian {
+            noise_multiplier, ..
+        }),
+    ) = (clip_norm, event)
+    else {
+        return Ok(());
+    };
+    let does_not_belong = |reason: String| Error::Artifact {
+        path: folder.join(RELEASED),
+        reason,
+    };
+    let grid = Grid::new(*noise_multiplier, clip_norm);
+    let paid = grid
+        .map_err(|e| does_not_belong(e.to_string()))?
+        .noise_stddev();
+    let stated = counts.noise_stddev();
+    if (stated - paid).abs() <= SAME * paid {
+        return Ok(());
+    }
+    let reason =
+        format!("it states noise {stated} for its counts, the certificate's release has {paid}");
+    Err(does_not_belong(reason))
 }
 
 fn as_json(

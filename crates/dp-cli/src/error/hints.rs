@@ -38,6 +38,11 @@ impl Error {
                  is at fault"
                     .to_owned(),
             ),
+            Self::Data(dp_data::Error::WithoutParquet { .. }) => Some(
+                "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \
+                 the same table as csv"
+                    .to_owned(),
+            ),
             Self::Data(dp_data::Error::UnknownColumn { role, .. }) => column_hint(*role),
             _ => None,
         }

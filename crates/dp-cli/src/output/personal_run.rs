@@ -49,6 +49,7 @@ impl PersonalReport<'_> {
         let series = ["users trained on", "users held out"].map(str::to_owned);
         InternalRun {
             schema_version: SCHEMA_VERSION,
+            certificate: None,
             command: "personalize".to_owned(),
             headline: of(MethodName::Private).map(|value| Headline {
                 metric: format!("{metric} on held-out rows"),

@@ -55,6 +55,7 @@ impl<S: TrainSettings> TrainReport<'_, S> {
     fn internal_run(&self) -> InternalRun {
         InternalRun {
             schema_version: SCHEMA_VERSION,
+            certificate: None,
             command: self.release.command(),
             headline: self.metrics.headline(),
             metrics: self.metrics.figures(),

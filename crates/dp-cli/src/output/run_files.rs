@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Comparison, OutputFolder, Seconds};
+use super::{CERTIFICATE, Comparison, OutputFolder, Seconds};
 use crate::error::{Error, Result};
 
 /// Released values of a run, beside its certificate.
@@ -42,6 +42,9 @@ pub(crate) struct ReleasedRun {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InternalRun {
     pub(crate) schema_version: u32,
+    /// Digest of the run's certificate, filled in when it is written; none in files of earlier versions.
+    #[serde(default)]
+    pub(crate) certificate: Option<String>,
     pub(crate) command: String,
     /// The one figure to compare runs by.
     pub(crate) headline: Option<Headline>,
@@ -118,9 +121,10 @@ impl ReleasedRun {
 }
 
 impl InternalRun {
-    /// For the eyes of the folder's owner.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
-        folder.write_internal(INTERNAL, &pretty(self)?)
+    /// For the eyes of the folder's owner, bound to the certificate that the folder has by then.
+    pub(crate) fn write(mut self, folder: &OutputFolder) -> Result<()> {
+        self.certificate = Some(read_certificate(&folder.path(CERTIFICATE))?.digest);
+        folder.write_internal(INTERNAL, &pretty(&self)?)
     }
 }
 

@@ -49,13 +49,14 @@ impl RunFolder {
             }
         }
         let evaluation = evaluation(folder, &certificate)?;
+        let internal = internal(folder, &certificate)?;
         Ok(Self {
             name: name_of(folder),
             certificate,
             statement,
             model,
             released,
-            internal: read_run_file(folder, INTERNAL)?,
+            internal,
             evaluation,
         })
     }
@@ -93,14 +94,36 @@ impl RunFolder {
 fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluated>> {
     let found: Option<Evaluated> = read_run_file(folder, EVALUATION)?;
     let is_own = |of: &Evaluated| of.certificate.as_ref() == Some(&certificate.digest);
-    if found.as_ref().is_some_and(|of| !is_own(of)) {
-        let path = folder.join(EVALUATION);
+    let advice = "measure this one by dp evaluate --save";
+    Ok(own(found, is_own, (folder, EVALUATION), advice))
+}
+
+/// What this very run measured. Files of earlier versions do not say of which run they are.
+fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalRun>> {
+    let found: Option<InternalRun> = read_run_file(folder, INTERNAL)?;
+    let is_own = |run: &InternalRun| {
+        let digest = run.certificate.as_ref();
+        digest.is_none_or(|digest| *digest == certificate.digest)
+    };
+    let advice = "it was written beside another certificate";
+    Ok(own(found, is_own, (folder, INTERNAL), advice))
+}
+
+/// What was found, unless it is of another run: then nothing, and a warning.
+fn own<T>(
+    found: Option<T>,
+    is_own: impl Fn(&T) -> bool,
+    (folder, name): (&Path, &str),
+    advice: &str,
+) -> Option<T> {
+    if found.as_ref().is_some_and(|found| !is_own(found)) {
+        let path = folder.join(name);
         warn(&format!(
-            "{} is of another run and left out: measure this one by dp evaluate --save",
+            "{} is of another run and left out: {advice}",
             path.display()
         ));
     }
-    Ok(found.filter(is_own))
+    found.filter(is_own)
 }
 
 fn counts_of(released: Option<&ReleasedRun>) -> Option<&NoisyCounts> {

@@ -24,6 +24,7 @@ mod logs;
 mod malformed;
 mod new_items;
 mod output_folder;
+mod parquet;
 mod personalize;
 mod predict;
 mod python;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::format::Header;
-use super::source::open;
+use super::source::open_table;
 use super::table::Table;
 use crate::{ColumnRole, Expected, ItemCatalogue, Result};
 
@@ -18,11 +18,12 @@ use crate::{ColumnRole, Expected, ItemCatalogue, Result};
 /// # Errors
 /// Those of [`read_ratings`](crate::read_ratings), with a title that is not UTF-8 among the malformed fields.
 pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
-    let (file, name) = open(path.as_ref())?;
-    let mut table = Table::with_header(file, name)?;
+    let (input, name) = open_table(path.as_ref())?;
+    let mut table = Table::with_header(input, name)?;
     let header = Header::read(&table)?;
     let item = header.find(ColumnRole::Item, None)?;
     let title = header.find(ColumnRole::Title, None).ok();
+    table.read_only([Some(item), title].into_iter().flatten())?;
     let mut items = Vec::new();
     while table.advance()? {
         items.push(read_item(&table, item, title)?);

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::fields::Separator;
+use super::source::Input;
 use super::table::{Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
 
-/// How lines are laid out.
+/// How lines of text are laid out. Parquet has no lines; it is told by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -63,7 +64,8 @@ impl RatingsColumns {
     }
 }
 
-/// How to read a file of ratings. The default detects the layout.
+/// How to read a file of ratings. The default detects the layout. In a Parquet file columns are found by their names, as under a
+/// header, whatever the layout.
 ///
 /// Detection looks at the first line that is not blank:
 ///
@@ -101,21 +103,23 @@ impl RatingsFormat {
     /// where `user_is_optional`.
     pub(super) fn open<'a>(
         &self,
-        reader: impl std::io::Read + 'a,
+        input: Input<'a>,
         name: String,
         user_is_optional: bool,
     ) -> Result<(Table<'a>, Columns)> {
         let mut layout = self.layout;
-        let mut table = Table::open(reader, name, |line| {
+        let mut table = Table::open(input, name, |line| {
             layout = layout.or_else(|| detect(line, self.columns.any_named()));
             layout.map(Layout::separator)
         })?;
-        let columns = if layout.is_some_and(Layout::has_header) {
+        let columns = if table.has_schema() || layout.is_some_and(Layout::has_header) {
             Columns::from_header(&table, &self.columns, user_is_optional)?
         } else {
             table.without_header();
             Columns::by_position(&table)?
         };
+        let wanted = [Some(columns.item), Some(columns.rating), columns.user];
+        table.read_only(wanted.into_iter().flatten())?;
         Ok((table, columns))
     }
 }
@@ -193,7 +197,8 @@ impl<'t, 'a> Header<'t, 'a> {
         };
         found.ok_or_else(|| {
             let is_number = |n: &String| parse_number(n.as_bytes()).is_some();
-            if let Some(column) = self.names.iter().position(is_number) {
+            let first_number = self.names.iter().position(is_number);
+            if let Some(column) = first_number.filter(|_| !self.table.has_schema()) {
                 return self.table.malformed(column, Expected::Header);
             }
             self.unknown(role, name)

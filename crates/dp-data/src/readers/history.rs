@@ -6,7 +6,7 @@ use std::path::Path;
 use dp_core::{DroppedRecords, InteractionsBuilder};
 
 use super::format::{Columns, RatingsFormat};
-use super::source::open;
+use super::source::{Input, open_table, table_from};
 use super::table::Table;
 use crate::{ColumnRole, Expected, ItemCatalogue, Result};
 
@@ -47,8 +47,8 @@ impl UserHistory {
 /// # Errors
 /// Those of [`read_ratings`](crate::read_ratings), and [`Expected::OneUser`] where a second user begins.
 pub fn read_history(path: impl AsRef<Path>, catalogue: &ItemCatalogue) -> Result<UserHistory> {
-    let (file, name) = open(path.as_ref())?;
-    read_history_from(file, name, catalogue)
+    let (input, name) = open_table(path.as_ref())?;
+    read(input, name, catalogue)
 }
 
 /// Reads one user's own ratings from anything; `name` stands for the path in errors.
@@ -70,7 +70,12 @@ pub fn read_history_from(
     name: impl Into<String>,
     catalogue: &ItemCatalogue,
 ) -> Result<UserHistory> {
-    let (mut table, columns) = RatingsFormat::default().open(reader, name.into(), true)?;
+    let name = name.into();
+    read(table_from(reader, &name)?, name, catalogue)
+}
+
+fn read(input: Input<'_>, name: String, catalogue: &ItemCatalogue) -> Result<UserHistory> {
+    let (mut table, columns) = RatingsFormat::default().open(input, name, true)?;
     let mut builder = InteractionsBuilder::new(catalogue.len());
     let mut owner = None;
     let mut n_unknown_items = 0;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::format::Header;
-use super::source::open;
+use super::source::open_table;
 use super::table::Table;
 use crate::{ColumnRole, Expected, ItemTable, Result};
 
@@ -38,7 +38,8 @@ pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes
         let optional = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title];
         Ok(optional.map(|role| header.find(role, None).ok()))
     };
-    let items = read_items(path.as_ref(), find, |table, &[genres, year, title], id| {
+    let places = |columns: &[Option<usize>; 3]| columns.iter().copied().flatten().collect();
+    let make = |table: &Table<'_>, &[genres, year, title]: &[Option<usize>; 3], id: &str| {
         let text = |column: Option<usize>| {
             column.map_or(Ok(Cow::Borrowed("")), |column| table.text(column))
         };
@@ -47,7 +48,8 @@ pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes
             genres: names_in(&text(genres)?),
             year: year_in(&text(year)?).or_else(|| year_of_title(&text(title).unwrap_or_default())),
         })
-    })?;
+    };
+    let items = read_items(path.as_ref(), find, places, make)?;
     Ok(items.into_iter().map(|(_, item)| item).collect())
 }
 
@@ -64,7 +66,9 @@ pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemT
         each.map(|name| header.find_once(ColumnRole::Feature, Some(name)))
             .collect::<Result<Vec<usize>>>()
     };
-    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
+    let rows = read_items(path.as_ref(), find, Vec::clone, |table, at, _| {
+        names_at(table, at)
+    })?;
     let columns = columns.iter().map(ToString::to_string).collect();
     Ok(ItemTable::of_rows(columns, rows))
 }
@@ -81,7 +85,9 @@ pub fn read_whole_item_table(path: impl AsRef<Path>) -> Result<ItemTable> {
         columns.extend(at.iter().map(|&at| header.name(at).to_owned()));
         Ok(at)
     };
-    let rows = read_items(path.as_ref(), find, |table, at, _| names_at(table, at))?;
+    let rows = read_items(path.as_ref(), find, Vec::clone, |table, at, _| {
+        names_at(table, at)
+    })?;
     Ok(ItemTable::of_rows(columns, rows))
 }
 
@@ -96,12 +102,14 @@ fn names_at(table: &Table<'_>, at: &[usize]) -> Result<Vec<Vec<String>>> {
 fn read_items<C, T>(
     path: &Path,
     find: impl FnOnce(&Header<'_, '_>) -> Result<C>,
+    places: impl FnOnce(&C) -> Vec<usize>,
     make: impl Fn(&Table<'_>, &C, &str) -> Result<T>,
 ) -> Result<Vec<(String, T)>> {
-    let (file, name) = open(path)?;
-    let mut table = Table::with_header(file, name)?;
+    let (input, name) = open_table(path)?;
+    let mut table = Table::with_header(input, name)?;
     let header = Header::read(&table)?;
     let (item, columns) = (header.find(ColumnRole::Item, None)?, find(&header)?);
+    table.read_only(places(&columns).into_iter().chain([item]))?;
     let (mut items, mut known) = (Vec::new(), std::collections::HashSet::new());
     while table.advance()? {
         let id = std::str::from_utf8(table.id(item, ColumnRole::Item)?)

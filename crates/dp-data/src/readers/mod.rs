@@ -1,7 +1,7 @@
-//! Text files of ratings, items, one user's history and labelled feature vectors.
+//! Files of ratings, items, one user's history and labelled feature vectors.
 //!
-//! Layers: [`source`] gives lines of a plain or gzip file, [`fields`] cuts a line, [`table`]
-//! holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
+//! Layers: [`source`] tells text from Parquet and gives lines of a plain or gzip file, [`fields`] cuts a line, `parquet`
+//! writes rows as such fields, [`table`] holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
 //! rest says what the columns mean.
 
 mod catalogue;
@@ -12,6 +12,8 @@ mod ids;
 mod items;
 mod json;
 mod leaf;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod ratings;
 mod samples;
 mod source;

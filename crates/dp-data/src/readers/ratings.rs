@@ -7,13 +7,14 @@ use dp_core::InteractionsBuilder;
 
 use super::format::{Columns, RatingsFormat};
 use super::ids::Interner;
-use super::source::open;
+use super::source::{Input, open_table, table_from};
 use super::table::Table;
 use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadSummary, Result};
 
 /// Reads a file of ratings and takes the items found there as the catalogue.
 ///
-/// Plain or gzip, told by the content; Windows line ends, blank lines and a byte-order mark are
+/// Plain or gzip, told by the content; with the feature `parquet` also Parquet, told by content or name, where columns are found
+/// by name, null is an empty field and row groups are read one after the other; Windows line ends, blank lines and a byte-order mark are
 /// fine. Ids are kept byte for byte. Records are merged by the rules of
 /// [`InteractionsBuilder`]: values that are NaN, infinite or beyond `f32` are left out, the
 /// last record of a user-item pair counts.
@@ -25,6 +26,7 @@ use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadS
 /// # Errors
 /// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read) - the operating system refuses.
 /// * [`Error::Gzip`](crate::Error::Gzip) - damaged or truncated compression.
+/// * [`Error::Parquet`](crate::Error::Parquet) - no Parquet, or damaged; [`Error::WithoutParquet`](crate::Error::WithoutParquet) - built without the feature.
 /// * [`Error::Empty`](crate::Error::Empty) - no header, or without a declared catalogue no record.
 ///   With one, a file without records is an empty table: that the last user is gone must not show.
 /// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) - a column is missing from the header.
@@ -40,8 +42,8 @@ use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadS
 /// # Ok::<(), dp_data::Error>(())
 /// ```
 pub fn read_ratings(path: impl AsRef<Path>, format: &RatingsFormat) -> Result<Ratings> {
-    let (file, name) = open(path.as_ref())?;
-    read_ratings_from(file, name, format, None)
+    let (input, name) = open_table(path.as_ref())?;
+    read(input, name, format, None)
 }
 
 /// Reads a file of ratings on the items of a declared catalogue.
@@ -56,14 +58,14 @@ pub fn read_ratings_with_catalogue(
     format: &RatingsFormat,
     catalogue: ItemCatalogue,
 ) -> Result<Ratings> {
-    let (file, name) = open(path.as_ref())?;
-    read_ratings_from(file, name, format, Some(catalogue))
+    let (input, name) = open_table(path.as_ref())?;
+    read(input, name, format, Some(catalogue))
 }
 
 /// Reads ratings from anything; `name` stands for the path in errors.
 ///
 /// # Errors
-/// Those of [`read_ratings`], except that nothing is opened.
+/// Those of [`read_ratings`], except that nothing is opened; Parquet, which is read from its end, is refused.
 ///
 /// # Examples
 /// ```
@@ -80,7 +82,17 @@ pub fn read_ratings_from(
     format: &RatingsFormat,
     catalogue: Option<ItemCatalogue>,
 ) -> Result<Ratings> {
-    let (mut table, columns) = format.open(reader, name.into(), false)?;
+    let name = name.into();
+    read(table_from(reader, &name)?, name, format, catalogue)
+}
+
+fn read(
+    input: Input<'_>,
+    name: String,
+    format: &RatingsFormat,
+    catalogue: Option<ItemCatalogue>,
+) -> Result<Ratings> {
+    let (mut table, columns) = format.open(input, name, false)?;
     let catalogue_is_declared = catalogue.is_some();
     let mut collected = Collected::new(catalogue);
     while table.advance()? {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::format::Header;
 use super::ids::Interner;
-use super::source::open;
+use super::source::{Input, open_table, table_from};
 use super::table::Table;
 use crate::{ColumnRole, Result, SampleTable, SampleUser};
 
@@ -47,8 +47,8 @@ pub struct SampleColumns {
 /// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the header, a field that is no
 ///   number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that are not used may hold anything.
 pub fn read_samples(path: impl AsRef<Path>, columns: &SampleColumns) -> Result<SampleTable> {
-    let (file, name) = open(path.as_ref())?;
-    read_samples_from(file, name, columns)
+    let (input, name) = open_table(path.as_ref())?;
+    read_table(input, name, columns)
 }
 
 /// Reads labelled feature vectors from anything; `name` stands for the path in errors.
@@ -72,11 +72,18 @@ pub fn read_samples_from(
     name: impl Into<String>,
     columns: &SampleColumns,
 ) -> Result<SampleTable> {
-    let mut table = Table::with_header(reader, name.into())?;
+    let name = name.into();
+    read_table(table_from(reader, &name)?, name, columns)
+}
+
+fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result<SampleTable> {
+    let mut table = Table::with_header(input, name)?;
     let header = Header::read(&table)?;
     let (places, features) = Places::find(&header, columns)?;
     let target = places.target.map(|at| header.name(at).to_owned());
     drop(header);
+    let of_row = [places.user, places.target].into_iter().flatten();
+    table.read_only(of_row.chain(places.features.iter().copied()))?;
     let mut collected = Collected::default();
     let mut row = Vec::with_capacity(features.len() + 1);
     while table.advance()? {

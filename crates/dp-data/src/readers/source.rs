@@ -1,4 +1,4 @@
-//! Lines of a plain or gzip file.
+//! Whether a file is text or Parquet, and the lines of a plain or gzip file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -9,6 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::{Error, Result};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const PARQUET_MAGIC: &[u8] = b"PAR1";
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 const BUFFER: usize = 1 << 16;
 
@@ -18,6 +19,53 @@ pub(super) fn open(path: &Path) -> Result<(File, String)> {
     match File::open(path) {
         Ok(file) => Ok((file, name)),
         Err(source) => Err(Error::Open { path: name, source }),
+    }
+}
+
+/// A table before it is read.
+pub(super) enum Input<'a> {
+    /// Text, plain or gzip.
+    Text(Box<dyn Read + 'a>),
+    #[cfg(feature = "parquet")]
+    Parquet(File),
+}
+
+/// Opens a file that holds a table. Parquet is told by its first four bytes or by its name.
+pub(super) fn open_table(path: &Path) -> Result<(Input<'static>, String)> {
+    let (mut file, name) = open(path)?;
+    let head = head_of(&mut file, &name)?;
+    let is_named = path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("parquet"));
+    if !is_named && head != PARQUET_MAGIC {
+        return Ok((Input::Text(Box::new(Cursor::new(head).chain(file))), name));
+    }
+    #[cfg(feature = "parquet")]
+    return Ok((Input::Parquet(file), name));
+    #[cfg(not(feature = "parquet"))]
+    Err(Error::WithoutParquet { path: name })
+}
+
+/// A table from anything; Parquet, which is read from its end, has to be a file.
+pub(super) fn table_from<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Input<'a>> {
+    let head = head_of(&mut reader, name)?;
+    if head == PARQUET_MAGIC {
+        let path = name.to_owned();
+        let source = std::io::Error::other("Parquet is read from a file, not from a stream");
+        return Err(Error::Parquet { path, source });
+    }
+    Ok(Input::Text(Box::new(Cursor::new(head).chain(reader))))
+}
+
+fn head_of(reader: &mut impl Read, name: &str) -> Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(PARQUET_MAGIC.len());
+    let n = PARQUET_MAGIC.len() as u64;
+    match reader.by_ref().take(n).read_to_end(&mut head) {
+        Ok(_) => Ok(head),
+        Err(source) => Err(Error::Read {
+            path: name.to_owned(),
+            source,
+        }),
     }
 }
 

@@ -1,17 +1,17 @@
-//! Lines that all have the same number of fields.
+//! Records that all have the same number of fields.
 
 use std::borrow::Cow;
-use std::io::Read;
 use std::ops::Range;
 
 use super::fields::{OpenQuote, Separator, cut};
-use super::source::Lines;
+#[cfg(feature = "parquet")]
+use super::parquet::RowGroups;
+use super::source::{Input, Lines};
 use crate::{ColumnRole, Error, Expected, Result};
 
 /// Records of a file, one at a time.
 pub(super) struct Table<'a> {
-    lines: Lines<'a>,
-    separator: Separator,
+    rows: Rows<'a>,
     fields: Vec<Range<usize>>,
     n_fields: usize,
     first_is_record: bool,
@@ -20,32 +20,42 @@ pub(super) struct Table<'a> {
     n_records: usize,
 }
 
+/// Where records come from.
+enum Rows<'a> {
+    /// Lines, and what stands between their fields.
+    Text(Lines<'a>, Separator),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<RowGroups>),
+}
+
 /// Columns of `movies.dat`, which has no header and is written in Latin-1.
 const MOVIES_DAT: &[&str] = &["item", "title", "genres"];
 
 impl<'a> Table<'a> {
-    /// Reads the first line and lets `detect` choose the separator from it.
+    /// Reads the first line of text and lets `detect` choose the separator from it; or the schema of a Parquet file.
     pub(super) fn open(
-        reader: impl Read + 'a,
+        input: Input<'a>,
         name: String,
         detect: impl FnOnce(&[u8]) -> Option<Separator>,
     ) -> Result<Self> {
-        let mut lines = Lines::new(reader, name)?;
+        let text = match input {
+            Input::Text(text) => text,
+            #[cfg(feature = "parquet")]
+            Input::Parquet(file) => {
+                let groups = RowGroups::open(file, name)?;
+                let n_fields = groups.names().len();
+                return Ok(Self::of(Rows::Parquet(Box::new(groups)), n_fields));
+            }
+        };
+        let mut lines = Lines::new(text, name)?;
         if !lines.advance()? {
             return Err(Error::Empty {
                 path: lines.name().to_owned(),
             });
         }
         let separator = detect(lines.line());
-        let mut table = Self {
-            lines,
-            separator: separator.unwrap_or(Separator::Comma),
-            fields: Vec::new(),
-            n_fields: 0,
-            first_is_record: false,
-            names: None,
-            n_records: 0,
-        };
+        let rows = Rows::Text(lines, separator.unwrap_or(Separator::Comma));
+        let mut table = Self::of(rows, 0);
         if separator.is_none() {
             return Err(table.malformed(0, Expected::Separator));
         }
@@ -54,10 +64,21 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
+    const fn of(rows: Rows<'a>, n_fields: usize) -> Self {
+        Self {
+            rows,
+            fields: Vec::new(),
+            n_fields,
+            first_is_record: false,
+            names: None,
+            n_records: 0,
+        }
+    }
+
     /// A table with a header, separated by tabs if that has one and by commas otherwise; or
     /// `movies.dat` of MovieLens, known by its two `::`.
-    pub(super) fn with_header(reader: impl Read + 'a, name: String) -> Result<Self> {
-        let mut table = Self::open(reader, name, |line| {
+    pub(super) fn with_header(input: Input<'a>, name: String) -> Result<Self> {
+        let mut table = Self::open(input, name, |line| {
             Some(
                 if line.windows(2).filter(|pair| pair == b"::").count() == 2 {
                     Separator::DoubleColon
@@ -68,7 +89,7 @@ impl<'a> Table<'a> {
                 },
             )
         })?;
-        if table.separator == Separator::DoubleColon {
+        if matches!(table.rows, Rows::Text(_, Separator::DoubleColon)) {
             table.names = Some(MOVIES_DAT);
             table.without_header();
         }
@@ -86,7 +107,12 @@ impl<'a> Table<'a> {
             self.n_records += 1;
             return Ok(true);
         }
-        if !self.lines.advance()? {
+        let is_there = match &mut self.rows {
+            Rows::Text(lines, _) => lines.advance()?,
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => groups.advance(&mut self.fields)?,
+        };
+        if !is_there {
             return Ok(false);
         }
         self.cut()?;
@@ -111,7 +137,12 @@ impl<'a> Table<'a> {
 
     /// One field of the current line.
     pub(super) fn field(&self, column: usize) -> &[u8] {
-        &self.lines.line()[self.fields[column].clone()]
+        let place = self.fields[column].clone();
+        match &self.rows {
+            Rows::Text(lines, _) => &lines.line()[place],
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => &groups.row()[place],
+        }
     }
 
     /// One field as text.
@@ -128,6 +159,12 @@ impl<'a> Table<'a> {
     /// One field as an id, which may not be empty; whether it is UTF-8 is checked where new ids
     /// are kept.
     pub(super) fn id(&self, column: usize, role: ColumnRole) -> Result<&[u8]> {
+        #[cfg(feature = "parquet")]
+        if let Rows::Parquet(groups) = &self.rows
+            && !groups.can_be_id(column)
+        {
+            return Err(self.malformed(column, Expected::IdColumn(role)));
+        }
         let id = self.field(column);
         if id.is_empty() {
             return Err(self.malformed(column, Expected::Id(role)));
@@ -146,19 +183,50 @@ impl<'a> Table<'a> {
         if let Some(names) = self.names {
             return Ok(names.iter().map(ToString::to_string).collect());
         }
+        #[cfg(feature = "parquet")]
+        if let Rows::Parquet(groups) = &self.rows {
+            return Ok(groups.names().map(|name| name.trim().to_owned()).collect());
+        }
         (0..self.fields.len())
             .map(|column| Ok(self.text(column)?.trim().to_owned()))
             .collect()
     }
 
-    /// The current line's number, counted from 1.
-    pub(super) const fn line_number(&self) -> usize {
-        self.lines.number()
+    /// Whether the names of columns stand apart from the records, so that none of them can be a record.
+    pub(super) const fn has_schema(&self) -> bool {
+        !matches!(self.rows, Rows::Text(..))
+    }
+
+    /// Declares that only these columns are looked at from now on. Where columns have types, theirs must be of those that are read.
+    pub(super) fn read_only(&mut self, columns: impl IntoIterator<Item = usize>) -> Result<()> {
+        match &mut self.rows {
+            Rows::Text(..) => drop(columns),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => {
+                if let Err(column) = groups.read_only(columns.into_iter().collect()) {
+                    return Err(self.malformed(column, Expected::PlainColumn));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The current line's or row's number, counted from 1.
+    pub(super) fn line_number(&self) -> usize {
+        match &self.rows {
+            Rows::Text(lines, _) => lines.number(),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => groups.number().max(1),
+        }
     }
 
     /// The name that errors show.
     pub(super) fn name(&self) -> &str {
-        self.lines.name()
+        match &self.rows {
+            Rows::Text(lines, _) => lines.name(),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => groups.name(),
+        }
     }
 
     /// An error at a field of the current line; `column` counts from 0.
@@ -171,9 +239,14 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Cuts a line of text; rows of Parquet come in fields.
     fn cut(&mut self) -> Result<()> {
-        cut(self.lines.line_mut(), self.separator, &mut self.fields)
-            .map_err(|OpenQuote(field)| self.malformed(field - 1, Expected::ClosedQuote))
+        let cut = match &mut self.rows {
+            Rows::Text(lines, separator) => cut(lines.line_mut(), *separator, &mut self.fields),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(_) => Ok(()),
+        };
+        cut.map_err(|OpenQuote(field)| self.malformed(field - 1, Expected::ClosedQuote))
     }
 
     /// Fails when the whole table has been read and held no record.

@@ -11,6 +11,7 @@ use crate::{LocalBias, Result};
 
 /// Ridge penalties of the local user step, each in units of squared item factors.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct UserPenalties {
     /// On the user's offset, in ratings.
     pub offset: f64,

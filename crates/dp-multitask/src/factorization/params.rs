@@ -12,6 +12,7 @@ use crate::{Error, LocalBias, Result};
 /// Defaults come from [`for_target`](Self::for_target): some follow from epsilon, the others are
 /// constants. Ranges are checked by [`check`](Self::check), which rejects NaN everywhere.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FactorizationParams {
     /// Length of the item factors, 1 to 256: an item bias and `dim - 1` tastes. `None` chooses it by
     /// rule from the released counts (or from epsilon when the run releases none); see

@@ -28,6 +28,7 @@ pub enum Iterate {
 
 /// Settings of [`MultiTaskNoisyGd`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MultiTaskNoisyGdParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,

@@ -45,6 +45,7 @@ pub enum Gramian {
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResidualSspParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,

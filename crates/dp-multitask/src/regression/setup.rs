@@ -19,6 +19,7 @@ const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 /// Tasks are the items of the table. There is no intercept: give users a constant feature where
 /// one is wanted. Magnitudes must lie between 1e-6 and 1e6.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TaskSetup {
     /// Length of the features `d`, 1 to 256.
     pub dim: usize,

@@ -17,6 +17,7 @@ use crate::watch::Watch;
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MultiTaskSspParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,

@@ -106,11 +106,11 @@ fn settings_survive_serialisation_and_bad_ones_are_refused() {
         params
     );
     let params = ResidualSspParams::new(setup.clone());
-    let text = serde_json::to_string(&params).unwrap();
-    assert_eq!(
-        serde_json::from_str::<ResidualSspParams>(&text).unwrap(),
-        params
-    );
+    let mut written = serde_json::to_value(&params).unwrap();
+    let read = |written: &serde_json::Value| serde_json::from_value(written.clone());
+    assert_eq!(read(&written).ok(), Some(params));
+    written["setup"]["raduis"] = 1.0.into();
+    assert!(read(&written).is_err());
     let label_norm = |norm| {
         let setup = TaskSetup {
             label_norm: norm,

@@ -7,7 +7,13 @@ use crate::embedding::{DpGdEmbedding, RowUse, SspEmbedding, SymmetricNoise};
 use crate::{Result, Subspace};
 
 /// Where alternating minimisation starts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind",
+    deny_unknown_fields
+)]
 pub enum Initialisation {
     /// Algorithm 3, [`SamplePairs`](crate::SamplePairs), with labels clipped to `label_bound`.
     Pairs {
@@ -23,7 +29,8 @@ pub enum Initialisation {
 }
 
 /// The private step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Embedding {
     /// Algorithm 2, for the squared loss.
     Ssp(SspEmbedding),
@@ -32,7 +39,8 @@ pub enum Embedding {
 }
 
 /// Which users a step reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum UserBatches {
     /// Every step reads all users: steps add up.
     All,
@@ -42,7 +50,8 @@ pub enum UserBatches {
 }
 
 /// Which rows a step reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RowSplit {
     /// All rows for everything.
     Shared,
@@ -52,7 +61,8 @@ pub enum RowSplit {
 }
 
 /// Settings of [`AltMin`], not yet checked. All are public.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AltMinParams {
     /// Dimension of the subspace `k`.
     pub rank: usize,

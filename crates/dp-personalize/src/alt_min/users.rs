@@ -16,6 +16,13 @@ pub(crate) struct StepUsers {
 }
 
 impl StepUsers {
+    /// All users with all rows.
+    pub(crate) const ALL: Self = Self {
+        batch: None,
+        model_rows: RowUse::All,
+        embedding_rows: RowUse::All,
+    };
+
     /// Whether the user takes part: a function of the user's own rows.
     pub(crate) fn include(self, rows: SampleRows<'_>) -> bool {
         self.batch.is_none_or(|(batch, n)| rows.batch(n) == batch)

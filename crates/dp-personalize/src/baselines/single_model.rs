@@ -11,6 +11,7 @@ use crate::{PersonalModel, Result};
 
 /// Settings of [`SingleModel`], not yet checked. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SingleModelParams {
     /// Bound `eta` on the norm of a row's features.
     pub design_clip: f64,
@@ -46,6 +47,15 @@ pub struct FittedSingleModel {
 }
 
 impl SingleModelParams {
+    /// Clips in data units: there are no honest defaults for them.
+    #[must_use]
+    pub const fn new(design_clip: f64, label_clip: f64) -> Self {
+        Self {
+            design_clip,
+            label_clip,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors

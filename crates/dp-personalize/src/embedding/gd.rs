@@ -23,6 +23,7 @@ const COUNT_WEIGHT: f64 = 0.25;
 ///
 /// `v_j` is the user's own minimiser in the current subspace, so `g_j` is the gradient of the user's best loss in `U`.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DpGdEmbedding {
     /// The loss.
     pub loss: ConvexLoss,
@@ -112,6 +113,44 @@ pub struct SubspaceGradients<'a> {
 pub struct GradientScratch {
     design: UserDesign,
     pulled: Vec<f64>,
+}
+
+impl<'a> SubspaceGradients<'a> {
+    /// The shares of all users, with all of their at most `max_rows` rows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::UserSamplesBuilder;
+    /// use dp_mechanism::{Grid, vector_contribution};
+    /// use dp_personalize::{ConvexLoss, DpGdEmbedding, Provenance, Subspace, SubspaceGradients};
+    /// let axis = Subspace::spanned_by(2, 1, &[1.0, 0.5], Provenance::NonPrivate)?;
+    /// let settings = DpGdEmbedding { loss: ConvexLoss::Squared, gradient_clip: 0.1, learning_rate: 1.0, l2_penalty: 0.01 };
+    /// let gradients = SubspaceGradients::new(&settings, &axis, 8)?;
+    /// let mut users = UserSamplesBuilder::new(2, 8)?;
+    /// users.push(0, &[1.0, -1.0], 2.0)?;
+    /// let samples = users.build().0;
+    /// let grid = Grid::new(1.0, 1.0625_f64.sqrt())?;
+    /// let share = vector_contribution(&grid, 3, &gradients, samples.table().expose().user(0));
+    /// assert!(!share.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(
+        settings: &'a DpGdEmbedding,
+        subspace: &'a Subspace,
+        max_rows: usize,
+    ) -> Result<Self> {
+        settings.check()?;
+        params::at_least_one("max_rows", max_rows)?;
+        Ok(Self {
+            settings,
+            subspace,
+            max_rows,
+            users: StepUsers::ALL,
+        })
+    }
 }
 
 impl VectorContribution for SubspaceGradients<'_> {

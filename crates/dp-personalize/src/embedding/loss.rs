@@ -14,7 +14,8 @@ const N_ITERATIONS: usize = 40;
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum ConvexLoss {
     /// `(p - y)^2 / 2`.

@@ -25,6 +25,7 @@ use crate::{Provenance, Result, Subspace};
 /// deviation of the noise: both after the release (`docs/errata.md`). Clip norms far below the data
 /// leave direction and sign only, and what scale is lost does not matter for the span of `Z`.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SspEmbedding {
     /// Bound `eta` on `||x v^T||_F`.
     pub design_clip: f64,

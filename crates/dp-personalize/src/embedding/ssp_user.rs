@@ -1,16 +1,16 @@
 //! One user's share of the sums of Algorithm 2.
 
-use dp_core::{SampleRows, UserRow};
+use dp_core::{SampleRows, UserRow, params};
 use dp_linalg::write_outer_product;
 use dp_mechanism::{KroneckerContribution, RowsBuffer, SparseBuffer, VectorContribution};
 
 use super::SspEmbedding;
 use super::kept::KeptShares;
-use crate::Subspace;
 use crate::alt_min::StepUsers;
 use crate::design::{SINGLE_RIDGE, UserDesign};
 use crate::small::{clip_factor, norm};
 use crate::user_rows::{Sweep, UserCells};
+use crate::{Result, Subspace};
 
 /// What both sums of Algorithm 2 need to know.
 #[derive(Clone, Copy)]
@@ -53,6 +53,21 @@ pub struct SspScratch {
 struct ClippedRow {
     factor: f64,
     label: f64,
+}
+
+impl<'a> SspUser<'a> {
+    /// All users, with all of their at most `max_rows` rows.
+    fn new(settings: &'a SspEmbedding, subspace: &'a Subspace, max_rows: usize) -> Result<Self> {
+        settings.check()?;
+        params::at_least_one("max_rows", max_rows)?;
+        Ok(Self {
+            settings,
+            subspace,
+            max_rows,
+            users: StepUsers::ALL,
+            kept: None,
+        })
+    }
 }
 
 impl SspUser<'_> {
@@ -140,7 +155,19 @@ impl SspUser<'_> {
 )]
 pub struct SspMatrix<'a>(pub(crate) SspUser<'a>);
 
-impl SspMatrix<'_> {
+impl<'a> SspMatrix<'a> {
+    /// The shares of all users, with all of their at most `max_rows` rows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn new(
+        settings: &'a SspEmbedding,
+        subspace: &'a Subspace,
+        max_rows: usize,
+    ) -> Result<Self> {
+        SspUser::new(settings, subspace, max_rows).map(Self)
+    }
+
     /// `m' eta^2`: the sensitivity under add/remove.
     #[must_use]
     pub fn clip_norm(&self) -> f64 {
@@ -179,7 +206,19 @@ impl KroneckerContribution for SspMatrix<'_> {
 )]
 pub struct SspRhs<'a>(pub(crate) SspUser<'a>);
 
-impl SspRhs<'_> {
+impl<'a> SspRhs<'a> {
+    /// The shares of all users, with all of their at most `max_rows` rows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn new(
+        settings: &'a SspEmbedding,
+        subspace: &'a Subspace,
+        max_rows: usize,
+    ) -> Result<Self> {
+        SspUser::new(settings, subspace, max_rows).map(Self)
+    }
+
     /// `m' zeta eta`: the sensitivity under add/remove.
     #[must_use]
     pub fn clip_norm(&self) -> f64 {
@@ -218,7 +257,7 @@ mod tests {
     use dp_mechanism::{Grid, vector_contribution};
 
     use super::*;
-    use crate::{Provenance, RowUse};
+    use crate::Provenance;
 
     /// Rounding must not carry the sum of many clipped rows over the bound, where the kernel takes the whole share for 0.
     #[test]
@@ -239,17 +278,7 @@ mod tests {
         }
         let samples = builder.build().0;
         let settings = SspEmbedding::section_6();
-        let rhs = SspRhs(SspUser {
-            settings: &settings,
-            subspace: &plane,
-            max_rows: N_ROWS,
-            users: StepUsers {
-                batch: None,
-                model_rows: RowUse::All,
-                embedding_rows: RowUse::All,
-            },
-            kept: None,
-        });
+        let rhs = SspRhs::new(&settings, &plane, N_ROWS).unwrap();
         let grid = Grid::new(1.0, rhs.clip_norm()).unwrap();
         for user in samples.table().expose().users() {
             let share = vector_contribution(&grid, 6, &rhs, user);

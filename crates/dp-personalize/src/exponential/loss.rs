@@ -21,7 +21,8 @@ const N_ITERATIONS: usize = 60;
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum SelectionLoss {
     /// Squared loss relative to that of predicting 0: the share of the user's own label variance that a model in the

@@ -15,6 +15,7 @@ const LABEL: &str = "selected subspace";
 
 /// Settings of [`ExponentialSelection`], not yet checked. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ExponentialSelectionParams {
     /// Epsilon in nats, 0.001 to 40: the guarantee is pure.
     pub epsilon: f64,
@@ -23,6 +24,15 @@ pub struct ExponentialSelectionParams {
 }
 
 impl ExponentialSelectionParams {
+    /// Candidates scored by [`SelectionLoss::Explained`], which needs no bound in data units.
+    #[must_use]
+    pub const fn new(epsilon: f64) -> Self {
+        Self {
+            epsilon,
+            loss: SelectionLoss::Explained,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -62,7 +72,7 @@ impl ExponentialSelectionParams {
 ///
 /// let set_up = SharedSubspace { n_users: 300, dim: 3, rank: 1, ..SharedSubspace::section_6() };
 /// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
-/// let selection = ExponentialSelectionParams { epsilon: 1.0, loss: SelectionLoss::Explained }.check()?;
+/// let selection = ExponentialSelectionParams::new(1.0).check()?;
 /// let adjacency = Adjacency::AddRemoveUser;
 /// let plan = selection.plan(1e-6, adjacency)?;
 /// let budget = Budget::schedule(plan.target(), adjacency)?;

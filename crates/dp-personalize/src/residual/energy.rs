@@ -1,9 +1,10 @@
 //! How large residual gradients are, as one released number.
 
-use dp_core::UserRow;
+use dp_core::{UserRow, params};
 use dp_mechanism::{SparseBuffer, VectorContribution};
 
 use super::user::{Public, ResidualScratch};
+use crate::{Result, Subspace};
 
 /// One user's share of the size of residual gradients: `min(||R_j||_F, c) / c`, with the `R_j` of
 /// [`ResidualStep`](super::ResidualStep) and the clip `c` of the step before.
@@ -17,6 +18,19 @@ use super::user::{Public, ResidualScratch};
 pub struct ResidualEnergy<'a> {
     pub(crate) public: Public<'a>,
     pub(crate) clip_norm: f64,
+}
+
+impl<'a> ResidualEnergy<'a> {
+    /// The shares for features as they are, in units of a clip.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the clip is not finite and positive.
+    pub fn new(subspace: &'a Subspace, clip_norm: f64) -> Result<Self> {
+        Ok(Self {
+            public: Public::unwhitened(subspace),
+            clip_norm: params::finite_positive("clip_norm", clip_norm)?,
+        })
+    }
 }
 
 impl VectorContribution for ResidualEnergy<'_> {

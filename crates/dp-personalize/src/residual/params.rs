@@ -8,6 +8,7 @@ use crate::Result;
 /// Settings of [`ResidualAltMin`], not yet checked. All are public, and none has a unit: they fit features and
 /// labels of any scale.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResidualAltMinParams {
     /// Dimension of the subspace `k`.
     pub rank: usize,
@@ -29,6 +30,7 @@ pub struct ResidualAltMinParams {
 
 /// Private whitening of the features.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Whitening {
     /// Share of the budget.
     pub share: f64,

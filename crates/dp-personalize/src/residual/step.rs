@@ -1,6 +1,6 @@
 //! One refinement step: a joint release of residual gradients and of the moments of the models.
 
-use dp_core::UserRow;
+use dp_core::{UserRow, params};
 use dp_linalg::{
     PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen, write_outer_product,
 };
@@ -33,6 +33,39 @@ pub struct ResidualStep<'a> {
     pub(crate) public: Public<'a>,
     pub(crate) clip_norm: f64,
     pub(crate) moment_weight: f64,
+}
+
+impl<'a> ResidualStep<'a> {
+    /// The shares for features as they are.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the clip or the weight is not finite and positive.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::UserSamplesBuilder;
+    /// use dp_mechanism::{Grid, vector_contribution};
+    /// use dp_personalize::{Provenance, ResidualStep, Subspace};
+    /// let axis = Subspace::spanned_by(2, 1, &[1.0, 0.5], Provenance::NonPrivate)?;
+    /// let step = ResidualStep::new(&axis, 0.5, 0.25)?;
+    /// let mut users = UserSamplesBuilder::new(2, 8)?;
+    /// for (x, y) in [([1.0, -1.0], 2.0), ([0.5, 0.5], -1.0), ([0.0, 1.0], 0.0)] {
+    ///     users.push(0, &x, y)?;
+    /// }
+    /// let samples = users.build().0;
+    /// let grid = Grid::new(1.0, 1.0625_f64.sqrt())?;
+    /// let n = ResidualStep::n_coordinates(2, 1);
+    /// let share = vector_contribution(&grid, n, &step, samples.table().expose().user(0));
+    /// assert_eq!(share.len(), n);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(subspace: &'a Subspace, clip_norm: f64, moment_weight: f64) -> Result<Self> {
+        Ok(Self {
+            public: Public::unwhitened(subspace),
+            clip_norm: params::finite_positive("clip_norm", clip_norm)?,
+            moment_weight: params::finite_positive("moment_weight", moment_weight)?,
+        })
+    }
 }
 
 impl ResidualStep<'_> {

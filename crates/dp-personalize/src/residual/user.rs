@@ -52,6 +52,19 @@ pub(super) struct Gradient<'a> {
     pub(super) size: f64,
 }
 
+impl<'a> Public<'a> {
+    /// A subspace for features as they are.
+    pub(super) fn unwhitened(subspace: &'a Subspace) -> Self {
+        Self {
+            n_features: subspace.dim(),
+            subspace,
+            transform: None,
+            basis: subspace.basis(),
+            kept: None,
+        }
+    }
+}
+
 impl Public<'_> {
     pub(super) fn scratch(&self) -> ResidualScratch {
         let (dim, rank) = (self.n_features, self.subspace.rank());

@@ -15,6 +15,7 @@ use crate::{Error, ProblemSetup, ProtectedUnit, Result, events};
 
 /// Settings of [`AmSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AmSspParams {
     /// Bounds on what is left of ratings after centre and level, weights. The unit must be the user: a user's vector comes from all of the user's ratings.
     pub setup: ProblemSetup,
@@ -27,6 +28,17 @@ pub struct AmSspParams {
 }
 
 impl AmSspParams {
+    /// Half of each round's budget on matrices, as in the paper.
+    #[must_use]
+    pub const fn new(setup: ProblemSetup, user_step: UserStep, n_rounds: usize) -> Self {
+        Self {
+            setup,
+            user_step,
+            n_rounds,
+            matrix_share: 0.5,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use crate::features::in_public_range;
 ///
 /// Source: Krichene et al. 2024, appendix E.1.2; the level `o` is ours.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct UserStep {
     /// Public centre of the ratings.
     pub label_center: f64,

@@ -8,6 +8,7 @@ use crate::{ExampleWeights, Result, am_residual};
 
 /// Settings of [`AmImplicitSsp`], not yet checked. All are public and must not be chosen by looking at the data.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AmImplicitSspParams {
     /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` tastes.
     pub dim: usize,

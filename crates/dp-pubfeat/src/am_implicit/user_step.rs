@@ -17,6 +17,7 @@ use crate::features::in_public_range;
 ///
 /// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008), as in Krichene et al. 2023.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LikesStep {
     /// Weight `a0` of every item as a weak no, 0 or from 1e-6 to 1e6.
     pub unobserved_weight: f64,

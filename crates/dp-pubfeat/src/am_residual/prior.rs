@@ -13,6 +13,7 @@ use crate::{ItemFeatures, Result, SparseKernel};
 ///
 /// An item's weights in a category are scaled to norm 1, so that a category's part has its variance however many features an item has there; an item without any there lacks the part.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PriorVariances {
     /// Of what all items have in common.
     pub shared: f64,

@@ -14,6 +14,7 @@ use crate::features::in_public_range;
 ///
 /// over the user's own records, unweighted; `[h_j, q_j]` is the item's vector, a bias and `d - 1` tastes.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LevelStep {
     /// Public centre of the ratings, data units.
     pub label_center: f64,

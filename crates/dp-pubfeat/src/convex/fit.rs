@@ -16,6 +16,7 @@ use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`ConvexSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ConvexSspParams {
     /// Bounds, weights and unit. Of the bounds on labels only `label_bound` is used.
     pub setup: ProblemSetup,

@@ -16,6 +16,7 @@ use crate::{Error, ProblemSetup, Result, UserStep, events};
 
 /// Settings of [`DpSgd`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DpSgdParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,
@@ -30,6 +31,24 @@ pub struct DpSgdParams {
 }
 
 impl DpSgdParams {
+    /// Gradients up to what one example's gradient in its item's vector can be where that vector is 0, `Gamma_u min(B, Gamma_y)`:
+    /// a start, from which smaller bounds are worth a try.
+    #[must_use]
+    pub const fn new(
+        setup: ProblemSetup,
+        n_steps: usize,
+        sampling_probability: f64,
+        optimiser: Optimiser,
+    ) -> Self {
+        Self {
+            n_steps,
+            sampling_probability,
+            gradient_norm: setup.user_norm * setup.label_reach(),
+            optimiser,
+            setup,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -66,11 +85,8 @@ impl DpSgdParams {
 /// use dp_core::{Adjacency, ApproxDp};
 /// use dp_pubfeat::{DpSgdParams, Optimiser, ProblemSetup};
 /// let sgd = DpSgdParams {
-///     setup: ProblemSetup::new(8, 1.0),
-///     n_steps: 100,
-///     sampling_probability: 0.05,
 ///     gradient_norm: 0.5,
-///     optimiser: Optimiser::Adam { rate: 0.01 },
+///     ..DpSgdParams::new(ProblemSetup::new(8, 1.0), 100, 0.05, Optimiser::Adam { rate: 0.01 })
 /// };
 /// let plan = sgd.check()?.plan(2000, ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser)?;
 /// assert_eq!(plan.releases().len(), 100);

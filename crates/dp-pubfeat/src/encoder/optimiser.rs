@@ -15,7 +15,8 @@ use crate::Result;
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum Optimiser {
     /// `theta <- theta - rate g`.

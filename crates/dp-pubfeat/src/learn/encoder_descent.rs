@@ -9,6 +9,7 @@ use crate::{ItemStatistics, Optimiser, OptimiserState, PublicEncoder, Result, Sp
 
 /// How an encoder is trained on released statistics. All of it is public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Descent {
     /// Steps on the statistics of one release, 1 to 1,000,000. There is no rule that stops earlier.
     pub n_steps: usize,

@@ -14,7 +14,8 @@ use crate::{ItemStatistics, Result};
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum RidgeNoise {
     /// A public constant.

@@ -7,6 +7,7 @@ use crate::{FeatureKernel, ItemStatistics, Result};
 
 /// Settings of [`ValueDescent`]. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ValueDescentParams {
     /// Steps on the statistics of one release, 1 to 1,000,000.
     pub n_steps: usize,

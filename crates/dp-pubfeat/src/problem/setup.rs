@@ -11,6 +11,7 @@ use crate::{Error, Result};
 ///
 /// The vectors `u` are the features of the table's users, each made from its user's own data and public or released values only (where records are units: not from the records). Magnitudes must lie between 1e-6 and 1e6.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProblemSetup {
     /// Length `d` of the vectors, 1 to 256.
     pub dim: usize,

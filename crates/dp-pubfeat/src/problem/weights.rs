@@ -20,7 +20,8 @@ pub enum WeightRule {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum ItemNumbers {
     /// They are public knowledge and were not made from the data; the certificate says so.
@@ -82,6 +83,7 @@ impl ItemNumbers {
 /// # Ok::<(), dp_pubfeat::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ExampleWeights {
     omega: Option<ItemNumbers>,
     /// What is done with them.

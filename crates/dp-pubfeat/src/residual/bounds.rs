@@ -11,6 +11,7 @@ use crate::features::in_public_range;
 /// c_t = max(floor, first ratio^(t - 1))        t = 1, 2, ...
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ShrinkingBound {
     /// Bound of the first step, data units of a label, from 1e-6 to 1e6.
     pub first: f64,

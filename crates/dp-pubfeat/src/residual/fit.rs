@@ -18,6 +18,7 @@ use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResidualSspParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,

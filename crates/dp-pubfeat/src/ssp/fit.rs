@@ -14,6 +14,7 @@ use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`Ssp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SspParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,

@@ -15,6 +15,7 @@ use crate::{ProblemSetup, Result, events};
 
 /// Settings of [`SampledSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SampledSspParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,
@@ -27,6 +28,17 @@ pub struct SampledSspParams {
 }
 
 impl SampledSspParams {
+    /// Half of the squared sensitivity for matrices and half for right-hand sides.
+    #[must_use]
+    pub const fn new(setup: ProblemSetup, n_steps: usize, sampling_probability: f64) -> Self {
+        Self {
+            setup,
+            matrix_share: 0.5,
+            n_steps,
+            sampling_probability,
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors

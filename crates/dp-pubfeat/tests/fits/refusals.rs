@@ -64,12 +64,7 @@ fn bounds_out_of_range() {
         .check()
         .is_err()
     );
-    let sampled = |q, n_steps| SampledSspParams {
-        setup: setup(),
-        matrix_share: 0.5,
-        n_steps,
-        sampling_probability: q,
-    };
+    let sampled = |q, n_steps| SampledSspParams::new(setup(), n_steps, q);
     for (q, n) in [(0.0, 1), (1.1, 1), (f64::NAN, 1), (0.5, 0)] {
         assert!(sampled(q, n).check().is_err());
     }
@@ -87,11 +82,8 @@ fn bounds_out_of_range() {
     );
     assert!(ConvexSspParams::new(setup(), 0).check().is_err());
     let sgd = DpSgdParams {
-        setup: setup(),
-        n_steps: 1,
-        sampling_probability: 0.5,
         gradient_norm: 0.0,
-        optimiser: Optimiser::Sgd { rate: 0.1 },
+        ..DpSgdParams::new(setup(), 1, 0.5, Optimiser::Sgd { rate: 0.1 })
     };
     assert!(sgd.check().is_err());
 }

@@ -30,6 +30,7 @@ impl FederatedReport<'_> {
         let measured = self.measured();
         InternalRun {
             schema_version: SCHEMA_VERSION,
+            certificate: None,
             command: "federate".to_owned(),
             headline: measured.headline(),
             metrics: Vec::new(),

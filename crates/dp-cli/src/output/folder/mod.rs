@@ -119,6 +119,11 @@ impl OutputFolder {
         self.commit().map(|()| Error::Recovered { path })
     }
 
+    /// Where one of its files stands until the folder is committed.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.staging.join(name)
+    }
+
     /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
     pub(crate) fn mark_paid(&self) -> Result<()> {
         self.write(PAID, b"")?;

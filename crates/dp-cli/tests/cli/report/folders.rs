@@ -1,5 +1,7 @@
 //! Several runs, runs of other commands, and folders that are not what they say.
 
+use dp_accounting::Certificate;
+
 use super::well_formed::check;
 use super::{bind, page, trained};
 use crate::support::ratings;
@@ -114,6 +116,20 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     run.says(&["internal-evaluation.json is of another run"]);
     let text = String::from_utf8(sandbox.read("alike/internal.md")).unwrap();
     assert!(!text.contains("Measured by dp evaluate"));
+    assert!(text.contains("Measured by the run"));
+    sandbox.write("alike/internal.json", page(&sandbox, "internal.json"));
+    let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
+    run.says(&["internal.json is of another run and left out"]);
+    // files of earlier versions do not say of which run they are
+    let digest = Certificate::from_json(&page(&sandbox, "certificate.json"))
+        .unwrap()
+        .digest;
+    let written = page(&sandbox, "internal.json");
+    let older = written.replace(&format!("\"{digest}\""), "null");
+    assert_ne!(older, written);
+    sandbox.write("alike/internal.json", older);
+    let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
+    assert!(!run.stderr.contains("internal.json"), "{}", run.stderr);
 }
 
 #[test]

@@ -204,6 +204,26 @@ fn without_the_internal_files_there_is_no_internal_page() {
 }
 
 #[test]
+fn counts_are_held_to_the_noise_of_their_release() {
+    let sandbox = trained();
+    let text = page(&sandbox, "report.json");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let noise = json["counts"]["noise_stddev"].as_f64().unwrap();
+    let stated = |noise: f64| format!("\"noise_stddev\": {noise}");
+    for other in [noise / 2.0, noise * (1.0 + 1e-6)] {
+        let edited = text.replacen(&stated(noise), &stated(other), 1);
+        assert_ne!(edited, text);
+        bind(&sandbox, Some(&edited));
+        for command in ["verify", "report"] {
+            let run = sandbox.dp(&[command, "dp-model"]).exits(6);
+            run.says(&["report.json", "noise", "the certificate's release has"]);
+        }
+    }
+    bind(&sandbox, Some(&text));
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
 fn items_above_the_noise_are_those_of_the_released_counts() {
     let sandbox = trained();
     sandbox.dp(&["report", "dp-model"]).exits(0);
