@@ -151,33 +151,28 @@ mod with_the_feature {
     #[test]
     fn columns_have_other_names_and_errors_have_places() {
         let sandbox = Sandbox::new();
-        let text = ratings(40, 25, 10).replacen("user,item,rating", "who,film,stars", 1);
-        sandbox.write("other.csv", text);
+        let text = ratings(40, 25, 10);
+        let rows = text.lines().skip(1).map(|row| format!("{row},none,7\n"));
+        let header = "who,film,stars,note,code\n".to_owned();
+        sandbox.write("other.csv", header + &rows.collect::<String>());
         convert(&sandbox, "other.csv", "other.parquet");
-        let target = "--epsilon 1 --delta 1e-5";
-        run(&sandbox, &format!("train other.parquet {target}"))
+        let train = |columns: &str| {
+            let line =
+                format!("train other.parquet --epsilon 1 --delta 1e-5 --item-col film{columns}");
+            run(&sandbox, &line)
+        };
+        train("")
             .exits(4)
             .says(&["other.parquet:1: no column for the user", "--user-col"]);
-        let named = "--user-col who --item-col film";
-        run(
-            &sandbox,
-            &format!("train other.parquet {target} {named} --rating-col who"),
-        )
-        .exits(4)
-        .says(&["other.parquet:1:1: expected a number for the rating"]);
-        run(
-            &sandbox,
-            &format!(
-                "train other.parquet {target} --user-col stars --item-col film --rating-col stars"
-            ),
-        )
-        .exits(4)
-        .says(&["other.parquet:1:3: expected a column of text or whole numbers for the user's id"]);
-        run(
-            &sandbox,
-            &format!("train other.parquet {target} {named} --rating-col stars"),
-        )
-        .exits(0);
+        train(" --user-col who --rating-col note")
+            .exits(4)
+            .says(&["other.parquet:1:4: expected a number for the rating"]);
+        train(" --user-col code --rating-col stars")
+            .exits(4)
+            .says(&[
+                "other.parquet:1:5: expected a column of text or whole numbers for the user's id",
+            ]);
+        train(" --user-col who --rating-col stars").exits(0);
     }
 
     #[test]

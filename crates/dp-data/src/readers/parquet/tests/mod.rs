@@ -1,5 +1,7 @@
 //! Parquet beside csv of the same tables, nulls and types that csv has no word for, damage, and how much is held at once.
 
+#![allow(clippy::cast_possible_truncation, reason = "small made numbers")]
+
 mod made;
 
 use std::fs::{self, File};
