@@ -38,5 +38,7 @@ pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_sol
 pub use psd_batch::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
 pub use real::Real;
 pub use score::{ScoredItem, dot, score_rows, top_k};
-pub use strided::{StridedRows, fetch_ahead, row_products, weighted_row_sum, write_outer_product};
+pub use strided::{
+    StridedRows, fetch_ahead, row_products, row_scores, weighted_row_sum, write_outer_product,
+};
 pub use wide_rows::{PaddedMatrix, WideRows};

@@ -4,7 +4,9 @@ use dp_core::params::at_least_one;
 
 use crate::Result;
 use crate::error::check_len;
-use crate::kernels::{InstructionSet, Kernel, RowProducts, RowSum, Rows, ScaledCopy, fetch_lines};
+use crate::kernels::{
+    InstructionSet, Kernel, RowProducts, RowScores, RowSum, Rows, ScaledCopy, fetch_lines,
+};
 
 /// `n_rows` rows of length `dim` that start `stride` elements apart in `data`.
 #[derive(Clone, Copy)]
@@ -78,6 +80,29 @@ pub fn row_products(rows: StridedRows<'_>, columns: &[f32], out: &mut Vec<f32>) 
     out.resize(rows.n_rows * (n_columns + 1), 0.0);
     let products = RowProducts::new(checked, columns, out);
     f32::run(InstructionSet::detect(), products);
+    Ok(())
+}
+
+/// Writes the inner product of each row with `vector`, in single precision, into `out` of one number for each row.
+///
+/// # Errors
+/// As [`row_products`]; [`Shape`](crate::Error::Shape) when a length does not fit.
+///
+/// # Examples
+/// ```
+/// use dp_linalg::StridedRows;
+/// let rows = StridedRows { data: &[1.0, 2.0, 9.0, 3.0, 4.0, 9.0], stride: 3, n_rows: 2, dim: 2 };
+/// let mut out = [0.0; 2];
+/// dp_linalg::row_scores(rows, &[1.0, -1.0], &mut out)?;
+/// assert_eq!(out, [-1.0, -1.0]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn row_scores(rows: StridedRows<'_>, vector: &[f32], out: &mut [f32]) -> Result<()> {
+    let checked = rows.check()?;
+    check_len("vector", vector.len(), rows.dim)?;
+    check_len("out", out.len(), rows.n_rows)?;
+    let scores = RowScores::new(checked, vector, out);
+    f32::run(InstructionSet::detect(), scores);
     Ok(())
 }
 
@@ -187,6 +212,12 @@ mod tests {
                     let square = product(row(r), row(r));
                     assert!(close(found[n_columns], square, 1e-5), "{isa:?}");
                 }
+                let vector = numbers(dim, 6);
+                let mut scores = vec![f32::NAN; n_rows];
+                f32::run(isa, RowScores::new(view.check()?, &vector, &mut scores));
+                for (r, found) in scores.iter().enumerate() {
+                    assert!(close(*found, product(row(r), &vector), 1e-5), "{isa:?}");
+                }
                 let coefficients = numbers(n_rows, 5);
                 let mut sum = vec![f32::NAN; dim];
                 f32::run(isa, RowSum::new(view.check()?, &coefficients, &mut sum));
@@ -222,6 +253,9 @@ mod tests {
             assert_eq!(row_products(rows, &[], &mut out).is_ok(), fine, "{rows:?}");
         }
         assert!(row_products(of(4, 2, 4), &[0.0; 5], &mut out).is_err());
+        assert!(row_scores(of(4, 2, 4), &[0.0; 3], &mut [0.0; 2]).is_err());
+        assert!(row_scores(of(4, 2, 4), &[0.0; 4], &mut [0.0; 1]).is_err());
+        assert!(row_scores(of(5, 2, 4), &[0.0; 4], &mut [0.0; 2]).is_err());
         assert!(weighted_row_sum(of(4, 2, 4), &[1.0], &mut [0.0; 4]).is_err());
         assert!(weighted_row_sum(of(4, 2, 4), &[1.0; 2], &mut [0.0; 3]).is_err());
     }

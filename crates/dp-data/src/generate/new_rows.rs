@@ -48,3 +48,28 @@ fn inner(a: &[f32], b: &[f32]) -> f32 {
     let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
     sums.iter().sum::<f32>() + rest
 }
+
+#[cfg(test)]
+mod tests {
+    use dp_linalg::with_vector_instructions;
+
+    use super::*;
+
+    const DIM: usize = 11;
+
+    #[test]
+    fn made_rows_do_not_change() {
+        let own: [f32; DIM] = std::array::from_fn(|k| k as f32 - 4.5);
+        let stddevs: [f32; DIM] = std::array::from_fn(|k| 1.0 / (k + 1) as f32);
+        let mut cells = [0.0; 7 * (DIM + 1)];
+        with_vector_instructions(NewRows {
+            normals: NormalLanes::new(9),
+            stddevs: &stddevs,
+            label_noise: 0.25,
+            own: &own,
+            cells: &mut cells,
+        });
+        let sum = |h: u32, x: &f32| h.rotate_left(5).wrapping_add(x.to_bits());
+        assert_eq!(cells.iter().fold(0, sum), 0xc52e_98b9);
+    }
+}

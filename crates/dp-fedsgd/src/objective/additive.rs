@@ -1,8 +1,8 @@
 use dp_core::params;
-use dp_linalg::{PlainLoops, with_vector_instructions};
+use dp_linalg::{PlainLoops, row_scores, weighted_row_sum, with_vector_instructions};
 
-use super::vectors::{add_scaled, inner, to_f32};
-use super::{AdditiveLoss, Gradients, Minibatch, PersonalizedObjective, Point};
+use super::vectors::to_f32;
+use super::{AdditiveLoss, Gradients, Minibatch, PersonalizedObjective, Point, Work};
 use crate::Result;
 
 /// The additive model: scores `s_k = <w_k + theta_ik, x>` under a loss.
@@ -96,58 +96,95 @@ impl PersonalizedObjective for AdditiveModel {
     }
 
     fn gradients(&self, at: Point<'_>, batch: &Minibatch, out: &mut Gradients) {
-        with_vector_instructions(MinibatchGradient {
-            model: *self,
-            at,
-            batch,
-            out,
-        });
-    }
-}
-
-/// Both gradients of a minibatch, which are the same.
-struct MinibatchGradient<'a> {
-    model: AdditiveModel,
-    at: Point<'a>,
-    batch: &'a Minibatch,
-    out: &'a mut Gradients,
-}
-
-impl PlainLoops for MinibatchGradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let (n, n_features) = (self.model.n_shared(), self.model.n_features);
         let Gradients {
             shared,
             local,
             work,
-            scores,
-        } = self.out;
-        work.clear();
-        let both = self.at.shared.iter().zip(self.at.local);
-        work.extend(both.map(|(w, t)| to_f32(w + t)));
-        work.resize(2 * n, 0.0);
-        let (model, sum) = work.split_at_mut(n);
-        if self.model.loss.n_scores() == 1 {
-            for (x, y) in self.batch.rows() {
-                let slope = self.model.loss.slope(f64::from(inner(model, x)), y);
-                add_scaled(sum, to_f32(slope), x);
+        } = out;
+        work.model.clear();
+        work.model.resize(self.n_shared(), 0.0);
+        let model = &mut work.model;
+        with_vector_instructions(Both { at, model });
+        // rows of another width say nothing
+        if self.sum_over_rows(batch, work).is_ok() {
+            let sum = &work.sum;
+            with_vector_instructions(AddToBoth { sum, shared, local });
+        }
+    }
+}
+
+impl AdditiveModel {
+    /// The sum over the rows of the derivative with respect to the scores times the row, one row of the parameters after the other.
+    fn sum_over_rows(&self, batch: &Minibatch, work: &mut Work) -> dp_linalg::Result<()> {
+        let rows = batch.features();
+        work.slopes.resize(self.loss.n_scores() * rows.n_rows, 0.0);
+        work.sum.resize(work.model.len(), 0.0);
+        let n_rows = rows.n_rows.max(1);
+        let slopes = work.slopes.chunks_exact_mut(n_rows);
+        for (own, scores) in work.model.chunks_exact(self.n_features).zip(slopes) {
+            row_scores(rows, own, scores)?;
+        }
+        self.derive(batch, work);
+        let sums = work.sum.chunks_exact_mut(self.n_features);
+        for (at, sum) in sums.enumerate() {
+            let slopes = &work.slopes[at * rows.n_rows..][..rows.n_rows];
+            weighted_row_sum(rows, slopes, sum)?;
+        }
+        Ok(())
+    }
+
+    /// Puts derivatives in place of the scores of all rows, which stand together for each of the model's scores.
+    fn derive(&self, batch: &Minibatch, work: &mut Work) {
+        if self.loss.n_scores() == 1 {
+            for (slope, y) in work.slopes.iter_mut().zip(batch.labels()) {
+                *slope = to_f32(self.loss.slope(f64::from(*slope), y));
             }
-        } else {
-            scores.resize(self.model.loss.n_scores(), 0.0);
-            for (x, y) in self.batch.rows() {
-                for (score, u) in scores.iter_mut().zip(model.chunks_exact(n_features)) {
-                    *score = f64::from(inner(u, x));
-                }
-                self.model.loss.derivative(scores, y);
-                for (sum, &slope) in sum.chunks_exact_mut(n_features).zip(&*scores) {
-                    add_scaled(sum, to_f32(slope), x);
-                }
+            return;
+        }
+        for (row, y) in batch.labels().enumerate() {
+            let of_row = work.slopes.iter_mut().skip(row).step_by(batch.len());
+            work.scores.clear();
+            work.scores.extend(of_row.map(|score| f64::from(*score)));
+            self.loss.derivative(&mut work.scores, y);
+            let of_row = work.slopes.iter_mut().skip(row).step_by(batch.len());
+            for (slope, &derivative) in of_row.zip(&work.scores) {
+                *slope = to_f32(derivative);
             }
         }
-        for ((shared, local), &sum) in shared.iter_mut().zip(local).zip(&*sum) {
+    }
+}
+
+/// `w + theta_i` in single precision.
+struct Both<'a> {
+    at: Point<'a>,
+    model: &'a mut [f32],
+}
+
+impl PlainLoops for Both<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let both = self.at.shared.iter().zip(self.at.local);
+        for (model, (w, t)) in self.model.iter_mut().zip(both) {
+            *model = to_f32(w + t);
+        }
+    }
+}
+
+/// The same sum added to both gradients.
+struct AddToBoth<'a> {
+    sum: &'a [f32],
+    shared: &'a mut [f64],
+    local: &'a mut [f64],
+}
+
+impl PlainLoops for AddToBoth<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for ((shared, local), &sum) in self.shared.iter_mut().zip(self.local).zip(self.sum) {
             *shared += f64::from(sum);
             *local += f64::from(sum);
         }

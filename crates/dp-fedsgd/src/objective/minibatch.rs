@@ -1,3 +1,5 @@
+use dp_linalg::StridedRows;
+
 /// Rows `(x, y)` of one user for one local step.
 #[allow(
     missing_debug_implementations,
@@ -54,6 +56,21 @@ impl Minibatch {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The features of all rows, where they lie.
+    pub(super) fn features(&self) -> StridedRows<'_> {
+        StridedRows {
+            data: &self.cells,
+            stride: self.n_features + 1,
+            n_rows: self.len(),
+            dim: self.n_features,
+        }
+    }
+
+    /// The labels of all rows.
+    pub(super) fn labels(&self) -> impl ExactSizeIterator<Item = f32> {
+        self.rows().map(|(_, y)| y)
     }
 
     /// The rows.

@@ -29,10 +29,21 @@ pub struct Gradients {
     pub shared: Vec<f64>,
     /// With respect to `theta_i`.
     pub local: Vec<f64>,
-    /// For the objective's own use, in single precision.
-    pub(crate) work: Vec<f32>,
+    /// For the objective's own use.
+    pub(crate) work: Work,
+}
+
+/// Working memory of a minibatch gradient.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// `w + theta_i`.
+    model: Vec<f32>,
+    /// Derivatives with respect to the scores, those of one score for all rows together.
+    slopes: Vec<f32>,
     /// Scores of a row.
-    pub(crate) scores: Vec<f64>,
+    scores: Vec<f64>,
+    /// The gradient.
+    sum: Vec<f32>,
 }
 
 impl Gradients {

@@ -137,7 +137,7 @@ impl<O: PersonalizedObjective, B: UserBatches> VectorContribution for RoundWork<
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut StepScratch, out: &mut SparseBuffer) {
         if let Some(state) = self.train(user, scratch) {
-            out.extend((0..).zip(state.sent.iter().copied()));
+            out.dense(state.sent.len()).copy_from_slice(&state.sent);
         }
     }
 }

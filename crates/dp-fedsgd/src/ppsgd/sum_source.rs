@@ -31,10 +31,7 @@ impl PpSgd {
         work: &RoundWork<'_, O, B>,
         source: &mut SumSource<'_, '_>,
     ) -> Result<Option<Vec<f64>>> {
-        let everybody = self.params().local_training == LocalTraining::EveryRound
-            || self.params().participation == Participation::Full
-            || !self.releases();
-        if everybody {
+        if self.trains_all_first(source) {
             work.train_all(work.batches.table().expose());
         }
         match source {
@@ -46,6 +43,20 @@ impl PpSgd {
                 self.release(work, paid.next()?, noise, *watch).map(Some)
             }
         }
+    }
+
+    /// Whether everybody makes the step before the sum is taken. The sum asks everybody who contributes for the step in any
+    /// case: on one thread the rest need not be asked twice.
+    fn trains_all_first(&self, source: &SumSource<'_, '_>) -> bool {
+        let params = self.params();
+        let all_contribute = params.participation == Participation::Full;
+        let sum_will_do = all_contribute
+            && !matches!(source, SumSource::None)
+            && rayon::current_num_threads() == 1;
+        let all = params.local_training == LocalTraining::EveryRound
+            || all_contribute
+            || !self.releases();
+        all && !sum_will_do
     }
 
     fn release<O: PersonalizedObjective, B: UserBatches>(

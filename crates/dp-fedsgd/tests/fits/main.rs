@@ -10,4 +10,5 @@ mod neighbours;
 mod reference;
 mod runs;
 mod support;
+mod threads;
 mod watched;

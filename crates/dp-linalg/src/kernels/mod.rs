@@ -48,7 +48,7 @@ pub(crate) use gram::{GramUpdate, WeightedSum, turned_len, unturn};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::{HOME, KroneckerUpdate};
 pub use plain::{PlainLoops, with_vector_instructions};
-pub(crate) use products::{PairProducts, RowProducts, SumOfSquares};
+pub(crate) use products::{PairProducts, RowProducts, RowScores, SumOfSquares};
 pub(crate) use rows::{ChosenRows, RowSource, Rows};
 pub(crate) use score::Scores;
 pub(crate) use solve::Solve;

@@ -94,6 +94,46 @@ impl<T: Kernel> Operation<T> for RowProducts<'_, T> {
     }
 }
 
+/// Writes the inner product of each row with one vector.
+#[derive(Debug)]
+pub(crate) struct RowScores<'a, T> {
+    rows: Rows<'a, T>,
+    vector: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<'a, T> RowScores<'a, T> {
+    /// # Panics
+    /// When the vector is not as long as a row, or `out` does not hold one number for each row.
+    pub(crate) fn new(rows: Rows<'a, T>, vector: &'a [T], out: &'a mut [T]) -> Self {
+        assert!(vector.len() == rows.width() && out.len() == rows.count());
+        Self { rows, vector, out }
+    }
+}
+
+impl<T: Kernel> Operation<T> for RowScores<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
+        let (dim, vector) = (self.vector.len(), self.vector.as_ptr());
+        let (fives, rest) = self.out.as_chunks_mut::<5>();
+        let n_in_fives = 5 * fives.len();
+        // SAFETY: `Rows` makes the first `dim` elements of as many rows readable as `out` has elements.
+        unsafe {
+            let row = |r: usize| self.rows.as_ptr().add(r * self.rows.stride());
+            for (at, out) in fives.iter_mut().enumerate() {
+                let five = std::array::from_fn::<_, 5, _>(|k| row(5 * at + k));
+                put(side_by_side::<L, 5>(vector, five, dim), out);
+            }
+            for (at, out) in rest.iter_mut().enumerate() {
+                let one = side_by_side::<L, 1>(vector, [row(n_in_fives + at)], dim);
+                *out = one[0].sum();
+            }
+        }
+    }
+}
+
 /// Writes the sums of the lanes and returns how many they are.
 ///
 /// # Safety
