@@ -95,6 +95,26 @@ impl<'a> HeldBatches<'a> {
     }
 }
 
+impl HeldBatches<'_> {
+    /// First row of a user's minibatch, of `n` rows that are not empty, and how many rows it has.
+    fn batch(&self, n: usize, step: u64) -> (usize, usize) {
+        let size = self.batch_size.min(n);
+        let first = step.wrapping_mul(size as u64) % n.max(1) as u64;
+        (usize::try_from(first).unwrap_or(0), size)
+    }
+
+    /// Starts to fetch a user's minibatch from memory. Nothing but the time that reading it takes depends on that.
+    fn fetch(&self, user: usize, step: u64) {
+        let Some(&UsableRows { n, leading: true }) = self.usable.get(user) else {
+            return;
+        };
+        let (first, size) = self.batch(n, step);
+        let (end, width) = (n.min(first + size), self.samples.n_features() + 1);
+        let features = self.samples.table().expose().user(user).features();
+        dp_linalg::fetch_ahead(&features[first * width..end * width]);
+    }
+}
+
 impl UserBatches for HeldBatches<'_> {
     fn table(&self) -> &Private<Interactions> {
         self.samples.table()
@@ -106,18 +126,22 @@ impl UserBatches for HeldBatches<'_> {
 
     fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
         out.clear();
-        let known = self.places.index(user).and_then(|at| self.usable.get(at));
-        let Some(&UsableRows { n, leading }) = known.filter(|rows| rows.n > 0) else {
+        let Some(at) = self.places.index(user) else {
             return;
         };
-        let size = self.batch_size.min(n);
-        let first = usize::try_from(step.wrapping_mul(size as u64) % n as u64).unwrap_or(0);
+        self.fetch(at + 1, step); // whose turn it is next, most of the time
+        let Some(&UsableRows { n, leading }) = self.usable.get(at).filter(|rows| rows.n > 0) else {
+            return;
+        };
+        let (first, size) = self.batch(n, step);
         let width = self.samples.n_features() + 1;
         if leading {
-            for row in (first..first + size).map(|row| row % n * width) {
-                out.cells_mut()
-                    .extend_from_slice(&user.features()[row..row + width]);
-            }
+            let end = n.min(first + size);
+            let rows = &user.features()[..n * width];
+            let again = size - (end - first); // round from the first
+            out.cells_mut()
+                .extend_from_slice(&rows[first * width..end * width]);
+            out.cells_mut().extend_from_slice(&rows[..again * width]);
         } else {
             let rows = user
                 .features()
