@@ -16,7 +16,8 @@ use crate::Result;
 /// settled by the ratio of their step sizes.
 ///
 /// # Numerics
-/// Minibatch gradients are taken in single precision (the user step), single rows in double.
+/// Minibatch gradients are taken in single precision (the user step), single rows in double. Products are fused into sums where the
+/// processor can, so last digits depend on it.
 ///
 /// # Examples
 /// ```
