@@ -47,7 +47,9 @@ pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
 #[cfg(feature = "pubfeat")]
-pub use trainers::{AuditedDpSgd, AuditedPublicFeatures, PublicFeatures};
+pub use trainers::{
+    AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
+};
 #[cfg(feature = "multitask")]
 pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
 #[cfg(feature = "personalize")]

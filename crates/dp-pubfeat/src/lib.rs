@@ -42,8 +42,8 @@ pub use encoder::{
 pub use error::{Error, Result};
 pub use features::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder, ItemKernel, SparseKernel};
 pub use learn::{
-    Descent, EncoderDescent, KernelRidge, RidgeNoise, StatisticsLearner, ValueDescent,
-    ValueDescentParams,
+    CollectiveFactorization, CollectiveParams, Descent, EncoderDescent, KernelRidge,
+    PooledStatistics, RidgeNoise, StatisticsLearner, ValueDescent, ValueDescentParams,
 };
 pub use problem::{
     ExampleWeights, ItemNumbers, ProblemSetup, ProtectedUnit, UnitValues, WeightRule,

@@ -48,6 +48,37 @@ pub(crate) fn setup(right: &ProblemSetup, data: &Private<Interactions>) -> Probl
     setup
 }
 
+/// A user's records as heavy as if each were the only one.
+pub(crate) fn weights(out: &mut [f64]) {
+    if active("pubfeat-weights-unbounded") {
+        out.fill(1.0);
+    }
+}
+
+/// A round charged for half of what users add to it.
+pub(crate) fn round_norm(right: f64) -> f64 {
+    pick("pubfeat-round-charged-by-half", right, 0.5 * right)
+}
+
+/// Popularity from the true total weights: its release pays for nothing that is used.
+pub(crate) fn totals(
+    released: Vec<f64>,
+    weights: &ExampleWeights,
+    data: &Private<Interactions>,
+) -> Vec<f64> {
+    if !active("pubfeat-popularity-unpaid") {
+        return released;
+    }
+    let mut exact = vec![0.0; released.len()];
+    for row in data.expose().users() {
+        let mut own = vec![0.0; row.len()];
+        weights.weigh(row, &mut own);
+        let each = row.items().iter().zip(own);
+        each.for_each(|(&item, w)| exact[item as usize] += w);
+    }
+    exact
+}
+
 /// Users bounded record by record.
 pub(crate) fn unit(right: ProtectedUnit) -> ProtectedUnit {
     let wrong = ProtectedUnit::Example;

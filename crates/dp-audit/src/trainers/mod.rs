@@ -25,7 +25,9 @@ pub use personalization::{AuditedPersonalization, Personalization};
 #[cfg(feature = "fedsgd")]
 pub use private_sgd::{AuditedPpSgd, SgdRound, SgdRun};
 #[cfg(feature = "pubfeat")]
-pub use public_features::{AuditedDpSgd, AuditedPublicFeatures, PublicFeatures};
+pub use public_features::{
+    AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
+};
 #[cfg(feature = "multitask")]
 pub use regression::{AuditedRegression, Regression};
 

@@ -19,11 +19,15 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
         (settings.weight_exponent.is_some(), "--weight-exponent"),
         (settings.reg.is_some(), "--reg"),
         (settings.count_share.is_some(), "--count-share"),
-        (args.resume.resume.is_some(), "--resume"),
     ] {
         if given {
             return usage(&format!("{name} has no meaning with --method am-ssp"));
         }
+    }
+    if args.resume.resume.is_some() {
+        return usage(
+            "--resume: a run of --method am-ssp takes seconds and keeps no state between its releases",
+        );
     }
     check_feedback(&args.feedback, settings)?;
     refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::OutputFolder;
-use super::lines::{Axes, Line, lines};
+use super::lines::{Axes, Line, Look, lines};
 use super::statement::put;
 use crate::error::Result;
 use crate::evaluate::shown;
@@ -236,6 +236,7 @@ impl ExplorationReport<'_> {
                 name: alpha_name(alpha),
                 points,
                 dashed,
+                look: Look::Own,
             });
         }
         let best = self.alphas.iter().filter_map(|&alpha| self.at(alpha, None));
@@ -248,6 +249,7 @@ impl ExplorationReport<'_> {
             name: format!("best, {EXACT}"),
             points: best.reduce(pick).map_or_else(Vec::new, across),
             dashed: true,
+            look: Look::Own,
         });
         let title = format!("{} on held-out rows against epsilon, by alpha", self.metric);
         let below = format!("internal; {NOTE}");

@@ -6,9 +6,11 @@ use super::bars::{escaped, head};
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 160.0;
-const TOP: f64 = 54.0;
+const TOP: f64 = 66.0;
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 280.0;
+/// Of a whole chart.
+const SIZE: [f64; 2] = [LEFT + WIDTH + RIGHT, TOP + HEIGHT + 52.0];
 /// Distinct also in print.
 const COLORS: [&str; 8] = [
     "#1f61a6", "#964f28", "#1e783c", "#c88c28", "#7a3c96", "#c0392b", "#2aa3a3", "#555555",
@@ -19,6 +21,29 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
     pub(crate) dashed: bool,
+    pub(crate) look: Look,
+}
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// A colour by its place among the lines.
+    #[default]
+    Own,
+    /// This colour of the palette.
+    Full(usize),
+    /// The same, thin and dotted: a variant of the full line.
+    Dotted(usize),
+}
+
+impl Look {
+    fn color(self, place: usize) -> &'static str {
+        let at = match self {
+            Self::Own => place,
+            Self::Full(color) | Self::Dotted(color) => color,
+        };
+        COLORS[at % COLORS.len()]
+    }
 }
 
 /// Names of the axes and what they measure: the horizontal one is logarithmic.
@@ -57,9 +82,26 @@ impl Axes {
             let powers = powers.filter(|p| (low..=high).contains(p));
             return powers.map(|p| (p, format!("1e{p}"))).collect();
         }
-        let steps = (0..=4).map(|step| low + (high - low) * f64::from(step) / 4.0);
-        steps.map(|y| (y, format!("{y:.3}"))).collect()
+        round_steps(low, high)
     }
+}
+
+/// Multiples of a round number, four to nine of them.
+fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
+    let wanted = ((high - low) / 4.0).max(1e-12);
+    let unit = 10_f64.powf(wanted.log10().floor());
+    let step = [5.0, 2.0, 1.0].map(|m| m * unit);
+    let step = step.into_iter().find(|s| *s <= wanted * 1.0001);
+    let step = step.unwrap_or(unit);
+    let (mut digits, mut first_digit) = (0_usize, step);
+    while first_digit < 0.999 && digits < 12 {
+        first_digit *= 10.0;
+        digits += 1;
+    }
+    let first = (low / step).ceil();
+    let steps = (0..20).map(|n| (first + f64::from(n)) * step);
+    let inside = steps.take_while(|y| *y <= high);
+    inside.map(|y| (y, format!("{y:.digits$}"))).collect()
 }
 
 /// Ranges of a chart, as they are drawn.
@@ -105,8 +147,7 @@ impl Frame {
 /// Lines over a logarithmic axis, each with its name at its end.
 pub(crate) fn lines(title: &str, below: &str, axes: &Axes, lines: &[Line]) -> String {
     let frame = Frame::around(axes, lines);
-    let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + 52.0);
-    let mut text = head([width, height], title, below);
+    let mut text = head(SIZE, title, below);
     put_axes(&mut text, &frame, lines, axes);
     let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -115,7 +156,7 @@ pub(crate) fn lines(title: &str, below: &str, axes: &Axes, lines: &[Line]) -> St
             .iter()
             .map(|&(x, y)| frame.at(x, axes.height(y)))
             .collect();
-        put_line(&mut text, at, line.dashed, &points);
+        put_line(&mut text, at, line, &points);
         ends.extend(points.last().map(|&(_, y)| (y, at)));
     }
     put_names(&mut text, ends, lines);
@@ -161,33 +202,58 @@ fn put_axes(text: &mut String, frame: &Frame, lines: &[Line], axes: &Axes) {
         LEFT + WIDTH / 2.0,
         bottom + 38.0,
         escaped(axes.across),
-        TOP - 5.0,
+        TOP - 9.0,
         escaped(&axes.up)
     );
 }
 
-fn put_line(text: &mut String, at: usize, dashed: bool, points: &[(f64, f64)]) {
-    let color = COLORS[at % COLORS.len()];
+fn put_line(text: &mut String, at: usize, line: &Line, points: &[(f64, f64)]) {
+    let color = line.look.color(at);
     let path: Vec<String> = points
         .iter()
         .map(|(x, y)| format!("{x:.1},{y:.1}"))
         .collect();
-    let dashes = if dashed {
-        " stroke-dasharray=\"5 4\""
-    } else {
-        ""
+    let dotted = matches!(line.look, Look::Dotted(_));
+    let (width, dashes) = match (line.dashed, dotted) {
+        (true, _) => (1.5, " stroke-dasharray=\"5 4\""),
+        (false, true) => (
+            1.5,
+            " stroke-dasharray=\"1.5 3.5\" stroke-linecap=\"round\"",
+        ),
+        (false, false) => (2.2, ""),
     };
     let _ = writeln!(
         text,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/>",
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dashes}/>",
         path.join(" ")
     );
-    for (x, y) in points.iter().filter(|_| !dashed) {
+    let fill = if dotted { "white" } else { color };
+    for (x, y) in points.iter().filter(|_| !line.dashed) {
         let _ = writeln!(
             text,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{fill}\" stroke=\"{color}\"/>"
         );
     }
+}
+
+/// Charts below each other, as one.
+pub(crate) fn stacked(charts: &[String]) -> String {
+    let [width, height] = SIZE;
+    let whole = height * charts.len() as f64;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{whole}\">\n"
+    );
+    for (at, chart) in charts.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "<g transform=\"translate(0 {})\">",
+            height * at as f64
+        );
+        text.push_str(chart);
+        text.push_str("</g>\n");
+    }
+    text.push_str("</svg>\n");
+    text
 }
 
 /// Names at the ends of their lines, moved apart where those meet.
@@ -204,7 +270,7 @@ fn put_names(text: &mut String, mut ends: Vec<(f64, usize)>, lines: &[Line]) {
             "<text x=\"{}\" y=\"{:.1}\" fill=\"{}\">{}</text>",
             LEFT + WIDTH + 8.0,
             y + 4.0,
-            COLORS[at % COLORS.len()],
+            lines[at].look.color(at),
             escaped(&lines[at].name)
         );
     }
@@ -215,11 +281,51 @@ mod tests {
     use super::*;
 
     #[test]
+    fn steps_are_round_numbers_inside_the_range() {
+        let names = |low, high| {
+            let all = round_steps(low, high);
+            assert!(all.iter().all(|(y, _)| (low..=high).contains(y)));
+            all.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(0.848, 1.055),
+            ["0.85", "0.90", "0.95", "1.00", "1.05"]
+        );
+        assert_eq!(names(-0.02, 0.41), ["0.0", "0.1", "0.2", "0.3", "0.4"]);
+        assert_eq!(
+            names(12.0, 90.0),
+            ["20", "30", "40", "50", "60", "70", "80", "90"]
+        );
+        assert!((4..=9).contains(&names(0.0, 3.99e-4).len()));
+    }
+
+    #[test]
+    fn variants_are_dotted_in_the_colour_of_their_line() {
+        let line = |look| Line {
+            name: "a".to_owned(),
+            points: vec![(1.0, 1.0), (2.0, 2.0)],
+            dashed: false,
+            look,
+        };
+        let axes = Axes::new("x", "y");
+        let both = lines(
+            "t",
+            "b",
+            &axes,
+            &[line(Look::Full(3)), line(Look::Dotted(3))],
+        );
+        assert_eq!(both.matches("stroke=\"#c88c28\" stroke-width").count(), 2);
+        assert_eq!(both.matches("stroke-dasharray").count(), 1);
+        assert_eq!(both.matches("fill=\"white\" stroke=\"#c88c28\"").count(), 2);
+    }
+
+    #[test]
     fn lines_are_drawn_to_scale_and_names_do_not_meet() {
         let line = |name: &str, ys: [f64; 2]| Line {
             name: name.to_owned(),
             points: vec![(1.0, ys[0]), (100.0, ys[1])],
             dashed: false,
+            look: Look::Own,
         };
         let chart = lines(
             "t <",
@@ -244,6 +350,11 @@ mod tests {
         );
         let empty = lines("t", "b", &Axes::new("x", "y"), &[]);
         assert!(!empty.contains("NaN") && !empty.contains("inf"));
+        let pair = stacked(&[
+            empty,
+            lines("t", "b", &Axes::new("x", "y"), &[line("a", [1.0, 2.0])]),
+        ]);
+        assert!(pair.matches("<svg").count() == 3 && pair.contains("height=\"796\""));
         let log = Axes::new("x", "y").with_log_y();
         let log = lines("t", "b", &log, &[line("a", [1e-3, 10.0])]);
         assert!(log.contains(">1e-2</text>") && log.contains(">1e1</text>"));

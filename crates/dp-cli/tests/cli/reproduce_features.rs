@@ -152,16 +152,17 @@ fn ratings_with_features_give_every_method_and_metric() {
         "am-ssp",
         "am-ssp-best-ids",
         "am-ssp-best",
+        "dp-cmf",
     ];
     assert_eq!(of("test RMSE"), [&["user-mean"], all.as_slice()].concat());
     assert_eq!(
         of("test RMSE of new items"),
-        ["user-mean", "am-dpsgd", "am-ssp", "am-ssp-best"]
+        ["user-mean", "am-dpsgd", "am-ssp", "am-ssp-best", "dp-cmf"]
     );
     for metric in ["Recall@20", "NDCG@20"] {
         assert_eq!(of(metric), [&["popularity"], all.as_slice()].concat());
     }
-    assert_eq!(of("test RMSE by popularity").len(), 5 * 10);
+    assert_eq!(of("test RMSE by popularity").len(), 5 * 11);
     assert_eq!(of("seconds").len(), 2 + 2 + 2);
     assert_eq!(of("examples per second").len(), 2 + 2 + 2);
     for row in &rows {

@@ -182,8 +182,9 @@ impl AmImplicitSsp {
         learn(params, prior, popularity, &round)
     }
 
-    /// No bias, and tastes up to `init_scale`.
-    fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
+    /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes up to `init_scale`. Public, from the settings alone.
+    #[must_use]
+    pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
         let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
         let (dim, scale) = (self.params.dim, self.params.init_scale);
         let draw = |at: usize| match at % dim {

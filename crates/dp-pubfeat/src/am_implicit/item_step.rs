@@ -3,7 +3,7 @@
 use super::AmImplicitSspParams;
 use crate::am_residual::{LEVELS, Totals};
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
-use crate::{FeaturePrior, FeatureWeights, ItemStatistics, Result, SparseKernel};
+use crate::{FeaturePrior, FeatureWeights, PooledStatistics, Result, SparseKernel};
 
 /// Residual at which a solve ends, over that of 0: far below the noise.
 const TOLERANCE: f64 = 1e-5;
@@ -129,14 +129,9 @@ pub(super) fn learn(
         true => 0.0,
         false => s * (w + noes),
     });
-    let matrices = factors.flat_map(|f| round.mean.iter().map(move |c| f * c));
-    let (dim, rhs) = (params.dim, round.sums.to_vec());
-    learner.learn(&ItemStatistics::new(
-        dim,
-        matrices.collect(),
-        rhs,
-        [0.0, round.noise],
-    )?)?;
+    let (dim, matrix, rhs) = (params.dim, round.mean.to_vec(), round.sums.to_vec());
+    let statistics = PooledStatistics::new(dim, factors.collect(), matrix, rhs, round.noise)?;
+    learner.learn_pooled(&statistics)?;
     let mut vectors = learner.item_vectors()?;
     for (row, s) in vectors.chunks_exact_mut(dim).zip(&scales.items) {
         row.iter_mut().for_each(|v| *v *= s);

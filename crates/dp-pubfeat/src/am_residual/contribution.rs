@@ -60,7 +60,10 @@ impl RoundContribution<'_> {
     /// The sensitivity `c sqrt(1 + .1^2)` to adding or removing a user.
     #[must_use]
     pub fn norm(&self) -> f64 {
-        self.bound * (1.0 + MOMENT_RATIO * MOMENT_RATIO).sqrt()
+        let norm = self.bound * (1.0 + MOMENT_RATIO * MOMENT_RATIO).sqrt();
+        #[cfg(privacy_mutants)]
+        let norm = crate::mutants::round_norm(norm);
+        norm
     }
 
     /// Length of the sum: `m d + d^2`.

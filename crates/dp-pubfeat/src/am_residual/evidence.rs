@@ -3,7 +3,7 @@
 use dp_linalg::project_psd_in_place;
 
 use super::contribution::MOMENT_RATIO;
-use crate::{ItemStatistics, Result};
+use crate::{PooledStatistics, Result};
 
 /// One round's release, taken apart.
 pub(super) struct Round<'a> {
@@ -21,13 +21,15 @@ pub(super) struct Round<'a> {
 ///
 /// ```text
 /// A_j^t = W_j C^t,   b_j^t = r_j^t + A_j^t v_j^t                  what round t says of item j: W_j the released total weight
-/// A_j   = sum_t g_t A_j^t / sum_t g_t,   b_j alike,   g_t = memory^(T - t) / s_t^2
+/// C     = sum_t g_t C^t / sum_t g_t,   b_j alike,   g_t = memory^(T - t) / s_t^2;   A_j = W_j C
 /// noise of b_j:   s = sqrt(sum_t g_t^2 s_t^2) / sum_t g_t
 /// ```
-pub(super) struct Evidence {
+pub(super) struct Evidence<'a> {
+    /// The items' total weights.
+    totals: &'a [f64],
     dim: usize,
     memory: f64,
-    matrices: Vec<f64>,
+    matrix: Vec<f64>,
     rhs: Vec<f64>,
     /// `sum_t g_t`.
     precision: f64,
@@ -35,37 +37,33 @@ pub(super) struct Evidence {
     variance: f64,
 }
 
-impl Evidence {
-    pub(super) fn new(n_items: usize, dim: usize, memory: f64) -> Self {
+impl<'a> Evidence<'a> {
+    pub(super) fn new(totals: &'a [f64], dim: usize, memory: f64) -> Self {
         Self {
+            totals,
             dim,
             memory,
-            matrices: vec![0.0; n_items * dim * dim],
-            rhs: vec![0.0; n_items * dim],
+            matrix: vec![0.0; dim * dim],
+            rhs: vec![0.0; totals.len() * dim],
             precision: 0.0,
             variance: 0.0,
         }
     }
 
-    /// Adds a round; `totals` are the items' total weights.
-    pub(super) fn add(&mut self, totals: &[f64], round: &Round<'_>) {
+    /// Adds a round.
+    pub(super) fn add(&mut self, round: &Round<'_>) {
         let (d, new) = (self.dim, (round.noise * round.noise).recip());
         let old = self.memory;
-        let matrices = self.matrices.chunks_exact_mut(d * d);
-        let sums = matrices.zip(self.rhs.chunks_exact_mut(d));
-        let released = round
-            .residuals
-            .chunks_exact(d)
-            .zip(round.at.chunks_exact(d));
-        for ((total, (matrix, rhs)), (r, v)) in totals.iter().zip(sums).zip(released) {
-            let rows = matrix.chunks_exact_mut(d).zip(round.mean.chunks_exact(d));
-            for ((rhs, r), (row, mean)) in rhs.iter_mut().zip(r).zip(rows) {
-                let mut image = 0.0;
-                for ((cell, c), v) in row.iter_mut().zip(mean).zip(v) {
-                    image += total * c * v;
-                    *cell = old * *cell + new * (total * c);
-                }
-                *rhs = old * *rhs + new * (r + image);
+        let cells = self.matrix.iter_mut().zip(round.mean);
+        cells.for_each(|(cell, c)| *cell = old * *cell + new * c);
+        let released = round.residuals.chunks_exact(d);
+        let released = released.zip(round.at.chunks_exact(d));
+        let each = self.totals.iter().zip(self.rhs.chunks_exact_mut(d));
+        for ((total, rhs), (r, v)) in each.zip(released) {
+            let rows = round.mean.chunks_exact(d);
+            for ((rhs, r), row) in rhs.iter_mut().zip(r).zip(rows) {
+                let image: f64 = row.iter().zip(v).map(|(c, v)| c * v).sum();
+                *rhs = old * *rhs + new * (r + total * image);
             }
         }
         self.precision = old * self.precision + new;
@@ -73,14 +71,15 @@ impl Evidence {
     }
 
     /// The means, for a learner.
-    pub(super) fn statistics(&self) -> Result<ItemStatistics> {
+    pub(super) fn statistics(&self) -> Result<PooledStatistics> {
         let mean = |sums: &[f64]| sums.iter().map(|x| x / self.precision).collect();
         let noise = self.variance.sqrt() / self.precision;
-        ItemStatistics::new(
+        PooledStatistics::new(
             self.dim,
-            mean(&self.matrices),
+            self.totals.to_vec(),
+            mean(&self.matrix),
             mean(&self.rhs),
-            [0.0, noise],
+            noise,
         )
     }
 }
@@ -109,42 +108,40 @@ mod tests {
 
     #[test]
     fn evidence_is_the_weighted_mean_that_is_documented() {
-        let mut evidence = Evidence::new(1, 2, 0.5);
         let totals = [3.0];
+        let mut evidence = Evidence::new(&totals, 2, 0.5);
         let mean = [[1.0, 0.25, 0.25, 0.5], [0.5, 0.0, 0.0, 2.0]];
         let residuals = [[0.2, -0.4], [0.1, 0.3]];
         let at = [[1.0, 2.0], [-1.0, 0.5]];
         let noise = [2.0, 0.5];
         for t in 0..2 {
-            evidence.add(
-                &totals,
-                &Round {
-                    residuals: &residuals[t],
-                    at: &at[t],
-                    mean: &mean[t],
-                    noise: noise[t],
-                },
-            );
+            evidence.add(&Round {
+                residuals: &residuals[t],
+                at: &at[t],
+                mean: &mean[t],
+                noise: noise[t],
+            });
         }
         // numpy, from the three lines of the doc comment: g = [.125, 4]
         let found = evidence.statistics().unwrap();
         let g = [0.5 / 4.0, 4.0];
         let whole = g[0] + g[1];
+        assert!((found.factors()[0] - 3.0).abs() < 1e-14);
         for a in 0..2 {
             for b in 0..2 {
                 let cell = |t: usize| 3.0 * mean[t][a * 2 + b];
                 let expected = (g[0] * cell(0) + g[1] * cell(1)) / whole;
-                assert!((found.matrix(0)[a * 2 + b] - expected).abs() < 1e-14);
+                assert!((3.0 * found.matrix()[a * 2 + b] - expected).abs() < 1e-14);
             }
             let b = |t: usize| {
                 residuals[t][a] + 3.0 * (mean[t][a * 2] * at[t][0] + mean[t][a * 2 + 1] * at[t][1])
             };
             let expected = (g[0] * b(0) + g[1] * b(1)) / whole;
-            assert!((found.rhs(0)[a] - expected).abs() < 1e-14);
+            assert!((found.rhs()[a] - expected).abs() < 1e-14);
         }
         let variance = (g[0] * noise[0]).powi(2) + (g[1] * noise[1]).powi(2);
         let expected = variance.sqrt() / whole;
-        assert!((found.noise_stddevs()[1] - expected).abs() < 1e-14);
+        assert!((found.rhs_noise() - expected).abs() < 1e-14);
     }
 
     #[test]

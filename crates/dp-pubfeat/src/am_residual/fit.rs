@@ -150,7 +150,7 @@ impl AmResidualSsp {
         let made = prior.kernel(&totals.items, totals.noise)?;
         let mut learner = self.learner(made.kernel)?;
         let mut vectors = self.initial_vectors(n_items);
-        let mut seen = Evidence::new(n_items, params.dim, params.memory);
+        let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
         for t in 1..=params.n_rounds {
             let bound = params.bound.at(t);
             let contribution = RoundContribution {
@@ -169,8 +169,8 @@ impl AmResidualSsp {
                 mean: &mean_moment(moments, params.dim, (bound, totals.n_users))?,
                 noise: released.noise_stddev(),
             };
-            seen.add(&totals.items, &round);
-            learner.learn(&seen.statistics()?)?;
+            seen.add(&round);
+            learner.learn_pooled(&seen.statistics()?)?;
             vectors = learner.item_vectors()?;
         }
         let weights = self.feature_weights(prior, &learner, &made.unknown)?;
@@ -186,8 +186,9 @@ impl AmResidualSsp {
         KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
     }
 
-    /// No bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root.
-    fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
+    /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root. Public, from the settings alone.
+    #[must_use]
+    pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
         let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
         let dim = self.params.dim;
         let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();

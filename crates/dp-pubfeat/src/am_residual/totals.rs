@@ -80,6 +80,12 @@ impl Totals {
         let released: Vec<f64> = totals
             .map(|total| total / TotalsContribution::ITEMS)
             .collect();
+        let n_users = (values[n_items] / TotalsContribution::units()).max(1.0);
+        #[cfg(privacy_mutants)]
+        let (released, n_users) = (
+            crate::mutants::totals(released, &setup.weights, run.ratings),
+            crate::mutants::units(n_users, run.ratings),
+        );
         Ok(Self {
             items: released
                 .iter()
@@ -87,7 +93,7 @@ impl Totals {
                 .collect(),
             released,
             noise,
-            n_users: (values[n_items] / TotalsContribution::units()).max(1.0),
+            n_users,
         })
     }
 }

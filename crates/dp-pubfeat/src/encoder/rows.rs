@@ -1,6 +1,26 @@
 //! Gradients that name only the rows they touch.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Places of rows by their numbers, which are public: nothing to keep from whoever chooses them, so one multiplication is hash enough.
+#[derive(Debug, Clone, Copy, Default)]
+struct RowHasher(u64);
+
+impl Hasher for RowHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, row: u32) {
+        // 2^64 over the golden ratio
+        self.0 = (self.0 ^ u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 /// Some rows of a matrix, each with its values; all other rows are exactly 0 and take no memory.
 ///
@@ -15,7 +35,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SparseRows {
     width: usize,
-    slots: HashMap<u32, usize>,
+    slots: HashMap<u32, usize, BuildHasherDefault<RowHasher>>,
     rows: Vec<u32>,
     values: Vec<f64>,
 }
@@ -26,7 +46,7 @@ impl SparseRows {
     pub fn new(width: usize) -> Self {
         Self {
             width,
-            slots: HashMap::new(),
+            slots: HashMap::default(),
             rows: Vec::new(),
             values: Vec::new(),
         }

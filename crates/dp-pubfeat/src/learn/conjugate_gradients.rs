@@ -6,7 +6,7 @@ use crate::{Error, Result};
 /// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first. From `x = 0` what is found then is a regularised solution; from an older solution it is
 /// between that and the new one.
 pub(super) fn solve(
-    product: impl Fn(&[f64], &mut [f64]),
+    mut product: impl FnMut(&[f64], &mut [f64]),
     precondition: impl Fn(&mut [f64]) -> Result<()>,
     b: &[f64],
     x: &mut [f64],

@@ -59,17 +59,17 @@ pub enum RidgeNoise {
 /// cost of a step of it: with a [`FeatureKernel`] `m^2 d`, whatever `p` is, with a [`SparseKernel`](crate::SparseKernel) `(m d + n) d` for `n` active features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelRidge<K = FeatureKernel> {
-    kernel: K,
-    dim: usize,
+    pub(super) kernel: K,
+    pub(super) dim: usize,
     noise: RidgeNoise,
-    l2_penalty: f64,
+    pub(super) l2_penalty: f64,
     tolerance: f64,
     /// `z = (A K A + l A + s^2 I)^-1 b`.
-    dual: Vec<f64>,
+    pub(super) dual: Vec<f64>,
     /// `A z`.
-    coefficients: Vec<f64>,
+    pub(super) coefficients: Vec<f64>,
     /// `K A z`.
-    values: Vec<f64>,
+    pub(super) values: Vec<f64>,
 }
 
 /// Steps of conjugate gradients at most.
@@ -122,23 +122,26 @@ impl<K: ItemKernel> KernelRidge<K> {
         &self.coefficients
     }
 
-    /// `s^2` for these statistics.
-    fn ratio(&self, statistics: &ItemStatistics) -> f64 {
+    /// `s^2` for right-hand sides with this noise in matrices and in them, and matrices of these squared norms.
+    pub(super) fn ratio(
+        &self,
+        [of_matrix, of_rhs]: [f64; 2],
+        rhs: &[f64],
+        squares: impl Fn(usize) -> f64,
+    ) -> f64 {
         let d = self.dim as f64;
-        let [of_matrix, of_rhs] = statistics.noise_stddevs();
         let mixed = 0.5 * (d + 1.0) * of_matrix * of_matrix;
         let variance = match self.noise {
             RidgeNoise::Given { ratio } => return ratio,
             RidgeNoise::FromRelease { item_norm } => item_norm * item_norm / d,
             RidgeNoise::Estimated { floor } => {
-                let squares = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
-                let mut seen = -((statistics.n_items() as f64) * d * of_rhs * of_rhs);
-                let mut expected = 0.0;
-                for item in 0..statistics.n_items() {
-                    seen += squares(statistics.rhs(item));
-                    let matrix = squares(statistics.matrix(item)) - d * mixed;
-                    expected += self.kernel.diagonal(item) * matrix.max(0.0);
-                }
+                let n_items = self.kernel.n_items();
+                let noise = (n_items as f64) * d * of_rhs * of_rhs;
+                let seen = rhs.iter().map(|b| b * b).sum::<f64>() - noise;
+                let matrix = |item| (squares(item) - d * mixed).max(0.0);
+                let expected: f64 = (0..n_items)
+                    .map(|item| self.kernel.diagonal(item) * matrix(item))
+                    .sum();
                 let moment = if expected > 0.0 { seen / expected } else { 0.0 };
                 moment.max(floor / d)
             }
@@ -168,6 +171,28 @@ impl<K: ItemKernel> KernelRidge<K> {
         }
         Ok(blocks)
     }
+
+    /// `(A K A + l A + s^2 I)^-1 b` from `b` and a first guess, for `A` given by its product.
+    pub(super) fn solve(
+        &self,
+        multiply: impl Fn(&[f64], &mut [f64]),
+        precondition: impl Fn(&mut [f64]) -> Result<()>,
+        ratio: f64,
+        (rhs, mut dual): (&[f64], Vec<f64>),
+    ) -> Result<Vec<f64>> {
+        let (mut a, mut k) = (vec![0.0; rhs.len()], vec![0.0; rhs.len()]);
+        let product = |z: &[f64], out: &mut [f64]| {
+            multiply(z, &mut a);
+            self.kernel.apply(self.dim, &a, &mut k);
+            multiply(&k, out);
+            for ((out, z), a) in out.iter_mut().zip(z).zip(&a) {
+                *out += self.l2_penalty * a + ratio * z;
+            }
+        };
+        let stop = (self.tolerance, MOST_STEPS);
+        conjugate_gradients::solve(product, precondition, rhs, &mut dual, stop)?;
+        Ok(dual)
+    }
 }
 
 impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
@@ -181,21 +206,12 @@ impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
 
     fn learn(&mut self, statistics: &ItemStatistics) -> Result<()> {
         check_shape(self, statistics)?;
-        let ratio = self.ratio(statistics);
+        let squares = |item| statistics.matrix(item).iter().map(|a| a * a).sum();
+        let ratio = self.ratio(statistics.noise_stddevs(), &statistics.rhs, squares);
         let mut projected = statistics.clone();
         projected.project_psd()?;
         let (statistics, dim) = (&projected, self.dim);
         let blocks = self.blocks(statistics, ratio)?;
-        let product = |z: &[f64], out: &mut [f64]| {
-            let mut a = vec![0.0; z.len()];
-            multiply(statistics, z, &mut a);
-            let mut k = vec![0.0; z.len()];
-            self.kernel.apply(dim, &a, &mut k);
-            multiply(statistics, &k, out);
-            for ((out, z), a) in out.iter_mut().zip(z).zip(&a) {
-                *out += self.l2_penalty * a + ratio * z;
-            }
-        };
         let precondition = |r: &mut [f64]| {
             let rows = r.chunks_exact_mut(dim);
             for (block, r) in blocks.chunks_exact(dim * dim).zip(rows) {
@@ -203,9 +219,9 @@ impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
             }
             Ok(())
         };
-        let (rhs, stop) = (&statistics.rhs, (self.tolerance, MOST_STEPS));
-        let mut dual = self.dual.clone();
-        conjugate_gradients::solve(product, precondition, rhs, &mut dual, stop)?;
+        let product = |z: &[f64], out: &mut [f64]| multiply(statistics, z, out);
+        let from = (&*statistics.rhs, self.dual.clone());
+        let dual = self.solve(product, precondition, ratio, from)?;
         multiply(statistics, &dual, &mut self.coefficients);
         self.kernel.apply(dim, &self.coefficients, &mut self.values);
         self.dual = dual;

@@ -170,6 +170,8 @@ impl ExampleWeights {
             _ => 1.0,
         };
         out.iter_mut().for_each(|w| *w *= scale);
+        #[cfg(privacy_mutants)]
+        crate::mutants::weights(out);
     }
 }
 

@@ -1,12 +1,14 @@
 //! Values from numpy, and from differences.
 
+use std::sync::Arc;
+
 use dp_core::InteractionsBuilder;
 use dp_mechanism::{Grid, gram_contribution, vector_contribution};
 use dp_pubfeat::{
-    ConvexLoss, CurvatureContribution, EncoderGradients, FeatureKernel, ItemFeaturesBuilder,
-    ItemStatistics, KernelRidge, Logistic, ProblemSetup, PublicEncoder, ResidualContribution,
-    RidgeNoise, SparseKernel, SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent,
-    ValueDescentParams,
+    CollectiveFactorization, CollectiveParams, ConvexLoss, CurvatureContribution, EncoderGradients,
+    FeatureKernel, ItemFeatures, ItemFeaturesBuilder, ItemStatistics, KernelRidge, Logistic,
+    PooledStatistics, ProblemSetup, PublicEncoder, ResidualContribution, RidgeNoise, SparseKernel,
+    SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent, ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -19,6 +21,11 @@ fn small(third: [f64; 4]) -> (ItemStatistics, FeatureKernel) {
     matrices.extend(third);
     let rhs = vec![1.0, 0.5, -0.4, 0.2, 0.3, -0.1];
     let statistics = ItemStatistics::new(2, matrices, rhs, [0.1, 0.2]).unwrap();
+    let kernel = FeatureKernel::new(&small_features(), 0.25);
+    (statistics, kernel.unwrap())
+}
+
+fn small_features() -> ItemFeatures {
     let mut builder = ItemFeaturesBuilder::new(3, &[4]).unwrap();
     for (item, feature, x) in [
         (0, 0, 1.0),
@@ -29,10 +36,7 @@ fn small(third: [f64; 4]) -> (ItemStatistics, FeatureKernel) {
     ] {
         builder.push(item, feature, x).unwrap();
     }
-    (
-        statistics,
-        FeatureKernel::new(&builder.build(), 0.25).unwrap(),
-    )
+    builder.build()
 }
 
 const THIRD: [f64; 4] = [0.2, 0.0, 0.0, 0.1];
@@ -130,6 +134,80 @@ fn a_sparse_kernel_gives_the_vectors_of_the_dense_one() {
         1e-8,
     );
     assert!(two.with_tolerance(1.0).is_err());
+}
+
+/// Turned coordinates against a matrix written for every item, which is checked against numpy above.
+#[test]
+fn one_matrix_for_all_items_gives_the_vectors_of_as_many_matrices() {
+    let features = crate::support::features();
+    let m = features.n_items();
+    // one direction is negative and counts as 0
+    let matrix = vec![1.5, 0.4, -0.2, 0.4, 0.8, 0.1, -0.2, 0.1, -0.3];
+    let factors: Vec<f64> = (0..m).map(|j| 3.0 * (j % 5) as f64).collect();
+    let rhs: Vec<f64> = (0..3 * m).map(|at| (1.7 * at as f64).sin()).collect();
+    let matrices = factors
+        .iter()
+        .flat_map(|f| matrix.iter().map(move |c| f * c));
+    let written = ItemStatistics::new(3, matrices.collect(), rhs.clone(), [0.0, 0.4]).unwrap();
+    let pooled = PooledStatistics::new(3, factors, matrix, rhs, 0.4).unwrap();
+    for noise in [
+        RidgeNoise::FromRelease { item_norm: 0.8 },
+        RidgeNoise::Given { ratio: 0.5 },
+    ] {
+        let kernel = SparseKernel::of_features(&features, 0.2).unwrap();
+        let mut one = KernelRidge::new(kernel, 3, noise, 0.3).unwrap();
+        let mut two = one.clone();
+        one.learn(&written).unwrap();
+        for _ in 0..2 {
+            // the second time from the solution
+            two.learn_pooled(&pooled).unwrap();
+            close(
+                &two.item_vectors().unwrap(),
+                &one.item_vectors().unwrap(),
+                1e-7,
+            );
+            close(two.coefficients(), one.coefficients(), 1e-7);
+        }
+    }
+}
+
+#[test]
+fn items_that_explain_their_features_too_are_those_of_numpy() {
+    // numpy: three times phi = solve(g V^T V + l I, g X^T V), v_j = solve(psd(A_j) + g Phi^T Phi + l I, b_j + g Phi^T x_j)
+    let (statistics, _) = small([-0.2, 0.3, 0.3, 0.1]);
+    let settings = CollectiveParams {
+        feature_weight: 0.7,
+        l2_penalty: 0.3,
+        n_sweeps: 3,
+    };
+    let first = vec![0.1, -0.2, 0.3, 0.1, -0.2, 0.4];
+    let features = Arc::new(small_features());
+    let made = |first: &[f64], settings| {
+        CollectiveFactorization::new(features.clone(), 2, first.to_vec(), settings)
+    };
+    let mut learner = made(&first, settings).unwrap();
+    learner.learn(&statistics).unwrap();
+    let expected = [
+        0.6422180053926155,
+        -0.012495565030601787,
+        0.25392390866174724,
+        1.0531087829415913,
+        0.2992911413048953,
+        -0.13391580037590983,
+    ];
+    close(&learner.item_vectors().unwrap(), &expected, 1e-12);
+    let wrong: [fn(&mut CollectiveParams); 3] = [
+        |p| p.feature_weight = 0.0,
+        |p| p.l2_penalty = f64::NAN,
+        |p| p.n_sweeps = 0,
+    ];
+    for change in wrong {
+        let mut settings = settings;
+        change(&mut settings);
+        assert!(made(&first, settings).is_err());
+    }
+    assert!(made(&first[1..], settings).is_err());
+    assert!(made(&[f64::NAN; 6], settings).is_err());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod dp_sgd;
 mod pooled;
 mod replay;
+mod rounds;
 
 use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
@@ -10,6 +11,7 @@ use dp_mechanism::{NoiseSource, Observed};
 use dp_pubfeat::{AmSsp, ConvexSsp, Logistic, ResidualSsp, Ssp, StatisticsLearner};
 
 pub use dp_sgd::AuditedDpSgd;
+pub use rounds::{AuditedFeatureRounds, FeatureRounds};
 
 use self::replay::Replay;
 use super::failed;

@@ -182,7 +182,11 @@ impl<'a, L: StatisticsLearner> Replay<'a, L> {
 
 /// Equal but for a few roundings: a millionth of the bound.
 pub(super) fn same(found: &Entries, expected: &Entries, bound: u64) -> Result<()> {
-    let room = bound / 1_000_000 + 2;
+    same_within(found, expected, bound / 1_000_000 + 2)
+}
+
+/// Equal but for `room`.
+pub(super) fn same_within(found: &Entries, expected: &Entries, room: u64) -> Result<()> {
     let near = |(a, b): (&(usize, i64), &(usize, i64))| a.0 == b.0 && a.1.abs_diff(b.1) <= room;
     if found.len() == expected.len() && found.iter().zip(expected).all(near) {
         return Ok(());

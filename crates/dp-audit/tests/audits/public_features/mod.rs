@@ -6,6 +6,7 @@
 
 mod gradients;
 mod neighbours;
+mod rounds;
 mod statistics;
 
 use dp_audit::{AuditedPublicFeatures, Canaries, PublicFeatures};

@@ -12,13 +12,13 @@ use super::{
 
 const ADD_REMOVE: Adjacency = Adjacency::AddRemoveUser;
 
-fn nobody() -> Interactions {
+pub(super) fn nobody() -> Interactions {
     let empty = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     empty.build().0
 }
 
 /// The table of a run, with one user who tries to count for more than one.
-fn table() -> Interactions {
+pub(super) fn table() -> Interactions {
     let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     for (user, row) in (0..).zip(ordinary(N_ITEMS, 0).users()) {
         out.set_features(user, row.features()).unwrap();
@@ -57,11 +57,11 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     assert!(audit.unwrap().verdict.holds());
 }
 
-type Learned = (Vec<f64>, Vec<View>);
+pub(super) type Learned = (Vec<f64>, Vec<View>);
 /// A run on a table with so many users who have nothing.
 type Run = Box<dyn Fn(u32) -> Learned>;
 
-fn integers(run: &Learned) -> Vec<&[i64]> {
+pub(super) fn integers(run: &Learned) -> Vec<&[i64]> {
     run.1.iter().map(|view| view.integers.as_slice()).collect()
 }
 

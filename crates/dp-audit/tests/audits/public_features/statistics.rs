@@ -6,9 +6,9 @@ use dp_mechanism::NoiseSource;
 
 use super::{alternating, canaries, on_given_vectors};
 
-const BOTH: [Adjacency; 2] = [Adjacency::AddRemoveUser, Adjacency::ReplaceUser];
+pub(super) const BOTH: [Adjacency; 2] = [Adjacency::AddRemoveUser, Adjacency::ReplaceUser];
 
-fn audited(trainer: &impl Trainer, n_runs: usize) -> RunAudit {
+pub(super) fn audited(trainer: &impl Trainer, n_runs: usize) -> RunAudit {
     let runs = RunSettings {
         n_runs,
         ..RunSettings::default()
@@ -18,7 +18,7 @@ fn audited(trainer: &impl Trainer, n_runs: usize) -> RunAudit {
 
 /// Canaries use 0.98 of the claim and more under add/remove, and what is released has the noise paid for. Under replacement a canary that comes
 /// or goes is half of what is paid for, `1/sqrt 2` of it in matrices.
-fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
+pub(super) fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
     assert!(audit.verdict.holds(), "{name}: {audit}");
     let share = audit.canary_mu / audit.claimed_mu;
     let expected = if adjacency.is_replace() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::output::Line;
+use crate::output::{Line, Look};
 
 /// A number, also one that is written as text.
 pub(super) fn number(value: &Value) -> Option<f64> {
@@ -27,6 +27,7 @@ pub(super) fn grouped(points: Vec<(String, (f64, f64))>) -> Vec<Line> {
                 name,
                 points: vec![point],
                 dashed: false,
+                look: Look::Own,
             }),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::chart::{grouped, number, param};
-use crate::output::{Axes, Line, lines};
+use crate::output::{Axes, Line, Look, lines};
 
 /// What stands for no `alpha` and for all of it on a logarithmic axis.
 const ENDS: [f64; 2] = [0.03, 30.0];
@@ -60,6 +60,7 @@ pub(super) fn frontier(rows: &[Value]) -> String {
                 name: name.to_owned(),
                 points: ends.map(|end| (end, mean)).to_vec(),
                 dashed: true,
+                look: Look::Own,
             });
         }
     }

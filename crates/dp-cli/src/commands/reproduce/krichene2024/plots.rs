@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::chart::{grouped, number, param};
-use crate::output::{Axes, Line, lines};
+use crate::output::{Axes, Line, Look, lines, stacked};
 
 /// Lines of the rows that `point` takes, by the name it gives.
 fn of_rows(rows: &[Value], point: impl Fn(&Value) -> Option<(String, (f64, f64))>) -> Vec<Line> {
@@ -78,32 +78,75 @@ pub(super) fn cost(rows: &[Value]) -> String {
     )
 }
 
-/// Test RMSE against epsilon, a line for each method.
+/// Test RMSE and Recall@20 against epsilon, a line for each method: full with features, dotted without.
 pub(super) fn ml1m(rows: &[Value]) -> String {
-    let mut drawn = of_rows(rows, |row| {
-        let name = row["method"].as_str()?.to_owned();
-        let here = row["metric"] == "test RMSE";
-        here.then_some((name, (number(&row["epsilon"])?, number(&row["mean"])?)))
-    });
-    let free = |row: &&Value| row["metric"] == "test RMSE" && row["epsilon"].is_null();
-    let ends = |at: &dyn Fn(f64, f64) -> f64| {
-        let all = drawn.iter().flat_map(|line| &line.points);
-        all.map(|point| point.0).reduce(at)
+    let chart = |title: &str, below: &str, metric: &str| {
+        let across = "epsilon (adding or removing a user)";
+        lines(
+            title,
+            below,
+            &Axes::new(across, metric),
+            &of_methods(rows, metric),
+        )
     };
-    if let (Some(low), Some(high)) = (ends(&f64::min), ends(&f64::max)) {
-        for row in rows.iter().filter(free) {
-            let mean = number(&row["mean"]).unwrap_or_default();
-            drawn.push(Line {
-                name: row["method"].as_str().unwrap_or_default().to_owned(),
-                points: vec![(low, mean), (high, mean)],
-                dashed: true,
-            });
-        }
+    stacked(&[
+        chart(
+            "Public features of films under privacy: MovieLens-1M",
+            "Ratings: error, lower is better. Full lines use genres, decade and people, dotted ones do not",
+            "test RMSE",
+        ),
+        chart(
+            "The same for lists of films that users like",
+            "Higher is better. Dashed: by exact counts, which nobody may publish",
+            "Recall@20",
+        ),
+    ])
+}
+
+/// A line for each method, dashed and all the way across for one that has no epsilon.
+fn of_methods(rows: &[Value], metric: &str) -> Vec<Line> {
+    let here = || rows.iter().filter(|row| row["metric"] == metric);
+    let point = |row: &Value| {
+        let name = row["method"].as_str()?.to_owned();
+        Some((name, (number(&row["epsilon"])?, number(&row["mean"])?)))
+    };
+    let mut drawn = grouped(here().filter_map(point).collect());
+    for line in &mut drawn {
+        line.look = look(&line.name);
     }
-    lines(
-        "Test RMSE against epsilon: MovieLens-1M",
-        "Krichene et al. 2024, figure 1: with genres, decade and credits; mean over seeds",
-        &Axes::new("epsilon (adding or removing a user)", "test RMSE"),
-        &drawn,
-    )
+    let epsilons = || drawn.iter().flat_map(|line| &line.points).map(|p| p.0);
+    let ends = epsilons().reduce(f64::min).zip(epsilons().reduce(f64::max));
+    let free = here().filter(|row| row["epsilon"].is_null());
+    let across = |row: &Value| {
+        let (low, high) = ends?;
+        let mean = number(&row["mean"])?;
+        Some(Line {
+            name: row["method"].as_str()?.to_owned(),
+            points: vec![(low, mean), (high, mean)],
+            dashed: true,
+            look: Look::Full(GREY),
+        })
+    };
+    let free: Vec<Line> = free.filter_map(across).collect();
+    drawn.extend(free);
+    drawn
+}
+
+const GREY: usize = 7;
+
+/// One colour for a method with features and without.
+fn look(method: &str) -> Look {
+    match method {
+        "am-ssp-best" => Look::Full(0),
+        "am-ssp-best-ids" => Look::Dotted(0),
+        "am-ssp" => Look::Full(5),
+        "am-ssp-ids" => Look::Dotted(5),
+        "am-dpsgd" => Look::Full(3),
+        "am-dpsgd-ids" => Look::Dotted(3),
+        "dp-cmf" => Look::Full(4),
+        "pooled" => Look::Dotted(2),
+        "adadpals" => Look::Dotted(6),
+        "dpals" => Look::Dotted(1),
+        _ => Look::Own,
+    }
 }

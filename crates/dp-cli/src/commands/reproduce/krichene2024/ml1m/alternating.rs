@@ -5,8 +5,9 @@ use std::time::Instant;
 use dp_core::Adjacency;
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    AmSspParams, Descent, DpSgdParams, EncoderDescent, IdEncoder, ItemFeatures, LinearEncoder,
-    Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, UserStep,
+    AmSspParams, CollectiveFactorization, CollectiveParams, Descent, DpSgdParams, EncoderDescent,
+    IdEncoder, ItemFeatures, LinearEncoder, Optimiser, ProblemSetup, PublicEncoder,
+    StatisticsLearner, UserStep,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -48,6 +49,22 @@ impl Rounds {
             l2_penalty,
         }
     }
+
+    /// Of DP-CMF, and the weight of a cell of the feature matrix.
+    fn collective(problem: &Problem<'_>) -> (Self, f64) {
+        let (dim, n_rounds, l2_penalty, feature_weight) = match problem.target.epsilon {
+            e if e < 2.5 => (2, 3, 60.0, 20.0),
+            e if e < 10.0 => (6, 3, 10.0, 10.0),
+            _ => (6, 4, 5.0, 10.0),
+        };
+        let settings = Self {
+            dim,
+            n_rounds,
+            l2_penalty,
+            ..Self::of(problem)
+        };
+        (settings, feature_weight)
+    }
 }
 
 /// Of AM-DPSGD.
@@ -76,6 +93,26 @@ impl Steps {
             gradient_norm: 0.3,
             rate: 0.1,
             user_penalty: 1.0,
+        }
+    }
+
+    /// At epsilon 5, chosen for this number of steps: the longer the run, the lower the clip.
+    pub(super) const fn of_length(problem: &Problem<'_>, n_steps: usize) -> Self {
+        let settings = Self {
+            n_steps,
+            ..Self::of(problem)
+        };
+        match n_steps {
+            0..=100 => settings,
+            101..=200 => Self {
+                gradient_norm: 0.1,
+                ..settings
+            },
+            _ => Self {
+                gradient_norm: 0.1,
+                rate: 0.05,
+                ..settings
+            },
         }
     }
 }
@@ -133,14 +170,45 @@ pub(super) fn am_ssp_with(
     settings: &Rounds,
 ) -> Result<ItemVectors> {
     match Encoder::new(problem, with_features, settings.dim)? {
-        Encoder::Linear(encoder) => rounds(problem, encoder, settings),
-        Encoder::Ids(encoder) => rounds(problem, encoder, settings),
+        Encoder::Linear(encoder) => descent(problem, encoder, settings),
+        Encoder::Ids(encoder) => descent(problem, encoder, settings),
     }
 }
 
-fn rounds<E: PublicEncoder>(
+/// Encoders learn by steps on the statistics.
+fn descent<E: PublicEncoder>(
     problem: &Problem<'_>,
     encoder: E,
+    settings: &Rounds,
+) -> Result<ItemVectors> {
+    let (n_steps, rate) = settings.descent;
+    let descent = Descent {
+        l2_penalty: settings.l2_penalty,
+        ..Descent::new(n_steps, Optimiser::Adam { rate })
+    };
+    let learner = EncoderDescent::new(encoder, descent, ChaCha20Rng::seed_from_u64(problem.seed))?;
+    rounds(problem, learner, settings)
+}
+
+/// Items explain ratings and features with one vector.
+pub(super) fn dp_cmf(problem: &Problem<'_>) -> Result<ItemVectors> {
+    let (settings, feature_weight) = Rounds::collective(problem);
+    let mut rng = ChaCha20Rng::seed_from_u64(problem.seed);
+    let mut first = IdEncoder::random(problem.features.n_items(), settings.dim, &mut rng)?;
+    first.parameters_mut().iter_mut().for_each(|v| *v *= SPREAD);
+    let collective = CollectiveParams {
+        feature_weight,
+        l2_penalty: settings.l2_penalty,
+        n_sweeps: 10,
+    };
+    let (features, first) = (problem.features.clone(), first.parameters().to_vec());
+    let learner = CollectiveFactorization::new(features, settings.dim, first, collective)?;
+    rounds(problem, learner, &settings)
+}
+
+fn rounds<L: StatisticsLearner>(
+    problem: &Problem<'_>,
+    learner: L,
     settings: &Rounds,
 ) -> Result<ItemVectors> {
     let step = user_step(problem.feedback, settings.user_penalty);
@@ -151,14 +219,8 @@ fn rounds<E: PublicEncoder>(
         matrix_share: settings.matrix_share,
     };
     let fit = params.check()?;
-    let plan = fit.plan(encoder.n_items(), problem.target, ADJACENCY)?;
+    let plan = fit.plan(learner.n_items(), problem.target, ADJACENCY)?;
     let spends = pay(&plan, RATINGS)?;
-    let (n_steps, rate) = settings.descent;
-    let descent = Descent {
-        l2_penalty: settings.l2_penalty,
-        ..Descent::new(n_steps, Optimiser::Adam { rate })
-    };
-    let learner = EncoderDescent::new(encoder, descent, ChaCha20Rng::seed_from_u64(problem.seed))?;
     let noise = &mut NoiseSource::insecure_seeded(problem.seed);
     let start = Instant::now();
     let fitted = match problem.feedback {

@@ -6,7 +6,7 @@ use dp_multitask::{FactorizationParams, RecordSampling};
 
 use super::super::super::calibration::pay;
 use super::super::super::movielens::settings::{published_lists, published_ssp};
-use super::alternating::{Steps, am_dp_sgd, am_ssp};
+use super::alternating::{Steps, am_dp_sgd, am_ssp, dp_cmf};
 use super::best::best;
 use super::problem::{Feedback, Model, Problem};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) struct Method {
     pub(super) fit: fn(&Problem<'_>) -> Result<Box<dyn Model>>,
 }
 
-pub(super) const METHODS: [Method; 9] = [
+pub(super) const METHODS: [Method; 10] = [
     Method {
         name: "dpals",
         features: false,
@@ -64,6 +64,11 @@ pub(super) const METHODS: [Method; 9] = [
         name: "am-ssp-best",
         features: true,
         fit: |problem| best(problem, true),
+    },
+    Method {
+        name: "dp-cmf",
+        features: true,
+        fit: |problem| Ok(Box::new(dp_cmf(problem)?)),
     },
 ];
 

@@ -19,7 +19,7 @@ const EXAMPLES: &str = "examples per second";
 /// Epsilon of all runs.
 pub(super) const EPSILON: f64 = 5.0;
 /// Lengths of runs that are tried, each with the whole budget.
-const STEPS: [usize; 4] = [10, 20, 40, 80];
+const STEPS: [usize; 6] = [10, 20, 40, 80, 160, 320];
 const ROUNDS: [usize; 4] = [2, 3, 4, 5];
 const BEST_ROUNDS: [usize; 4] = [1, 2, 4, 10];
 
@@ -38,10 +38,7 @@ struct Point {
 pub(super) fn rows(data: &Data, ask: &Ask) -> Result<Vec<Row>> {
     let shorten = |all: &[usize]| all[..if ask.quick { 2 } else { all.len() }].to_vec();
     let gradients = curve(data, ask, &shorten(&STEPS), |problem, n_steps| {
-        let settings = Steps {
-            n_steps,
-            ..Steps::of(problem)
-        };
+        let settings = Steps::of_length(problem, n_steps);
         let passes = n_steps as f64 * settings.sampling_probability;
         let model = am_dp_sgd(problem, true, &settings)?;
         let seconds = model.seconds;

@@ -1,0 +1,98 @@
+//! Rounds under a prior by features: on ratings and on likes.
+
+use dp_audit::{AuditedFeatureRounds, FeatureRounds, audit_sensitivity};
+use dp_core::{Adjacency, Private};
+use dp_mechanism::NoiseSource;
+use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, PriorVariances};
+
+use super::neighbours::{integers, nobody, table};
+use super::statistics::{BOTH, audited, check};
+use super::{DIM, N_ITEMS, N_ORDINARY, features, ordinary, target};
+
+/// Defaults but for the length of vectors and the number of rounds.
+fn trainers(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, AuditedFeatureRounds)> {
+    let (target, features) = (target(epsilon), features());
+    let ratings = AmResidualSspParams {
+        dim: DIM,
+        n_rounds: 3,
+        ..AmResidualSspParams::for_target(target)
+    };
+    let likes = AmImplicitSspParams {
+        dim: DIM,
+        ..AmImplicitSspParams::for_target(target)
+    };
+    let fits = [
+        (
+            "ratings",
+            FeatureRounds::Ratings(ratings.check().unwrap()),
+            PriorVariances::for_features(&features),
+        ),
+        (
+            "likes",
+            FeatureRounds::Likes(likes.check().unwrap()),
+            PriorVariances::for_likes(&features),
+        ),
+    ];
+    let audited = |(name, fit, variances)| {
+        let made = AuditedFeatureRounds::new(fit, &features, variances, target, adjacency);
+        (name, made.unwrap())
+    };
+    fits.into_iter().map(audited).collect()
+}
+
+/// 4 runs of 30 canaries each, about 15 in each run. Second moments and the count of users are shared by all of them, 2 % of the budget.
+#[test]
+fn runs_give_away_what_they_claim_and_no_more() {
+    for adjacency in BOTH {
+        for (name, trainer) in trainers(4.0, adjacency) {
+            let audit = audited(&trainer, 4);
+            check(name, &audit, adjacency);
+            assert_eq!(audit.releases.len(), trainer.plan().releases().len());
+        }
+    }
+}
+
+/// In exact integers, on the production path: somebody uses up what is paid for, the hostile user too goes no further.
+#[test]
+fn no_user_moves_the_first_release_further_than_paid_for() {
+    let (data, nobody) = (table(), nobody());
+    let users: Vec<usize> = (0..=N_ORDINARY as usize).step_by(3).collect();
+    for (name, trainer) in trainers(4.0, Adjacency::AddRemoveUser) {
+        let audit = audit_sensitivity(&data, &users, |data, noise| {
+            Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+        });
+        let audit = audit.unwrap();
+        assert!(audit.verdict.holds(), "{name}: {audit}");
+        let most = 0.99 * audit.allowed as f64;
+        assert!(audit.largest > most, "{name}: {audit}");
+    }
+}
+
+/// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
+#[test]
+fn users_who_have_nothing_change_nothing() {
+    let nobody = nobody();
+    for (name, trainer) in trainers(4.0, Adjacency::AddRemoveUser) {
+        let run = |n_idle| {
+            let data = Private::new(ordinary(N_ITEMS, n_idle));
+            let noise = &mut NoiseSource::insecure_seeded(3);
+            trainer.run(&data, &nobody, noise).unwrap()
+        };
+        let (few, many) = (run(0), run(40));
+        assert!(few.0 == many.0, "{name}: the model");
+        assert!(integers(&few) == integers(&many), "{name}: the releases");
+    }
+}
+
+/// White box within two percent, at the level of the checks.
+#[test]
+#[ignore = "long form: 200 training runs each"]
+fn long_white_box_within_two_percent() {
+    let add_remove = Adjacency::AddRemoveUser;
+    for (name, trainer) in trainers(4.0, add_remove) {
+        let audit = audited(&trainer, 200);
+        eprintln!("{name}: {audit}");
+        check(name, &audit, add_remove);
+        assert!(audit.white_box_error < 0.02, "{name}");
+    }
+}
