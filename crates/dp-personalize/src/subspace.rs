@@ -31,6 +31,9 @@ impl Provenance {
 /// The shared representation: an orthonormal basis `U`, shape `(dim, rank)`. User `j`'s model is
 /// `theta_j = U v_j` with the user's own `v_j`.
 ///
+/// One that is read from a file must be orthonormal, and is [`Provenance::NonPrivate`] where the file calls it private: that is for a
+/// certificate to say.
+///
 /// # Examples
 /// ```
 /// use dp_personalize::{Provenance, Subspace};
@@ -83,6 +86,11 @@ impl TryFrom<Unchecked> for Subspace {
                 return Err(not_orthonormal(product).into());
             }
         }
+        // that it was released under a guarantee is for its certificate to say, which a file of it alone lacks
+        let provenance = match provenance {
+            Provenance::Private => Provenance::NonPrivate,
+            known => known,
+        };
         Ok(Self {
             dim,
             rank,

@@ -23,7 +23,8 @@ const BLOCK_BYTES: usize = 32 * 1024;
 /// lines of memory that the next block needs and the strip before it asked for.
 const GATHER_ROWS: usize = 32;
 
-/// Rows from which on turned products (see `kernels/gram.rs`) pay for being put where they belong.
+/// Rows from which on turned products (see `kernels/gram.rs`) pay for being put where they belong: 16 rows of dim 32 took as long with
+/// them as without.
 const TURNED_ROWS: usize = 12;
 
 /// Sum of outer products of rows, and the sum of labels times rows that goes with it.

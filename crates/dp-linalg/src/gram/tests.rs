@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_numbers::Numbers;
 
-const DIMS: [usize; 14] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 40, 64, 67];
+const DIMS: [usize; 16] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 64, 67];
 
 /// Sums in 128-bit integers, so no rounding and no overflow.
 struct Exact {

@@ -256,6 +256,7 @@ pub(crate) struct GramUpdate<'a, T, R> {
 }
 
 impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
+    /// Each row of `left` is that of `right` times a number, so that entry (a, b) may be made as (b, a).
     /// `turned` takes a part of the sums, [`turned_len`] elements, that [`unturn`] adds to `gram`; when it is empty, all
     /// go into `gram`.
     ///

@@ -7,7 +7,7 @@ use crate::{NoisyCounts, Result};
 
 impl TaskWeights {
     /// The same weights on the head alone: the `ceil(fraction n_tasks)` tasks with the largest released counts, of tasks with
-    /// equal counts the first. All others have weight 0, so that users spend their whole budget on the head.
+    /// equal counts the first. All others have weight 0, so that users spend nothing on them.
     ///
     /// Noise drowns the tasks that few users hold: they learn nothing, and what users spend on them the head lacks. Source:
     /// the published settings of Krichene et al. 2023 for MovieLens-20M, with the head from noisy counts instead of

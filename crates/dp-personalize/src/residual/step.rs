@@ -75,8 +75,10 @@ impl ResidualStep<'_> {
         dim * rank + packed_len(rank)
     }
 
-    /// `sqrt(1 + beta^2)`.
-    pub(super) fn share_norm(moment_weight: f64) -> f64 {
+    /// The largest norm of a user's contribution in Euclidean norm, `sqrt(1 + beta^2)` with beta the weight of the moments: the clip norm to
+    /// plan a sum of these contributions with.
+    #[must_use]
+    pub fn share_norm(moment_weight: f64) -> f64 {
         moment_weight.hypot(1.0)
     }
 }

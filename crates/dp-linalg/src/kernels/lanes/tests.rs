@@ -2,7 +2,7 @@ use super::super::dispatch::{InstructionSet, Kernel, Operation};
 use super::Lanes;
 use std::marker::PhantomData;
 
-/// Reads two vectors of 0, 1, 2, ... and gives their upper halves and those turned by 1, 2 and 3.
+/// Reads two vectors of 0, 1, 2, ... and gives their upper halves and those turned by 1 to 4.
 struct Halves<T>(PhantomData<T>);
 
 impl<T: Kernel> Operation<T> for Halves<T> {
@@ -26,6 +26,7 @@ impl<T: Kernel> Operation<T> for Halves<T> {
                 halves.turn_halves::<1>(),
                 halves.turn_halves::<2>(),
                 halves.turn_halves::<3>(),
+                halves.turn_halves::<4>(),
             ];
             turned
                 .map(|vector| {
