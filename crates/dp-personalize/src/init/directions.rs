@@ -9,7 +9,7 @@ use crate::Result;
 use crate::beside::{USERS, UserBlock, UsersBeside};
 use crate::design::SINGLE_RIDGE;
 use crate::kept::KeptNumbers;
-use crate::user_rows::UserCells;
+use crate::user_rows::{UserCells, single};
 
 /// Working memory.
 pub(super) struct Directions {
@@ -67,7 +67,7 @@ fn lifts(kernel: &[Across], n_rows: usize) -> Across {
         }
         at += n_rows - r;
     }
-    let ridge = SINGLE_RIDGE as f32;
+    let ridge = single(SINGLE_RIDGE);
     Across(std::array::from_fn(|at| {
         ridge * traces[at] / counts[at].max(1.0)
     }))

@@ -144,7 +144,7 @@ impl PlainLoops for NormalEquations<'_> {
                 }
             }
         }
-        let share = SINGLE_RIDGE as f32 / rank as f32;
+        let share = single(SINGLE_RIDGE) / rank as f32;
         (Across(traces.0.map(|trace| share * trace)), counts)
     }
 }
@@ -211,7 +211,7 @@ impl PlainLoops for Sizes<'_> {
             *out = Across::default();
             add_product(out, v, &inverses);
         }
-        let (dim, margin) = (self.pulled.len() as f32, NORM_MARGIN as f32);
+        let (dim, margin) = (self.pulled.len() as f32, single(NORM_MARGIN));
         let [scales, sizes] = self.head else {
             return; // not for any user
         };
