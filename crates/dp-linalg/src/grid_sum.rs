@@ -94,7 +94,7 @@ impl SquareParts {
     /// The squared norm: no part is negative as a whole, so the sum below is that of integers up to 2^95.
     #[allow(clippy::cast_possible_truncation, reason = "integers below 2^53")]
     fn total(self) -> u128 {
-        let [high, cross, low] = [self.high, self.cross, self.low].map(|x| x as i128);
+        let [high, cross, low] = [self.high, self.cross, self.low].map(|x| i128::from(x as i64));
         ((high << 42) + (cross << 22) + low).unsigned_abs()
     }
 }

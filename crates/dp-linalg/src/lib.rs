@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aligned;
+mod beside;
 mod cholesky;
 #[cfg(feature = "dense")]
 mod eigen;
@@ -21,6 +22,7 @@ mod test_numbers;
 mod wide_rows;
 
 pub use aligned::AlignedVec;
+pub use beside::{RowsBeside, lower_product_beside, separate, solve_beside};
 pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 #[cfg(feature = "dense")]
 pub use eigen::{SymmetricEigen, symmetric_eigen};
@@ -30,7 +32,7 @@ pub use gram::{
     integer_squared_norms,
 };
 pub use grid_sum::GridSum;
-pub use kernels::{PlainLoops, with_vector_instructions};
+pub use kernels::{Across, PlainLoops, with_vector_instructions};
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};

@@ -15,6 +15,12 @@ pub trait VectorContribution: Sync {
     /// Fresh working memory.
     fn scratch(&self) -> Self::Scratch;
 
+    /// Whether contributions read the users' feature vectors, which are then fetched ahead: false where what is needed of them was computed
+    /// before. Nothing but time depends on it.
+    fn reads_features(&self) -> bool {
+        true
+    }
+
     /// Pushes this user's non-zero coordinates in data units.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer);
 }
@@ -33,6 +39,11 @@ pub trait FactorContribution: Sync {
 
     /// Length of the factor `x`, the same for every user.
     fn dim(&self) -> usize;
+
+    /// As [`VectorContribution::reads_features`].
+    fn reads_features(&self) -> bool {
+        true
+    }
 
     /// Fills the user's factor, and the weight and label of each of the user's records.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer);

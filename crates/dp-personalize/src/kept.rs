@@ -5,6 +5,10 @@
 
 use dp_core::{UserRow, UserSamples};
 use dp_linalg::fetch_ahead;
+use rayon::prelude::*;
+
+use crate::beside::{USERS, UserBlock};
+use crate::user_rows::UserCells;
 
 /// A table takes this much memory at most; beyond it everything is computed anew.
 const MOST_BYTES: usize = 1 << 30;
@@ -45,5 +49,101 @@ pub(crate) fn fill<E, S>(
             own = scratch(); // what one user left there shows in tests
         }
         write(table.user(user), &mut own, entry);
+    }
+}
+
+/// Some numbers of every user, computed for [`USERS`] users side by side.
+pub(crate) struct KeptNumbers<'a> {
+    samples: &'a UserSamples,
+    width: usize,
+    /// Shape `(n_users, width)`.
+    numbers: Vec<f32>,
+}
+
+impl<'a> KeptNumbers<'a> {
+    /// `width` numbers of every user, if they fit into memory; `write` is given users, working memory and where their numbers go. What it writes of a
+    /// user must not depend on the others. `memory` is used again.
+    pub(crate) fn of<S>(
+        samples: &'a UserSamples,
+        width: usize,
+        memory: Vec<f32>,
+        scratch: impl Fn() -> S + Sync,
+        write: impl Fn(UserBlock<'_>, &mut S, &mut [f32]) + Sync,
+    ) -> Option<Self> {
+        if width == 0 || !fits(samples, 4 * width) {
+            return None;
+        }
+        let len = samples.users().len() * width;
+        let mut numbers = memory;
+        if numbers.len() != len {
+            numbers = vec![0.0; len];
+        }
+        let tasks = numbers.par_chunks_mut(USERS_PER_TASK * width);
+        tasks.enumerate().for_each(|(task, part)| {
+            let mut own = scratch();
+            let blocks = part.chunks_mut(USERS * width);
+            for (first, out) in (task * USERS_PER_TASK..).step_by(USERS).zip(blocks) {
+                if cfg!(debug_assertions) {
+                    own = scratch(); // what one user left there shows in tests
+                }
+                with_block(samples, first, |block| write(block, &mut own, out));
+            }
+        });
+        Some(Self {
+            samples,
+            width,
+            numbers,
+        })
+    }
+
+    /// Those of the user whose rows these are.
+    pub(crate) fn find(&self, user: UserRow<'_>) -> Option<&[f32]> {
+        let at = place(self.samples, user)?;
+        self.numbers.get(at * self.width..(at + 1) * self.width)
+    }
+
+    /// The memory of a table that is not needed any more.
+    pub(crate) fn into_memory(self) -> Vec<f32> {
+        self.numbers
+    }
+}
+
+/// Hands over the users of a block that begins with user `first`.
+fn with_block(samples: &UserSamples, first: usize, work: impl FnOnce(UserBlock<'_>)) {
+    let (table, n_features) = (samples.table().expose(), samples.n_features());
+    let last = table.n_users() - 1;
+    let cells = |at: usize| UserCells::of(table.user(at.min(last)), n_features);
+    let users: [_; 2 * USERS] = std::array::from_fn(|at| cells(first + at));
+    let users = &users[..users.len().min(table.n_users() - first)];
+    let (users, next) = users.split_at(users.len().min(USERS));
+    work(UserBlock { users, next });
+}
+
+/// Some numbers of every user of one block, computed when the first of them is asked for.
+#[derive(Default)]
+pub(crate) struct BlockAtHand {
+    first: Option<usize>,
+    numbers: Vec<f32>,
+}
+
+impl BlockAtHand {
+    /// Those of the user whose rows these are, as [`KeptNumbers::of`] would write and find them. One block serves one table, one width and one `write`.
+    pub(crate) fn find(
+        &mut self,
+        samples: &UserSamples,
+        user: UserRow<'_>,
+        width: usize,
+        write: impl FnOnce(UserBlock<'_>, &mut [f32]),
+    ) -> Option<&[f32]> {
+        let at = place(samples, user)?;
+        let first = at / USERS * USERS;
+        if self.first != Some(first) {
+            with_block(samples, first, |block| {
+                self.numbers.resize(block.users.len() * width, 0.0);
+                write(block, &mut self.numbers);
+            });
+            self.first = Some(first);
+        }
+        self.numbers.get((at - first) * width..)?.get(..width)
     }
 }

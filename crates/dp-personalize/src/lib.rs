@@ -2,6 +2,7 @@
 
 mod alt_min;
 mod baselines;
+mod beside;
 mod design;
 mod embedding;
 mod error;
@@ -41,8 +42,8 @@ pub use interval::SeedMean;
 pub use local_fit::{LocalFit, PersonalModel};
 pub use metrics::GroundTruth;
 pub use residual::{
-    DirectionMoments, ResidualAltMin, ResidualAltMinParams, ResidualEnergy, ResidualScratch,
-    ResidualStep, Whitening,
+    DirectionMoments, MomentScratch, ResidualAltMin, ResidualAltMinParams, ResidualEnergy,
+    ResidualScratch, ResidualStep, Whitening,
 };
 pub use subspace::{Provenance, Subspace};
 pub use theory::UtilityRates;

@@ -323,7 +323,7 @@ fn refinement_moves_by_one_bounded_share() {
     };
     check_kronecker(&moments, 0.5, OffDiagonalNoise::Isometric);
     let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
-    let transform = [2.0, 0.1, 0.0, 0.1, 1.0, 0.2, 0.0, 0.2, 0.5];
+    let transform = [2.0, 0.0, 0.0, 0.1, 1.0, 0.0, 0.3, 0.2, 0.5];
     for transform in [None, Some(&transform[..])] {
         let public = Public {
             n_features: DIM,

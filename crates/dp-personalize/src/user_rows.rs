@@ -10,7 +10,7 @@ use crate::small::norm_of_row;
 
 /// Norms come out of single precision so much on the high side at least, which is above the error of sums of up to 1024 squares: what is
 /// clipped by them stays below its clip.
-const NORM_MARGIN: f64 = 1.0 + 1e-5;
+pub(crate) const NORM_MARGIN: f64 = 1.0 + 1e-5;
 /// So many rows are summed in single precision before they join a sum in double precision. Even and odd rows are summed apart, so
 /// rounding adds at most 34 2^-24 = 2.1e-6 of the sum of the norms, however many rows there are: [`NORM_MARGIN`] has room for it.
 const ROWS_IN_SINGLE: usize = 64;

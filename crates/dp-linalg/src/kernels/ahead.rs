@@ -70,6 +70,37 @@ impl<'a> Ahead<'a> {
     }
 }
 
+/// Memory that is read soon. It is fetched bit by bit into the second-level cache, between other work, so that neither waits for the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Upcoming {
+    /// Never read through.
+    address: usize,
+    n_lines: usize,
+}
+
+impl Upcoming {
+    /// From one address up to another.
+    pub(crate) fn new(addresses: Range<usize>) -> Self {
+        Self {
+            address: addresses.start,
+            n_lines: addresses.len().div_ceil(CACHE_LINE),
+        }
+    }
+
+    /// Fetches the next so many lines, if there are that many. A hint only.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, n_lines: usize) {
+        let n_lines = n_lines.min(self.n_lines);
+        for line in 0..n_lines {
+            prefetch_second_level(std::ptr::without_provenance::<u8>(
+                self.address.wrapping_add(line * CACHE_LINE),
+            ));
+        }
+        self.address = self.address.wrapping_add(n_lines * CACHE_LINE);
+        self.n_lines -= n_lines;
+    }
+}
+
 /// Bytes moved by one fetch.
 const CACHE_LINE: usize = 64;
 
@@ -89,6 +120,18 @@ fn prefetch<T>(address: *const T) {
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[inline(always)]
+fn prefetch_second_level<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `prefetch`.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

@@ -15,6 +15,9 @@
 )]
 
 mod ahead;
+mod beside;
+mod beside_products;
+mod beside_solve;
 mod block;
 mod combine;
 mod dispatch;
@@ -39,7 +42,11 @@ mod tridiagonal;
 mod vector;
 mod widen;
 
-pub(crate) use ahead::{Ahead, fetch_lines};
+pub(crate) use ahead::{Ahead, Upcoming, fetch_lines};
+pub use beside::Across;
+pub(crate) use beside::{Interleave, SETS, Separate};
+pub(crate) use beside_products::{LowerProducts, PairsBeside, ProductsBeside, SumBeside};
+pub(crate) use beside_solve::SolveBeside;
 pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub(crate) use factor::Factor;

@@ -128,7 +128,9 @@ impl UserTask<'_> {
         let factors = self.factors.chunks_exact_mut(contribution.dim());
         for (user, factor) in (self.first_user..).zip(factors) {
             let row = data.user(user);
-            fetch_next(data, user);
+            if contribution.reads_features() {
+                fetch_next(data, user);
+            }
             let (own_scales, own_labels);
             (own_scales, scales) = scales.split_at_mut(row.len());
             (own_labels, labels) = labels.split_at_mut(row.len());

@@ -5,7 +5,7 @@
 )]
 
 use dp_core::{UserRow, params};
-use dp_linalg::{KroneckerAccumulator, StridedRows};
+use dp_linalg::{KroneckerAccumulator, PlainLoops, StridedRows, with_vector_instructions};
 
 use super::grid::{KroneckerGrid, LOG2_VECTOR};
 use crate::Result;
@@ -154,12 +154,64 @@ pub(super) fn load_user<C: KroneckerContribution>(
         return Ok(false);
     }
     let admits = |norm| grid.admits(norm, squared_vector, shape.side());
-    Ok(admits(whole(trace)) || admits(frobenius_norm(gram, buffer)))
+    if admits(whole(trace)) {
+        return Ok(true);
+    }
+    gram.write_inner_products(&mut buffer.products);
+    let rough = with_vector_instructions(RoughNorm {
+        products: &buffer.products,
+        n_rows: buffer.scales.len(),
+    });
+    Ok((trace < ROUGH_TRACE_LIMIT && admits(rough)) || admits(frobenius_norm(buffer)))
 }
 
-/// `||C||_F`, rounded up: the root of `sum_rs <X_r, X_s>^2`, for traces below [`TRACE_LIMIT`].
-fn frobenius_norm(gram: &KroneckerAccumulator, buffer: &mut RowsBuffer) -> u64 {
-    gram.write_inner_products(&mut buffer.products);
+/// Traces below which [`RoughNorm`] is exact in what it claims.
+const ROUGH_TRACE_LIMIT: f64 = (1_u64 << 46) as f64;
+/// Inner products are counted in these.
+const ROUGH_UNIT: f64 = (1_u64 << 23) as f64;
+
+/// An integer that is `||C||_F` or somewhat more, quicker to have: the root of `sum_rs ceil(|<X_r, X_s>| / 2^23)^2`, rounded up, times 2^23.
+///
+/// For traces below 2^46 each term is the square of an integer of at most 2^23. As `||C||_F` is no more than the trace, the root of the sum over `n` rows is at most
+/// `2^23 + n`, and the sum below 2^52 up to 2^25 rows: every step is exact.
+struct RoughNorm<'a> {
+    products: &'a [f64],
+    n_rows: usize,
+}
+
+impl PlainLoops for RoughNorm<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        // every pair twice, less those of a row with itself, which come first for each row
+        let (mut on_diagonal, mut at) = (0.0, 0_usize);
+        for r in 0..self.n_rows {
+            if let Some(product) = self.products.get(at) {
+                on_diagonal += squares(std::slice::from_ref(product));
+            }
+            at = at.saturating_add(self.n_rows.saturating_sub(r));
+        }
+        let root = whole(2.0 * squares(self.products) - on_diagonal).isqrt();
+        root.saturating_add(1).saturating_mul(1 << 23)
+    }
+}
+
+/// `sum ceil(|p| / 2^23)^2`.
+#[inline(always)]
+fn squares(products: &[f64]) -> f64 {
+    let mut sums = [0.0_f64; 8];
+    for part in products.chunks(8) {
+        for (sum, product) in sums.iter_mut().zip(part) {
+            let size = (product.abs() / ROUGH_UNIT).ceil();
+            *sum += size * size;
+        }
+    }
+    sums.iter().sum::<f64>()
+}
+
+/// `||C||_F` from the inner products, rounded up: the root of `sum_rs <X_r, X_s>^2`, for traces below [`TRACE_LIMIT`].
+fn frobenius_norm(buffer: &RowsBuffer) -> u64 {
     let mut products = buffer.products.iter();
     let mut square = 0_u128;
     for n in (1..=buffer.scales.len()).rev() {
@@ -234,4 +286,35 @@ const fn whole(value: f64) -> u64 {
 )]
 const fn single(scale: f64) -> f32 {
     scale as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::Lcg;
+
+    #[test]
+    fn the_quick_norm_is_not_below_the_exact_one_and_near_it() {
+        let mut rng = Lcg(5);
+        for n_rows in [1_usize, 2, 7, 40] {
+            for size in [1.0, 3e6, 1e10, 3e13 / n_rows as f64] {
+                let n = n_rows * (n_rows + 1) / 2;
+                let products: Vec<f64> = (0..n).map(|_| (rng.signed() * size).trunc()).collect();
+                let rough = with_vector_instructions(RoughNorm {
+                    products: &products,
+                    n_rows,
+                });
+                let exact = frobenius_norm(&RowsBuffer {
+                    scales: vec![1.0; n_rows],
+                    products,
+                    ..RowsBuffer::default()
+                });
+                let most = exact + ((n_rows as u64 + 2) << 23);
+                assert!(
+                    (exact..=most).contains(&rough),
+                    "{n_rows} {size}: {rough} {exact}"
+                );
+            }
+        }
+    }
 }

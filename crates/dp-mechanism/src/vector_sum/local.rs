@@ -59,7 +59,9 @@ impl<S> Partial<S> {
         if cfg!(debug_assertions) {
             self.scratch = contribution.scratch(); // what one user left there shows in tests
         }
-        fetch_next(shard, user);
+        if contribution.reads_features() {
+            fetch_next(shard, user);
+        }
         self.buffer.reset();
         contribution.contribute(shard.user(user), &mut self.scratch, &mut self.buffer);
         let n = self.sums.len();

@@ -233,6 +233,10 @@ impl VectorContribution for SspRhs<'_> {
         self.0.scratch()
     }
 
+    fn reads_features(&self) -> bool {
+        self.0.kept.is_none()
+    }
+
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
         let Some(share) = self.0.share(user, scratch) else {
             return;

@@ -1,5 +1,6 @@
 //! First estimates of the subspace, each from one release.
 
+mod directions;
 mod pairs;
 mod projector;
 

@@ -5,9 +5,11 @@ use dp_core::{ReplaceFactor, UserRow, UserSamples};
 use dp_linalg::{PaddedMatrix, WideRows, unpack_symmetric};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, WatchedNoise};
 
+use super::directions::{Directions, KeptDirections};
+use crate::beside::{UserBlock, go_beside};
 use crate::design::{min_norm_least_squares, solve_dual};
-use crate::small::norm;
-use crate::user_rows::UserCells;
+use crate::small::{norm, transposed};
+use crate::user_rows::{UserCells, single};
 use crate::{Provenance, Result, Subspace};
 
 /// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
@@ -38,6 +40,8 @@ pub struct ProjectorSum {
     n_features: usize,
     /// Rows are multiplied by this before the fit; nothing stands for the identity.
     transform: Option<PaddedMatrix>,
+    /// The transform `W`, lower triangular, in single precision; empty for the identity.
+    lower: Vec<f32>,
 }
 
 impl ProjectorSum {
@@ -47,16 +51,41 @@ impl ProjectorSum {
         Self {
             n_features,
             transform: None,
+            lower: Vec::new(),
         }
     }
 
-    /// The same on rows `W x`, with a symmetric `W` of shape `(n_features, n_features)` that is public or released.
+    /// The same on rows `W x`, with a lower triangular `W` of shape `(n_features, n_features)` that is public or released.
     pub(crate) fn transformed(n_features: usize, transform: Option<&[f64]>) -> Result<Self> {
-        let transform = transform.map(|w| PaddedMatrix::new(w, n_features));
+        let Some(transform) = transform else {
+            return Ok(Self::new(n_features));
+        };
+        let columns = transposed(transform, n_features);
         Ok(Self {
             n_features,
-            transform: transform.transpose()?,
+            transform: Some(PaddedMatrix::new(&columns, n_features)?),
+            lower: transform.iter().map(|&w| single(w)).collect(),
         })
+    }
+
+    pub(super) fn lower(&self) -> &[f32] {
+        &self.lower
+    }
+
+    /// Whether users whose table has so many rows go side by side: few, and fewer than features.
+    pub(super) const fn goes_beside(&self, user: UserCells<'_>) -> bool {
+        go_beside(user) && user.n_rows() < self.n_features
+    }
+
+    /// Makes a factor with a direction a unit vector, of weight 1.
+    pub(super) fn normalise(out: &mut FactorBuffer) {
+        let length = norm(&out.factor);
+        if length > 0.0 && length.is_finite() {
+            out.factor.iter_mut().for_each(|u| *u /= length);
+            out.weights.fill(1.0);
+        } else {
+            out.factor.fill(0.0);
+        }
     }
 
     pub(crate) fn requests(n_features: usize, share: f64) -> [ReleaseRequest; 2] {
@@ -80,7 +109,8 @@ impl ProjectorSum {
         let [matrix, rhs] = spends;
         let (z, z_rhs) = (matrix.noise_multiplier()?, rhs.noise_multiplier()?);
         let grids = GramGrids::new(z, 1.0, z_rhs, 1.0)?;
-        let released = out.grams(samples.table(), grids, self, [matrix, rhs])?;
+        let kept = KeptDirections::of(self, samples);
+        let released = out.grams(samples.table(), grids, &kept, [matrix, rhs])?;
         let dim = self.n_features;
         let (mut sum, mut empty) = (vec![0.0; dim * dim], vec![0.0; dim]);
         released.write_item(0, &mut sum, &mut empty);
@@ -94,6 +124,8 @@ impl ProjectorSum {
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct ProjectorScratch {
+    beside: Directions,
+    direction: Vec<f32>,
     /// Rows as they are and multiplied by the transform.
     rows: [WideRows; 2],
     labels: Vec<f64>,
@@ -107,6 +139,8 @@ impl FactorContribution for ProjectorSum {
     fn scratch(&self) -> Self::Scratch {
         let rows = WideRows::new(self.n_features).ok()?;
         Some(ProjectorScratch {
+            beside: Directions::new(self.n_features).ok()?,
+            direction: vec![0.0; self.n_features],
             rows: [rows.clone(), rows],
             labels: Vec::new(),
             pairs: Vec::new(),
@@ -119,25 +153,28 @@ impl FactorContribution for ProjectorSum {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
-        let user = UserCells::of(user, self.n_features).without_padding();
+        let user = UserCells::of(user, self.n_features);
         let Some(scratch) = scratch else {
             return; // not for any user: the length of the features is public
         };
-        if self.solve(user, scratch, &mut out.factor).is_err() {
+        if self.goes_beside(user) {
+            let direction = &mut scratch.direction;
+            let alone = UserBlock::alone(&user);
+            scratch.beside.write(alone, &self.lower, direction);
+            let cells = out.factor.iter_mut().zip(direction);
+            cells.for_each(|(u, x)| *u = (*x).into());
+        } else if self
+            .solve(user.without_padding(), scratch, &mut out.factor)
+            .is_err()
+        {
             out.factor.fill(0.0);
         }
-        let length = norm(&out.factor);
-        if length > 0.0 && length.is_finite() {
-            out.factor.iter_mut().for_each(|u| *u /= length);
-            out.weights.fill(1.0);
-        } else {
-            out.factor.fill(0.0);
-        }
+        Self::normalise(out);
     }
 }
 
 impl ProjectorSum {
-    /// Least squares of smallest norm on the user's rows.
+    /// Least squares of smallest norm on the rows of one user, who may have many.
     fn solve(
         &self,
         user: UserCells<'_>,

@@ -40,6 +40,10 @@ impl VectorContribution for ResidualEnergy<'_> {
         self.public.scratch()
     }
 
+    fn reads_features(&self) -> bool {
+        self.public.kept.is_none()
+    }
+
     fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
         if let Some(gradient) = self.public.gradient(user, own) {
             out.push(0, (gradient.size / self.clip_norm).min(1.0));

@@ -4,12 +4,13 @@ use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, params};
 use dp_mechanism::{NoiseSource, Watch, WatchedNoise};
 
-use super::kept::KeptGradients;
+use super::kept::kept_gradients;
 use super::step::{Released, advance};
 use super::user::Public;
 use super::{ResidualAltMinParams, ResidualEnergy, ResidualStep, Whitening};
 use crate::alt_min::OUTPUT;
 use crate::init::ProjectorSum;
+use crate::kept::KeptNumbers;
 use crate::paid::{Paid, plan_of};
 use crate::{FittedSubspace, Result, Subspace};
 
@@ -162,6 +163,7 @@ impl ResidualAltMin {
     ) -> Result<Subspace> {
         let mut clip = self.params.first_clip;
         let mut weight = f64::INFINITY;
+        let mut memory = Vec::new();
         for step in 1..=self.params.n_steps {
             let basis = unwhitened(&subspace, transform);
             let n_features = samples.n_features();
@@ -172,15 +174,14 @@ impl ResidualAltMin {
                 basis: &basis,
                 kept: None,
             };
-            // the first step reads gradients once
-            let kept = (step > 1).then(|| KeptGradients::of(&public, samples));
-            let kept = kept.flatten();
+            let kept = kept_gradients(&public, samples, memory);
             public.kept = kept.as_ref();
             if step > 1 {
                 let size = mean_size(public, clip, weight, samples, paid.next()?, out)?;
                 clip = (self.params.clip_factor * size).min(clip);
             }
             let released = self.step(public, clip, samples, paid.next()?, out)?;
+            memory = kept.map_or_else(Vec::new, KeptNumbers::into_memory);
             (subspace, weight) = (released.subspace, released.weight);
         }
         Ok(subspace)
@@ -230,18 +231,16 @@ fn mean_size(
     Ok(clip_norm * (total + released.noise_stddev()) / weight)
 }
 
-/// `W U`: the subspace of coefficients for features as they are.
+/// `W^T U`: the subspace of coefficients for features as they are.
 fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
     let Some(transform) = transform else {
         return subspace.basis().to_vec();
     };
     let rank = subspace.rank();
     let mut basis = vec![0.0; subspace.basis().len()];
-    for (out, row) in basis
-        .chunks_exact_mut(rank)
-        .zip(transform.chunks_exact(subspace.dim()))
-    {
-        for (w, u) in row.iter().zip(subspace.basis().chunks_exact(rank)) {
+    let rows = transform.chunks_exact(subspace.dim());
+    for (row, u) in rows.zip(subspace.basis().chunks_exact(rank)) {
+        for (out, w) in basis.chunks_exact_mut(rank).zip(row) {
             out.iter_mut().zip(u).for_each(|(o, u)| *o += w * u);
         }
     }

@@ -1,94 +1,42 @@
-//! Gradients that are computed once for the two releases of a step.
+//! Gradients that are computed once for the two releases of a step, users side by side.
 
-use dp_core::{UserRow, UserSamples};
-use rayon::prelude::*;
+use dp_core::UserSamples;
 
-use super::user::{Gradient, Public};
-use crate::kept::{USERS_PER_TASK, fill, fits, place};
+use super::beside::GradientsBeside;
+use super::user::Public;
+use crate::beside::{UserBlock, go_beside};
+use crate::kept::KeptNumbers;
+use crate::user_rows::UserCells;
 
-/// Every user's gradient at one subspace: first its size is released, which sets the clip, then the clipped gradient.
-pub(crate) struct KeptGradients<'a> {
+/// Every user's gradient at one subspace: first its size is released, which sets the clip, then the clipped gradient. Nothing where they do not fit into memory
+/// or users may have many rows.
+pub(super) fn kept_gradients<'a>(
+    public: &Public<'_>,
     samples: &'a UserSamples,
-    /// `p` of each user, shape `(n_users, dim)`.
-    pulled: Vec<f32>,
-    /// Scale, size and direction of each user, shape `(n_users, 2 + rank)`. A size that is not a number stands for no gradient.
-    others: Vec<f64>,
-    rank: usize,
-}
-
-impl<'a> KeptGradients<'a> {
-    /// The gradients of all users, if they fit into memory.
-    pub(super) fn of(public: &Public<'_>, samples: &'a UserSamples) -> Option<Self> {
-        let (dim, rank) = (samples.n_features(), public.subspace.rank());
-        let n_users = samples.users().len();
-        if !fits(samples, 4 * dim + 8 * (rank + 2)) {
-            return None;
+    memory: Vec<f32>,
+) -> Option<KeptNumbers<'a>> {
+    let first = samples.table().expose().users().next()?;
+    if !go_beside(UserCells::of(first, samples.n_features())) {
+        return None;
+    }
+    let width = GradientsBeside::width(samples.n_features(), public.subspace.rank());
+    let scratch = || GradientsBeside::new(public).ok();
+    let write = |users: UserBlock<'_>, own: &mut Option<GradientsBeside>, out: &mut [f32]| {
+        match own {
+            Some(own) => own.write(users, out),
+            None => out.fill(f32::NAN), // not for any user: the length of the features is public
         }
-        let mut kept = Self {
-            samples,
-            pulled: vec![0.0; n_users * dim],
-            others: vec![f64::NAN; n_users * (rank + 2)],
-            rank,
-        };
-        let pulled = kept.pulled.par_chunks_mut(USERS_PER_TASK * dim);
-        let others = kept.others.par_chunks_mut(USERS_PER_TASK * (rank + 2));
-        let tasks = pulled.zip(others).enumerate();
-        tasks.for_each(|(task, (pulled, others))| {
-            let entries = pulled.chunks_exact_mut(dim);
-            let entries = entries.zip(others.chunks_exact_mut(rank + 2));
-            let scratch = || public.scratch();
-            fill(samples, task, entries, scratch, |user, own, entry| {
-                let (pulled, others) = entry;
-                if let Some(found) = public.compute(user, own) {
-                    pulled.copy_from_slice(found.pulled);
-                    (others[0], others[1]) = (found.scale, found.size);
-                    others[2..].copy_from_slice(found.direction);
-                }
-            });
-        });
-        Some(kept)
-    }
-
-    /// What is kept of the user whose rows these are.
-    pub(super) fn find(&self, user: UserRow<'_>) -> Option<Kept<'_>> {
-        let at = place(self.samples, user)?;
-        let (dim, n) = (self.samples.n_features(), self.rank + 2);
-        Some(Kept {
-            pulled: &self.pulled[at * dim..(at + 1) * dim],
-            others: &self.others[at * n..(at + 1) * n],
-        })
-    }
-}
-
-/// One user's gradient, or that there is none.
-pub(super) struct Kept<'a> {
-    pulled: &'a [f32],
-    others: &'a [f64],
-}
-
-impl<'a> Kept<'a> {
-    pub(super) fn gradient<'s>(self, scales: &'s mut Vec<f64>) -> Option<Gradient<'s>>
-    where
-        'a: 's,
-    {
-        let [scale, size, direction @ ..] = self.others else {
-            return None; // not for any user
-        };
-        (!size.is_nan()).then_some(Gradient {
-            scale: *scale,
-            pulled: self.pulled,
-            direction,
-            scales,
-            size: *size,
-        })
-    }
+    };
+    KeptNumbers::of(samples, width, memory, scratch, write)
 }
 
 #[cfg(test)]
 mod tests {
     use dp_core::UserSamplesBuilder;
 
+    use super::super::user::Gradient;
     use super::*;
+    use crate::kept::place;
     use crate::{Provenance, Subspace};
 
     fn samples(n_users: u8) -> UserSamples {
@@ -115,7 +63,7 @@ mod tests {
         let samples = samples(250);
         let columns = [1.0, 0.5, 0.1, 1.0, 0.3, -0.4];
         let plane = Subspace::spanned_by(3, 2, &columns, Provenance::NonPrivate).unwrap();
-        let transform = [2.0, 0.1, 0.0, 0.1, 1.0, 0.2, 0.0, 0.2, 0.5];
+        let transform = [2.0, 0.0, 0.0, 0.1, 1.0, 0.0, 0.3, 0.2, 0.5];
         let mut public = Public {
             n_features: 3,
             subspace: &plane,
@@ -123,7 +71,8 @@ mod tests {
             basis: plane.basis(),
             kept: None,
         };
-        let (kept, fresh) = (KeptGradients::of(&public, &samples).unwrap(), public);
+        let kept = kept_gradients(&public, &samples, Vec::new()).unwrap();
+        let fresh = public;
         public.kept = Some(&kept);
         let copy = samples.table().expose().clone();
         let mut without = 0;

@@ -1,8 +1,10 @@
 //! Residual refinement: releases whose noise shrinks with what is left to learn.
 
+mod beside;
 mod energy;
 mod fit;
 mod kept;
+mod moment_scales;
 mod params;
 mod step;
 mod user;
@@ -15,4 +17,4 @@ pub use step::ResidualStep;
 #[cfg(test)]
 pub(crate) use user::Public;
 pub use user::ResidualScratch;
-pub use whitening::DirectionMoments;
+pub use whitening::{DirectionMoments, MomentScratch};

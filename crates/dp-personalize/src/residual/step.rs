@@ -90,6 +90,10 @@ impl VectorContribution for ResidualStep<'_> {
         self.public.scratch()
     }
 
+    fn reads_features(&self) -> bool {
+        self.public.kept.is_none()
+    }
+
     fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
         let Some(found) = self.public.gradient(user, own) else {
             return;

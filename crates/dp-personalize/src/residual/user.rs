@@ -3,11 +3,13 @@
 use dp_core::UserRow;
 use dp_linalg::{StridedRows, weighted_row_sum};
 
-use super::kept::KeptGradients;
+use super::beside::GradientsBeside;
 use crate::Subspace;
+use crate::beside::{UserBlock, go_beside};
 use crate::design::{SINGLE_RIDGE, UserDesign};
 use crate::embedding::RowUse;
-use crate::small::{norm, norm_of_row};
+use crate::kept::KeptNumbers;
+use crate::small::{norm, norm_of_row, transposed};
 use crate::user_rows::{Sweep, UserCells, single};
 
 /// Public values of a step that users compute with.
@@ -17,12 +19,12 @@ pub(crate) struct Public<'a> {
     pub(crate) n_features: usize,
     /// The subspace for whitened features.
     pub(crate) subspace: &'a Subspace,
-    /// The whitening transform `W`, if any.
+    /// The whitening transform `W`, lower triangular, if any.
     pub(crate) transform: Option<&'a [f64]>,
-    /// `W U`: the basis for features as they are.
+    /// `W^T U`: the basis for features as they are.
     pub(crate) basis: &'a [f64],
     /// Gradients that were computed before, for a step that reads them twice.
-    pub(crate) kept: Option<&'a KeptGradients<'a>>,
+    pub(crate) kept: Option<&'a KeptNumbers<'a>>,
 }
 
 /// Working memory.
@@ -31,9 +33,12 @@ pub(crate) struct Public<'a> {
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct ResidualScratch {
+    beside: Option<GradientsBeside>,
+    /// What [`GradientsBeside::write`] found of one user.
+    found: Vec<f32>,
     sweep: Sweep,
     design: UserDesign,
-    /// The transform in single precision, as the rows are.
+    /// The columns of the transform in single precision, as the rows are.
     transform: Vec<f32>,
     whitened: Vec<f32>,
     /// Unit vector along the own model.
@@ -41,7 +46,7 @@ pub struct ResidualScratch {
     scales: Vec<f64>,
 }
 
-/// `R_j = scale p w_j^T` of one user, with `w_j` left in [`ResidualScratch`].
+/// `R_j = scale p w_j^T` of one user.
 pub(super) struct Gradient<'a> {
     pub(super) scale: f64,
     pub(super) pulled: &'a [f32],
@@ -68,8 +73,11 @@ impl<'a> Public<'a> {
 impl Public<'_> {
     pub(super) fn scratch(&self) -> ResidualScratch {
         let (dim, rank) = (self.n_features, self.subspace.rank());
-        let transform = self.transform.unwrap_or_default();
+        let transform = self.transform.map(|w| transposed(w, dim));
+        let transform = transform.unwrap_or_default();
         ResidualScratch {
+            beside: GradientsBeside::new(self).ok(),
+            found: vec![0.0; GradientsBeside::width(dim, rank)],
             sweep: Sweep::new(self.basis, rank),
             design: UserDesign::new(rank),
             transform: transform.iter().map(|&t| single(t)).collect(),
@@ -90,21 +98,46 @@ impl Public<'_> {
         user: UserRow<'_>,
         own: &'s mut ResidualScratch,
     ) -> Option<Gradient<'s>> {
-        if let Some(place) = self.kept.and_then(|kept| kept.find(user)) {
-            return place.gradient(&mut own.scales);
+        if let Some(numbers) = self.kept.and_then(|kept| kept.find(user)) {
+            return self.read(numbers, &mut own.direction, &mut own.scales);
         }
-        self.compute(user, own)
+        let cells = UserCells::of(user, self.n_features);
+        if !go_beside(cells) {
+            return self.compute(cells, own);
+        }
+        let beside = own.beside.as_mut()?;
+        beside.write(UserBlock::alone(&cells), &mut own.found);
+        self.read(&own.found, &mut own.direction, &mut own.scales)
     }
 
-    /// The same from the user's rows.
-    pub(super) fn compute<'s>(
+    /// What [`GradientsBeside::write`] has written of one user.
+    fn read<'s>(
         &self,
-        user: UserRow<'_>,
+        numbers: &'s [f32],
+        direction: &'s mut [f64],
+        scales: &'s mut Vec<f64>,
+    ) -> Option<Gradient<'s>> {
+        let ([scale, size], rest) = numbers.split_first_chunk()?;
+        let (w, pulled) = rest.split_at_checked(direction.len())?;
+        let cells = direction.iter_mut().zip(w);
+        cells.for_each(|(direction, &w)| *direction = w.into());
+        (!size.is_nan()).then_some(Gradient {
+            scale: (*scale).into(),
+            pulled,
+            direction,
+            scales,
+            size: (*size).into(),
+        })
+    }
+
+    /// The same for one user, who may have many rows.
+    fn compute<'s>(
+        &self,
+        user: UserCells<'_>,
         own: &'s mut ResidualScratch,
     ) -> Option<Gradient<'s>> {
         const ALL: (RowUse, usize) = (RowUse::All, usize::MAX);
         let (dim, rank) = (self.n_features, self.subspace.rank());
-        let user = UserCells::of(user, dim);
         let ResidualScratch { sweep, design, .. } = own;
         sweep.read(user);
         sweep.fill(design, user, ALL);

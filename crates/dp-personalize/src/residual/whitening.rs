@@ -2,13 +2,16 @@
 
 use dp_accounting::{ReleaseRequest, Spend};
 use dp_core::{ReplaceFactor, UserRow, UserSamples};
-use dp_linalg::{WideRows, packed_index, symmetric_eigen, unpack_symmetric};
+use dp_linalg::{WideRows, cholesky_in_place, packed_index, symmetric_eigen, unpack_symmetric};
 use dp_mechanism::{
     KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBuffer, WatchedNoise,
 };
 
 use super::Whitening;
+use super::moment_scales::{BlockMoments, MomentScales};
 use crate::Result;
+use crate::beside::{UserBlock, go_beside};
+use crate::kept::BlockAtHand;
 use crate::small::clip_factor;
 use crate::user_rows::UserCells;
 
@@ -37,11 +40,17 @@ pub struct DirectionMoments {
 }
 
 impl KroneckerContribution for DirectionMoments {
-    /// Rows in double precision, their inner products, and the inverse norms.
-    type Scratch = (Option<WideRows>, [Vec<f64>; 2]);
+    type Scratch = MomentScratch;
 
     fn scratch(&self) -> Self::Scratch {
-        (WideRows::new(self.n_features).ok(), Default::default())
+        MomentScratch {
+            beside: MomentScales::new(self.n_features).ok(),
+            at_hand: BlockAtHand::default(),
+            scales: Vec::new(),
+            rows: WideRows::new(self.n_features).ok(),
+            products: Vec::new(),
+            inverses: Vec::new(),
+        }
     }
 
     fn shape(&self) -> (usize, usize) {
@@ -49,15 +58,61 @@ impl KroneckerContribution for DirectionMoments {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer) {
-        let user = UserCells::of(user, self.n_features).without_padding();
-        let (Some(rows), [products, inverses]) = scratch else {
+        let user = UserCells::of(user, self.n_features);
+        if !go_beside(user) {
+            return self.contribute_many_rows(user.without_padding(), scratch, out);
+        }
+        let MomentScratch { beside, scales, .. } = scratch;
+        let Some(beside) = beside else {
+            return; // not for any user: the length of the features is public
+        };
+        scales.resize(user.n_rows(), 0.0);
+        beside.write(UserBlock::alone(&user), self.clip_norm, scales);
+        push_rows(user.stride(), scales, out);
+    }
+}
+
+/// The user's rows with their scales, without those behind the last that says something.
+pub(super) fn push_rows(stride: usize, scales: &[f32], out: &mut RowsBuffer) {
+    let n_rows = scales
+        .iter()
+        .rposition(|&s| s > 0.0)
+        .map_or(0, |last| last + 1);
+    out.own_rows(stride, scales[..n_rows].iter().map(|&s| s.into()));
+    out.vector.fill(1.0);
+}
+
+/// Working memory.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private rows; printing it is never wanted"
+)]
+pub struct MomentScratch {
+    pub(super) beside: Option<MomentScales>,
+    pub(super) at_hand: BlockAtHand,
+    scales: Vec<f32>,
+    /// Rows in double precision, their inner products, and the inverse norms.
+    rows: Option<WideRows>,
+    products: Vec<f64>,
+    inverses: Vec<f64>,
+}
+
+impl DirectionMoments {
+    fn contribute_many_rows(
+        &self,
+        user: UserCells<'_>,
+        own: &mut MomentScratch,
+        out: &mut RowsBuffer,
+    ) {
+        let Some(rows) = &mut own.rows else {
             return; // not for any user: the length of the features is public
         };
         if rows.load(user.rows()).is_err() {
             return; // the same
         }
-        rows.inner_products(products);
-        let square = gramian_square(products, user.n_rows(), inverses);
+        rows.inner_products(&mut own.products);
+        let square = gramian_square(&own.products, user.n_rows(), &mut own.inverses);
+        let inverses = &own.inverses;
         let n_rows = inverses.iter().filter(|&&inverse| inverse > 0.0).count() as f64;
         let factor = clip_factor(square.sqrt() / n_rows, self.clip_norm);
         let scale = (factor / n_rows).sqrt();
@@ -89,8 +144,9 @@ impl Whitening {
         ReleaseRequest::new("feature directions", share, ReplaceFactor::Two, draws)
     }
 
-    /// `W = (d C)^-1/2`, symmetric, shape `(d, d)`: `C` the released moments with trace 1, eigenvalues lifted. `W x` then has
-    /// second moments `E||x||^2 / d` in every direction. `None` where the noise drowns the moments.
+    /// Lower triangular `W` with `W^T W = (d C)^-1`, shape `(d, d)`: `C` the released moments with trace 1, eigenvalues lifted. `W x` then has
+    /// second moments `E||x||^2 / d` in every direction, as with every such `W`: two of them differ by a rotation, and neither the noise nor anything
+    /// that is computed afterwards prefers a direction. `None` where the noise drowns the moments.
     pub(super) fn release(
         &self,
         samples: &UserSamples,
@@ -103,7 +159,9 @@ impl Whitening {
             clip_norm: self.clip_norm,
         };
         let shape = (OffDiagonalNoise::Isometric, self.clip_norm);
-        let released = out.kronecker(samples.table(), shape, &moments, spend)?;
+        let moments = &moments;
+        let blocks = BlockMoments { moments, samples };
+        let released = out.kronecker(samples.table(), shape, &blocks, spend)?;
         self.transform(dim, &released.values(), released.noise_stddev())
     }
 
@@ -120,26 +178,37 @@ impl Whitening {
         // sqrt(2 d) s is the spectral norm of noise with variance s^2 on the diagonal and s^2/2 off it
         let lift = self.damping * (2.0 * n).sqrt() * noise_stddev / trace;
         let least = 1e-6 / n;
-        let roots: Vec<f64> = eigen
-            .values
-            .iter()
-            .map(|value| {
-                (n * ((value / trace).max(0.0) + lift).max(least))
-                    .sqrt()
-                    .recip()
-            })
-            .collect();
-        let mut transform = vec![0.0; dim * dim];
-        for (vector, root) in eigen.vectors.chunks_exact(dim).zip(roots) {
-            for (a, row) in transform.chunks_exact_mut(dim).enumerate() {
-                let scaled = root * vector[a];
+        let lifted = eigen.values.iter();
+        let lifted = lifted.map(|value| n * ((value / trace).max(0.0) + lift).max(least));
+        matrix.fill(0.0);
+        for (vector, value) in eigen.vectors.chunks_exact(dim).zip(lifted) {
+            for (a, row) in matrix.chunks_exact_mut(dim).enumerate() {
+                let scaled = value * vector[a];
                 row.iter_mut()
                     .zip(vector)
                     .for_each(|(t, v)| *t += scaled * v);
             }
         }
-        Ok(Some(transform))
+        cholesky_in_place(&mut matrix, dim)?;
+        Ok(Some(inverse_of_transpose(&matrix, dim)))
     }
+}
+
+/// `U^-T` of an upper triangular matrix, row by row, zeros above the diagonal.
+fn inverse_of_transpose(u: &[f64], dim: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; dim * dim];
+    for a in 0..dim {
+        let (known, rest) = inverse.split_at_mut(a * dim);
+        let row = &mut rest[..dim];
+        for (b, known) in known.chunks_exact(dim).enumerate() {
+            let factor = u[b * dim + a];
+            let products = row.iter_mut().zip(&known[..=b]);
+            products.for_each(|(x, k)| *x -= factor * k);
+        }
+        row[a] = 1.0;
+        row[..=a].iter_mut().for_each(|x| *x /= u[a * dim + a]);
+    }
+    inverse
 }
 
 #[cfg(test)]
@@ -159,13 +228,14 @@ mod tests {
             .unwrap()
             .unwrap();
         let w = |a: usize, b: usize| found[2 * a + b];
+        assert!(w(0, 1).abs() <= 0.0, "lower triangular");
         let c = |a: usize, b: usize| [4.0, 1.0, 1.0, 2.0][2 * a + b] / 6.0;
         for a in 0..2 {
             for b in 0..2 {
                 let mut product = 0.0;
                 for i in 0..2 {
                     for j in 0..2 {
-                        product += w(a, i) * c(i, j) * w(j, b);
+                        product += w(a, i) * c(i, j) * w(b, j);
                     }
                 }
                 let expected = if a == b { 0.5 } else { 0.0 };

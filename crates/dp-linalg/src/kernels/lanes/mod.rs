@@ -2,7 +2,10 @@
 
 use super::Kernel;
 
-/// A vector of `WIDTH` numbers. All methods are `inline(always)`, so that they are compiled with
+/// Lanes of the widest vector.
+pub(crate) const MOST_LANES: usize = 16;
+
+/// A vector of `WIDTH` numbers, at most [`MOST_LANES`]. All methods are `inline(always)`, so that they are compiled with
 /// the instructions of the function that [`Kernel::run`] picked.
 ///
 /// # Safety
@@ -59,6 +62,22 @@ pub(crate) trait Lanes: Copy {
     unsafe fn upper_halves(self, other: Self) -> Self;
     /// Both halves turned by `BY` lanes: lane i of a half gets what lane i + BY, counted around the half, has.
     unsafe fn turn_halves<const BY: usize>(self) -> Self;
+
+    /// Exchanges lanes and vectors: lane l of vector v becomes lane v of vector l, for the first `WIDTH` vectors.
+    #[inline(always)]
+    unsafe fn transpose(block: &mut [Self; MOST_LANES]) {
+        let mut numbers = [[Self::Scalar::default(); MOST_LANES]; MOST_LANES];
+        // SAFETY: no vector is wider than a row of `numbers`; instructions as the caller vouches.
+        unsafe {
+            for (row, vector) in numbers.iter_mut().zip(block.iter()).take(Self::WIDTH) {
+                vector.store(row.as_mut_ptr());
+            }
+            for (lane, vector) in block.iter_mut().enumerate().take(Self::WIDTH) {
+                let column = std::array::from_fn::<_, MOST_LANES, _>(|v| numbers[v][lane]);
+                *vector = Self::load(column.as_ptr());
+            }
+        }
+    }
 
     /// [`load_first`](Self::load_first), without a mask where the vector is whole.
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Lanes;
+use super::{Lanes, MOST_LANES};
 
 /// Implements [`Lanes`] for a register type of the processor; the masked and the summing
 /// operation differ between instruction sets and are given as expressions.
@@ -20,6 +20,7 @@ macro_rules! register {
         |$x:ident, $limit:ident| $truncate:expr,
         |$low:ident, $high:ident| $upper_halves:expr,
         |$turned:ident, $by:ident| $turn_halves:expr
+        $(, transpose: $transpose:path)?
     ) => {
         // SAFETY of every block below: the trait's caller vouches for the instructions and for
         // the memory; masked loads and stores touch only the lanes of the mask.
@@ -134,6 +135,13 @@ macro_rules! register {
                 let $turned = self;
                 unsafe { $turn_halves }
             }
+
+            $(
+                #[inline(always)]
+                unsafe fn transpose(block: &mut [Self; MOST_LANES]) {
+                    unsafe { $transpose(block) }
+                }
+            )?
         }
     };
 }
@@ -187,7 +195,8 @@ register!(
         _mm512_maskz_roundscale_ps::<TOWARD_ZERO>(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(x, x), clamped)
     },
     |low, high| _mm512_shuffle_f32x4::<UPPER_QUARTERS>(low, high),
-    |whole, BY| _mm512_permutexvar_ps(_mm512_loadu_epi32(turned_words::<16>(BY).as_ptr()), whole)
+    |whole, BY| _mm512_permutexvar_ps(_mm512_loadu_epi32(turned_words::<16>(BY).as_ptr()), whole),
+    transpose: transpose_sixteen
 );
 
 register!(
@@ -247,8 +256,72 @@ register!(
         _mm256_and_ps(_mm256_cmp_ps::<_CMP_ORD_Q>(x, x), rounded)
     },
     |low, high| _mm256_permute2f128_ps::<UPPER_HALVES>(low, high),
-    |whole, BY| _mm256_permutevar8x32_ps(whole, _mm256_loadu_si256(turned_words::<8>(BY).as_ptr().cast()))
+    |whole, BY| _mm256_permutevar8x32_ps(whole, _mm256_loadu_si256(turned_words::<8>(BY).as_ptr().cast())),
+    transpose: transpose_eight
 );
+
+/// Of each run of 4 vectors: part q of vector j, of 128 bits, becomes lanes 4 q + j of the four.
+macro_rules! transpose_fours {
+    ($block:ident, $width:literal, $low:ident $high:ident $low_pairs:ident $high_pairs:ident $pairs:ident $singles:ident) => {
+        for g in (0..$width).step_by(4) {
+            let [a, b, c, d] = [$block[g], $block[g + 1], $block[g + 2], $block[g + 3]];
+            let (ab, cd) = ($pairs($low(a, b)), $pairs($low(c, d)));
+            let (ab_high, cd_high) = ($pairs($high(a, b)), $pairs($high(c, d)));
+            $block[g] = $singles($low_pairs(ab, cd));
+            $block[g + 1] = $singles($high_pairs(ab, cd));
+            $block[g + 2] = $singles($low_pairs(ab_high, cd_high));
+            $block[g + 3] = $singles($high_pairs(ab_high, cd_high));
+        }
+    };
+}
+
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn transpose_sixteen(block: &mut [__m512; 16]) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        transpose_fours!(
+            block, 16,
+            _mm512_unpacklo_ps _mm512_unpackhi_ps _mm512_unpacklo_pd _mm512_unpackhi_pd
+            _mm512_castps_pd _mm512_castpd_ps
+        );
+        for j in 0..4 {
+            let [a, b, c, d] = [block[j], block[4 + j], block[8 + j], block[12 + j]];
+            let even = [
+                _mm512_shuffle_f32x4::<0x88>(a, b),
+                _mm512_shuffle_f32x4::<0x88>(c, d),
+            ];
+            let odd = [
+                _mm512_shuffle_f32x4::<0xdd>(a, b),
+                _mm512_shuffle_f32x4::<0xdd>(c, d),
+            ];
+            block[j] = _mm512_shuffle_f32x4::<0x88>(even[0], even[1]);
+            block[4 + j] = _mm512_shuffle_f32x4::<0x88>(odd[0], odd[1]);
+            block[8 + j] = _mm512_shuffle_f32x4::<0xdd>(even[0], even[1]);
+            block[12 + j] = _mm512_shuffle_f32x4::<0xdd>(odd[0], odd[1]);
+        }
+    }
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn transpose_eight(block: &mut [__m256; 16]) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        transpose_fours!(
+            block, 8,
+            _mm256_unpacklo_ps _mm256_unpackhi_ps _mm256_unpacklo_pd _mm256_unpackhi_pd
+            _mm256_castps_pd _mm256_castpd_ps
+        );
+        for j in 0..4 {
+            let (a, b) = (block[j], block[4 + j]);
+            block[j] = _mm256_permute2f128_ps::<0x20>(a, b);
+            block[4 + j] = _mm256_permute2f128_ps::<0x31>(a, b);
+        }
+    }
+}
 
 /// Rounding mode of the round instructions: toward zero, no exceptions raised.
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;

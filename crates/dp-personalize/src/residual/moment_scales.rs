@@ -1,0 +1,135 @@
+//! Scales that make a user's rows a share of the moments, for users side by side.
+
+use dp_core::{UserRow, UserSamples};
+use dp_linalg::{Across, PlainLoops, with_vector_instructions};
+use dp_mechanism::{KroneckerContribution, RowsBuffer};
+
+use super::DirectionMoments;
+use super::whitening::{MomentScratch, push_rows};
+use crate::Result;
+use crate::beside::{UserBlock, UsersBeside, add_product, go_beside, inverse_roots};
+use crate::small::clip_factor;
+use crate::user_rows::{UserCells, single};
+
+/// Frobenius norms come out of single precision so much on the high side at least: sums of up to 256 products err by 1.5e-5 of the largest that they could
+/// be, and roots of sums of squares by no more.
+const FROBENIUS_MARGIN: f64 = 1.0 + 5e-5;
+
+/// Working memory.
+pub(super) struct MomentScales {
+    users: UsersBeside,
+    products: Vec<Across>,
+    inverses: Vec<Across>,
+}
+
+impl MomentScales {
+    pub(super) fn new(n_features: usize) -> Result<Self> {
+        Ok(Self {
+            users: UsersBeside::new(n_features)?,
+            products: Vec::new(),
+            inverses: Vec::new(),
+        })
+    }
+
+    /// Writes the scales of the rows of each user, `min(1, c/||C_j||_F)^1/2 / (m_j^1/2 ||x_ij||)`, zeros for rows of zeros.
+    pub(super) fn write(&mut self, block: UserBlock<'_>, clip_norm: f64, out: &mut [f32]) {
+        out.fill(0.0);
+        if self.users.load(block).is_err() {
+            return; // not for any user: lengths are public
+        }
+        let rows = &mut self.users.rows;
+        rows.inner_products(&mut self.products);
+        self.inverses.clear();
+        self.inverses.resize(rows.n_rows(), Across::default());
+        let (squares, counts) = with_vector_instructions(SquaredGramians {
+            products: &self.products,
+            inverses: &mut self.inverses,
+        });
+        let max_rows = out.len() / block.users.len().max(1);
+        for (at, out) in out.chunks_exact_mut(max_rows.max(1)).enumerate() {
+            let n_rows = f64::from(counts.0[at]);
+            let norm = f64::from(squares.0[at]).sqrt() / n_rows * FROBENIUS_MARGIN;
+            let factor = clip_factor(norm, clip_norm);
+            let scale = (factor / n_rows.max(1.0)).sqrt() * f64::from(rows.scales().0[at]);
+            for (out, inverses) in out.iter_mut().zip(&self.inverses) {
+                *out = single(scale * f64::from(inverses.0[at]));
+            }
+        }
+    }
+}
+
+/// `||sum_r u_r u_r^T||_F^2` of the directions `u_r` of rows with these inner products, whose inverse norms are written, and how many rows are not zero.
+struct SquaredGramians<'a> {
+    products: &'a [Across],
+    inverses: &'a mut [Across],
+}
+
+impl PlainLoops for SquaredGramians<'_> {
+    type Output = (Across, Across);
+
+    #[inline(always)]
+    fn run(self) -> (Across, Across) {
+        let n_rows = self.inverses.len();
+        let (mut squares, mut counts) = (Across::default(), Across::default());
+        let mut at = 0;
+        for (r, inverse) in self.inverses.iter_mut().enumerate() {
+            *inverse = inverse_roots(&self.products[at]);
+            for (count, inverse) in counts.0.iter_mut().zip(inverse.0) {
+                *count += if inverse > 0.0 { 1.0 } else { 0.0 };
+            }
+            at += n_rows - r;
+        }
+        let mut rest = self.products;
+        for r in 0..n_rows {
+            let (row, below) = rest.split_at(n_rows - r);
+            let mut sum = Across::default();
+            for (product, other) in row[1..].iter().zip(&self.inverses[r + 1..]) {
+                let mut cosine = Across::default();
+                add_product(&mut cosine, product, other);
+                let cosine_again = cosine;
+                add_product(&mut sum, &cosine, &cosine_again);
+            }
+            for set in 0..sum.0.len() {
+                let inverse = self.inverses[r].0[set];
+                let own = if inverse > 0.0 { 1.0 } else { 0.0 };
+                squares.0[set] += 2.0 * sum.0[set] * inverse * inverse + own;
+            }
+            rest = below;
+        }
+        (squares, counts)
+    }
+}
+
+/// [`DirectionMoments`] of a table, whose scales are computed for several users at a time.
+pub(super) struct BlockMoments<'a> {
+    pub(super) moments: &'a DirectionMoments,
+    pub(super) samples: &'a UserSamples,
+}
+
+impl KroneckerContribution for BlockMoments<'_> {
+    type Scratch = MomentScratch;
+
+    fn scratch(&self) -> MomentScratch {
+        self.moments.scratch()
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        self.moments.shape()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut MomentScratch, out: &mut RowsBuffer) {
+        let (clip_norm, dim) = (self.moments.clip_norm, self.moments.n_features);
+        if go_beside(UserCells::of(user, dim))
+            && let (Some(beside), at_hand) = (&mut scratch.beside, &mut scratch.at_hand)
+        {
+            let write = |block: UserBlock<'_>, out: &mut [f32]| beside.write(block, clip_norm, out);
+            // what is written of a user is a function of that user's own rows
+            let found = at_hand.find(self.samples, user, self.samples.max_rows(), write);
+            beside.users.rows.fetch_announced(); // while the kernel works on this user
+            if let Some(scales) = found {
+                return push_rows(dim + 1, scales, out);
+            }
+        }
+        self.moments.contribute(user, scratch, out);
+    }
+}
