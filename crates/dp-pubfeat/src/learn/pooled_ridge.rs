@@ -23,7 +23,7 @@ impl<K: ItemKernel> KernelRidge<K> {
         let n_items = self.kernel.n_items();
         params::same_size("items of the statistics", pooled.factors().len(), n_items)?;
         let axes = pooled.axes()?;
-        let square: f64 = axes.values().map(|value| value * value).sum();
+        let square: f64 = pooled.matrix().iter().map(|a| a * a).sum();
         let squares = |item: usize| pooled.factors()[item].powi(2) * square;
         let ratio = self.ratio([0.0, pooled.rhs_noise()], pooled.rhs(), squares);
         let factors = pooled.factors().iter();
