@@ -10,6 +10,8 @@ mod featured;
 mod federated;
 mod logging;
 mod output;
+#[cfg(feature = "parquet")]
+mod panics;
 mod personal;
 mod progress;
 mod ranking;
@@ -21,6 +23,8 @@ use args::Command;
 use config::Invocation;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "parquet")]
+    panics::show_what_is_not_caught();
     let argv: Vec<_> = std::env::args_os().collect();
     let outcome = config::invocation(&argv).and_then(|invocation| match invocation {
         Invocation::Run(cli) => {

@@ -25,6 +25,8 @@ pub use item_table::ItemTable;
 pub use metrics::{mae, rmse};
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
 pub use ratings::{Ratings, ReadSummary};
+#[cfg(feature = "parquet")]
+pub use readers::panic_is_contained;
 pub use readers::{
     ItemAttributes, Layout, LeafRows, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
     read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,

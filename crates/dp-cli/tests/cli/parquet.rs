@@ -195,4 +195,19 @@ mod with_the_feature {
             assert_eq!(sandbox.names(), before, "{file}");
         }
     }
+
+    /// An id in the dictionary that says it is longer than its page: the decoder panics.
+    #[test]
+    fn a_panic_of_the_decoder_is_an_error_and_says_nothing_else() {
+        let sandbox = Sandbox::new();
+        sandbox.write("t.csv", "user,item,rating\nann,a,1\nbob,b,2\ncy,a,3\n");
+        convert(&sandbox, "t.csv", "t.parquet");
+        let mut bytes = sandbox.read("t.parquet");
+        let at = bytes.windows(7).position(|seven| seven == b"\x03\0\0\0ann");
+        bytes[at.unwrap()] = 0x0e;
+        sandbox.write("t.parquet", bytes);
+        let run = run(&sandbox, "train t.parquet --epsilon 1 --delta 1e-5");
+        let run = run.exits(4).says(&["row group 1 cannot be decoded"]);
+        assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    }
 }

@@ -24,5 +24,7 @@ pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use history::{UserHistory, read_history, read_history_from};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
+#[cfg(feature = "parquet")]
+pub use parquet::panic_is_contained;
 pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};
 pub use samples::{SampleColumns, read_samples, read_samples_from};

@@ -38,9 +38,11 @@ impl<'a> Table<'a> {
         name: String,
         detect: impl FnOnce(&[u8]) -> Option<Separator>,
     ) -> Result<Self> {
+        #[cfg(not(feature = "parquet"))]
+        let Input::Text(text) = input;
+        #[cfg(feature = "parquet")]
         let text = match input {
             Input::Text(text) => text,
-            #[cfg(feature = "parquet")]
             Input::Parquet(file) => {
                 let groups = RowGroups::open(file, name)?;
                 let n_fields = groups.names().len();

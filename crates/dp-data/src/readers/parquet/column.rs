@@ -114,6 +114,18 @@ impl Column {
             }),
         }
     }
+
+    /// Whether no value is left.
+    pub(super) fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Boolean(cells) => cells.has_ended(),
+            Self::Int32(cells, _) => cells.has_ended(),
+            Self::Int64(cells, _) => cells.has_ended(),
+            Self::Float(cells) => cells.has_ended(),
+            Self::Double(cells) => cells.has_ended(),
+            Self::Text(cells) => cells.has_ended(),
+        }
+    }
 }
 
 /// Values of one column.
@@ -163,8 +175,21 @@ impl<T: DataType> Cells<T> {
         Ok(write(value, out)?)
     }
 
+    fn has_ended(&mut self) -> bool {
+        let are_used = self.row == self.n_rows && self.value == self.values.len();
+        are_used && self.read().is_ok_and(|n_rows| n_rows == 0)
+    }
+
     /// The next batch; the column must not have ended.
     fn fill(&mut self) -> Result<()> {
+        if self.read()? == 0 {
+            return Err(ended());
+        }
+        Ok(())
+    }
+
+    /// The next batch's number of rows.
+    fn read(&mut self) -> Result<usize> {
         self.values.clear();
         self.levels.clear();
         (self.row, self.value) = (0, 0);
@@ -173,10 +198,7 @@ impl<T: DataType> Cells<T> {
             .reader
             .read_records(BATCH, levels, None, &mut self.values)?;
         self.n_rows = n_rows;
-        if n_rows == 0 {
-            return Err(ended());
-        }
-        Ok(())
+        Ok(n_rows)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rows of a Parquet file, row group by row group, as fields of text: what a csv file of the same table would hold.
 
 mod column;
+mod contained;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -11,16 +12,18 @@ use std::ops::Range;
 
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::schema::types::TypePtr;
 
 use self::column::{Column, Kind};
+use self::contained::contained;
+pub use self::contained::panic_is_contained;
 use crate::{Error, Result};
 
 /// The rows of a file. Of what is read, a batch of values of each wanted column is held, and a page.
 pub(super) struct RowGroups {
-    file: SerializedFileReader<File>,
+    file: Box<dyn FileReader>,
     /// Bytes of the file.
     length: u64,
     name: String,
@@ -45,12 +48,24 @@ struct Declared {
 impl RowGroups {
     /// Reads the file's footer.
     pub(super) fn open(file: File, name: String) -> Result<Self> {
-        let length = file.metadata().map_or(0, |of| of.len());
-        let file = match SerializedFileReader::new(file) {
-            Ok(file) => file,
-            Err(error) => return Err(damaged(&name, error.into())),
+        Self::of(file, name)
+    }
+
+    fn of(file: impl ChunkReader + 'static, name: String) -> Result<Self> {
+        let length = file.len();
+        let opened = contained(|| {
+            let file = SerializedFileReader::new(file)?;
+            let columns = declared(file.metadata());
+            let file: Box<dyn FileReader> = Box::new(file);
+            Ok::<_, ParquetError>((file, columns))
+        });
+        // without what the decoder says: footers hold the least and greatest values of columns
+        let Some(Ok((file, columns))) = opened else {
+            return Err(invalid(&name, "no footer, or a damaged or encrypted one"));
         };
-        let columns = declared(&file);
+        if !rows_agree(file.metadata()) {
+            return Err(invalid(&name, "its numbers of rows do not agree"));
+        }
         Ok(Self {
             file,
             length,
@@ -91,6 +106,7 @@ impl RowGroups {
     /// Moves to the next row, whose fields are places in [`row`](Self::row); false at the end.
     pub(super) fn advance(&mut self, fields: &mut Vec<Range<usize>>) -> Result<bool> {
         while self.left_in_group == 0 {
+            self.close_group()?;
             if self.n_groups == self.file.num_row_groups() {
                 return Ok(false);
             }
@@ -101,14 +117,19 @@ impl RowGroups {
         self.row.clear();
         fields.clear();
         fields.resize(self.columns.len(), 0..0);
+        match contained(|| self.write_row(fields)) {
+            Some(Ok(())) => Ok(true),
+            _ => Err(self.damaged_group()),
+        }
+    }
+
+    fn write_row(&mut self, fields: &mut [Range<usize>]) -> Result<(), ParquetError> {
         for (&at, column) in self.wanted.iter().zip(&mut self.group) {
             let start = self.row.len();
-            if column.write_next(&mut self.row).is_err() {
-                return Err(self.damaged_group());
-            }
+            column.write_next(&mut self.row)?;
             fields[at] = start..self.row.len();
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The current row's fields, one behind the other.
@@ -129,8 +150,16 @@ impl RowGroups {
     fn open_group(&mut self) -> Result<()> {
         let at = self.n_groups;
         self.n_groups += 1;
+        let group = contained(|| self.columns_of(at));
+        self.group = group.unwrap_or_else(|| Err(self.damaged_group()))?;
+        let n_rows = self.file.metadata().row_group(at).num_rows();
+        self.left_in_group = u64::try_from(n_rows).map_err(|_| self.damaged_group())?;
+        Ok(())
+    }
+
+    /// The wanted columns of the present row group, which is the `at`-th from 0.
+    fn columns_of(&self, at: usize) -> Result<Vec<Column>> {
         let metadata = self.file.metadata().row_group(at);
-        self.left_in_group = u64::try_from(metadata.num_rows()).unwrap_or(0);
         let leaves = self.wanted.iter().filter_map(|&at| self.columns[at].leaf);
         for (leaf, _) in leaves.clone() {
             let column = metadata.columns().get(leaf);
@@ -145,17 +174,22 @@ impl RowGroups {
         }
         let opened = |(leaf, kind)| Column::open(self.file.get_row_group(at)?.as_ref(), leaf, kind);
         let group: Result<Vec<Column>, ParquetError> = leaves.map(opened).collect();
-        self.group = group.map_err(|_| self.damaged_group())?;
-        Ok(())
+        group.map_err(|_| self.damaged_group())
+    }
+
+    /// Leaves a row group, all rows of which were read: none of its columns may have more.
+    fn close_group(&mut self) -> Result<()> {
+        let mut group = std::mem::take(&mut self.group);
+        match contained(|| group.iter_mut().all(Column::has_ended)) {
+            Some(true) => Ok(()),
+            _ => Err(self.damaged_group()),
+        }
     }
 
     /// Without what the decoder says: it stood before values.
     fn damaged_group(&self) -> Error {
         let place = format!("row group {} cannot be decoded", self.n_groups);
-        damaged(
-            &self.name,
-            io::Error::new(io::ErrorKind::InvalidData, place),
-        )
+        invalid(&self.name, &place)
     }
 }
 
@@ -164,6 +198,18 @@ fn damaged(name: &str, source: io::Error) -> Error {
         path: name.to_owned(),
         source,
     }
+}
+
+fn invalid(name: &str, reason: &str) -> Error {
+    let source = io::Error::new(io::ErrorKind::InvalidData, reason);
+    damaged(name, source)
+}
+
+/// Whether no number of rows is negative and the row groups have as many as the file.
+fn rows_agree(metadata: &ParquetMetaData) -> bool {
+    let mut groups = metadata.row_groups().iter().map(|of| of.num_rows());
+    let sum = groups.try_fold(0_i64, |sum, n| sum.checked_add(n).filter(|_| n >= 0));
+    sum == Some(metadata.file_metadata().num_rows())
 }
 
 const fn is_unread(codec: &Compression) -> bool {
@@ -195,8 +241,8 @@ fn lies_within(column: &ColumnChunkMetaData, length: u64) -> bool {
 }
 
 /// Top-level columns, each with its leaf where it is one.
-fn declared(file: &SerializedFileReader<File>) -> Vec<Declared> {
-    let schema = file.metadata().file_metadata().schema_descr();
+fn declared(metadata: &ParquetMetaData) -> Vec<Declared> {
+    let schema = metadata.file_metadata().schema_descr();
     let fields: &[TypePtr] = schema.root_schema().get_fields();
     let mut columns: Vec<Declared> = fields
         .iter()

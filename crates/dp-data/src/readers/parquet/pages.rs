@@ -4,7 +4,8 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 
-/// Pages in which none refers to a dictionary that did not come before it.
+/// Pages in which none refers to a dictionary that did not come before it, and no dictionary says that it has more values
+/// than bytes: the decoder makes room for all of them first, and a want of memory cannot be caught.
 pub(super) struct CheckedPages {
     pages: Box<dyn PageReader>,
     has_dictionary: bool,
@@ -31,7 +32,14 @@ impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.pages.get_next_page()?;
         match &page {
-            Some(Page::DictionaryPage { .. }) => self.has_dictionary = true,
+            Some(Page::DictionaryPage {
+                buf, num_values, ..
+            }) => {
+                if *num_values as usize > buf.len() {
+                    return Err(ParquetError::General("dictionary is too short".to_owned()));
+                }
+                self.has_dictionary = true;
+            }
             Some(data) if !self.has_dictionary && needs_dictionary(data.encoding()) => {
                 return Err(ParquetError::General("no dictionary".to_owned()));
             }

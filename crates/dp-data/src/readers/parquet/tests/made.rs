@@ -1,13 +1,13 @@
 //! Files written by the parquet crate itself.
 
-use std::fs::File;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use tempfile::TempDir;
@@ -38,12 +38,16 @@ impl Made {
     }
 
     pub(super) fn write(&self, path: &Path) {
+        let properties = WriterProperties::builder().set_compression(self.compression);
+        fs::write(path, self.bytes(properties)).unwrap();
+    }
+
+    /// The file as these settings write it.
+    pub(super) fn bytes(&self, properties: WriterPropertiesBuilder) -> Vec<u8> {
         let declared: String = self.columns.iter().map(|(d, _)| format!("{d};")).collect();
         let schema = parse_message_type(&format!("message table {{ {declared} }}")).unwrap();
-        let properties = WriterProperties::builder().set_compression(self.compression);
-        let file = File::create(path).unwrap();
         let properties = Arc::new(properties.build());
-        let mut out = SerializedFileWriter::new(file, Arc::new(schema), properties).unwrap();
+        let mut out = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties).unwrap();
         let (mut first, n_rows) = (0, self.columns[0].1.len());
         while first < n_rows {
             let end = n_rows.min(first.saturating_add(self.rows_per_group));
@@ -57,7 +61,7 @@ impl Made {
             group.close().unwrap();
             first = end;
         }
-        out.close().unwrap();
+        out.into_inner().unwrap()
     }
 
     /// In a folder of its own.

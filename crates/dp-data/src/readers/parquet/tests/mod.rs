@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "small made numbers")]
 
+mod damaged;
 mod made;
 
 use std::fs::{self, File};
@@ -324,7 +325,6 @@ fn damage_is_met_where_it_stands_and_not_before() {
     };
     let (_folder, path) = made.file();
     let intact = RowGroups::open(File::open(&path).unwrap(), "t".to_owned()).unwrap();
-    use parquet::file::reader::FileReader;
     let (start, length) = intact.file.metadata().row_group(6).column(0).byte_range();
     let (start, length) = (start as usize, length as usize);
     let mut bytes = fs::read(&path).unwrap();
@@ -370,37 +370,4 @@ fn what_is_not_parquet_is_told() {
     assert!(
         is_unread(&Compression::LZ4_RAW) && is_unread(&Compression::BROTLI(BrotliLevel::default()))
     );
-}
-
-/// Bytes changed one at a time, and files cut anywhere: read, or a typed error.
-#[test]
-fn damaged_bytes_are_never_a_panic() {
-    let names = ["ann", "bob", "bob", "cy"];
-    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
-        let made = Made {
-            columns: vec![
-                ("optional binary user (STRING)", texts(&names)),
-                ("required int64 item", wholes([1, 2, 3, 1])),
-                ("optional double rating", floats([1.0, 2.5, 3.0, 4.0])),
-            ],
-            rows_per_group: 3,
-            compression,
-        };
-        let (_folder, path) = made.file();
-        let whole = fs::read(&path).unwrap();
-        let mut n_refused = 0;
-        let mut read = |bytes: &[u8]| {
-            fs::write(&path, bytes).unwrap();
-            n_refused += usize::from(read_ratings(&path, &RatingsFormat::default()).is_err());
-        };
-        for at in 0..whole.len() {
-            read(&whole[..at]);
-            for change in [0x01, 0x80, 0xff] {
-                let mut bytes = whole.clone();
-                bytes[at] ^= change;
-                read(&bytes);
-            }
-        }
-        assert!(n_refused > 2 * whole.len(), "{n_refused}");
-    }
 }
