@@ -16,8 +16,9 @@ use crate::{Across, Result, StridedRows};
 /// of any size can be worked with, as long as nobody asks for their units. Rows that a set does not have are zeros.
 ///
 /// # Numerics
-/// What one set gets does not depend, in any bit, on the others. The order of sums is that of the numbers; whether product and sum are rounded once or
-/// apart depends on the processor.
+/// What one set gets depends on the others in nothing but the sign of zeros: rows that it does not have add zeros, which make 0 of a sum that has underflowed
+/// to -0. Coefficients and right-hand sides of such rows must be 0 for that. The order of sums is that of the numbers; whether product and sum are rounded
+/// once or apart depends on the processor.
 ///
 /// # Examples
 /// ```
@@ -106,7 +107,8 @@ impl RowsBeside {
     /// Reads other sets, as many rows as the longest has.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when there are more than [`SETS`](Self::SETS), or rows have another length or end behind their data.
+    /// [`Shape`](crate::Error::Shape) when there are more than [`SETS`](Self::SETS), or rows have another length or end behind their data;
+    /// [`Param`](crate::Error::Param) when they overlap.
     pub fn load(&mut self, sets: &[StridedRows<'_>]) -> Result<()> {
         if sets.len() > SETS {
             check_len("sets", sets.len(), SETS)?;
@@ -161,14 +163,14 @@ impl RowsBeside {
         &self.squares
     }
 
-    /// Reads the rows of `other`, each multiplied by a lower triangular matrix: `x` becomes `L x`. Above the diagonal nothing but zeros may stand. Scales
-    /// and sums of squares stay those of `other`.
+    /// Reads the rows of `other`, each multiplied by a lower triangular matrix: `x` becomes `L x`. What stands above the diagonal is not read.
+    /// Scales and sums of squares stay those of `other`.
     ///
     /// # Errors
     /// [`Shape`](crate::Error::Shape) when `lower` is not `(dim, dim)` or rows have another length.
     pub fn load_product(&mut self, other: &mut Self, lower: &[f32]) -> Result<()> {
         check_len("rows", other.dim, self.dim)?;
-        check_len("lower", lower.len(), self.dim * self.dim)?;
+        check_len("lower", lower.len(), self.dim.saturating_mul(self.dim))?;
         self.cells.resize(other.cells.len(), Across::default());
         (self.scales, self.squares) = (other.scales, other.squares);
         self.upcoming = std::mem::take(&mut other.upcoming);
@@ -199,7 +201,8 @@ impl RowsBeside {
     pub fn products(&mut self, columns: &[f32], out: &mut Vec<Across>) -> Result<()> {
         let n_columns = columns.len() / self.dim;
         check_len("columns", columns.len(), n_columns * self.dim)?;
-        out.resize(self.n_rows() * (n_columns + 1), Across::default());
+        let n_products = self.n_rows().saturating_mul(n_columns + 1);
+        out.resize(n_products, Across::default());
         let products = ProductsBeside::new(&self.cells, columns, self.dim, &mut self.upcoming, out);
         f32::run(self.isa, products);
         Ok(())
@@ -241,7 +244,7 @@ fn scale_of(set: StridedRows<'_>) -> f32 {
 /// # Errors
 /// [`Shape`](crate::Error::Shape) when `lower` is not a square matrix of the side `x.len()` or `out` has another length.
 pub fn lower_product_beside(lower: &[f32], x: &[Across], out: &mut [Across]) -> Result<()> {
-    check_len("lower", lower.len(), x.len() * x.len())?;
+    check_len("lower", lower.len(), x.len().saturating_mul(x.len()))?;
     check_len("out", out.len(), x.len())?;
     if !x.is_empty() {
         let mut none = Upcoming::default();

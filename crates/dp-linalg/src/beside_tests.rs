@@ -173,6 +173,69 @@ fn a_set_does_not_feel_its_neighbours() -> Result<()> {
     Ok(())
 }
 
+/// All that is computed of a set, as bits: products with a matrix, inner products, products with columns, the solution of a system, weighted sums.
+/// Of `n_rows` rows only the numbers of the first `own` are asked for.
+fn all_bits(isa: InstructionSet, rows: &mut RowsBeside, set: usize, own: usize) -> Vec<u32> {
+    let (dim, n_rows) = (rows.dim, rows.n_rows());
+    let mut matrix = lower(dim);
+    for (at, x) in matrix.iter_mut().enumerate() {
+        if at % dim > at / dim {
+            *x = if at.is_multiple_of(2) { f32::NAN } else { 1.0 }; // not read
+        }
+    }
+    let mut moved = RowsBeside::with_instructions(dim, isa).unwrap();
+    moved.load_product(rows, &matrix).unwrap();
+    let (mut pairs, mut products) = (Vec::new(), Vec::new());
+    moved.inner_products(&mut pairs);
+    let columns = &lower(dim)[..3 * dim];
+    rows.products(columns, &mut products).unwrap();
+    let used = |r: usize| if r < own { 1.5 - r as f32 } else { 0.0 };
+    let mut x: Vec<_> = (0..n_rows).map(|r| Across([used(r); SETS])).collect();
+    let mut sums = vec![Across::default(); dim];
+    let (mut factor, lifts) = (pairs.clone(), Across([0.01; SETS]));
+    f32::run(isa, SolveBeside::new(&mut factor, &lifts, &mut x));
+    rows.weighted_sum(&x, &mut sums).unwrap();
+    let places = (0..own).flat_map(|r| (r..own).map(move |q| packed_index(n_rows, r, q)));
+    let found = places.flat_map(|at| [pairs[at], factor[at]]);
+    let mut found: Vec<Across> = found.collect();
+    found.extend(&moved.cells[..own * dim]);
+    found.extend(&products[..own * 4]);
+    found.extend(&x[..own]);
+    found.extend(&sums);
+    found.iter().map(|x| x.0[set].to_bits()).collect()
+}
+
+#[test]
+fn nothing_that_is_computed_of_a_set_feels_its_neighbours() -> Result<()> {
+    let dim = 33;
+    for most_rows in [1, 4, 5, 7, 13] {
+        let mut data = sets(SETS, most_rows, dim);
+        for (s, data) in data.iter_mut().enumerate() {
+            let size = [1.0, 1e-30, 1e30, 0.0, 1e-42][s % 5];
+            data.iter_mut().for_each(|x| *x *= size);
+        }
+        let given: Vec<_> = data.iter().map(|data| strided(data, dim)).collect();
+        for isa in InstructionSet::available() {
+            let mut together = RowsBeside::with_instructions(dim, isa)?;
+            let mut alone = together.clone();
+            for (s, set) in given.iter().enumerate() {
+                alone.load(&[*set])?;
+                let own = alone.n_rows();
+                let expected = all_bits(isa, &mut alone, 0, own);
+                for shift in [0, 3] {
+                    let mut shifted = given.clone();
+                    shifted.rotate_left(shift);
+                    together.load(&shifted)?;
+                    let at = (s + SETS - shift) % SETS;
+                    let found = all_bits(isa, &mut together, at, own);
+                    assert!(found == expected, "{isa:?} {most_rows} {s} {shift}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn sets_of_any_size_come_out_in_range() -> Result<()> {
     for size in [f32::MAX, 1e30, 1e-30, f32::MIN_POSITIVE] {
@@ -274,6 +337,11 @@ fn shapes_are_checked() -> Result<()> {
     assert!(RowsBeside::new(0).is_err());
     assert!(rows.load(&[of(&[1.0; 6], 2, 3)]).is_err());
     assert!(rows.load(&[of(&[1.0; 3], 2, 2)]).is_err());
+    let overlapping = StridedRows {
+        stride: 1,
+        ..of(&[0.0; 3], 2, 2)
+    };
+    assert!(rows.load(&[overlapping]).is_err());
     assert!(rows.load(&[of(&[1.0; 4], 2, 2); SETS + 1]).is_err());
     rows.load(&[of(&[1.0; 4], 2, 2)])?;
     let one = [Across::default()];

@@ -8,6 +8,7 @@ use crate::{Real, Result};
 /// ```text
 /// dim (dim + 1) / 2
 /// ```
+/// The largest `usize`, which no slice is as long as, where that is larger still.
 ///
 /// # Examples
 /// ```
@@ -15,7 +16,7 @@ use crate::{Real, Result};
 /// ```
 #[must_use]
 pub const fn packed_len(dim: usize) -> usize {
-    dim * (dim + 1) / 2
+    dim.div_ceil(2).saturating_mul(dim | 1) // the even one of the two halved
 }
 
 /// Place of entry (row, column) in packed order; the two may come in either order.
@@ -52,7 +53,7 @@ pub const fn packed_index(dim: usize, row: usize, column: usize) -> usize {
 /// does not have `dim * dim`.
 pub fn unpack_symmetric<T: Real>(packed: &[T], dim: usize, full: &mut [T]) -> Result<()> {
     check_len("packed", packed.len(), packed_len(dim))?;
-    check_len("full", full.len(), dim * dim)?;
+    check_len("full", full.len(), dim.saturating_mul(dim))?;
     let mut rest = packed;
     for a in 0..dim {
         let (row, below) = rest.split_at(dim - a);
@@ -71,7 +72,7 @@ pub fn unpack_symmetric<T: Real>(packed: &[T], dim: usize, full: &mut [T]) -> Re
 /// [`Shape`](crate::Error::Shape) when `full` does not have `dim * dim` entries or `packed` does
 /// not have [`packed_len`].
 pub fn pack_symmetric<T: Real>(full: &[T], dim: usize, packed: &mut [T]) -> Result<()> {
-    check_len("full", full.len(), dim * dim)?;
+    check_len("full", full.len(), dim.saturating_mul(dim))?;
     check_len("packed", packed.len(), packed_len(dim))?;
     pack_upper(full, dim, dim, packed);
     Ok(())
@@ -117,6 +118,17 @@ mod tests {
                 n += 1;
             }
             assert_eq!(n, packed_len(dim));
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_all_slices_do_not_wrap() {
+        let half = usize::BITS / 2;
+        let dim = 1_usize << half;
+        assert_eq!(packed_len(dim), (dim >> 1) * (dim >> 1) * 2 + (dim >> 1));
+        assert_eq!(packed_len(dim - 1), (dim >> 1) * (dim - 1));
+        for dim in [2 * dim, usize::MAX - 1, usize::MAX] {
+            assert_eq!(packed_len(dim), usize::MAX);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Products with a few rows of single precision that lie anywhere in a slice: one user's features.
 
-use dp_core::params::at_least_one;
+use dp_core::params::{at_least_one, in_range};
 
 use crate::Result;
 use crate::error::check_len;
@@ -13,7 +13,7 @@ use crate::kernels::{
 pub struct StridedRows<'a> {
     /// Where they are.
     pub data: &'a [f32],
-    /// From the start of one row to the start of the next.
+    /// From the start of one row to the start of the next, `dim` at least.
     pub stride: usize,
     /// How many.
     pub n_rows: usize,
@@ -34,6 +34,8 @@ impl<'a> StridedRows<'a> {
     pub(crate) fn check(self) -> Result<Rows<'a, f32>> {
         at_least_one("dim", self.dim)?;
         if let Some(last) = self.n_rows.checked_sub(1) {
+            let expected = "the length of a row or more";
+            in_range("stride", self.stride, self.dim, usize::MAX, expected)?;
             let end = last.saturating_mul(self.stride).saturating_add(self.dim);
             if end > self.data.len() {
                 check_len("data", self.data.len(), end)?;
@@ -61,7 +63,7 @@ const MOST_AHEAD: usize = 8 * 1024;
 /// * `out` - made to hold `(n_rows, n_columns + 1)`
 ///
 /// # Errors
-/// [`Param`](crate::Error::Param) when `dim` is 0; [`Shape`](crate::Error::Shape) when the rows end behind the data or `columns` is not a whole
+/// [`Param`](crate::Error::Param) when `dim` is 0 or rows overlap; [`Shape`](crate::Error::Shape) when the rows end behind the data or `columns` is not a whole
 /// number of them.
 ///
 /// # Examples
@@ -77,7 +79,7 @@ pub fn row_products(rows: StridedRows<'_>, columns: &[f32], out: &mut Vec<f32>) 
     let checked = rows.check()?;
     let n_columns = columns.len() / rows.dim;
     check_len("columns", columns.len(), n_columns * rows.dim)?;
-    out.resize(rows.n_rows * (n_columns + 1), 0.0);
+    out.resize(rows.n_rows.saturating_mul(n_columns + 1), 0.0);
     let products = RowProducts::new(checked, columns, out);
     f32::run(InstructionSet::detect(), products);
     Ok(())
@@ -249,6 +251,8 @@ mod tests {
             (of(usize::MAX, 3, 1), false),
             (of(1, 0, 9), true),
             (of(1, 1, 0), false),
+            (of(3, 2, 4), false),
+            (of(0, 1, 1), false),
         ] {
             assert_eq!(row_products(rows, &[], &mut out).is_ok(), fine, "{rows:?}");
         }

@@ -10,6 +10,8 @@ mod exponential;
 mod init;
 mod interval;
 mod kept;
+#[cfg(test)]
+mod lane_users;
 mod local_fit;
 mod metrics;
 mod paid;

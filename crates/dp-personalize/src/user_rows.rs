@@ -32,6 +32,12 @@ impl<'a> UserCells<'a> {
         }
     }
 
+    /// Cells that no table holds.
+    #[cfg(test)]
+    pub(crate) const fn raw(cells: &'a [f32], n_features: usize) -> Self {
+        Self { cells, n_features }
+    }
+
     pub(crate) const fn stride(self) -> usize {
         self.n_features + 1
     }

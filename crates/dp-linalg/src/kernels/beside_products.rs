@@ -4,8 +4,10 @@ use super::ahead::Upcoming;
 use super::beside::{Across, SETS};
 use super::dispatch::Operation;
 use super::lanes::Lanes;
+use crate::packed::packed_len;
 
-/// Writes `L x` for every row `x`, `L` a lower triangular matrix.
+/// Writes `L x` for every row `x`, `L` a lower triangular matrix, of which nothing above the diagonal is read: what a row gets does not depend on how many go
+/// together.
 #[derive(Debug)]
 pub(crate) struct LowerProducts<'a> {
     rows: &'a [Across],
@@ -25,7 +27,7 @@ impl<'a> LowerProducts<'a> {
         upcoming: &'a mut Upcoming,
         out: &'a mut [Across],
     ) -> Self {
-        assert!(dim > 0 && lower.len() == dim * dim);
+        assert!(dim > 0 && Some(lower.len()) == dim.checked_mul(dim));
         assert!(rows.len() == out.len() && rows.len().is_multiple_of(dim));
         Self {
             rows,
@@ -54,7 +56,7 @@ impl<'a> LowerProducts<'a> {
             let x = self.rows.as_ptr().add(row * dim);
             let matrix = self.lower.as_ptr().add(at * dim);
             let mut sums = [[L::zero(); A]; R];
-            for c in 0..at + A {
+            for c in 0..at {
                 let mut scales = [L::zero(); A];
                 for a in 0..A {
                     scales[a] = L::splat(*matrix.add(a * dim + c));
@@ -63,6 +65,16 @@ impl<'a> LowerProducts<'a> {
                     let x: L = (*x.add(r * dim + c)).get(first);
                     for a in 0..A {
                         sums[r][a] = sums[r][a].plus_product(scales[a], x);
+                    }
+                }
+            }
+            for i in 0..A {
+                let c = at + i;
+                for r in 0..R {
+                    let x: L = (*x.add(r * dim + c)).get(first);
+                    for a in i..A {
+                        let scale = L::splat(*matrix.add(a * dim + c));
+                        sums[r][a] = sums[r][a].plus_product(scale, x);
                     }
                 }
             }
@@ -139,7 +151,7 @@ impl<'a> PairsBeside<'a> {
     ) -> Self {
         assert!(dim > 0 && rows.len().is_multiple_of(dim));
         let n_rows = rows.len() / dim;
-        assert!(out.len() == n_rows * (n_rows + 1) / 2);
+        assert!(out.len() == packed_len(n_rows));
         Self {
             rows,
             dim,
@@ -245,7 +257,8 @@ impl<'a> ProductsBeside<'a> {
         out: &'a mut [Across],
     ) -> Self {
         assert!(dim > 0 && rows.len().is_multiple_of(dim) && columns.len().is_multiple_of(dim));
-        assert!(out.len() == rows.len() / dim * (columns.len() / dim + 1));
+        let products = columns.len() / dim + 1;
+        assert!(Some(out.len()) == products.checked_mul(rows.len() / dim));
         Self {
             rows,
             columns,
@@ -363,7 +376,7 @@ impl<'a> SumBeside<'a> {
         upcoming: &'a mut Upcoming,
         out: &'a mut [Across],
     ) -> Self {
-        assert!(rows.len() == coefficients.len() * out.len());
+        assert!(Some(rows.len()) == coefficients.len().checked_mul(out.len()));
         Self {
             rows,
             coefficients,

@@ -3,6 +3,7 @@
 use super::beside::{Across, SETS};
 use super::dispatch::Operation;
 use super::lanes::Lanes;
+use crate::packed::packed_len;
 
 /// Solves `(A + lift I) x = b` over `b` by Cholesky. `A` is the packed upper triangle and is overwritten. A pivot that is not above zero takes its
 /// unknown out: it becomes zero.
@@ -17,7 +18,7 @@ impl<'a> SolveBeside<'a> {
     /// # Panics
     /// When the matrix is not the triangle of a side as long as `x`.
     pub(crate) fn new(matrix: &'a mut [Across], lifts: &'a Across, x: &'a mut [Across]) -> Self {
-        assert!(matrix.len() == x.len() * (x.len() + 1) / 2);
+        assert!(matrix.len() == packed_len(x.len()));
         Self { matrix, lifts, x }
     }
 

@@ -4,6 +4,7 @@ use super::dispatch::{Kernel, Operation};
 use super::lanes::Lanes;
 use super::rows::Rows;
 use super::score::dot;
+use crate::packed::packed_len;
 
 /// Writes the inner products of each row with some columns, and behind them its squared norm.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl<'a, T> RowProducts<'a, T> {
     pub(crate) fn new(rows: Rows<'a, T>, columns: &'a [T], out: &'a mut [T]) -> Self {
         let n_columns = columns.len() / rows.width();
         assert!(columns.len() == n_columns * rows.width());
-        assert!(out.len() == rows.count() * (n_columns + 1));
+        assert!(Some(out.len()) == rows.count().checked_mul(n_columns + 1));
         Self { rows, columns, out }
     }
 }
@@ -158,7 +159,7 @@ impl<'a, T> PairProducts<'a, T> {
     /// # Panics
     /// When `out` does not hold a number for each pair.
     pub(crate) fn new(rows: Rows<'a, T>, out: &'a mut [T]) -> Self {
-        assert!(out.len() == rows.count() * (rows.count() + 1) / 2);
+        assert!(out.len() == packed_len(rows.count()));
         Self { rows, out }
     }
 }

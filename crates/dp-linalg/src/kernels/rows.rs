@@ -16,7 +16,9 @@ impl<'a, T> Rows<'a, T> {
     /// # Panics
     /// When the last row is not readable for `width` elements.
     pub(crate) fn new(data: &'a [T], stride: usize, count: usize, width: usize) -> Self {
-        assert!(count == 0 || (count - 1) * stride + width <= data.len());
+        let last = count.saturating_sub(1).checked_mul(stride);
+        let end = last.and_then(|last| last.checked_add(width));
+        assert!(count == 0 || end.is_some_and(|end| end <= data.len()));
         Self {
             data,
             stride,

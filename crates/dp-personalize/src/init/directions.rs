@@ -124,3 +124,71 @@ impl FactorContribution for KeptDirections<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane_users::{DIM, each_user_alone_decides, samples, transform};
+
+    fn buffer() -> FactorBuffer {
+        FactorBuffer {
+            factor: vec![0.0; DIM],
+            weights: vec![0.0],
+            labels: vec![0.0],
+        }
+    }
+
+    /// What the kernel is handed.
+    fn bits(out: &FactorBuffer) -> Vec<u64> {
+        let numbers = out.factor.iter().chain(&out.weights).chain(&out.labels);
+        numbers.map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn directions_are_those_of_the_user_alone() {
+        let lower: Vec<f32> = transform().into_iter().map(single).collect();
+        for lower in [&[][..], &lower] {
+            let fresh = || Directions::new(DIM).unwrap();
+            let write = |own: &mut Directions, block: UserBlock<'_>, out: &mut [f32]| {
+                own.write(block, lower, out);
+            };
+            each_user_alone_decides(DIM, fresh, write, |found| {
+                let mut out = buffer();
+                let cells = out.factor.iter_mut().zip(found);
+                cells.for_each(|(u, &x)| *u = x.into());
+                ProjectorSum::normalise(&mut out);
+                bits(&out)
+            });
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_is_handed_is_a_function_of_the_user_alone() {
+        let (samples, less) = (samples(0), samples(1));
+        let table = samples.table().expose();
+        let (copy, less_table) = (table.clone(), less.table().expose());
+        for transform in [None, Some(&transform()[..])] {
+            let sum = ProjectorSum::transformed(DIM, transform).unwrap();
+            let kept = KeptDirections::of(&sum, &samples);
+            let kept_of_less = KeptDirections::of(&sum, &less);
+            assert!(kept.kept.is_some() && kept_of_less.kept.is_some());
+            let (mut used, mut moved) = (sum.scratch(), 0);
+            for at in 0..table.n_users() {
+                let mut expected = buffer();
+                sum.contribute(copy.user(at), &mut sum.scratch(), &mut expected);
+                moved += usize::from(expected.weights[0] > 0.0);
+                let check = |contribution: &KeptDirections<'_>, user, scratch: &mut _| {
+                    let mut found = buffer();
+                    contribution.contribute(user, scratch, &mut found);
+                    assert_eq!(bits(&found), bits(&expected), "{at}");
+                };
+                check(&kept, table.user(at), &mut used);
+                check(&kept, copy.user(at), &mut used);
+                if at > 0 {
+                    check(&kept_of_less, less_table.user(at - 1), &mut used);
+                }
+            }
+            assert!(moved > 40, "{moved}");
+        }
+    }
+}

@@ -33,10 +33,15 @@ pub(super) fn kept_gradients<'a>(
 #[cfg(test)]
 mod tests {
     use dp_core::UserSamplesBuilder;
+    use dp_mechanism::{Grid, vector_contribution};
 
+    use super::super::step::ResidualStep;
     use super::super::user::Gradient;
     use super::*;
     use crate::kept::place;
+    use crate::lane_users::{
+        DIM, columns, each_user_alone_decides, samples as of_all_sizes, transform,
+    };
     use crate::{Provenance, Subspace};
 
     fn samples(n_users: u8) -> UserSamples {
@@ -85,5 +90,72 @@ mod tests {
             assert!(found == expected, "{at}");
         }
         assert!((100..150).contains(&without), "{without}"); // one row or two say nothing in a plane
+    }
+
+    /// A subspace for features that are multiplied by `transform`, and the public values of a step with it.
+    fn public<'a>(plane: &'a Subspace, transform: Option<&'a [f64]>) -> Public<'a> {
+        Public {
+            n_features: DIM,
+            subspace: plane,
+            transform,
+            basis: plane.basis(),
+            kept: None,
+        }
+    }
+
+    fn plane() -> Subspace {
+        Subspace::spanned_by(DIM, 2, &columns(), Provenance::NonPrivate).unwrap()
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_user_alone() {
+        let (plane, transform) = (plane(), transform());
+        for transform in [None, Some(&transform[..])] {
+            let public = public(&plane, transform);
+            let fresh = || GradientsBeside::new(&public).unwrap();
+            let width = GradientsBeside::width(DIM, 2);
+            each_user_alone_decides(width, fresh, GradientsBeside::write, |found| {
+                let (mut direction, mut scales) = (vec![0.0; 2], Vec::new());
+                numbers(public.read(found, &mut direction, &mut scales))
+            });
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_adds_is_a_function_of_the_user_alone() {
+        let (plane, transform) = (plane(), transform());
+        let (samples, less) = (of_all_sizes(0), of_all_sizes(1));
+        let table = samples.table().expose();
+        let (copy, less_table) = (table.clone(), less.table().expose());
+        let grid = Grid::new(1.0, ResidualStep::share_norm(0.25)).unwrap();
+        for transform in [None, Some(&transform[..])] {
+            let alone = public(&plane, transform);
+            let kept = kept_gradients(&alone, &samples, Vec::new()).unwrap();
+            // memory of another table
+            let memory = vec![f32::NAN; less_table.n_users() * GradientsBeside::width(DIM, 2)];
+            let kept_of_less = kept_gradients(&alone, &less, memory).unwrap();
+            let with = |kept| Public { kept, ..alone };
+            let share = |public, user| {
+                let step = ResidualStep {
+                    public,
+                    clip_norm: 0.5,
+                    moment_weight: 0.25,
+                };
+                let found = numbers(public.gradient(user, &mut public.scratch()));
+                let n = ResidualStep::n_coordinates(DIM, 2);
+                (found, vector_contribution(&grid, n, &step, user))
+            };
+            let mut moved = 0;
+            for at in 0..table.n_users() {
+                let expected = share(alone, copy.user(at));
+                moved += usize::from(!expected.1.is_empty());
+                assert!(share(with(Some(&kept)), table.user(at)) == expected, "{at}");
+                if at > 0 {
+                    let found = share(with(Some(&kept_of_less)), less_table.user(at - 1));
+                    assert!(found == expected, "{at}");
+                }
+            }
+            assert!(moved > 25, "{moved}");
+        }
     }
 }

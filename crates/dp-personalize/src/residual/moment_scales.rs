@@ -118,18 +118,88 @@ impl KroneckerContribution for BlockMoments<'_> {
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut MomentScratch, out: &mut RowsBuffer) {
-        let (clip_norm, dim) = (self.moments.clip_norm, self.moments.n_features);
-        if go_beside(UserCells::of(user, dim))
-            && let (Some(beside), at_hand) = (&mut scratch.beside, &mut scratch.at_hand)
-        {
-            let write = |block: UserBlock<'_>, out: &mut [f32]| beside.write(block, clip_norm, out);
-            // what is written of a user is a function of that user's own rows
-            let found = at_hand.find(self.samples, user, self.samples.max_rows(), write);
-            beside.users.rows.fetch_announced(); // while the kernel works on this user
-            if let Some(scales) = found {
-                return push_rows(dim + 1, scales, out);
-            }
+        match self.scales(user, scratch) {
+            Some(scales) => push_rows(self.moments.n_features + 1, scales, out),
+            None => self.moments.contribute(user, scratch, out),
         }
-        self.moments.contribute(user, scratch, out);
+    }
+}
+
+impl BlockMoments<'_> {
+    /// What [`MomentScales::write`] writes of the user, if the rows are those of the table and not many.
+    fn scales<'s>(&self, user: UserRow<'_>, scratch: &'s mut MomentScratch) -> Option<&'s [f32]> {
+        let (clip_norm, dim) = (self.moments.clip_norm, self.moments.n_features);
+        if !go_beside(UserCells::of(user, dim)) {
+            return None;
+        }
+        let beside = scratch.beside.as_mut()?;
+        let write = |block: UserBlock<'_>, out: &mut [f32]| beside.write(block, clip_norm, out);
+        let max_rows = self.samples.max_rows();
+        // what is written of a user is a function of that user's own rows
+        let found = scratch.at_hand.find(self.samples, user, max_rows, write);
+        beside.users.rows.fetch_announced(); // while the kernel works on this user
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_mechanism::{KroneckerGrid, kronecker_contribution};
+
+    use super::*;
+    use crate::lane_users::{DIM, ROWS, each_user_alone_decides, samples};
+
+    const MOMENTS: DirectionMoments = DirectionMoments {
+        n_features: DIM,
+        clip_norm: 0.3,
+    };
+
+    fn bits(numbers: &[f32]) -> Vec<u32> {
+        numbers.iter().map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn scales_are_those_of_the_user_alone() {
+        let fresh = || MomentScales::new(DIM).unwrap();
+        let clip_norm = MOMENTS.clip_norm;
+        let write = |own: &mut MomentScales, block: UserBlock<'_>, out: &mut [f32]| {
+            own.write(block, clip_norm, out);
+        };
+        each_user_alone_decides(ROWS, fresh, write, bits);
+    }
+
+    #[test]
+    fn what_the_kernel_adds_is_a_function_of_the_user_alone() {
+        let (samples, less) = (samples(0), samples(1));
+        let blocks = |samples| BlockMoments {
+            moments: &MOMENTS,
+            samples,
+        };
+        let (blocks, blocks_of_less) = (blocks(&samples), blocks(&less));
+        let grid = KroneckerGrid::new(1.0, MOMENTS.clip_norm).unwrap();
+        let (table, less) = (samples.table().expose(), less.table().expose());
+        let copy = table.clone();
+        let (mut used, mut used_of_less) = (MOMENTS.scratch(), MOMENTS.scratch());
+        let mut moved = 0;
+        for at in 0..table.n_users() {
+            let user = table.user(at);
+            let expected = kronecker_contribution(&grid, &MOMENTS, copy.user(at)).unwrap();
+            let found = kronecker_contribution(&grid, &blocks, user).unwrap();
+            assert_eq!(found, expected, "{at}");
+            moved += usize::from(!expected.is_empty());
+            // working memory as it is kept from user to user
+            let again = bits(blocks.scales(user, &mut used).unwrap());
+            let fresh = &mut MOMENTS.scratch();
+            assert_eq!(bits(blocks.scales(user, fresh).unwrap()), again, "{at}");
+            let Some(before) = at.checked_sub(1) else {
+                continue;
+            };
+            let user = less.user(before);
+            let found = kronecker_contribution(&grid, &blocks_of_less, user).unwrap();
+            assert_eq!(found, expected, "{at}");
+            let found = blocks_of_less.scales(user, &mut used_of_less).unwrap();
+            assert_eq!(bits(found), again, "{at}");
+        }
+        assert!(moved > 40, "{moved}");
     }
 }

@@ -111,7 +111,7 @@ impl Public<'_> {
     }
 
     /// What [`GradientsBeside::write`] has written of one user.
-    fn read<'s>(
+    pub(super) fn read<'s>(
         &self,
         numbers: &'s [f32],
         direction: &'s mut [f64],
