@@ -18,6 +18,7 @@
 /// assert_eq!(bias.of(&[]), 0.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LocalBias {
     /// The public centre `c` that every label is measured from, data units.
     pub center: f64,

@@ -41,6 +41,7 @@ pub trait Trainer {
 
 /// How much to run and how sure to be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunSettings {
     /// Training runs; each gives one output per canary.
     pub n_runs: usize,

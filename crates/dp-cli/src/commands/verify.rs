@@ -107,13 +107,15 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     Ok(())
 }
 
-/// The label of the release that noisy counts come from.
+/// The label of the release that noisy counts come from; of a candidate, behind its name.
 const COUNTS: &str = "item counts";
+/// The same of likes with public features, where each user's weights have norm 1.
+const TOTALS: &str = "total weights";
 /// How far two ways to the same standard deviation may lie apart.
 const SAME: f64 = 1e-9;
 
 /// Compares the noise that `report.json` states for its counts with that of their release in the certificate and the
-/// bound on votes among the settings. Runs that say less are not compared.
+/// bound on votes among the settings. Counts of which either is missing are refused; runs without counts are not compared.
 fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
     let Some((released, counts)) = released
@@ -122,27 +124,15 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     else {
         return Ok(());
     };
-    let clip_norm = released
-        .settings
-        .get("count_clip_norm")
-        .and_then(Value::as_f64);
-    let mut releases = certificate.releases.iter();
-    let release = releases.find(|release| release.label == COUNTS);
-    let event = release.map(|release| &release.event);
-    let (
-        Some(clip_norm),
-        Some(DpEvent::Gaussian {
-            noise_multiplier, ..
-        }),
-    ) = (clip_norm, event)
-    else {
-        return Ok(());
-    };
     let does_not_belong = |reason: String| Error::Artifact {
         path: folder.join(RELEASED),
         reason,
     };
-    let grid = Grid::new(*noise_multiplier, clip_norm);
+    let Some((noise_multiplier, clip_norm)) = release_of_counts(released, certificate) else {
+        let reason = "it states counts, and certificate and settings do not tell their noise";
+        return Err(does_not_belong(reason.to_owned()));
+    };
+    let grid = Grid::new(noise_multiplier, clip_norm);
     let paid = grid
         .map_err(|e| does_not_belong(e.to_string()))?
         .noise_stddev();
@@ -153,6 +143,28 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     let reason =
         format!("it states noise {stated} for its counts, the certificate's release has {paid}");
     Err(does_not_belong(reason))
+}
+
+/// Noise multiplier and bound of the release that a run's counts come from: of the chosen candidate, where there are several.
+fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f64, f64)> {
+    let multiplier_of = |label: &str| {
+        let mut releases = certificate.releases.iter();
+        match releases.find(|release| release.label == label)?.event {
+            DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => Some(noise_multiplier),
+            _ => None,
+        }
+    };
+    let label = match &run.comparison {
+        Some(of) => format!("candidate {}: {COUNTS}", of.chosen.checked_add(1)?),
+        None => COUNTS.to_owned(),
+    };
+    let counts = || {
+        let clip_norm = run.settings.get("count_clip_norm").and_then(Value::as_f64);
+        Some((multiplier_of(&label)?, clip_norm?))
+    };
+    counts().or_else(|| Some((multiplier_of(TOTALS)?, 1.0)))
 }
 
 fn as_json(

@@ -38,7 +38,8 @@ use crate::{NoisyCounts, Result};
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum BudgetAllocation {
     /// Keeps some of each user's tasks, all tasks alike.
@@ -81,7 +82,8 @@ pub enum BudgetAllocation {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum UserRule {
     /// Every user spends the whole budget: `w_ij = omega_i / sqrt(sum_i' omega_i'^2)`.
@@ -103,7 +105,8 @@ pub enum UserRule {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum TaskCounts {
     /// They are public knowledge; the certificate says so.

@@ -40,7 +40,8 @@ impl ScoreModel {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum RecordSampling {
     /// All.

@@ -35,6 +35,7 @@ impl UserPenalties {
 
 /// The public constants by which every user turns own records into a personal model.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scoring {
     /// Length of item factors: the item bias and the taste coordinates.
     pub dim: usize,

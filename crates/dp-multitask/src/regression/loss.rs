@@ -41,7 +41,8 @@ pub trait Loss: Sync {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum RegressionLoss {
     /// `(p - y)^2 / 2`.

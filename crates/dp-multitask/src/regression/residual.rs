@@ -23,7 +23,8 @@ use crate::{Result, TaskWeights};
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum Gramian {
     /// `A_i = f_i W_i G`: one released average `G` of `x_j x_j^T` for all tasks, and each task's

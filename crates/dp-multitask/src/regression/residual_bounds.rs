@@ -10,7 +10,8 @@ use crate::factorization::in_public_range;
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum ResidualBounds {
     /// `c_t = Gamma_x min(B, Gamma_y) ratio^(t-1)`.

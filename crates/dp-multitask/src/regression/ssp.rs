@@ -33,7 +33,8 @@ pub struct MultiTaskSspParams {
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum SspSolve {
     /// `theta_i = P_C[(PSD(A_i) + r_i I)^-1 b_i]`, `P_C` the projection on the ball of radius `R`,

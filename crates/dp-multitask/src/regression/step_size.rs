@@ -12,7 +12,8 @@ use crate::factorization::in_public_range;
 #[serde(
     rename_all = "kebab-case",
     rename_all_fields = "snake_case",
-    tag = "kind"
+    tag = "kind",
+    deny_unknown_fields
 )]
 pub enum StepSize {
     /// `2 radius / sqrt(Gamma^2 W_i^2 + d s^2) / sqrt(t)`: Theorem 3.12(a), convex losses.

@@ -30,7 +30,7 @@ pub enum Initialisation {
 
 /// The private step.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Embedding {
     /// Algorithm 2, for the squared loss.
     Ssp(SspEmbedding),

@@ -12,6 +12,7 @@ use crate::{ItemFeatures, ItemStatistics, Result};
 
 /// Settings of [`CollectiveFactorization`]. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CollectiveParams {
     /// Weight `g` of a cell of the feature matrix beside one of the ratings, in units of the statistics, from 1e-6 to 1e6.
     pub feature_weight: f64,

@@ -219,8 +219,31 @@ fn counts_are_held_to_the_noise_of_their_release() {
             run.says(&["report.json", "noise", "the certificate's release has"]);
         }
     }
+    // nor may the bound that they are compared by be missing
+    let edited = text.replacen("\"count_clip_norm\"", "\"clip\"", 1);
+    assert_ne!(edited, text);
+    bind(&sandbox, Some(&edited));
+    let run = sandbox.dp(&["verify", "dp-model"]).exits(6);
+    run.says(&["report.json", "do not tell their noise"]);
     bind(&sandbox, Some(&text));
     sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+#[test]
+fn counts_of_the_chosen_candidate_are_held_to_its_release() {
+    let sandbox = Sandbox::with_ratings();
+    let line = "tune ratings.csv --epsilon 4 --delta 1e-5 --try dim=1 --try dim=1,label-bound=0.01";
+    sandbox.dp(&line.split(' ').collect::<Vec<_>>()).exits(0);
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+    let text = page(&sandbox, "report.json");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let noise = json["counts"]["noise_stddev"].as_f64().unwrap();
+    let stated = |noise: f64| format!("\"noise_stddev\": {noise}");
+    let edited = text.replacen(&stated(noise), &stated(noise / 2.0), 1);
+    assert_ne!(edited, text);
+    bind(&sandbox, Some(&edited));
+    let run = sandbox.dp(&["verify", "dp-model"]).exits(6);
+    run.says(&["report.json", "the certificate's release has"]);
 }
 
 #[test]
