@@ -1,5 +1,7 @@
 //! Settings from files: a misspelt field is an error wherever it stands, also one that may be left out.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use std::fmt::Debug;
 
 use dp_multitask::{
