@@ -59,6 +59,11 @@ impl UsersBeside {
         self.labels.resize(self.rows.n_rows(), Across::default());
         for (at, (user, set)) in users.iter().zip(sets).enumerate() {
             let scale = scale_of((0..set.n_rows).map(|row| user.label(row)));
+            #[cfg(privacy_mutants)]
+            let scale = dp_core::mutants::pick("scale-of-the-group", scale, {
+                let all = users.iter();
+                scale_of(all.flat_map(|user| (0..user.n_rows()).map(|row| user.label(row))))
+            });
             for (row, labels) in self.labels.iter_mut().enumerate().take(set.n_rows) {
                 labels.0[at] = user.label(row) * scale;
             }

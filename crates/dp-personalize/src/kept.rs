@@ -99,6 +99,8 @@ impl<'a> KeptNumbers<'a> {
     /// Those of the user whose rows these are.
     pub(crate) fn find(&self, user: UserRow<'_>) -> Option<&[f32]> {
         let at = place(self.samples, user)?;
+        #[cfg(privacy_mutants)]
+        let at = dp_core::mutants::pick("kept-of-the-neighbour", at, at & !1);
         self.numbers.get(at * self.width..(at + 1) * self.width)
     }
 

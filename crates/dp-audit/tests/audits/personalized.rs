@@ -294,6 +294,48 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     }
 }
 
+/// Users of all sizes who are computed side by side: with the moments of features released first, and with the projectors. Who leaves moves all others up
+/// in their groups.
+#[test]
+fn no_user_moves_the_first_release_of_refinement_further_than_paid_for() {
+    const DIM: usize = 11;
+    const N_USERS: usize = 35;
+    let wave = |at: usize| (at as f32 * 1.7).sin();
+    let label_size = |user: usize| match user % 16 {
+        4 => f32::MAX,
+        1 | 2 | 7 | 12 => 1e-30,
+        _ => 1.0,
+    };
+    let user = |user: usize| {
+        let size = [1.0, 1e-15, 1e15, 1e3][user % 4];
+        let row = |r: usize| {
+            let x = (0..DIM).map(|c| wave(user * 31 + r * 7 + c) * size);
+            (x.collect(), wave(user + r * 3) * label_size(user))
+        };
+        (0..1 + user % MAX_ROWS).map(row).collect()
+    };
+    let (data, one) = (
+        built(DIM, (0..N_USERS).map(user)),
+        built(DIM, (0..1).map(user)),
+    );
+    let everybody: Vec<usize> = (0..N_USERS).collect();
+    for whitening in [None, refinement().whitening] {
+        let params = ResidualAltMinParams {
+            whitening,
+            ..refinement()
+        };
+        let fit = Personalization::Residual(params.check().unwrap());
+        let (shape, adjacency) = ((DIM, MAX_ROWS), Adjacency::AddRemoveUser);
+        let trainer = AuditedPersonalization::new(fit, shape, target(4.0), adjacency).unwrap();
+        let audit = audit_sensitivity(data.table().expose(), &everybody, |data, noise| {
+            Ok(trainer.train(data, one.table().expose(), noise)?.remove(0))
+        })
+        .unwrap();
+        assert!(audit.verdict.holds(), "{audit}");
+        assert!(audit.largest > 0.999 * audit.allowed as f64, "{audit}");
+    }
+}
+
 /// Rows and a vector straight from the records, without any clip.
 struct Hostile;
 
