@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use dp_accounting::{Certificate, Ledger, PrivacyStatement, Status};
 use dp_core::DpEvent;
 use dp_mechanism::Grid;
+use dp_pubfeat::AmImplicitSsp;
 use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
@@ -109,7 +110,7 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
 
 /// The label of the release that noisy counts come from; of a candidate, behind its name.
 const COUNTS: &str = "item counts";
-/// The same of likes with public features, where each user's weights have norm 1.
+/// The same of likes with public features, where each user's contribution has norm 1.
 const TOTALS: &str = "total weights";
 /// How far two ways to the same standard deviation may lie apart.
 const SAME: f64 = 1e-9;
@@ -128,14 +129,15 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
         path: folder.join(RELEASED),
         reason,
     };
-    let Some((noise_multiplier, clip_norm)) = release_of_counts(released, certificate) else {
+    let Some((noise_multiplier, clip_norm, unit)) = release_of_counts(released, certificate) else {
         let reason = "it states counts, and certificate and settings do not tell their noise";
         return Err(does_not_belong(reason.to_owned()));
     };
     let grid = Grid::new(noise_multiplier, clip_norm);
     let paid = grid
         .map_err(|e| does_not_belong(e.to_string()))?
-        .noise_stddev();
+        .noise_stddev()
+        / unit;
     let stated = counts.noise_stddev();
     if (stated - paid).abs() <= SAME * paid {
         return Ok(());
@@ -145,8 +147,9 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     Err(does_not_belong(reason))
 }
 
-/// Noise multiplier and bound of the release that a run's counts come from: of the chosen candidate, where there are several.
-fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f64, f64)> {
+/// Noise multiplier and bound of the release that a run's counts come from, and what a count of 1 was in it: of the chosen candidate,
+/// where there are several.
+fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f64, f64, f64)> {
     let multiplier_of = |label: &str| {
         let mut releases = certificate.releases.iter();
         match releases.find(|release| release.label == label)?.event {
@@ -162,9 +165,9 @@ fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f6
     };
     let counts = || {
         let clip_norm = run.settings.get("count_clip_norm").and_then(Value::as_f64);
-        Some((multiplier_of(&label)?, clip_norm?))
+        Some((multiplier_of(&label)?, clip_norm?, 1.0))
     };
-    counts().or_else(|| Some((multiplier_of(TOTALS)?, 1.0)))
+    counts().or_else(|| Some((multiplier_of(TOTALS)?, 1.0, AmImplicitSsp::TOTALS_UNIT)))
 }
 
 fn as_json(

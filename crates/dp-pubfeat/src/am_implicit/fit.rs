@@ -9,6 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use super::item_step::{Learned, LikesRound, Popularity, learn};
 use super::{AmImplicitSspParams, LikesContribution, LikesModel};
 use crate::am_residual::{Run, Totals, mean_moment, round_shares};
+use crate::residual::TotalsContribution;
 use crate::ssp::FittedItems;
 use crate::watch::Watch;
 use crate::{FeaturePrior, ProblemSetup, ProtectedUnit, Result, events};
@@ -53,6 +54,10 @@ pub struct AmImplicitSsp {
 }
 
 impl AmImplicitSsp {
+    /// What a weight of 1 is in the release of the total weights, whose bound per user is 1: the noise of a total weight is that of the
+    /// release over this.
+    pub const TOTALS_UNIT: f64 = TotalsContribution::ITEMS;
+
     pub(super) const fn of(params: AmImplicitSspParams) -> Self {
         Self { params }
     }
