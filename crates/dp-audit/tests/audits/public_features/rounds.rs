@@ -6,7 +6,7 @@ use dp_mechanism::NoiseSource;
 use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, PriorVariances};
 
 use super::neighbours::{integers, nobody, table};
-use super::statistics::{BOTH, audited, check};
+use super::statistics::{BOTH, audited, check_share};
 use super::{DIM, N_ITEMS, N_ORDINARY, features, ordinary, target};
 
 /// Defaults but for the length of vectors and the number of rounds.
@@ -40,13 +40,17 @@ fn trainers(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, AuditedFea
     fits.into_iter().map(audited).collect()
 }
 
+/// Least shares of the claim that canaries use: what they add in later rounds hangs on earlier noise. Under replacement .466 was seen in one of
+/// sixty runs, in all others .48 and more.
+const LEAST: [f64; 2] = [0.96, 0.43];
+
 /// 4 runs of 30 canaries each, about 15 in each run. Second moments and the count of users are shared by all of them, 2 % of the budget.
 #[test]
 fn runs_give_away_what_they_claim_and_no_more() {
     for adjacency in BOTH {
         for (name, trainer) in trainers(4.0, adjacency) {
             let audit = audited(&trainer, 4);
-            check(name, &audit, adjacency);
+            check_share(name, &audit, adjacency, LEAST);
             assert_eq!(audit.releases.len(), trainer.plan().releases().len());
         }
     }
@@ -92,7 +96,7 @@ fn long_white_box_within_two_percent() {
     for (name, trainer) in trainers(4.0, add_remove) {
         let audit = audited(&trainer, 200);
         eprintln!("{name}: {audit}");
-        check(name, &audit, add_remove);
+        check_share(name, &audit, add_remove, LEAST);
         assert!(audit.white_box_error < 0.02, "{name}");
     }
 }
