@@ -22,6 +22,18 @@ pub struct CollectiveParams {
     pub n_sweeps: usize,
 }
 
+impl CollectiveParams {
+    /// With the two weights that depend on the scale of the statistics, for which there is no honest default, and ten sweeps.
+    #[must_use]
+    pub const fn new(feature_weight: f64, l2_penalty: f64) -> Self {
+        Self {
+            feature_weight,
+            l2_penalty,
+            n_sweeps: 10,
+        }
+    }
+}
+
 /// DP-CMF: the ratings and the public matrix of items and features are factorised together, with one vector for each item.
 ///
 /// ```text
