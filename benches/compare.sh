@@ -25,8 +25,10 @@ trap 'rm -f "$DP_COMPARISONS" "$DP_COMPARISONS.md"' EXIT
 
 benches/peers/accounting.sh --runs "$runs" "${workloads[@]}"
 benches/peers/als.sh --millions "$millions"
-benches/peers/personalize.sh --users "$users" --runs "$runs"
-benches/peers/fedsgd.sh --rounds "$rounds" --threads 1
+for threads in $(printf '1\n%s\n' "$(nproc)" | sort -un); do
+  benches/peers/personalize.sh --users "$users" --runs "$runs" --threads "$threads"
+  benches/peers/fedsgd.sh --rounds "$rounds" --threads "$threads"
+done
 
 if [ "${1:-}" = --quick ]; then
   printf '<!-- compare.sh: begin -->\n<!-- compare.sh: end -->\n' > "$DP_COMPARISONS.md"

@@ -1,14 +1,15 @@
 //! Our side of `benches/peers/fedsgd.py`: personalised private SGD on the synthetic set-up of Bietti et al. 2022.
 //!
-//! `fedsgd_peer ROUNDS` prints one JSON object with processor seconds of two whole runs, plan, ledger and certificate included: on rows
+//! `fedsgd_peer ROUNDS` prints one JSON object with the seconds of two whole runs, plan, ledger and certificate included: on rows
 //! drawn afresh in every round, and on 20 minibatches a user held in memory.
 
 use dp_accounting::{Budget, Ledger};
-use dp_benches::processor_seconds;
+use dp_benches::Seconds;
 use dp_core::{Adjacency, UserSamplesBuilder};
 use dp_data::{OffsetData, PersonalOffsets};
 use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, HeldBatches, PpSgdParams, StreamedBatches, UserBatches,
+    AdditiveLoss, AdditiveModel, FittedPpSgd, HeldBatches, PpSgdParams, StreamedBatches,
+    UserBatches,
 };
 use dp_mechanism::NoiseSource;
 use rand::SeedableRng;
@@ -49,15 +50,8 @@ fn run(
     batches: &impl UserBatches,
     n_rounds: usize,
 ) -> Result<String> {
-    let start = processor_seconds();
-    let model = AdditiveModel::new(AdditiveLoss::Squared, set_up.dim)?;
-    let fit = PpSgdParams::new(1.0, 0.7, 10.0, n_rounds, set_up.n_users as f64).check()?;
-    let plan = fit.plan_with_noise(set_up.dim, 10.0, 1e-4, Adjacency::AddRemoveUser)?;
-    let budget = Budget::new(plan.target(), Adjacency::AddRemoveUser)?;
-    let spends = Ledger::in_memory("benchmark", budget)?.reserve(&plan)?;
-    let noise = &mut NoiseSource::operating_system();
-    let fitted = fit.fit(&model, batches, &plan, spends, noise)?;
-    let seconds = processor_seconds() - start;
+    let (fitted, seconds) = Seconds::of(|| fit(set_up, batches, n_rounds));
+    let fitted = fitted?;
     let own = fitted.personal.expose();
     let risk = data.excess_risk(|user, theta| {
         let both = fitted.model.last().iter().zip(own.last(user));
@@ -67,4 +61,18 @@ fn run(
             .for_each(|(t, (w, o))| *t = w + o);
     });
     Ok(format!("{{\"seconds\": {seconds}, \"risk\": {risk}}}"))
+}
+
+fn fit(
+    set_up: &PersonalOffsets,
+    batches: &impl UserBatches,
+    n_rounds: usize,
+) -> Result<FittedPpSgd> {
+    let model = AdditiveModel::new(AdditiveLoss::Squared, set_up.dim)?;
+    let fit = PpSgdParams::new(1.0, 0.7, 10.0, n_rounds, set_up.n_users as f64).check()?;
+    let plan = fit.plan_with_noise(set_up.dim, 10.0, 1e-4, Adjacency::AddRemoveUser)?;
+    let budget = Budget::new(plan.target(), Adjacency::AddRemoveUser)?;
+    let spends = Ledger::in_memory("benchmark", budget)?.reserve(&plan)?;
+    let noise = &mut NoiseSource::operating_system();
+    Ok(fit.fit(&model, batches, &plan, spends, noise)?)
 }

@@ -1,14 +1,14 @@
 //! Our side of `benches/peers/personalize.py`: writes a made data set and times the steps on it.
 //!
 //! `personalize_peer FOLDER USERS RUNS` leaves `x` (f32, users x 10 x 50), `y` (f32) and `start` (f64, 50 x 2) in
-//! FOLDER, little endian, and prints one JSON object with processor seconds, the least of RUNS runs each. FOLDER `-` writes nothing.
+//! FOLDER, little endian, and prints one JSON object with the seconds, the least of RUNS runs each. FOLDER `-` writes nothing.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_benches::processor_seconds;
+use dp_benches::Seconds;
 use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_data::SharedSubspace;
 use dp_mechanism::NoiseSource;
@@ -73,7 +73,7 @@ fn alt_min_seconds(
     settings: AltMinParams,
     samples: &UserSamples,
     n_runs: usize,
-) -> Result<f64, Failure> {
+) -> Result<Seconds, Failure> {
     let (target, adjacency) = target()?;
     let fit = settings.check()?;
     let plan = fit.plan(samples.n_features(), target, adjacency)?;
@@ -84,7 +84,7 @@ fn alt_min_seconds(
     })
 }
 
-fn best_seconds(samples: &UserSamples, n_runs: usize) -> Result<f64, Failure> {
+fn best_seconds(samples: &UserSamples, n_runs: usize) -> Result<Seconds, Failure> {
     let (target, adjacency) = target()?;
     let fit = ResidualAltMinParams::new(RANK).check()?;
     let plan = fit.plan(samples.n_features(), target, adjacency)?;
@@ -99,15 +99,15 @@ fn least_seconds(
     n_runs: usize,
     plan: &Plan,
     run: impl Fn(Vec<Spend>) -> Result<(), Failure>,
-) -> Result<f64, Failure> {
-    let mut least = f64::INFINITY;
+) -> Result<Seconds, Failure> {
+    let mut least: Option<Seconds> = None;
     for _ in 0..n_runs {
         let spends = pay(plan)?;
-        let before = processor_seconds();
-        run(spends)?;
-        least = least.min(processor_seconds() - before);
+        let (done, seconds) = Seconds::of(|| run(spends));
+        done?;
+        least = Some(least.map_or(seconds, |least| least.least(seconds)));
     }
-    Ok(least)
+    least.ok_or_else(|| "no run".into())
 }
 
 fn write(folder: &Path, samples: &UserSamples, start: &Subspace) -> std::io::Result<()> {

@@ -2,7 +2,7 @@
 # Shared subspaces with privacy against the same steps written in numpy (PyPI), on one made data set (50,000 users, 10 rows of 50
 # features, rank 2) in this one run.
 #
-#   benches/peers/personalize.sh [--users N] [--runs N]
+#   benches/peers/personalize.sh [--users N] [--runs N] [--threads N]
 #
 # Needs cargo and python3. The peer is installed into a virtual environment of its own under the
 # target folder unless $PEER_PYTHON names a Python that has it.

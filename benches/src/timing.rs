@@ -50,6 +50,45 @@ pub fn processor_seconds() -> f64 {
     1e-9 * tasks.filter_map(nanoseconds).sum::<f64>()
 }
 
+/// What a run took, by the processor's clock and by the one on the wall.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seconds {
+    /// Of all threads together.
+    pub processor: f64,
+    /// From begin to end.
+    pub elapsed: f64,
+}
+
+impl Seconds {
+    /// What a run gives, and took.
+    pub fn of<T>(run: impl FnOnce() -> T) -> (T, Self) {
+        let (start, processor) = (Instant::now(), processor_seconds());
+        let result = run();
+        let seconds = Self {
+            elapsed: start.elapsed().as_secs_f64(),
+            processor: processor_seconds() - processor,
+        };
+        (result, seconds)
+    }
+
+    /// The lesser of each.
+    #[must_use]
+    pub const fn least(self, other: Self) -> Self {
+        Self {
+            processor: self.processor.min(other.processor),
+            elapsed: self.elapsed.min(other.elapsed),
+        }
+    }
+}
+
+/// As JSON.
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { processor, elapsed } = self;
+        write!(f, "{{\"processor\": {processor}, \"elapsed\": {elapsed}}}")
+    }
+}
+
 /// Seconds of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timing {
