@@ -1,11 +1,13 @@
 //! How a run came to its error, round by round.
 
-use super::page::{Axis, Block, Curve, CurveLine, Section, Table};
+use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit};
 use super::privacy::section;
 use crate::output::{ByRound, InternalRun, RoundLine};
 
 /// Lines in one chart that a reader can tell apart.
 const MOST_LINES: usize = 4;
+/// Lines that reach so many times the height of the released one are not drawn beside it.
+const FAR: f64 = 10.0;
 
 pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
     let by_round = internal.by_round.as_ref()?;
@@ -36,12 +38,21 @@ fn lines_of(by_round: &ByRound) -> Vec<RoundLine> {
     std::iter::once(released).chain(others).collect()
 }
 
-/// Of more lines than can be told apart the released one and the ends of the others.
+/// The released line and those that fit beside it; of more lines than can be told apart the ends of the others. One that
+/// runs away would leave the rest a flat line at the bottom.
 fn drawn(all: &[RoundLine]) -> Vec<&RoundLine> {
-    match all {
-        [released, first, .., last] if all.len() > MOST_LINES => vec![released, first, last],
-        _ => all.iter().collect(),
+    let released = all.iter().take(1);
+    let most = FAR * released.clone().map(highest).sum::<f64>();
+    let others = all.iter().skip(1);
+    let near: Vec<&RoundLine> = others.filter(|line| highest(line) <= most).collect();
+    match near[..] {
+        [first, .., last] if near.len() >= MOST_LINES => released.chain([first, last]).collect(),
+        _ => released.chain(near).collect(),
     }
+}
+
+fn highest(line: &RoundLine) -> f64 {
+    line.values.iter().flatten().copied().fold(0.0, f64::max)
 }
 
 fn curve(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Curve {
@@ -100,7 +111,7 @@ fn table(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Table {
     let names = all.iter().map(|line| line.name.clone());
     let rows = rounds.iter().enumerate().map(|(at, round)| {
         let figures = all.iter().map(|line| line.values.get(at).copied());
-        let figures = figures.map(|figure| super::internal::shown(figure.flatten()));
+        let figures = figures.map(|figure| Unit::Plain.shown(figure.flatten()));
         [round.to_string()].into_iter().chain(figures).collect()
     });
     Table {
@@ -146,6 +157,16 @@ mod tests {
             ]
         );
         assert_eq!(table.rows[2][..2], ["12", "1.0000"]);
+    }
+
+    #[test]
+    fn what_runs_away_is_left_to_the_table() {
+        let mut all: Vec<RoundLine> = ["chosen", "a", "b"].map(line).into();
+        all[1].values[1] = Some(1e36);
+        all[2].values[1] = Some(19.0);
+        assert_eq!(names(&all), ["chosen", "b"]);
+        let table = table("RMSE", &[1, 2, 3], &all);
+        assert_eq!(table.rows[1][2..], ["1.000e36", "19.0000"]);
     }
 
     #[test]

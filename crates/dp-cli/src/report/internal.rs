@@ -37,8 +37,8 @@ pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
     })
 }
 
-pub(super) fn shown(value: Option<f64>) -> String {
-    value.map_or_else(|| "\u{2013}".to_owned(), |v| format!("{v:.4}"))
+fn shown(value: Option<f64>) -> String {
+    Unit::Plain.shown(value)
 }
 
 fn quality(run: &RunFolder) -> Section {
