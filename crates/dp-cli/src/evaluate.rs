@@ -64,10 +64,8 @@ impl Evaluation {
             HeldOut::Users(_) => "Recall@20 validation users",
         };
         let is_measured = values.iter().any(Option::is_some);
-        Ok(is_measured.then(|| ByRound {
-            metric: metric.to_owned(),
-            values,
-        }))
+        let rounds = (1..=values.len()).collect();
+        Ok(is_measured.then(|| ByRound::one_line(metric, rounds, values)))
     }
 
     /// The figure that runs are compared by.

@@ -16,6 +16,7 @@ mod personal;
 mod progress;
 mod ranking;
 mod report;
+mod rounds;
 
 use std::process::ExitCode;
 

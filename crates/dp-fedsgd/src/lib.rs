@@ -27,4 +27,4 @@ pub use ppsgd::{
     StepSchedule,
 };
 pub use selection::AlphaSelection;
-pub use watch::{Observed, Watch};
+pub use watch::{Observed, ObservedRound, RoundWatch, Watch};

@@ -22,6 +22,7 @@ mod small;
 mod subspace;
 mod theory;
 mod user_rows;
+mod watch;
 
 pub use alt_min::{
     AltMin, AltMinParams, Embedding, FittedSubspace, Initialisation, RowSplit, UserBatches,
@@ -49,3 +50,4 @@ pub use residual::{
 };
 pub use subspace::{Provenance, Subspace};
 pub use theory::UtilityRates;
+pub use watch::{RoundEnd, RoundWatch};

@@ -30,8 +30,12 @@ pub(crate) struct Figures {
 
 /// Coefficients of a user who was trained on, from the released and the own part.
 pub(crate) fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
-    let own = fitted.personal.expose().last(user);
-    let both = fitted.model.last().iter().zip(own);
+    sums(fitted.model.last(), fitted.personal.expose().last(user))
+}
+
+/// `w + theta`.
+pub(super) fn sums(shared: &[f64], own: &[f64]) -> Vec<f64> {
+    let both = shared.iter().zip(own);
     both.map(|(w, theta)| w + theta).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Models that users learn partly together and partly alone: what `dp federate` and the reproductions of Bietti et al. 2022 have
 //! in common.
 
+mod convergence;
 mod figures;
 mod items;
 mod own_choice;
@@ -8,6 +9,7 @@ mod parts;
 mod spending;
 mod training;
 
+pub(crate) use convergence::Convergence;
 pub(crate) use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub(crate) use items::{ItemTable, samples_of_ratings};
 pub(crate) use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};

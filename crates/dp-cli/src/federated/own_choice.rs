@@ -2,6 +2,7 @@
 
 use dp_fedsgd::{LocalChoice, Minibatch};
 
+use super::figures::sums;
 use super::training::{RunSettings, objective};
 use crate::error::Result;
 use crate::personal::{Inputs, Intercept, Users};
@@ -65,5 +66,5 @@ pub(crate) fn folded_in(
     let own = settings
         .fit(alpha, 1.0)?
         .fold_in(&objective, shared, &rows)?;
-    Ok(shared.iter().zip(own).map(|(w, theta)| w + theta).collect())
+    Ok(sums(shared, &own))
 }

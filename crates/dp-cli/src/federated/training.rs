@@ -4,7 +4,7 @@ use dp_accounting::Spend;
 use dp_core::{Adjacency, DpEvent};
 use dp_fedsgd::{
     AdditiveLoss, AdditiveModel, FittedPpSgd, HeldBatches, PersonalizedObjective, PpSgd,
-    PpSgdParams,
+    PpSgdParams, RoundWatch,
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
@@ -95,7 +95,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// The run that these spends pay for.
+    /// The run that these spends pay for: none for `alpha = 0`, which releases nothing.
     pub(crate) fn private(
         &self,
         alpha: f64,
@@ -103,12 +103,13 @@ impl<'a> Trainer<'a> {
         delta: f64,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
     ) -> Result<FittedPpSgd> {
         let fit = self.settings.fit(alpha, self.n_users)?;
         let (rows, n_shared) = (self.rows()?, self.model.n_shared());
         let adjacency = Adjacency::AddRemoveUser;
         let plan = fit.plan_with_noise(n_shared, noise_multiplier, delta, adjacency)?;
-        Ok(fit.fit(&self.model, &rows, &plan, spends, noise)?)
+        Ok(fit.fit_rounds_watched(&self.model, &rows, &plan, spends, noise, watch)?)
     }
 
     /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.

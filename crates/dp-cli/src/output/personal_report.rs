@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bars::bars;
 use super::statement::{guarantee_lines, put, released};
-use super::{OutputFolder, PersonalRelease, Seconds};
+use super::{ByRound, OutputFolder, PersonalRelease, Seconds};
 use crate::error::{Error, Result};
 use crate::personal::{Errors, MethodName, UserErrors};
 
@@ -14,6 +14,8 @@ use crate::personal::{Errors, MethodName, UserErrors};
 pub(crate) struct PersonalReport<'a> {
     pub(crate) release: &'a PersonalRelease<'a>,
     pub(crate) users: Vec<UserErrors>,
+    /// Of own fits in the subspaces on the way.
+    pub(crate) by_round: Option<ByRound>,
     pub(crate) n_left_out: usize,
     pub(crate) seconds: Seconds,
 }

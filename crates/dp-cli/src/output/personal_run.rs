@@ -34,13 +34,7 @@ impl PersonalReport<'_> {
     pub(super) fn internal_run(&self) -> InternalRun {
         let metric = self.release.inputs.metric();
         let kinds = self.kinds();
-        let of = |method: MethodName| {
-            let errors = &kinds.first()?.1;
-            errors
-                .iter()
-                .find(|error| error.method == method)?
-                .over_rows
-        };
+        let of = |method: MethodName| method.over_rows(&kinds.first()?.1);
         let rows = MethodName::ALL.iter().enumerate();
         let rows = rows.map(|(at, method)| {
             let figures = kinds.iter().map(|(_, errors)| errors[at].over_rows);
@@ -57,7 +51,7 @@ impl PersonalReport<'_> {
                 non_private: of(MethodName::NonPrivate),
             }),
             metrics: Vec::new(),
-            by_round: None,
+            by_round: self.by_round.clone(),
             charts: vec![Chart {
                 title: format!("{metric} on held-out rows, by method"),
                 note: "own methods use a user's rows alone; the random subspace is what a private one is worth that is nothing but noise".to_owned(),

@@ -66,11 +66,33 @@ pub(crate) struct Headline {
     pub(crate) non_private: Option<f64>,
 }
 
-/// A figure after every round, from the first.
+/// A figure after rounds, of the model that is released and of others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ByRound {
     pub(crate) metric: String,
+    /// What `values` are of.
+    #[serde(default = "private")]
+    pub(crate) name: String,
+    /// Which rounds: 0 is what the first one starts from. Files of earlier versions have none, and one value for each round from the first.
+    #[serde(default)]
+    pub(crate) rounds: Vec<usize>,
+    /// One for each round.
     pub(crate) values: Vec<Option<f64>>,
+    /// After the same rounds.
+    #[serde(default)]
+    pub(crate) others: Vec<RoundLine>,
+}
+
+/// A figure after rounds that are listed elsewhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RoundLine {
+    pub(crate) name: String,
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// What the one line of a chart is of.
+fn private() -> String {
+    "private".to_owned()
 }
 
 /// Rows of numbers under one or several names, drawn as bars.
@@ -99,6 +121,19 @@ impl HeldOutBy {
     /// Says it beside the other settings.
     pub(crate) fn put(self, settings: &mut Value) {
         settings[HELD_OUT] = json!(self);
+    }
+}
+
+impl ByRound {
+    /// What is released, and nothing beside it.
+    pub(crate) fn one_line(metric: &str, rounds: Vec<usize>, values: Vec<Option<f64>>) -> Self {
+        Self {
+            metric: metric.to_owned(),
+            name: private(),
+            rounds,
+            values,
+            others: Vec::new(),
+        }
     }
 }
 

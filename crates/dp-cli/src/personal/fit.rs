@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
     AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, FittedSubspace, Initialisation,
-    ResidualAltMin, ResidualAltMinParams, RowSplit, UserBatches,
+    ResidualAltMin, ResidualAltMinParams, RoundWatch, RowSplit, UserBatches,
 };
 use serde::Serialize;
 
@@ -127,10 +127,11 @@ impl Fit {
         plan: &Plan,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
     ) -> Result<FittedSubspace> {
         Ok(match self {
-            Self::Residual(fit) => fit.fit(samples, plan, spends, noise)?,
-            Self::AltMin(fit) => fit.fit(samples, plan, spends, noise)?,
+            Self::Residual(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
+            Self::AltMin(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
         })
     }
 }

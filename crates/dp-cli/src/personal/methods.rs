@@ -84,6 +84,13 @@ pub(crate) struct Errors {
     pub(crate) median_user: Option<f64>,
 }
 
+impl MethodName {
+    /// The error of one method over all rows.
+    pub(crate) fn over_rows(self, errors: &[Errors]) -> Option<f64> {
+        errors.iter().find(|of| of.method == self)?.over_rows
+    }
+}
+
 impl UserErrors {
     /// Of a user on whom nothing was measured.
     pub(crate) fn none(user: &SplitUser, n_features: usize) -> Self {

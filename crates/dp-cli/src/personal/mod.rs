@@ -13,4 +13,4 @@ pub(crate) use flags::{Ranges, columns_of, shares_of, task_of};
 pub(crate) use frame::{Personal, Users};
 pub(crate) use inputs::{Column, Inputs, Intercept, Task};
 pub(crate) use methods::{Errors, MethodName, UserErrors};
-pub(crate) use peers::{Peers, errors_of_users, pay_apart};
+pub(crate) use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart};

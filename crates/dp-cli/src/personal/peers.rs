@@ -133,6 +133,27 @@ pub(crate) fn errors_of_users(
     Ok(split.par_iter().enumerate().map(of_user).collect())
 }
 
+/// The same of own fits in one subspace, and of no other method.
+pub(crate) fn errors_in_subspace(
+    inputs: &Inputs,
+    users: &Users,
+    split: &[SplitUser],
+    subspace: &Subspace,
+) -> Result<Vec<UserErrors>> {
+    let local = inputs.local_fit()?;
+    let n_features = inputs.features.len();
+    let of_user = |(at, user): (usize, &SplitUser)| {
+        let model = users.fit(at, &local, subspace);
+        let error = mean_error(inputs, &model, user);
+        let is_own = |method| method == MethodName::Private;
+        UserErrors {
+            errors: MethodName::ALL.map(|method| error.filter(|_| is_own(method))),
+            ..UserErrors::none(user, n_features)
+        }
+    };
+    Ok(split.par_iter().enumerate().map(of_user).collect())
+}
+
 fn mean_error(inputs: &Inputs, model: &Personal, user: &SplitUser) -> Option<f64> {
     let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
     for (x, y) in user.test.rows(inputs.features.len()) {

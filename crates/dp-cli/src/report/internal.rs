@@ -1,14 +1,13 @@
 //! The page for the operator's eyes: everything on it is computed from private data.
 
-use super::page::{
-    Axis, BarRow, Bars, Block, Curve, CurveLine, Number, Page, Section, Table, Unit,
-};
+use super::convergence::convergence;
+use super::page::{BarRow, Bars, Block, Number, Page, Section, Table, Unit};
 use super::privacy::section;
 use super::released::{bars, facts, footer};
 use super::run::RunFolder;
 use super::runs::{evaluated, privacy_utility};
 use crate::commands::evaluate::{Evaluated, MODEL, NON_PRIVATE};
-use crate::output::{ByRound, Chart, InternalRun};
+use crate::output::Chart;
 use crate::ranking::bucket_name;
 
 /// The page of the first run; none when nothing internal was kept.
@@ -39,7 +38,7 @@ pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
 }
 
 fn shown(value: Option<f64>) -> String {
-    value.map_or_else(|| "\u{2013}".to_owned(), |v| format!("{v:.4}"))
+    Unit::Plain.shown(value)
 }
 
 fn quality(run: &RunFolder) -> Section {
@@ -163,40 +162,6 @@ fn by_popularity(found: &Evaluated) -> Bars {
         unit: Unit::Plain,
         rows: rows.collect(),
     }
-}
-
-fn convergence(internal: &InternalRun) -> Option<Section> {
-    let ByRound { metric, values } = internal.by_round.as_ref()?;
-    let rounds = values.iter().enumerate();
-    let points: Vec<(f64, f64)> = rounds
-        .filter_map(|(at, value)| Some((at as f64 + 1.0, (*value)?)))
-        .collect();
-    let step = values.len().div_ceil(8).max(1);
-    let ticks = (1..=values.len()).step_by(step);
-    let curve = Curve {
-        title: format!("{metric} after every round"),
-        note: "Of the factors as they stood; only the last round is the model.".to_owned(),
-        x: Axis {
-            name: "round".to_owned(),
-            log: false,
-            range: [0.7, values.len() as f64 + 0.3],
-            ticks: ticks
-                .map(|round| (round as f64, round.to_string()))
-                .collect(),
-        },
-        y: Axis::around(metric, points.iter().map(|p| p.1)),
-        lines: vec![CurveLine {
-            name: "private".to_owned(),
-            points,
-            dashed: false,
-            dense: false,
-        }],
-    };
-    Some(section(
-        "convergence",
-        "Convergence by round",
-        vec![Block::Curve(curve)],
-    ))
 }
 
 /// What privacy costs, where it was measured.

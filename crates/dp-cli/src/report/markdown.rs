@@ -118,10 +118,12 @@ fn put_curve(text: &mut String, curve: &Curve) {
         inline(&curve.title),
         inline(&curve.note)
     );
+    let solid = curve.lines.iter().filter(|line| !line.dashed).count();
     let Some(first) = curve.lines.first() else {
         return;
     };
-    if first.points.len() > MOST_POINTS {
+    // several lines come with a table of their own
+    if solid > 1 || first.points.len() > MOST_POINTS {
         return;
     }
     text.push('\n');

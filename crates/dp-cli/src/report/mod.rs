@@ -2,6 +2,7 @@
 //!
 //! Sections make a page of plain words and numbers; `html` and `markdown` write the same page twice.
 
+mod convergence;
 mod html;
 mod internal;
 mod items;

@@ -60,9 +60,12 @@ pub(crate) struct Hundred {
 pub(crate) enum Unit {
     /// `0.031` as `3.1 %`; full bars are 1.
     Share,
-    /// With four places; full bars are the largest.
+    /// With four places, or as `1.234e9`; full bars are the largest.
     Plain,
 }
+
+/// Numbers from here on are written with powers of ten.
+const LARGE: f64 = 1e7;
 
 /// Rows of bars, one for each series.
 pub(crate) struct Bars {
@@ -118,6 +121,7 @@ impl Unit {
         match (self, value) {
             (_, None) => "\u{2013}".to_owned(),
             (Self::Share, Some(value)) => format!("{:.1} %", 100.0 * value),
+            (Self::Plain, Some(value)) if value.abs() >= LARGE => format!("{value:.3e}"),
             (Self::Plain, Some(value)) => format!("{value:.4}"),
         }
     }

@@ -10,8 +10,11 @@ use super::sum_source::SumSource;
 use super::{FittedPpSgd, LocalModels, LocalStep, PpSgd, Provenance, RoundEnd, Run, SharedModel};
 use crate::objective::PersonalizedObjective;
 use crate::paid::Paid;
-use crate::watch::Watch;
+use crate::watch::{ObservedRound, RoundWatch, Watch};
 use crate::{Result, UserBatches};
+
+/// Sees every round, and says whether it was the last.
+type Stop<'a> = dyn FnMut(ObservedRound<'_>) -> bool + 'a;
 
 impl PpSgd {
     /// Trains, consuming exactly the spends of `plan`.
@@ -27,7 +30,7 @@ impl PpSgd {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedPpSgd> {
-        let never = &mut |_: RoundEnd<'_>| false;
+        let never = &mut |_: ObservedRound<'_>| false;
         self.run(objective, data, plan, spends, noise, (&mut |_| {}, never))
     }
 
@@ -44,7 +47,7 @@ impl PpSgd {
         noise: &mut NoiseSource,
         watch: &'w mut Watch<'w>,
     ) -> Result<FittedPpSgd> {
-        let never = &mut |_: RoundEnd<'_>| false;
+        let never = &mut |_: ObservedRound<'_>| false;
         self.run(objective, data, plan, spends, noise, (watch, never))
     }
 
@@ -65,7 +68,60 @@ impl PpSgd {
         noise: &mut NoiseSource,
         stop: &mut dyn FnMut(RoundEnd<'_>) -> bool,
     ) -> Result<FittedPpSgd> {
+        let stop = &mut |round: ObservedRound<'_>| stop(round.end);
         self.run(objective, data, plan, spends, noise, (&mut |_| {}, stop))
+    }
+
+    /// [`fit`](Self::fit), showing every round that is over to `watch` with users' own parameters: for measurements. Of
+    /// `alpha = 0`, which releases nothing, it shows the rounds as well.
+    ///
+    /// # Privacy
+    /// The fit is covered as always. What `watch` makes of local parameters and private data is not: see [`ObservedRound`].
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_accounting::{Budget, Ledger};
+    /// use dp_core::{Adjacency, UserSamplesBuilder};
+    /// use dp_fedsgd::{AdditiveLoss, AdditiveModel, HeldBatches, ObservedRound, PpSgdParams};
+    /// use dp_mechanism::NoiseSource;
+    ///
+    /// let mut users = UserSamplesBuilder::new(1, 4)?;
+    /// for user in 0..100 {
+    ///     users.push(user, &[1.0], 3.0)?;
+    /// }
+    /// let samples = users.build().0;
+    /// let (model, rows) = (AdditiveModel::new(AdditiveLoss::Squared, 1)?, HeldBatches::new(&samples, 4)?);
+    /// let fit = PpSgdParams::new(1.0, 0.1, 1.0, 8, 100.0).check()?;
+    /// let plan = fit.plan_with_noise(1, 1.0, 1e-6, Adjacency::AddRemoveUser)?;
+    /// let budget = Budget::new(plan.target(), plan.adjacency())?;
+    /// let spends = Ledger::in_memory("made data", budget)?.reserve(&plan)?;
+    /// let mut errors = Vec::new();
+    /// let mut watch = |round: ObservedRound<'_>| {
+    ///     errors.push((3.0 - round.end.shared[0] - (round.local)(0)[0]).abs());
+    /// };
+    /// let noise = &mut NoiseSource::operating_system();
+    /// fit.fit_rounds_watched(&model, &rows, &plan, spends, noise, &mut watch)?;
+    /// assert_eq!(errors.len(), 8);
+    /// assert!(errors[7] < errors[0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fit_rounds_watched<O: PersonalizedObjective, B: UserBatches>(
+        &self,
+        objective: &O,
+        data: &B,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedPpSgd> {
+        let show = &mut |round: ObservedRound<'_>| {
+            watch(round);
+            false
+        };
+        self.run(objective, data, plan, spends, noise, (&mut |_| {}, show))
     }
 
     /// The same rounds with float sums and float noise of this multiplier, 0 for none: a baseline without privacy, and a measurement
@@ -90,7 +146,7 @@ impl PpSgd {
         } else {
             SumSource::None
         };
-        let never = &mut |_: RoundEnd<'_>| false;
+        let never = &mut |_: ObservedRound<'_>| false;
         let (model, personal, _) = self.rounds(objective, data, source, never)?;
         Ok(FittedPpSgd {
             model,
@@ -106,7 +162,7 @@ impl PpSgd {
         plan: &Plan,
         spends: Vec<Spend>,
         noise: &'w mut NoiseSource,
-        (watch, stop): (&'w mut Watch<'w>, &mut dyn FnMut(RoundEnd<'_>) -> bool),
+        (watch, stop): (&'w mut Watch<'w>, &mut Stop<'_>),
     ) -> Result<FittedPpSgd> {
         self.check_plan(objective.n_shared(), plan)?;
         let paid = Paid::new(plan, spends)?;
@@ -133,7 +189,7 @@ impl PpSgd {
         objective: &O,
         data: &B,
         mut source: SumSource<'s, 'p>,
-        stop: &mut dyn FnMut(RoundEnd<'_>) -> bool,
+        stop: &mut Stop<'_>,
     ) -> Result<(SharedModel, Private<LocalModels>, Option<Paid<'p>>)> {
         params::same_size("features", data.n_features(), objective.n_features())?;
         let average = self.params().average;
@@ -163,12 +219,13 @@ impl PpSgd {
                 values.into_iter().map(|v| ratio * v).collect()
             });
             run.end_round(self, values);
-            let shared = run.shared();
-            if stop(RoundEnd {
+            let end = RoundEnd {
                 round,
-                shared,
+                shared: run.shared(),
                 clip_norm,
-            }) {
+            };
+            let local = &|user| states.theta(user);
+            if stop(ObservedRound { end, local }) {
                 break;
             }
         }

@@ -48,6 +48,12 @@ impl LocalStates {
         Some(state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// `theta_i` as it stands; empty where there is no such user.
+    pub(super) fn theta(&self, number: usize) -> Vec<f64> {
+        let state = self.at(number);
+        state.map_or_else(Vec::new, |state| state.theta.clone())
+    }
+
     /// Everybody's `theta_i` and its average over `n_rounds`.
     pub(super) fn collect(
         &mut self,

@@ -8,7 +8,7 @@ use super::{AltMinParams, Embedding, Initialisation, StepUsers, UserBatches};
 use crate::embedding::DpGdEmbedding;
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::paid::{Paid, plan_of};
-use crate::{Provenance, Result, Subspace};
+use crate::{Provenance, Result, RoundEnd, RoundWatch, Subspace};
 
 /// A released subspace with the certificate of the run that made it.
 #[derive(Debug, Clone)]
@@ -182,7 +182,11 @@ impl AltMin {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedSubspace> {
-        self.fit_watched(samples, plan, spends, noise, &mut |_| {})
+        let out = WatchedNoise {
+            noise,
+            watch: &mut |_| {},
+        };
+        self.run(samples, plan, spends, out, &mut |_| {})
     }
 
     /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
@@ -197,26 +201,65 @@ impl AltMin {
         noise: &mut NoiseSource,
         watch: &mut Watch<'_>,
     ) -> Result<FittedSubspace> {
-        let out = &mut WatchedNoise { noise, watch };
+        let out = WatchedNoise { noise, watch };
+        self.run(samples, plan, spends, out, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing the first subspace and that after each round to `watch`: for measurements, and for keeping
+    /// what was released.
+    ///
+    /// # Privacy
+    /// As [`fit`](Self::fit): `watch` sees what follows from releases, which are covered by the guarantee. What it makes of
+    /// that and of private data is not.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_rounds_watched(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = WatchedNoise {
+            noise,
+            watch: &mut |_| {},
+        };
+        self.run(samples, plan, spends, out, watch)
+    }
+
+    fn run(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        mut out: WatchedNoise<'_>,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = &mut out;
         let dim = samples.n_features();
         self.check_dim(dim)?;
         self.check_rows(samples.max_rows())?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, self.n_accounts())?;
-        let mut subspace = self.start(samples, &mut paid, out)?;
-        for step in 0..self.params.n_rounds {
-            subspace = self.step(step, &subspace, samples, &mut paid, out)?;
-        }
         let (mut insecure, mut assumptions) = (out.is_insecure(), Vec::new());
         if let Initialisation::Given(start) = &self.params.init {
             // a start without privacy stays without, however little the steps change
             insecure |= start.provenance() == Provenance::SeededNoise;
             assumptions.push(GIVEN.to_owned());
         }
+        let provenance = Provenance::of(insecure);
+        let start = self.start(samples, &mut paid, out)?;
+        let mut model = start.with_provenance(provenance);
+        let mut show = |round, model: &_| watch(RoundEnd { round, model });
+        show(0, &model);
+        for step in 0..self.params.n_rounds {
+            let next = self.step(step, &model, samples, &mut paid, out)?;
+            model = next.with_provenance(provenance);
+            show(step + 1, &model);
+        }
         let certificate = paid.certificate(OUTPUT, &assumptions, insecure)?;
-        Ok(FittedSubspace {
-            model: subspace.with_provenance(Provenance::of(insecure)),
-            certificate,
-        })
+        Ok(FittedSubspace { model, certificate })
     }
 
     fn start(

@@ -12,7 +12,7 @@ use crate::alt_min::OUTPUT;
 use crate::init::ProjectorSum;
 use crate::kept::KeptNumbers;
 use crate::paid::{Paid, plan_of};
-use crate::{FittedSubspace, Result, Subspace};
+use crate::{FittedSubspace, Result, RoundEnd, RoundWatch, Subspace};
 
 /// Alternating minimisation by residual Gauss-Newton steps, for the squared loss.
 ///
@@ -117,7 +117,11 @@ impl ResidualAltMin {
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
     ) -> Result<FittedSubspace> {
-        self.fit_watched(samples, plan, spends, noise, &mut |_| {})
+        let out = WatchedNoise {
+            noise,
+            watch: &mut |_| {},
+        };
+        self.run(samples, plan, spends, out, &mut |_| {})
     }
 
     /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
@@ -132,7 +136,66 @@ impl ResidualAltMin {
         noise: &mut NoiseSource,
         watch: &mut Watch<'_>,
     ) -> Result<FittedSubspace> {
-        let out = &mut WatchedNoise { noise, watch };
+        let out = WatchedNoise { noise, watch };
+        self.run(samples, plan, spends, out, &mut |_| {})
+    }
+
+    /// [`fit`](Self::fit), showing the first subspace and that after each step to `watch`: for measurements, and for keeping
+    /// what was released.
+    ///
+    /// # Privacy
+    /// As [`AltMin::fit_rounds_watched`](crate::AltMin::fit_rounds_watched).
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_accounting::{Budget, Ledger};
+    /// use dp_core::{Adjacency, ApproxDp};
+    /// use dp_data::SharedSubspace;
+    /// use dp_mechanism::NoiseSource;
+    /// use dp_personalize::{ResidualAltMinParams, RoundEnd};
+    /// use rand::SeedableRng;
+    ///
+    /// let set_up = SharedSubspace { n_users: 300, dim: 6, ..SharedSubspace::section_6() };
+    /// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
+    /// let (target, adjacency) = (ApproxDp::target(5.0, 1e-6)?, Adjacency::AddRemoveUser);
+    /// let fit = ResidualAltMinParams { n_steps: 3, ..ResidualAltMinParams::new(2) }.check()?;
+    /// let plan = fit.plan(6, target, adjacency)?;
+    /// let spends = Ledger::in_memory("made data", Budget::new(target, adjacency)?)?.reserve(&plan)?;
+    /// let mut kept = Vec::new();
+    /// let mut keep = |end: RoundEnd<'_>| kept.push((end.round, end.model.clone()));
+    /// let noise = &mut NoiseSource::operating_system();
+    /// let fitted = fit.fit_rounds_watched(&data.samples, &plan, spends, noise, &mut keep)?;
+    /// assert_eq!(kept.len(), 1 + 3); // what the first step starts from, and the steps
+    /// assert_eq!(kept[3], (3, fitted.model));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fit_rounds_watched(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = WatchedNoise {
+            noise,
+            watch: &mut |_| {},
+        };
+        self.run(samples, plan, spends, out, watch)
+    }
+
+    fn run(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        mut out: WatchedNoise<'_>,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedSubspace> {
+        let out = &mut out;
         let dim = samples.n_features();
         self.check_dim(dim)?;
         let mut paid = Paid::new(plan, &self.requests(dim), spends, 1)?;
@@ -144,15 +207,13 @@ impl ResidualAltMin {
         let projectors = ProjectorSum::transformed(dim, transform)?;
         let spends = [paid.next()?, paid.next()?];
         let start = projectors.release(samples, self.params.rank, spends, out)?;
-        let whitened = self.refine(start, transform, samples, &mut paid, out)?;
-        let basis = unwhitened(&whitened, transform);
-        let rank = self.params.rank;
         Ok(FittedSubspace {
-            model: Subspace::spanned_by(dim, rank, &basis, whitened.provenance())?,
+            model: self.refine(start, transform, samples, &mut paid, out, watch)?,
             certificate: paid.certificate(OUTPUT, &[], out.is_insecure())?,
         })
     }
 
+    /// The subspace of coefficients for features as they are, after all steps on whitened ones.
     fn refine(
         &self,
         mut subspace: Subspace,
@@ -160,7 +221,11 @@ impl ResidualAltMin {
         samples: &UserSamples,
         paid: &mut Paid<'_>,
         out: &mut WatchedNoise<'_>,
+        watch: &mut RoundWatch<'_>,
     ) -> Result<Subspace> {
+        let mut model = of_features_as_they_are(&subspace, transform)?;
+        let mut show = |round, model: &_| watch(RoundEnd { round, model });
+        show(0, &model);
         let mut clip = self.params.first_clip;
         let mut weight = f64::INFINITY;
         let mut memory = Vec::new();
@@ -183,8 +248,10 @@ impl ResidualAltMin {
             let released = self.step(public, clip, samples, paid.next()?, out)?;
             memory = kept.map_or_else(Vec::new, KeptNumbers::into_memory);
             (subspace, weight) = (released.subspace, released.weight);
+            model = of_features_as_they_are(&subspace, transform)?;
+            show(step, &model);
         }
-        Ok(subspace)
+        Ok(model)
     }
 
     fn step(
@@ -231,7 +298,14 @@ fn mean_size(
     Ok(clip_norm * (total + released.noise_stddev()) / weight)
 }
 
-/// `W^T U`: the subspace of coefficients for features as they are.
+/// The subspace of coefficients for features as they are.
+fn of_features_as_they_are(whitened: &Subspace, transform: Option<&[f64]>) -> Result<Subspace> {
+    let basis = unwhitened(whitened, transform);
+    let (dim, rank) = (whitened.dim(), whitened.rank());
+    Subspace::spanned_by(dim, rank, &basis, whitened.provenance())
+}
+
+/// `W^T U`: coefficients for features as they are.
 fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
     let Some(transform) = transform else {
         return subspace.basis().to_vec();

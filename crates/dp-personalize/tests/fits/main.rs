@@ -7,3 +7,4 @@ mod certificate;
 mod learns;
 mod support;
 mod targets;
+mod watched;

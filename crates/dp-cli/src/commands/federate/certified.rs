@@ -1,6 +1,6 @@
 //! One epsilon: all alphas within it, one of them chosen, one certificate.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dp_accounting::{Certificate, CertificateBuilder, Plan, ReleaseRecord, Spend};
 use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
@@ -13,7 +13,7 @@ use crate::args::{DataFormat, FederateArgs};
 use crate::commands::ledger::{Account, data_set_id};
 use crate::error::Result;
 use crate::federated::{
-    ADJACENCY, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
+    ADJACENCY, Convergence, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
 };
 use crate::output::{self, FederatedRelease, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
@@ -48,7 +48,11 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         chosen,
         certificate,
     } = train(args, settings, &mut ready, source)?;
-    let train = start.elapsed();
+    let watched = runs
+        .convergence
+        .as_ref()
+        .map_or(Duration::ZERO, Convergence::took);
+    let train = start.elapsed().saturating_sub(watched);
     let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].model.clone());
     let release = FederatedRelease {
         certificate,
@@ -69,11 +73,12 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
             release: &release,
             users: &users,
             held_out: &held_out,
+            convergence: runs.convergence.as_ref(),
             n_left_out: runs.n_left_out,
             seconds: Seconds {
                 load: load.as_secs_f64(),
                 train: train.as_secs_f64(),
-                evaluate: start.elapsed().as_secs_f64(),
+                evaluate: (watched + start.elapsed()).as_secs_f64(),
             },
         };
         report.write_internal(folder)?;
@@ -138,6 +143,7 @@ fn train(
         alphas: &settings.alphas,
         spending,
         plan: &plan,
+        measures_rounds: !args.held_out.no_split,
     };
     let runs = order.fill(source, paid, &mut noise)?;
     let chosen = match (&spending.choice, chosen_by) {

@@ -92,6 +92,7 @@ fn measure(
         alphas: &[alpha],
         spending: &spending,
         plan: &plan,
+        measures_rounds: false,
     };
     let mut runs = order.fill(source, paid, &mut args.output.noise())?;
     // alone there is no noise to leave out

@@ -1,7 +1,7 @@
 //! The run of every alpha on one reading of the data.
 
 use dp_accounting::{Plan, Spend};
-use dp_fedsgd::FittedPpSgd;
+use dp_fedsgd::{FittedPpSgd, ObservedRound};
 use dp_mechanism::{NoiseSource, release_user_count};
 
 use super::settings::Settings;
@@ -9,7 +9,8 @@ use super::source::Source;
 use crate::args::FederateArgs;
 use crate::error::Result;
 use crate::federated::{
-    Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures, coefficients, folded_in,
+    Convergence, Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures, coefficients,
+    folded_in,
 };
 use crate::personal::Inputs;
 
@@ -20,6 +21,8 @@ pub(super) struct Runs {
     pub(super) private: Vec<FittedPpSgd>,
     without_noise: Vec<FittedPpSgd>,
     pub(super) n_left_out: usize,
+    /// Where rounds were to be measured.
+    pub(super) convergence: Option<Convergence>,
     alphas: Vec<f64>,
     settings: RunSettings,
     n_users: f64,
@@ -32,6 +35,8 @@ pub(super) struct Order<'a> {
     pub(super) alphas: &'a [f64],
     pub(super) spending: &'a Spending,
     pub(super) plan: &'a Plan,
+    /// Whether errors after rounds are wanted, for internal files.
+    pub(super) measures_rounds: bool,
 }
 
 impl Order<'_> {
@@ -47,15 +52,24 @@ impl Order<'_> {
         let trainer = Trainer::new(self.spending.settings, &inputs, &parts, n_users)?;
         let z = Spending::round_noise(self.plan).unwrap_or(1.0);
         let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
+        let n_rounds = self.spending.settings.n_rounds;
+        let mut convergence = self.measures_rounds.then(|| Convergence::new(n_rounds));
         let mut private = Vec::new();
         for &alpha in self.alphas {
-            private.push(if alpha > 0.0 {
-                trainer.private(alpha, z, delta, runs.next().unwrap_or_default(), noise)?
-            } else {
-                trainer.without_noise(alpha)?
-            });
+            let spends = if alpha > 0.0 { runs.next() } else { None };
+            let spends = spends.unwrap_or_default();
+            if let Some(of) = &mut convergence {
+                of.begin_run();
+            }
+            let mut watch = |round: ObservedRound<'_>| {
+                if let Some(of) = &mut convergence {
+                    of.measure(&inputs, &parts.trained, round);
+                }
+            };
+            private.push(trainer.private(alpha, z, delta, spends, noise, &mut watch)?);
         }
         Ok(Runs {
+            convergence,
             inputs,
             parts,
             private,

@@ -6,9 +6,14 @@ use dp_data::{SampleTable, SplitUser};
 use dp_mechanism::NoiseSource;
 use dp_personalize::Subspace;
 
+use super::rounds::Rounds;
 use crate::args::PersonalizeArgs;
 use crate::error::Result;
-use crate::personal::{Inputs, Peers, UserErrors, Users, errors_of_users, shares_of};
+use crate::output::{ByRound, RoundLine};
+use crate::personal::{
+    Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
+    shares_of,
+};
 
 /// Users with their parts.
 pub(super) struct HeldOut {
@@ -44,6 +49,40 @@ impl HeldOut {
 
     pub(super) const fn train(&self) -> &Users {
         &self.train
+    }
+
+    /// Where rounds that will be measured are kept.
+    pub(super) fn rounds(&self, n_rounds: usize) -> Rounds {
+        Rounds::of(n_rounds, self.measure)
+    }
+
+    /// The error of own fits after rounds, as [`measure`](Self::measure) takes it of the last; none where nothing was kept.
+    pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
+        let kept = rounds.into_kept();
+        let users = self.all.as_ref().unwrap_or(&self.train);
+        let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for (round, subspace) in kept {
+            let users = errors_in_subspace(inputs, users, self.split.expose(), &subspace)?;
+            numbers.push(round);
+            for (held_out, values) in [false, true].into_iter().zip(&mut values) {
+                let errors = Errors::of(inputs, &users, held_out);
+                values.push(MethodName::Private.over_rows(&errors));
+            }
+        }
+        let metric = format!("{} on held-out rows", inputs.metric());
+        let lines = values.map(|values| (values.iter().any(Option::is_some)).then_some(values));
+        Ok(match lines {
+            [None, _] => None,
+            [Some(values), None] => Some(ByRound::one_line(&metric, numbers, values)),
+            [Some(values), Some(others)] => Some(ByRound {
+                name: "users trained on".to_owned(),
+                others: vec![RoundLine {
+                    name: "users held out".to_owned(),
+                    values: others,
+                }],
+                ..ByRound::one_line(&metric, numbers, values)
+            }),
+        })
     }
 
     /// Errors of all users; without held-out rows their numbers of rows alone.

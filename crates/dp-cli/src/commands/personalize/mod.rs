@@ -1,12 +1,13 @@
 //! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
 
 mod held_out;
+mod rounds;
 mod settings;
 
 use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_personalize::FittedSubspace;
+use dp_personalize::{FittedSubspace, RoundEnd};
 
 use self::held_out::HeldOut;
 use self::settings::Settings;
@@ -54,9 +55,10 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
     let mut noise = args.output.noise();
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
-    let fitted = settings
-        .fit
-        .fit(held_out.train().samples(), &plan, spends, &mut noise)?;
+    let mut rounds = held_out.rounds(settings.method.n_steps());
+    let mut keep = |end: RoundEnd<'_>| rounds.keep(end);
+    let samples = held_out.train().samples();
+    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut keep)?;
     let train = start.elapsed();
 
     let fitted = with_assumptions(fitted, args);
@@ -71,9 +73,11 @@ pub(crate) fn run(args: &PersonalizeArgs) -> Result<()> {
         let start = Instant::now();
         tracing::info!("measuring on held-out rows");
         let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
+        let by_round = held_out.by_round(&inputs, rounds)?;
         let report = PersonalReport {
             release: &release,
             users,
+            by_round,
             n_left_out,
             seconds: Seconds {
                 load: load.as_secs_f64(),

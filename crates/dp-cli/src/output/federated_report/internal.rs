@@ -8,8 +8,8 @@ use super::super::bars::bars;
 use super::INTERNAL;
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
-use crate::federated::{Figures, UserFigures, alpha_name, alpha_value};
-use crate::output::{Chart, Headline, Seconds};
+use crate::federated::{Convergence, Figures, UserFigures, alpha_name, alpha_value};
+use crate::output::{ByRound, Chart, Headline, RoundLine, Seconds};
 use crate::personal::{Inputs, Task};
 
 /// What was measured on held-out rows, of the private runs, of the same without noise, and of the users' own choices.
@@ -19,6 +19,7 @@ pub(super) struct Measured<'a> {
     pub(super) chosen: usize,
     pub(super) users: &'a [UserFigures],
     pub(super) held_out: &'a [UserFigures],
+    pub(super) convergence: Option<&'a Convergence>,
 }
 
 /// Name, and the figure with noise and without.
@@ -106,16 +107,40 @@ impl Measured<'_> {
     fn lines_of(&self, users: &[UserFigures]) -> Vec<(String, Vec<Option<f64>>)> {
         let n = self.alphas.len();
         let figure = |at| self.figures(users, at).over_rows;
-        let of_alpha = |at: usize| {
-            let mark = if at == self.chosen { ", chosen" } else { "" };
-            let name = format!("alpha {}{mark}", alpha_name(self.alphas[at]));
-            (name, [at, n + at].map(figure).into())
-        };
+        let of_alpha = |at: usize| (self.name_of(at), [at, n + at].map(figure).into());
         let own = OWN.into_iter().enumerate();
         let own = own.filter_map(|(which, (_, name))| {
             Some((name.to_owned(), vec![self.own(users, which)?.over_rows]))
         });
         (0..n).map(of_alpha).chain(own).collect()
+    }
+
+    /// Of an alpha, by its place.
+    fn name_of(&self, at: usize) -> String {
+        let mark = if at == self.chosen { ", chosen" } else { "" };
+        format!("alpha {}{mark}", alpha_name(self.alphas[at]))
+    }
+
+    /// The figure after rounds, of the chosen alpha and of the others.
+    pub(super) fn by_round(&self) -> Option<ByRound> {
+        let of = self.convergence?;
+        let line = |at: usize| {
+            let values = of.line(at)?.to_vec();
+            let name = self.name_of(at);
+            values
+                .iter()
+                .any(Option::is_some)
+                .then_some(RoundLine { name, values })
+        };
+        let released = line(self.chosen)?;
+        let others = (0..self.alphas.len()).filter(|&at| at != self.chosen);
+        Some(ByRound {
+            metric: format!("{} on held-out rows", self.inputs.metric()),
+            name: released.name,
+            rounds: of.rounds(),
+            values: released.values,
+            others: others.filter_map(line).collect(),
+        })
     }
 
     /// The figure of the chosen alpha.

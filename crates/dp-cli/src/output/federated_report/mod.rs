@@ -15,7 +15,7 @@ use super::shared_file::{SHARED, shared_bytes};
 use super::statement::{guarantee_lines, put, released};
 use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
 use crate::error::Result;
-use crate::federated::{RunSettings, UserFigures, alpha_name, alpha_value};
+use crate::federated::{Convergence, RunSettings, UserFigures, alpha_name, alpha_value};
 use crate::personal::Inputs;
 
 /// What a run releases.
@@ -36,6 +36,8 @@ pub(crate) struct FederatedReport<'a> {
     pub(crate) users: &'a [UserFigures],
     /// The same of users whom nothing was trained on.
     pub(crate) held_out: &'a [UserFigures],
+    /// The error after rounds of the private runs.
+    pub(crate) convergence: Option<&'a Convergence>,
     pub(crate) n_left_out: usize,
     pub(crate) seconds: Seconds,
 }
@@ -138,6 +140,7 @@ impl FederatedReport<'_> {
             chosen: self.release.chosen,
             users: self.users,
             held_out: self.held_out,
+            convergence: self.convergence,
         }
     }
 

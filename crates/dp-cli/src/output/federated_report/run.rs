@@ -34,7 +34,7 @@ impl FederatedReport<'_> {
             command: "federate".to_owned(),
             headline: measured.headline(),
             metrics: Vec::new(),
-            by_round: None,
+            by_round: measured.by_round(),
             charts: measured.charts(),
             data: self.data_handling(),
             seconds: self.seconds,

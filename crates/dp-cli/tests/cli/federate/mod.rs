@@ -52,14 +52,14 @@ fn csv<'a>(users: impl IntoIterator<Item = (usize, &'a Vec<([f64; 7], f64)>)>) -
     text
 }
 
-fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("data.csv", csv(rows(N_USERS).iter().enumerate()));
     sandbox
 }
 
 /// `dp federate data.csv` at epsilon 8 with three alphas and 30 rounds, and these arguments as well.
-fn federate(sandbox: &Sandbox, more: &[&str]) -> Run {
+pub(crate) fn federate(sandbox: &Sandbox, more: &[&str]) -> Run {
     federate_file(sandbox, "data.csv", more)
 }
 
@@ -80,7 +80,7 @@ fn federate_file(sandbox: &Sandbox, file: &str, more: &[&str]) -> Run {
 }
 
 /// RMSE of an alpha, with or without noise.
-fn figure(json: &Value, alpha: &str, kind: &str) -> f64 {
+pub(crate) fn figure(json: &Value, alpha: &str, kind: &str) -> f64 {
     let rows = json["internal"]["by_alpha"].as_array().unwrap();
     let row = rows
         .iter()

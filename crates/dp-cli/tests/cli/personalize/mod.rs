@@ -52,7 +52,7 @@ pub(crate) fn personalize(sandbox: &Sandbox, more: &[&str]) -> Run {
     sandbox.dp(&args)
 }
 
-fn figure(json: &serde_json::Value, users: &str, method: &str) -> f64 {
+pub(crate) fn figure(json: &serde_json::Value, users: &str, method: &str) -> f64 {
     let rows = json["internal"][users].as_array().unwrap();
     let row = rows.iter().find(|row| row["method"] == method).unwrap();
     row["over_rows"].as_f64().unwrap()

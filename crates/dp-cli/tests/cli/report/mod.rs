@@ -1,5 +1,6 @@
 //! `dp report`: pages about runs.
 
+mod convergence;
 mod elsewhere;
 mod folders;
 mod well_formed;

@@ -108,7 +108,13 @@ impl Cell {
         let target = ApproxDp::target(epsilon, DELTA)?;
         let fit = self.settings.check()?;
         let plan = fit.plan(self.inputs.dim(), target, ADJACENCY)?;
-        let fitted = fit.fit(train.samples(), &plan, pay_apart(&plan)?, &mut noise)?;
+        let fitted = fit.fit(
+            train.samples(),
+            &plan,
+            pay_apart(&plan)?,
+            &mut noise,
+            &mut |_| {},
+        )?;
         let peers = Peers::new(&train, &fitted.model, &plan, seed, &mut noise)?;
         let errors = errors_of_users(&self.inputs, &users(true)?, split, &peers)?;
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))

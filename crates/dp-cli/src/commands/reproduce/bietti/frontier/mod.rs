@@ -146,7 +146,7 @@ impl Named {
                     let z = Spending::round_noise(&plan).unwrap_or(1.0);
                     let mut paid = spending.divide(spending.pay_apart(&plan)?);
                     let spends = paid.runs.pop().unwrap_or_default();
-                    trainer.private(alpha, z, target.delta, spends, noise)?
+                    trainer.private(alpha, z, target.delta, spends, noise, &mut |_| {})?
                 }
                 _ => trainer.without_noise(alpha)?,
             });

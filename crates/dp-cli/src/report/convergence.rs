@@ -1,0 +1,188 @@
+//! How a run came to its error, round by round.
+
+use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit};
+use super::privacy::section;
+use crate::output::{ByRound, InternalRun, RoundLine};
+
+/// Lines in one chart that a reader can tell apart.
+const MOST_LINES: usize = 4;
+/// Lines that reach so many times the height of the released one are not drawn beside it.
+const FAR: f64 = 10.0;
+
+pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
+    let by_round = internal.by_round.as_ref()?;
+    let rounds = rounds_of(by_round);
+    let all = lines_of(by_round);
+    let mut blocks = vec![Block::Curve(curve(&by_round.metric, &rounds, &all))];
+    if all.len() > 1 {
+        blocks.push(Block::Table(table(&by_round.metric, &rounds, &all)));
+    }
+    Some(section("convergence", "Convergence by round", blocks))
+}
+
+/// Their numbers; in files of earlier versions one value stands for each round from the first.
+fn rounds_of(by_round: &ByRound) -> Vec<usize> {
+    if by_round.rounds.is_empty() {
+        return (1..=by_round.values.len()).collect();
+    }
+    by_round.rounds.clone()
+}
+
+/// The released model's first.
+fn lines_of(by_round: &ByRound) -> Vec<RoundLine> {
+    let released = RoundLine {
+        name: by_round.name.clone(),
+        values: by_round.values.clone(),
+    };
+    let others = by_round.others.iter().cloned();
+    std::iter::once(released).chain(others).collect()
+}
+
+/// The released line and those that fit beside it; of more lines than can be told apart the ends of the others. One that
+/// runs away would leave the rest a flat line at the bottom.
+fn drawn(all: &[RoundLine]) -> Vec<&RoundLine> {
+    let released = all.iter().take(1);
+    let most = FAR * released.clone().map(highest).sum::<f64>();
+    let others = all.iter().skip(1);
+    let near: Vec<&RoundLine> = others.filter(|line| highest(line) <= most).collect();
+    match near[..] {
+        [first, .., last] if near.len() >= MOST_LINES => released.chain([first, last]).collect(),
+        _ => released.chain(near).collect(),
+    }
+}
+
+fn highest(line: &RoundLine) -> f64 {
+    line.values.iter().flatten().copied().fold(0.0, f64::max)
+}
+
+fn curve(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Curve {
+    let lines: Vec<CurveLine> = drawn(all)
+        .into_iter()
+        .map(|line| CurveLine {
+            name: line.name.clone(),
+            points: points(rounds, &line.values),
+            dashed: false,
+            dense: false,
+        })
+        .collect();
+    let mut note = "Of the models as they stood; only the last round is the model.".to_owned();
+    if rounds.first() == Some(&0) {
+        note += " Round 0 is what the first one starts from.";
+    }
+    if lines.len() < all.len() {
+        note += " The table has the lines that are not drawn.";
+    }
+    let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.1);
+    Curve {
+        title: format!("{metric} by round"),
+        note,
+        x: across(rounds),
+        y: Axis::around(metric, heights),
+        lines,
+    }
+}
+
+fn points(rounds: &[usize], values: &[Option<f64>]) -> Vec<(f64, f64)> {
+    let pairs = rounds.iter().zip(values);
+    pairs
+        .filter_map(|(round, value)| Some((*round as f64, (*value)?)))
+        .collect()
+}
+
+/// Up to eight rounds are named, the last among them.
+fn across(rounds: &[usize]) -> Axis {
+    let [first, last] = [rounds.first(), rounds.last()].map(|at| at.map_or(1.0, |&r| r as f64));
+    let gap = (0.02 * (last - first)).max(0.3);
+    let step = rounds.len().div_ceil(8).max(1);
+    let mut named: Vec<usize> = rounds.iter().rev().step_by(step).copied().collect();
+    named.reverse();
+    Axis {
+        name: "round".to_owned(),
+        log: false,
+        range: [first - gap, last + gap],
+        ticks: named
+            .into_iter()
+            .map(|round| (round as f64, round.to_string()))
+            .collect(),
+    }
+}
+
+fn table(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Table {
+    let names = all.iter().map(|line| line.name.clone());
+    let rows = rounds.iter().enumerate().map(|(at, round)| {
+        let figures = all.iter().map(|line| line.values.get(at).copied());
+        let figures = figures.map(|figure| Unit::Plain.shown(figure.flatten()));
+        [round.to_string()].into_iter().chain(figures).collect()
+    });
+    Table {
+        title: format!("{metric} by round, in numbers"),
+        heads: ["round".to_owned()].into_iter().chain(names).collect(),
+        rows: rows.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str) -> RoundLine {
+        RoundLine {
+            name: name.to_owned(),
+            values: vec![Some(2.0), None, Some(1.0)],
+        }
+    }
+
+    fn names(all: &[RoundLine]) -> Vec<&str> {
+        let shown = drawn(all).into_iter();
+        shown.map(|line| line.name.as_str()).collect()
+    }
+
+    #[test]
+    fn four_lines_are_drawn_and_of_more_the_released_one_and_the_ends() {
+        let all: Vec<RoundLine> = ["chosen", "a", "b", "c", "d"].map(line).into();
+        assert_eq!(names(&all[..4]), ["chosen", "a", "b", "c"]);
+        assert_eq!(names(&all), ["chosen", "a", "d"]);
+        let drawn = curve("RMSE", &[5, 10, 12], &all);
+        assert_eq!(drawn.lines[2].points, [(5.0, 2.0), (12.0, 1.0)]);
+        assert!(
+            drawn
+                .note
+                .ends_with("The table has the lines that are not drawn.")
+        );
+        let table = table("RMSE", &[5, 10, 12], &all);
+        assert_eq!(
+            table.rows[1],
+            [
+                "10", "\u{2013}", "\u{2013}", "\u{2013}", "\u{2013}", "\u{2013}"
+            ]
+        );
+        assert_eq!(table.rows[2][..2], ["12", "1.0000"]);
+    }
+
+    #[test]
+    fn what_runs_away_is_left_to_the_table() {
+        let mut all: Vec<RoundLine> = ["chosen", "a", "b"].map(line).into();
+        all[1].values[1] = Some(1e36);
+        all[2].values[1] = Some(19.0);
+        assert_eq!(names(&all), ["chosen", "b"]);
+        let table = table("RMSE", &[1, 2, 3], &all);
+        assert_eq!(table.rows[1][2..], ["1.000e36", "19.0000"]);
+    }
+
+    #[test]
+    fn files_of_earlier_versions_begin_at_the_first_round() {
+        let text = r#"{"metric": "RMSE validation", "values": [0.9, null, 0.8]}"#;
+        let older: ByRound = serde_json::from_str(text).unwrap();
+        assert_eq!(rounds_of(&older), [1, 2, 3]);
+        assert_eq!(names(&lines_of(&older)), ["private"]);
+        let [low, high] = across(&rounds_of(&older)).range;
+        assert!((low - 0.7).abs() + (high - 3.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_last_round_has_its_name_on_the_axis() {
+        let rounds: Vec<usize> = (1..=10).map(|n| 5 * n).collect();
+        let named: Vec<f64> = across(&rounds).ticks.iter().map(|tick| tick.0).collect();
+        assert_eq!(named, [10.0, 20.0, 30.0, 40.0, 50.0]);
+    }
+}
