@@ -124,15 +124,69 @@ fn without_biases_lists_beat_popularity_and_no_item_has_one() {
     assert!(model > popular + 0.15, "{model} against {popular}");
     let rows = fitted.model.item_factors().chunks_exact(5);
     assert!(rows.clone().all(|row| row[0].abs() <= 0.0));
-    let pooled = FactorizationParams {
-        score_model: ScoreModel::Plain,
-        ..params(20.0)
+}
+
+/// The defaults without biases, at a length for few items.
+fn plain(epsilon: f64) -> FactorizationParams {
+    FactorizationParams {
+        dim: Some(5),
+        ..FactorizationParams::implicit_plain_for_target(target(epsilon))
+    }
+}
+
+#[test]
+fn one_matrix_for_all_items_does_without_biases_too() {
+    let split = split();
+    let (model, popular) = recalls(&fit(&split, plain(20.0), 20.0), &split);
+    assert!(model > popular + 0.15, "{model} against {popular}");
+}
+
+#[test]
+fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
+    let split = split();
+    let mut params = plain(20.0);
+    (params.dim, params.n_rounds) = (Some(3), 1);
+    let (ridge_factor, l2_penalty) = (params.item_ridge_factor, params.item_l2_penalty);
+    let a0 = settings(&mut params).item_unobserved_weight;
+    let fit = params.check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(20.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(20.0), ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("test", budget).unwrap();
+    let spends = ledger.reserve(&plan).unwrap();
+    let mut sums = Vec::new();
+    let mut watch = |released: Released<'_>| {
+        if let Released::Sum { released, .. } = released {
+            sums.push((released.values(), released.noise_stddev()));
+        }
     };
-    let refused = pooled.check();
-    assert!(matches!(
-        refused,
-        Err(dp_multitask::Error::Unsupported { .. })
-    ));
+    let mut noise = NoiseSource::insecure_seeded(3);
+    let train = &split.train;
+    let fitted = fit.fit_watched(train, &plan, spends, &mut noise, &mut |_| {}, &mut watch);
+    let fitted = fitted.unwrap();
+    let [(gramian, _), (rhs, stddev)] = &sums[..] else {
+        panic!("{} sums", sums.len());
+    };
+    // two tastes: the inverse by hand; the off-diagonal entry carries sqrt 2, and with this little noise G has no part
+    // that is not positive
+    let ridge = ridge_factor * stddev * 2.0_f64.sqrt() + l2_penalty;
+    let (a, b, c) = (gramian[0], gramian[1] / 2.0_f64.sqrt(), gramian[2]);
+    assert!(a * c > b * b && a > 0.0);
+    let (a, b, c) = (a0 * a + ridge, a0 * b, a0 * c + ridge);
+    let det = a * c - b * b;
+    for (row, rhs) in fitted
+        .model
+        .item_factors()
+        .chunks_exact(3)
+        .zip(rhs.chunks(2))
+    {
+        let expected = [
+            (c * rhs[0] - b * rhs[1]) / det,
+            (a * rhs[1] - b * rhs[0]) / det,
+        ];
+        for (x, y) in row[1..].iter().zip(expected) {
+            assert!((x - y).abs() < 1e-9, "{x} {y}");
+        }
+    }
 }
 
 #[test]
@@ -169,16 +223,29 @@ fn without_biases_the_noise_of_the_gramian_follows_the_clip_norm() {
 #[test]
 fn only_the_head_is_learnt() {
     let split = split();
-    let mut head = params(2.0);
-    head.head_fraction = Some(0.5);
-    let head = fit(&split, head, 2.0);
-    let counts = head.counts.as_ref().unwrap().values();
-    let mut sorted = counts.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    for (row, &count) in head.model.item_factors().chunks_exact(5).zip(counts) {
-        let learnt = row.iter().any(|x| x.abs() > 0.0);
-        assert_eq!(learnt, count >= sorted[N_ITEMS / 2], "count {count}");
+    for (fraction, least_head, n_head) in [(0.5, 0, 30), (0.1, 20, 20), (0.5, 20, 30)] {
+        let mut head = params(2.0);
+        (head.head_fraction, head.least_head) = (Some(fraction), least_head);
+        assert_eq!(head.n_head(N_ITEMS), Some(n_head));
+        let head = fit(&split, head, 2.0);
+        let counts = head.counts.as_ref().unwrap().values();
+        let mut sorted = counts.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        for (row, &count) in head.model.item_factors().chunks_exact(5).zip(counts) {
+            let learnt = row.iter().any(|x| x.abs() > 0.0);
+            assert_eq!(learnt, count >= sorted[N_ITEMS - n_head], "count {count}");
+        }
     }
+}
+
+#[test]
+fn a_head_of_at_least_so_many_items_is_all_of_a_small_catalogue() {
+    let plain = plain(5.0);
+    assert_eq!(plain.n_head(N_ITEMS), None);
+    assert_eq!(plain.n_head(250), None);
+    assert_eq!(plain.n_head(251), Some(250));
+    assert_eq!(plain.n_head(10_000), Some(1500));
+    assert_eq!(params(5.0).n_head(10_000), None);
 }
 
 #[test]

@@ -449,7 +449,7 @@ fn settings_out_of_range_or_against_each_other_are_refused() {
             ..implicit.clone()
         },
         FactorizationParams {
-            dim: Some(4),
+            dim: Some(1),
             score_model: plain,
             ..implicit
         },

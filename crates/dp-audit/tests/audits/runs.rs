@@ -5,7 +5,7 @@ use dp_core::{ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
-    PooledMatrices, ResidualRounds,
+    PooledMatrices, ResidualRounds, ScoreModel,
 };
 
 use crate::support::table;
@@ -148,18 +148,24 @@ fn check_run(params: FactorizationParams) {
     assert!((share - 1.0).abs() < 0.03, "{name}: {share}: {audit}");
 }
 
-/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all; on the head as well.
+/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all; on the head as well, and
+/// without biases.
 #[test]
 fn runs_of_implicit_feedback_hold_as_well() {
-    for (item_gramian, head_fraction) in [
-        (ItemGramian::Pooled, None),
-        (ItemGramian::PerItem, None),
-        (ItemGramian::PerItem, Some(0.6)),
+    let (biased, plain) = (ScoreModel::Biased, ScoreModel::Plain);
+    for (item_gramian, head_fraction, score_model) in [
+        (ItemGramian::Pooled, None, biased),
+        (ItemGramian::PerItem, None, biased),
+        (ItemGramian::PerItem, Some(0.6), biased),
+        (ItemGramian::Pooled, Some(0.6), plain),
     ] {
         let mut params = FactorizationParams::implicit_for_target(target(4.0));
         (params.dim, params.n_rounds) = (Some(3), 2);
         (params.count_clip_norm, params.weight_exponent) = (3.0, 0.25);
-        params.head_fraction = head_fraction;
+        (params.head_fraction, params.score_model) = (head_fraction, score_model);
+        if score_model == plain {
+            params.clip_norm = 0.01; // short enough that all users reach it
+        }
         if let Feedback::Implicit(implicit) = &mut params.feedback {
             implicit.item_gramian = item_gramian;
         }

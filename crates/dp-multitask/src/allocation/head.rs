@@ -5,6 +5,14 @@ use dp_core::{ShapeError, params};
 use super::weights::TaskWeights;
 use crate::{NoisyCounts, Result};
 
+/// `ceil(fraction n_tasks)`.
+pub(crate) fn n_head(fraction: f64, n_tasks: usize) -> usize {
+    let places = (0..n_tasks).zip(0_u32..);
+    places
+        .take_while(|&(_, place)| f64::from(place) < fraction * n_tasks as f64)
+        .count()
+}
+
 impl TaskWeights {
     /// The same weights on the head alone: the `ceil(fraction n_tasks)` tasks with the largest released counts, of tasks with
     /// equal counts the first. All others have weight 0, so that users spend nothing on them.
@@ -19,8 +27,14 @@ impl TaskWeights {
     /// # Errors
     /// [`crate::Error::Param`] when `fraction` is not strictly between 0 and 1, [`crate::Error::Shape`] when there is not
     /// one count for each task.
-    pub fn head(mut self, counts: &NoisyCounts, fraction: f64) -> Result<Self> {
+    pub fn head(self, counts: &NoisyCounts, fraction: f64) -> Result<Self> {
         params::open_unit("head_fraction", fraction)?;
+        let n_head = n_head(fraction, counts.values().len());
+        self.with_head(counts, n_head)
+    }
+
+    /// The same weights on the `n_head` tasks with the largest released counts.
+    pub(crate) fn with_head(mut self, counts: &NoisyCounts, n_head: usize) -> Result<Self> {
         let counts = counts.values();
         if counts.len() != self.omega().len() {
             return Err(ShapeError {
@@ -32,11 +46,6 @@ impl TaskWeights {
         }
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by(|&a, &b| counts[b].total_cmp(&counts[a]).then(a.cmp(&b)));
-        let n_head = order
-            .iter()
-            .zip(0_u32..)
-            .take_while(|&(_, place)| f64::from(place) < fraction * counts.len() as f64);
-        let n_head = n_head.count();
         for &task in order.iter().skip(n_head) {
             self.leave_out(task);
         }

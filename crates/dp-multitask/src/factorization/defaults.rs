@@ -66,6 +66,7 @@ pub(super) fn adadpals_for_target(target: ApproxDp) -> FactorizationParams {
         score_model: ScoreModel::Biased,
         record_sampling: RecordSampling::All,
         head_fraction: None,
+        least_head: 0,
         item_update: ItemUpdate::Ssp,
         pooled_matrices: None,
     }
@@ -156,6 +157,7 @@ impl FactorizationParams {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plain_lists;
     use super::*;
 
     fn at(epsilon: f64) -> FactorizationParams {
@@ -175,6 +177,7 @@ mod tests {
             };
             assert!(adadpals_for_target(target).check().is_ok());
             assert!(implicit_for_target(target).check().is_ok());
+            assert!(plain_lists::for_target(target).check().is_ok());
         }
     }
 

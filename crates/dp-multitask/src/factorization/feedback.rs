@@ -33,7 +33,8 @@ impl Feedback {
 pub enum ItemGramian {
     /// Each item's own, `d x d` released numbers per item (Krichene et al. 2023, Algorithm 3).
     PerItem,
-    /// One for all items, scaled by each item's released weight: `d x d` released numbers in all.
+    /// One for all items, scaled by each item's released weight (with biases; without, the same for all): `d x d`
+    /// released numbers in all.
     Pooled,
 }
 

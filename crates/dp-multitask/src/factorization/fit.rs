@@ -225,8 +225,8 @@ impl MatrixFactorization {
             None => TaskWeights::uniform(n_items),
         };
         let weights = weights.keeping(params.record_sampling.selection(counts));
-        match (params.head_fraction, counts) {
-            (Some(fraction), Some(counts)) => weights.head(counts, fraction),
+        match (params.n_head(n_items), counts) {
+            (Some(n_head), Some(counts)) => weights.with_head(counts, n_head),
             _ => Ok(weights),
         }
     }

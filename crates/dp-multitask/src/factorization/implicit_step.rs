@@ -168,14 +168,15 @@ impl MatrixFactorization {
     /// Coefficients of the items, in the coordinates of users' factors, from what a round released, by post-processing:
     ///
     /// ```text
-    /// per item:  x_i = (PSD(A_i) + a0 PSD(G) + ridge I)^-1 b_i
-    /// pooled:    x_i = ((n_i + a0 n) C + ridge I)^-1 b_i,   C = PSD(G)/n,   n = tr PSD(G)
-    ///            n_i = max(0, b_i0 / sqrt(1 - Gamma^2))
+    /// per item:               x_i = (PSD(A_i) + a0 PSD(G) + ridge I)^-1 b_i
+    /// pooled:                 x_i = ((n_i + a0 n) C + ridge I)^-1 b_i,   C = PSD(G)/n,   n = tr PSD(G)
+    ///                         n_i = max(0, b_i0 / sqrt(1 - Gamma^2))
+    /// pooled without biases:  x_i = (a0 PSD(G) + ridge I)^-1 b_i
     /// ```
     ///
-    /// All users carry the same first coordinate, so that `b_i` itself tells the weight `n_i = sum_j w_ij`,
-    /// and all have norm 1, so that the trace tells their number: pooled Gramians need biases. Items without weight
-    /// `omega` get 0.
+    /// With biases all users carry the same first coordinate, so that `b_i` itself tells the weight `n_i = sum_j w_ij`,
+    /// and all have norm 1, so that the trace tells their number. Without, nothing tells `n_i`, which is left out beside
+    /// `a0 n`: the users who have the item are few among all. Items without weight `omega` get 0.
     fn solve_implicit(
         &self,
         implicit: &ImplicitFeedback,
@@ -184,6 +185,7 @@ impl MatrixFactorization {
     ) -> Result<Vec<f64>> {
         let dim = round.dim;
         let a0 = implicit.item_unobserved_weight;
+        let is_biased = self.params().score_model.is_biased();
         let bias = bias_coordinate(self.params().clip_norm, dim);
         let all_users = round.all_users()?;
         let mut factors = match &round.sums {
@@ -213,8 +215,8 @@ impl MatrixFactorization {
                     }
                     None => {
                         matrix.fill(0.0);
-                        let weight = (x[0] / bias).max(0.0);
-                        a0 + weight / all_users.n_users
+                        let weight = if is_biased { x[0] / bias } else { 0.0 };
+                        a0 + weight.max(0.0) / all_users.n_users
                     }
                 };
                 for (entry, g) in matrix.iter_mut().zip(&all_users.gramian) {

@@ -17,7 +17,7 @@ pub enum ScoreModel {
     Biased,
     /// `c + <q_i, v_j>`, the model of Krichene et al. 2023: no offset, `h_i = 0`. Users' vectors are shortened to
     /// norm `clip_norm` where they are longer; single labels are clipped to `label_bound`. With implicit feedback `c`
-    /// is 0 and every item has a Gramian of its own.
+    /// is 0.
     Plain,
 }
 

@@ -10,6 +10,7 @@ mod item_update;
 mod model;
 mod nearest;
 mod params;
+mod plain_lists;
 mod plan;
 mod pooled;
 mod residual_step;

@@ -1,9 +1,10 @@
 use dp_core::{ApproxDp, ParamError, params};
 
-use super::defaults;
-use super::feedback::{Feedback, ImplicitFeedback, ItemGramian};
+use super::feedback::Feedback;
 use super::item_update::{GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
+use super::{defaults, plain_lists};
+use crate::allocation::n_head;
 use crate::{Error, LocalBias, Result};
 
 /// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS) or
@@ -75,6 +76,10 @@ pub struct FactorizationParams {
     /// See [`TaskWeights::head`](crate::TaskWeights::head).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_fraction: Option<f64>,
+    /// The head has at least this many items, or all there are; without effect when `head_fraction` is `None`. In a small
+    /// catalogue a fraction of the items may be fewer than a list needs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub least_head: usize,
     /// How items learn.
     #[serde(default)]
     pub item_update: ItemUpdate,
@@ -188,11 +193,6 @@ impl FactorizationParams {
             let what = "implicit feedback with another item update than SSP";
             return Err(Error::Unsupported { what });
         }
-        let pooled = |f: &ImplicitFeedback| f.item_gramian == ItemGramian::Pooled;
-        if self.feedback.implicit().is_some_and(pooled) && !self.score_model.is_biased() {
-            let what = "a pooled Gramian without biases, which tell it the weights of the items";
-            return Err(Error::Unsupported { what });
-        }
         let per_item_only = implicit
             || !self.score_model.is_biased()
             || matches!(self.item_update, ItemUpdate::NoisyGd(_));
@@ -231,7 +231,9 @@ impl FactorizationParams {
     }
 
     /// Defaults for implicit feedback, which follow from the privacy target alone: pooled Gramian,
-    /// and settings found on the validation users of MovieLens-1M (`docs/results.md`).
+    /// and settings found on the validation users of MovieLens-1M (`docs/results.md`). Where there is little data for the
+    /// epsilon, items get a bias and no tastes; where there is more, lists of
+    /// [`implicit_plain_for_target`](Self::implicit_plain_for_target) are better.
     ///
     /// # Examples
     /// ```
@@ -244,6 +246,24 @@ impl FactorizationParams {
     #[must_use]
     pub fn implicit_for_target(target: ApproxDp) -> Self {
         defaults::implicit_for_target(target)
+    }
+
+    /// Defaults for implicit feedback without biases: pooled Gramian, users' factors cut short to a small norm, and only the
+    /// head of the items learnt, at least 250. Found on the validation users of MovieLens-1M (`docs/results.md`, which says
+    /// for which data these are the better ones).
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_multitask::{FactorizationParams, ScoreModel};
+    /// let params = FactorizationParams::implicit_plain_for_target(ApproxDp::target(5.0, 1e-5)?);
+    /// assert!(params.score_model == ScoreModel::Plain && params.head_fraction.is_some());
+    /// assert!(params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn implicit_plain_for_target(target: ApproxDp) -> Self {
+        plain_lists::for_target(target)
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -282,6 +302,13 @@ impl FactorizationParams {
             || self.feedback.implicit().is_some()
     }
 
+    /// How many of `n_items` items are learnt; `None` where it is all of them.
+    #[must_use]
+    pub fn n_head(&self, n_items: usize) -> Option<usize> {
+        let n_head = n_head(self.head_fraction?, n_items).max(self.least_head);
+        (n_head < n_items).then_some(n_head)
+    }
+
     /// Whether a round sums vectors, whose coordinates are numbered in 32 bits.
     pub(super) fn needs_vector_sums(&self) -> bool {
         self.feedback.implicit().is_some() || self.item_update != ItemUpdate::Ssp
@@ -300,6 +327,11 @@ impl FactorizationParams {
             _ => None,
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 const LEAST: f64 = 1e-6;

@@ -153,7 +153,7 @@ pub(super) fn certificate(
     let builder = Certificate::builder(plan, data_set_id)
         .releases(records)
         .released_output("item factors, every release listed below, settings", "anyone")
-        .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens-1M)")
+        .assumption("settings were not chosen by looking at this data set (the rules behind the defaults come from MovieLens sets)")
         .not_covered("personal models: each is seen by its own user only (joint DP)");
     complete(builder, assumptions, insecure, false)
 }

@@ -317,7 +317,7 @@ impl Tuning {
             )
             .assumption(
                 "neither the candidates nor any other setting was made by looking at this data set (the \
-                 rules behind the defaults come from MovieLens-1M)",
+                 rules behind the defaults come from MovieLens sets)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)");
         let mut assumptions: Vec<String> = Vec::new();
