@@ -25,7 +25,7 @@ use Pick::{All, Exponent, Sampling};
 
 /// Method, which of its rows, name in the figure, color.
 type Shown = (&'static str, Pick, &'static str, RGBColor);
-const LINES: [Shown; 7] = [
+const LINES: [Shown; 8] = [
     (
         "ssp",
         Sampling("uniform"),
@@ -42,6 +42,7 @@ const LINES: [Shown; 7] = [
         RGBColor(31, 97, 166),
     ),
     ("residual", All, "residual", RGBColor(30, 120, 60)),
+    ("pooled", All, "pooled", RGBColor(120, 60, 140)),
     ("best", All, "best mode", RGBColor(20, 20, 20)),
 ];
 const BASELINES: [&str; 3] = ["constant", "user-mean", "non-private"];
@@ -136,7 +137,7 @@ fn against_epsilon(rows: &[Value], figure: Figure) -> Vec<Line> {
             points: error.map_or_else(Vec::new, |e| vec![(0.9, e), (20.0, e)]),
         });
     }
-    let popular = |row: &&Value| row["metric"] == POPULAR && row["method"] == "best";
+    let popular = |row: &&Value| row["metric"] == POPULAR && row["method"] == "pooled";
     if figure.all == LISTS.all {
         lines.push(Line {
             name: "most popular".to_owned(),

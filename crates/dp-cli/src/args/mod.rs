@@ -25,7 +25,9 @@ pub(crate) use personalize::{
     ColumnArgs, HeldOutShares, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
 };
 pub(crate) use report::ReportArgs;
-pub(crate) use shared::{GeneratedArgs, InputArgs, Method, SettingArgs, SplitArgs, TargetArgs};
+pub(crate) use shared::{
+    GeneratedArgs, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs, TargetArgs,
+};
 pub(crate) use synth::{SynthArgs, SynthKind};
 pub(crate) use train::{
     FeatureArgs, FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind,

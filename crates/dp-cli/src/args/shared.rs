@@ -43,6 +43,25 @@ impl Method {
     }
 }
 
+/// What a score is made of.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScoreModelName {
+    Biased,
+    Plain,
+}
+
+impl SettingArgs {
+    /// The first flag that only rounds of implicit feedback have, if any is given.
+    pub(crate) fn of_lists(&self) -> Option<&'static str> {
+        [
+            (self.score_model.is_some(), "--score-model"),
+            (self.head_fraction.is_some(), "--head-fraction"),
+        ]
+        .into_iter()
+        .find_map(|(given, name)| given.then_some(name))
+    }
+}
+
 /// What is in the file of ratings.
 #[derive(Args)]
 #[command(next_help_heading = "Input")]
@@ -86,6 +105,12 @@ pub(crate) struct SettingArgs {
     /// Ridge of the item step, in units of its noise [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub(crate) reg: Option<f64>,
+    /// Implicit feedback: item biases (biased) or none (plain) [default: biased]
+    #[arg(long, value_enum, value_name = "MODEL", hide_possible_values = true)]
+    pub(crate) score_model: Option<ScoreModelName>,
+    /// Implicit feedback: fraction of items to learn, by noisy counts; 1 is all of them
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub(crate) head_fraction: Option<f64>,
     /// Share of the budget spent on item counts [default: 0.03]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) count_share: Option<f64>,

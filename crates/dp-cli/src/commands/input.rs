@@ -7,7 +7,8 @@ use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFraction
 use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
 use crate::args::{
-    FeedbackArgs, FeedbackKind, InputArgs, Method, SettingArgs, SplitArgs, SplitKind,
+    FeedbackArgs, FeedbackKind, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs,
+    SplitKind,
 };
 use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
@@ -19,6 +20,10 @@ pub(crate) fn check_feedback(feedback: &FeedbackArgs, args: &SettingArgs) -> Res
         (FeedbackKind::Explicit, _) if feedback.min_rating.is_some() => {
             usage("--min-rating needs --feedback implicit")
         }
+        (FeedbackKind::Explicit, _) if args.of_lists().is_some() => usage(&format!(
+            "{} needs --feedback implicit",
+            args.of_lists().unwrap_or_default()
+        )),
         (FeedbackKind::Explicit, Some(SplitKind::Users)) => {
             usage("--split users needs --feedback implicit: ratings are held out, not users")
         }
@@ -58,7 +63,14 @@ pub(crate) fn settings_for(
             FactorizationParams::adadpals_for_target(target)
         }
         (FeedbackKind::Implicit, _) => {
-            let mut defaults = FactorizationParams::implicit_for_target(target);
+            let mut defaults = match args.score_model {
+                Some(ScoreModelName::Plain) => {
+                    FactorizationParams::implicit_plain_for_target(target)
+                }
+                Some(ScoreModelName::Biased) | None => {
+                    FactorizationParams::implicit_for_target(target)
+                }
+            };
             if let (Method::Adadpals, Feedback::Implicit(own)) = (method, &mut defaults.feedback) {
                 own.item_gramian = ItemGramian::PerItem;
             }
@@ -81,7 +93,17 @@ fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> Factorizat
     ] {
         *setting = flag.unwrap_or(*setting);
     }
+    if let Some(fraction) = args.head_fraction {
+        set_head(&mut params, fraction);
+    }
     params
+}
+
+/// The head as it is asked for, with no least size; 1 means all items.
+pub(crate) fn set_head(params: &mut FactorizationParams, fraction: f64) {
+    let is_all = (fraction - 1.0).abs() <= 0.0;
+    params.head_fraction = (!is_all).then_some(fraction);
+    params.least_head = 0;
 }
 
 /// Ratings, with the catalogue that was declared or else the items found in them.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
 use dp_data::ItemCatalogue;
-use dp_multitask::Provenance;
+use dp_multitask::{Provenance, ScoreModel};
 use serde_json::{Value, json};
 
 use crate::args::RecommendArgs;
@@ -23,7 +23,11 @@ pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
     let implicit = model.scoring().unobserved_weight.is_some();
     let liked = liked(row, args.min_rating, implicit, catalogue.len())?;
     let personal = model.fold_in(liked.user(0))?;
-    let best = model.recommend(&personal, args.count, row.items())?;
+    // without biases, who has nothing of what was learnt gives every item the score 0
+    let says_nothing = model.scoring().score_model == ScoreModel::Plain
+        && personal.factor().iter().all(|v| v.abs() <= 0.0);
+    let count = if says_nothing { 0 } else { args.count };
+    let best = model.recommend(&personal, count, row.items())?;
     if args.json {
         return output::print_json(&json!({
             "provenance": model.provenance(),
@@ -36,6 +40,11 @@ pub(crate) fn run(args: &RecommendArgs) -> Result<()> {
         Provenance::Private => {}
         Provenance::SeededNoise => output::warn("this model is not private: its noise was seeded"),
         Provenance::NonPrivate => output::warn("this model is not private: it has no noise"),
+    }
+    if says_nothing {
+        let text = "nothing to rank by: this model has no item biases (--score-model plain) and has learnt none of \
+                    the items that the user likes\n";
+        return output::print(text);
     }
     output::print(&as_table(
         &best,

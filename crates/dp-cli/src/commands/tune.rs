@@ -5,7 +5,7 @@ use std::time::Instant;
 use dp_core::ApproxDp;
 use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
 
-use super::input::{HeldOut, as_feedback, read, settings_for};
+use super::input::{HeldOut, as_feedback, read, set_head, settings_for};
 use super::ledger::{Account, data_set_id};
 use super::train::{ADJACENCY, held_out_by, protect, with_assumptions};
 use crate::args::{ChoiceArgs, TuneArgs};
@@ -179,10 +179,14 @@ fn with_settings(mut params: FactorizationParams, text: &str) -> Result<Factoriz
             "label-bound" => params.label_bound = number()?,
             "reg" => params.item_ridge_factor = number()?,
             "count-share" => params.count_share = number()?,
+            "head-fraction" if params.feedback.implicit().is_none() => {
+                return Err(wrong("head-fraction needs --feedback implicit"));
+            }
+            "head-fraction" => set_head(&mut params, number()?),
             other => {
                 return Err(wrong(&format!(
                     "{other} is not a setting; there are dim, steps, weight-exponent, clip-norm, \
-                     label-center, label-bound, reg, count-share"
+                     label-center, label-bound, reg, count-share, head-fraction"
                 )));
             }
         }

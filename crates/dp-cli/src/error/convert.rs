@@ -19,6 +19,7 @@ fn flag(name: &'static str) -> &'static str {
         "label_bound" => "--label-bound",
         "item_ridge_factor" => "--reg",
         "count_share" => "--count-share",
+        "head_fraction" => "--head-fraction",
         "min_items" => "--min-items",
         "k" => "-k",
         "n_canaries" => "--canaries",

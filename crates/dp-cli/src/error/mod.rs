@@ -172,6 +172,7 @@ impl Error {
             }
             Self::Training(
                 dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))
+                | dp_multitask::Error::Unsupported { .. }
                 | dp_multitask::Error::CheckpointMismatch { .. },
             )
             | Self::Personalization(dp_personalize::Error::Mechanism(

@@ -24,6 +24,9 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
             return usage(&format!("{name} has no meaning with --method am-ssp"));
         }
     }
+    if let Some(name) = settings.of_lists() {
+        return usage(&format!("{name} has no meaning with --method am-ssp"));
+    }
     if args.resume.resume.is_some() {
         return usage(
             "--resume: a run of --method am-ssp takes seconds and keeps no state between its releases",

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{FactorModel, Provenance, Scoring};
+use dp_multitask::{FactorModel, Provenance, ScoreModel, Scoring};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,8 @@ pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 const TENSOR: &str = "item_factors";
 /// Key of the header entry that holds [`Header`] as JSON.
 pub(super) const HEADER_KEY: &str = "dp_personal";
-/// Schema 2 says more about scoring: implicit feedback. Models of ratings stay at 1.
-const SCHEMA_VERSION: u32 = 2;
+/// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Models of ratings stay at 1.
+const SCHEMA_VERSION: u32 = 3;
 
 /// What a reader needs besides the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -46,9 +46,10 @@ pub(crate) fn model_files(
     catalogue: &ItemCatalogue,
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = Header {
-        schema_version: match model.scoring().unobserved_weight {
-            Some(_) => SCHEMA_VERSION,
-            None => 1,
+        schema_version: match model.scoring() {
+            of if of.score_model == ScoreModel::Plain => SCHEMA_VERSION,
+            of if of.unobserved_weight.is_some() => 2,
+            _ => 1,
         },
         provenance: model.provenance(),
         scoring: *model.scoring(),

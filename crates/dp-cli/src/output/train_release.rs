@@ -1,7 +1,7 @@
 //! What a training run releases.
 
 use dp_data::Ratings;
-use dp_multitask::{FactorizationParams, FittedModel};
+use dp_multitask::{FactorizationParams, FittedModel, ScoreModel};
 use serde::Serialize;
 use serde_json::json;
 
@@ -20,6 +20,11 @@ pub(crate) trait TrainSettings: Serialize {
     /// Whether a rule, not the operator, chose the length of the factors.
     fn dim_by_rule(&self) -> bool;
 
+    /// How many of `n_items` items are learnt, where that is not all of them.
+    fn n_head(&self, _n_items: usize) -> Option<usize> {
+        None
+    }
+
     /// What the model has besides factors and catalogue: names and bytes.
     fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
         Vec::new()
@@ -33,6 +38,10 @@ impl TrainSettings for FactorizationParams {
 
     fn dim_by_rule(&self) -> bool {
         self.dim.is_none()
+    }
+
+    fn n_head(&self, n_items: usize) -> Option<usize> {
+        Self::n_head(self, n_items)
     }
 }
 
@@ -82,14 +91,21 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
 
     pub(super) fn describe_model(&self) -> String {
         let model = &self.fitted.model;
+        let plain = model.scoring().score_model == ScoreModel::Plain;
         let length = match model.dim() {
+            2 if plain => "1 taste".to_owned(),
+            dim if plain => format!("{} tastes", dim - 1),
             1 => "item bias only".to_owned(),
             2 => "item bias and 1 taste".to_owned(),
             dim => format!("item bias and {} tastes", dim - 1),
         };
         let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds());
+        let head = match self.params.n_head(n_items) {
+            Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
+            None => String::new(),
+        };
         format!(
-            "{n_items} items, factors of length {} ({length}), {n_rounds} rounds of {}",
+            "{n_items} items, factors of length {} ({length}){head}, {n_rounds} rounds of {}",
             model.dim(),
             self.method.name()
         )

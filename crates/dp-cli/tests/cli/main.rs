@@ -15,6 +15,7 @@ mod feature_columns;
 mod features;
 mod features_implicit;
 mod federate;
+mod head;
 mod hostile_ratings;
 mod implicit;
 mod input_files;

@@ -8,7 +8,7 @@ use super::settings::{Published, best_residual, published_lists, published_ssp, 
 
 /// A row of the table: one method, and settings among which the validation part decides.
 pub(super) struct Method {
-    /// `ssp`, `noisy-gd`, `adadpals`, `residual`, `best`.
+    /// `ssp`, `noisy-gd`, `adadpals`, `residual`, `pooled`, `best`.
     pub(super) name: &'static str,
     pub(super) params: Map<String, Value>,
     /// Whether it is one of the paper's, which get a row with the noise as published.
@@ -74,7 +74,7 @@ fn ours(name: &'static str, candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 's
     }
 }
 
-/// For lists, from implicit feedback with each item's own matrix, and ours with the pooled one.
+/// For lists, from implicit feedback with each item's own matrix, and ours with the pooled Gramian.
 pub(super) fn of_lists() -> Vec<Method> {
     let own = |name, key: &str, value, candidates: fn(ApproxDp) -> Vec<Candidate>| Method {
         published: false, // one accounting is enough to see it
@@ -87,13 +87,22 @@ pub(super) fn of_lists() -> Vec<Method> {
         own("ssp", "mu", json!(0.25), |target| {
             each(published_lists(target), |p| weighted(p, 0.25))
         }),
+        ours("pooled", |target| vec![with_biases(target)]),
         ours("best", |target| {
-            vec![Candidate {
-                label: "defaults".to_owned(),
-                settings: FactorizationParams::implicit_for_target(target),
-            }]
+            let without = Candidate {
+                label: "defaults without biases".to_owned(),
+                settings: FactorizationParams::implicit_plain_for_target(target),
+            };
+            vec![without, with_biases(target)]
         }),
     ]
+}
+
+fn with_biases(target: ApproxDp) -> Candidate {
+    Candidate {
+        label: "defaults".to_owned(),
+        settings: FactorizationParams::implicit_for_target(target),
+    }
 }
 
 /// DPALS on a sample of each user's records, all of them weighed alike.

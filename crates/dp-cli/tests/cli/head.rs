@@ -1,0 +1,179 @@
+//! `dp train --feedback implicit` without biases and on the head of the items alone.
+
+use crate::support::{Run, Sandbox};
+
+const LISTS: [&str; 6] = [
+    "--feedback",
+    "implicit",
+    "--score-model",
+    "plain",
+    "--head-fraction",
+    "0.4",
+];
+/// Of 25 items.
+const N_HEAD: usize = 10;
+
+fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
+    sandbox.train(&[&LISTS[..], more].concat())
+}
+
+fn json(sandbox: &Sandbox, name: &str) -> serde_json::Value {
+    serde_json::from_slice(&sandbox.read(name)).unwrap()
+}
+
+/// The rows of the released factors.
+fn rows(sandbox: &Sandbox) -> Vec<Vec<f64>> {
+    let file = sandbox.read("dp-model/item_factors.safetensors");
+    let (length, rest) = file.split_first_chunk::<8>().unwrap();
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
+    let header: serde_json::Value = serde_json::from_slice(&rest[..length]).unwrap();
+    let dim = header["item_factors"]["shape"][1].as_u64().unwrap();
+    let (numbers, _) = rest[length..].as_chunks::<8>();
+    let numbers: Vec<f64> = numbers.iter().map(|&b| f64::from_le_bytes(b)).collect();
+    let dim = usize::try_from(dim).unwrap();
+    numbers.chunks(dim).map(<[f64]>::to_vec).collect()
+}
+
+#[test]
+fn the_head_can_be_told_from_the_released_counts_alone() {
+    let sandbox = Sandbox::with_ratings();
+    train(&sandbox, &[]).exits(0);
+    let report = json(&sandbox, "dp-model/report.json");
+    assert_eq!(report["settings"]["head_fraction"], 0.4);
+    assert_eq!(report["settings"]["score_model"], "plain");
+    let counts: Vec<f64> = serde_json::from_value(report["counts"]["values"].clone()).unwrap();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by(|&a, &b| counts[b].total_cmp(&counts[a]));
+    let rows = rows(&sandbox);
+    let learnt = |&item: &usize| rows[item][1..].iter().any(|q| q.abs() > 0.0);
+    let (head, others) = order.split_at(N_HEAD);
+    assert!(head.iter().all(learnt) && !others.iter().any(learnt));
+    assert!(rows.iter().all(|row| row[0].abs() <= 0.0)); // no biases
+    let file = sandbox.read("dp-model/item_factors.safetensors");
+    let header = String::from_utf8_lossy(&file);
+    assert!(header.contains(r#"schema_version\":3"#)); // readers of 2 know no scores without biases
+    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    for (label, is_there) in [
+        ("item counts", true),
+        ("round 1: Gramian of all users", true),
+        ("item matrices", false),
+    ] {
+        assert_eq!(certificate.contains(label), is_there, "{label}");
+    }
+    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    for part in [
+        "(8 tastes) for the 10 with the largest noisy counts, 4 rounds",
+        "\"head_fraction\": 0.4",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+}
+
+#[test]
+fn such_a_run_is_resumed_verified_and_reported_on() {
+    let sandbox = Sandbox::with_ratings();
+    let paid = ["--ledger", "l", "--resume", "state"];
+    train(&sandbox, &paid).exits(0);
+    let again = [&paid[..], &["--out", "again"]].concat();
+    train(&sandbox, &again).exits(0);
+    let model = |folder: &str| sandbox.read(&format!("{folder}/item_factors.safetensors"));
+    assert_eq!(model("again"), model("dp-model"));
+    let verify = ["verify", "dp-model", "--ledger", "l"];
+    sandbox.dp(&verify).exits(0);
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    sandbox
+        .dp(&["evaluate", "ratings.csv", "--model", "dp-model"])
+        .exits(0);
+    // the state is of this head
+    let other = ["--head-fraction", "0.8", "--feedback", "implicit"];
+    let other = [&other[..], &["--score-model", "plain", "--force"], &paid].concat();
+    sandbox.train(&other).exits(2).says(&["hint: --resume"]);
+}
+
+#[test]
+fn settings_come_from_flags_the_environment_and_a_file() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write(
+        "lists.toml",
+        "[train]\nfeedback = \"implicit\"\nscore-model = \"plain\"\nhead-fraction = 0.2\n",
+    );
+    let config = ["--config", "lists.toml", "--print-config"];
+    let env = [("DP_HEAD_FRACTION", "0.3"), ("DP_SCORE_MODEL", "biased")];
+    for (more, env, head, model) in [
+        (&[][..], &[][..], 0.2, "plain"),
+        (&[], &env, 0.3, "biased"),
+        (&["--head-fraction", "0.7"], &env, 0.7, "biased"),
+    ] {
+        let args = [&["train"][..], &config, more].concat();
+        let printed = sandbox.dp_with(&args, env).exits(0).stdout;
+        let table: toml::Table = printed.parse().unwrap();
+        assert_eq!(table["train"]["head-fraction"].as_float(), Some(head));
+        assert_eq!(table["train"]["score-model"].as_str(), Some(model));
+    }
+}
+
+#[test]
+fn all_items_are_learnt_where_the_whole_is_asked_for_or_the_catalogue_is_small() {
+    let sandbox = Sandbox::with_ratings();
+    let base = ["--feedback", "implicit", "--score-model", "plain"];
+    for more in [&["--head-fraction", "1"][..], &[]] {
+        let args = [&base[..], more, &["--force"]].concat();
+        let said = sandbox.train(&args).exits(0).stdout;
+        assert!(said.contains("(8 tastes), 4 rounds"), "{said}");
+    }
+}
+
+#[test]
+fn the_head_goes_with_biases_too() {
+    let sandbox = Sandbox::with_ratings();
+    let lists = ["--feedback", "implicit", "--head-fraction", "0.4"];
+    for more in [&["--dim", "3"][..], &["--method", "adadpals", "--dim", "3"]] {
+        let args = [&lists[..], more, &["--force"]].concat();
+        let said = sandbox.train(&args).exits(0).stdout;
+        let expected = "(item bias and 2 tastes) for the 10 with the largest noisy counts";
+        assert!(said.contains(expected), "{said}");
+    }
+    let adadpals = [&LISTS[..], &["--method", "adadpals", "--force"]].concat();
+    sandbox.train(&adadpals).exits(0);
+}
+
+#[test]
+fn who_likes_nothing_that_was_learnt_gets_no_list_made_up() {
+    let sandbox = Sandbox::with_ratings();
+    train(&sandbox, &[]).exits(0);
+    let recommend = |more: &[&str]| {
+        let args = ["recommend", "--model", "dp-model", "--history", "me.csv"];
+        sandbox.dp(&[&args, more].concat()).exits(0)
+    };
+    sandbox.write("me.csv", "item,rating\n");
+    let said = recommend(&[]).stdout;
+    assert!(said.starts_with("nothing to rank by"), "{said}");
+    let json = recommend(&["--json"]).json();
+    assert_eq!(json["recommendations"].as_array().unwrap().len(), 0);
+    let all: String = (0..25).map(|item| format!("item-{item},5\n")).collect();
+    sandbox.write("me.csv", format!("item,rating\n{all}"));
+    assert!(recommend(&[]).stdout.starts_with("from 25 own ratings"));
+}
+
+#[test]
+fn candidates_differ_in_the_head() {
+    let sandbox = Sandbox::with_ratings();
+    let of = |feedback: &str| {
+        let args = ["tune", "ratings.csv", "--epsilon", "4", "--delta", "1e-5"];
+        let heads = ["--try", "head-fraction=0.2", "--try", "head-fraction=1"];
+        sandbox.dp(&[&args[..], &heads, &["--feedback", feedback]].concat())
+    };
+    of("explicit").exits(2).says(&["needs --feedback implicit"]);
+    let said = of("implicit").exits(0).stdout;
+    assert!(said.contains("head-fraction=0.2: "), "{said}");
+}
+
+#[test]
+fn the_audit_makes_the_same_run() {
+    let sandbox = Sandbox::new();
+    let args = ["audit", "--epsilon", "4", "--delta", "1e-5", "--json"];
+    let few = ["--runs", "4", "--canaries", "40", "--dim", "3"];
+    let json = sandbox.dp(&[&args[..], &LISTS, &few].concat()).exits(0);
+    let json = json.json();
+    assert_eq!(json["verdict"], "holds");
+}
