@@ -249,8 +249,7 @@ impl AltMin {
             assumptions.push(GIVEN.to_owned());
         }
         let provenance = Provenance::of(insecure);
-        let start = self.start(samples, &mut paid, out)?;
-        let mut model = start.with_provenance(provenance);
+        let mut model = self.start(samples, &mut paid, out)?;
         let mut show = |round, model: &_| watch(RoundEnd { round, model });
         show(0, &model);
         for step in 0..self.params.n_rounds {
@@ -258,42 +257,10 @@ impl AltMin {
             model = next.with_provenance(provenance);
             show(step + 1, &model);
         }
-        let certificate = paid.certificate(OUTPUT, &assumptions, insecure)?;
-        Ok(FittedSubspace { model, certificate })
-    }
-
-    fn start(
-        &self,
-        samples: &UserSamples,
-        paid: &mut Paid<'_>,
-        out: &mut WatchedNoise<'_>,
-    ) -> Result<Subspace> {
-        let (dim, rank) = (samples.n_features(), self.params.rank);
-        match &self.params.init {
-            &Initialisation::Pairs {
-                label_bound,
-                symmetric_noise,
-            } => {
-                let rows = self.params.rows.init();
-                let max_rows = samples.max_rows();
-                let pairs = SamplePairs {
-                    n_features: dim,
-                    max_rows,
-                    label_bound,
-                    symmetric_noise,
-                    rows,
-                };
-                pairs.release(samples, rank, paid.next()?, out)
-            }
-            Initialisation::Projectors => {
-                let spends = [paid.next()?, paid.next()?];
-                ProjectorSum::new(dim).release(samples, rank, spends, out)
-            }
-            Initialisation::Given(start) => {
-                params::same_size("features", dim, start.dim())?;
-                Ok(start.clone())
-            }
-        }
+        Ok(FittedSubspace {
+            model: model.with_provenance(provenance),
+            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
+        })
     }
 
     fn step(

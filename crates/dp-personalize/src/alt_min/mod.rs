@@ -2,6 +2,7 @@
 
 mod fit;
 mod params;
+mod start;
 mod users;
 
 pub(crate) use fit::OUTPUT;

@@ -6,6 +6,7 @@ use dp_mechanism::{NoiseSource, Watch, WatchedNoise};
 
 use super::kept::kept_gradients;
 use super::step::{Released, advance};
+use super::transformed::{of_features_as_they_are, unwhitened};
 use super::user::Public;
 use super::{ResidualAltMinParams, ResidualEnergy, ResidualStep, Whitening};
 use crate::alt_min::OUTPUT;
@@ -296,27 +297,4 @@ fn mean_size(
     let released = out.vector(samples.table(), (1, 1.0), &energy, spend)?;
     let total = released.values().first().copied().unwrap_or(0.0).max(0.0);
     Ok(clip_norm * (total + released.noise_stddev()) / weight)
-}
-
-/// The subspace of coefficients for features as they are.
-fn of_features_as_they_are(whitened: &Subspace, transform: Option<&[f64]>) -> Result<Subspace> {
-    let basis = unwhitened(whitened, transform);
-    let (dim, rank) = (whitened.dim(), whitened.rank());
-    Subspace::spanned_by(dim, rank, &basis, whitened.provenance())
-}
-
-/// `W^T U`: coefficients for features as they are.
-fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
-    let Some(transform) = transform else {
-        return subspace.basis().to_vec();
-    };
-    let rank = subspace.rank();
-    let mut basis = vec![0.0; subspace.basis().len()];
-    let rows = transform.chunks_exact(subspace.dim());
-    for (row, u) in rows.zip(subspace.basis().chunks_exact(rank)) {
-        for (out, w) in basis.chunks_exact_mut(rank).zip(row) {
-            out.iter_mut().zip(u).for_each(|(o, u)| *o += w * u);
-        }
-    }
-    basis
 }

@@ -7,6 +7,7 @@ mod kept;
 mod moment_scales;
 mod params;
 mod step;
+mod transformed;
 mod user;
 mod whitening;
 

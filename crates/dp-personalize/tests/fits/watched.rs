@@ -1,8 +1,8 @@
 //! Looking at a fit round by round.
 
 use dp_personalize::{
-    AltMinParams, FittedSubspace, Initialisation, Provenance, ResidualAltMinParams, RoundEnd,
-    Subspace,
+    AltMinParams, FittedSubspace, Initialisation, NonPrivateAltMin, Provenance,
+    ResidualAltMinParams, RoundEnd, Subspace,
 };
 
 use crate::support::{ADJACENCIES, DIM, alt_min, made, mse, pay, seeded, target, variants};
@@ -112,4 +112,26 @@ fn rounds_from_a_start_without_a_guarantee_say_so() {
     fit.fit_rounds_watched(&data.samples, &plan, pay(&plan, 1), noise, &mut watch)
         .unwrap();
     assert_eq!(n_seen, 2);
+}
+
+/// The certificate takes a start from outside for public; a look at it says where it came from.
+#[test]
+fn a_start_from_outside_is_shown_as_what_it_is() {
+    let data = made(60, 0.0);
+    let init = NonPrivateAltMin {
+        rank: 2,
+        n_rounds: 1,
+    };
+    let given = AltMinParams {
+        init: Initialisation::Given(init.fit(&data.samples).unwrap()),
+        ..AltMinParams::section_6(2)
+    };
+    let fit = given.check().unwrap();
+    let plan = fit.plan(DIM, target(5.0), ADJACENCIES[0]).unwrap();
+    let mut seen = Vec::new();
+    let mut watch = |end: RoundEnd<'_>| seen.push(end.model.provenance());
+    let noise = &mut dp_mechanism::NoiseSource::operating_system();
+    let fitted = fit.fit_rounds_watched(&data.samples, &plan, pay(&plan, 1), noise, &mut watch);
+    assert_eq!(seen, [Provenance::NonPrivate, Provenance::Private]);
+    assert_eq!(fitted.unwrap().model.provenance(), Provenance::Private);
 }

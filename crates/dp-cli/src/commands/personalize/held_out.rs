@@ -71,16 +71,22 @@ impl HeldOut {
         }
         let metric = format!("{} on held-out rows", inputs.metric());
         let lines = values.map(|values| (values.iter().any(Option::is_some)).then_some(values));
+        let (trained, held_out) = ("users trained on", "users held out");
+        let one = |values| ByRound::one_line(&metric, numbers.clone(), values);
         Ok(match lines {
-            [None, _] => None,
-            [Some(values), None] => Some(ByRound::one_line(&metric, numbers, values)),
+            [None, None] => None,
+            [Some(values), None] => Some(one(values)),
+            [None, Some(values)] => Some(ByRound {
+                name: held_out.to_owned(),
+                ..one(values)
+            }),
             [Some(values), Some(others)] => Some(ByRound {
-                name: "users trained on".to_owned(),
+                name: trained.to_owned(),
                 others: vec![RoundLine {
-                    name: "users held out".to_owned(),
+                    name: held_out.to_owned(),
                     values: others,
                 }],
-                ..ByRound::one_line(&metric, numbers, values)
+                ..one(values)
             }),
         })
     }

@@ -88,6 +88,17 @@ fn rounds_of_personalization_end_at_the_figures_of_the_run() {
 }
 
 #[test]
+fn users_held_out_have_their_line_where_nobody_is_trained_on() {
+    let sandbox = personalize::sandbox();
+    let args = ["--held-out-users", "0.9999999", "--json"];
+    let run = personalize::personalize(&sandbox, &args).exits(0);
+    let lines = lines(&by_round(&sandbox));
+    let last = personalize::figure(&run.json(), "held_out", "private");
+    assert_eq!((lines.len(), lines[0].0.as_str()), (1, "users held out"));
+    assert_eq!(lines[0].1.last(), Some(&last));
+}
+
+#[test]
 fn every_method_with_rounds_shows_them() {
     let sandbox = personalize::sandbox();
     for (method, steps) in [("alternating", 2), ("gradient", 3), ("residual", 1)] {
@@ -141,7 +152,8 @@ fn rounds_of_federation_end_at_the_figures_of_the_run() {
     assert_eq!(all[1].1[4].to_bits(), last.to_bits());
 }
 
-/// A share of rows too small for any row: trained on is the same, once with a watch and once without one.
+/// A share of rows too small for any row: trained on is the same, once with a watch that finds nothing to measure and once without one. What looking at rows
+/// does to a run is tested where runs are (`fits/watched.rs` of dp-personalize and dp-fedsgd).
 #[test]
 fn what_is_released_is_the_same_with_and_without_figures_by_round() {
     let seed = ["--insecure-seed", "7"];
