@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::args::VerifyArgs;
 use crate::error::{Error, Result};
 use crate::featured::FEATURE_WEIGHTS;
-use crate::output::{self, CERTIFICATE, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE};
+use crate::output::{
+    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE,
+};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<()> {
     let path: PathBuf = if args.certificate.is_dir() {
@@ -82,7 +84,7 @@ fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
 }
 
 /// Compares model and released values in the folder with the hashes in the certificate. A certificate that names no
-/// such file says nothing about the one beside it; weights of features that it does not name belong to no run.
+/// such file says nothing about the one beside it; weights or a table of features that it does not name belong to no run.
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
@@ -90,9 +92,9 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     if names.is_empty() {
         names.extend(MODEL_FILES);
     }
-    // runs of earlier versions have no released values, and most runs no weights of features; where such a
+    // runs of earlier versions have no released values, and most runs no weights or table of features; where such a
     // file lies without a name in the certificate, the comparison fails
-    let more = [RELEASED, FEATURE_WEIGHTS].into_iter();
+    let more = [RELEASED, FEATURE_WEIGHTS, ITEM_FEATURES].into_iter();
     names.extend(more.filter(|name| has(name) || lies(name)));
     for name in names {
         let path = folder.join(name);

@@ -56,7 +56,10 @@ fn column_hint(role: ColumnRole) -> Option<String> {
         ColumnRole::Item => "of ratings --item-col names it, and in a table of items it is renamed",
         ColumnRole::Rating => "--rating-col names it (dp federate: --target-col)",
         ColumnRole::Target => "--target-col names it",
-        ColumnRole::Feature => "--feature-cols names them",
+        ColumnRole::Feature => {
+            "--feature-cols names them; dp predict wants the names of the training data, of ratings those of the \
+             model's item-features.csv"
+        }
         _ => return None,
     };
     Some(format!("where it is called otherwise, {flag}"))

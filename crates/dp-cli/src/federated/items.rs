@@ -56,8 +56,17 @@ impl ItemTable {
         self.items.iter().map(of).max().unwrap_or(1) as f64
     }
 
-    /// Features of all items, 0 or 1, from what is public and released counts.
-    pub(crate) fn features(&self, noisy_counts: &[f64]) -> Vec<f32> {
+    /// All items with their features, from what is public and released counts.
+    pub(crate) fn described(&self, noisy_counts: &[f64]) -> DescribedItems {
+        DescribedItems {
+            ids: self.catalogue.ids().to_vec(),
+            names: self.names(),
+            cells: self.features(noisy_counts),
+        }
+    }
+
+    /// Features of all items, 0 or 1.
+    fn features(&self, noisy_counts: &[f64]) -> Vec<f32> {
         let buckets = buckets(noisy_counts);
         let flag = |yes: bool| f32::from(u8::from(yes));
         let mut cells = Vec::new();
@@ -72,14 +81,36 @@ impl ItemTable {
     }
 }
 
-/// Ratings as rows of these features.
-pub(crate) fn samples_of_ratings(
-    ratings: &Ratings,
-    items: &ItemTable,
-    noisy_counts: &[f64],
-) -> Result<SampleTable> {
-    let features = items.features(noisy_counts);
-    Ok(SampleTable::of_ratings(ratings, items.names(), &features)?)
+/// Items with their features as models see them: what anybody may know.
+pub(crate) struct DescribedItems {
+    ids: Vec<String>,
+    names: Vec<String>,
+    /// A row of features for each item.
+    cells: Vec<f32>,
+}
+
+impl DescribedItems {
+    /// Ratings of these items as rows of their features.
+    pub(crate) fn rows_of(&self, ratings: &Ratings) -> Result<SampleTable> {
+        let names = self.names.clone();
+        Ok(SampleTable::of_ratings(ratings, names, &self.cells)?)
+    }
+
+    /// A line for each item: its id and its features, under their names.
+    pub(crate) fn csv(&self) -> csv::Result<Vec<u8>> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let item = std::iter::once("item");
+        writer.write_record(item.chain(self.names.iter().map(String::as_str)))?;
+        for (id, row) in self
+            .ids
+            .iter()
+            .zip(self.cells.chunks_exact(self.names.len()))
+        {
+            let cells = row.iter().map(f32::to_string);
+            writer.write_record(std::iter::once(id.clone()).chain(cells))?;
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    }
 }
 
 fn decade(item: &ItemAttributes) -> Option<u16> {
@@ -119,7 +150,15 @@ mod tests {
         assert_eq!(table.catalogue().ids(), ["2", "3", "4", "10"]);
         let names = table.names();
         assert_eq!(names[..4], ["genre Comedy", "genre War", "1930s", "1990s"]);
-        let cells = table.features(&[-3.0, 9.0, 4.0, 5.0]);
+        let counts = [-3.0, 9.0, 4.0, 5.0];
+        let csv = String::from_utf8(table.described(&counts).csv().unwrap()).unwrap();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert!(lines[0].starts_with("item,genre Comedy,genre War,1930s,1990s,popularity 1 of 4,"));
+        assert_eq!(
+            [lines[1], lines[4]],
+            ["2,1,0,0,0,1,0,0,0", "10,1,1,0,1,0,0,1,0"]
+        );
+        let cells = table.features(&counts);
         let of = |at: usize| &cells[at * names.len()..][..names.len()];
         assert_eq!(of(0), [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
         assert_eq!(of(1), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);

@@ -11,7 +11,7 @@ mod training;
 
 pub(crate) use convergence::Convergence;
 pub(crate) use figures::{Figures, UserFigures, coefficients, losses_of_users};
-pub(crate) use items::{ItemTable, samples_of_ratings};
+pub(crate) use items::{DescribedItems, ItemTable};
 pub(crate) use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
 pub(crate) use parts::{Group, Parts, Shares};
 pub(crate) use spending::{ADJACENCY, Paid, Spending};

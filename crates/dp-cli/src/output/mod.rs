@@ -27,7 +27,7 @@ pub(crate) use bars::escaped;
 pub(crate) use comparison::Comparison;
 pub(crate) use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
-pub(crate) use federated_report::{FederatedRelease, FederatedReport};
+pub(crate) use federated_report::{FederatedRelease, FederatedReport, ITEM_FEATURES};
 pub(crate) use folder::{OutputFolder, folder_of, make_folder};
 pub(crate) use lines::{Axes, Line, Look, lines, stacked};
 pub(crate) use model_file::{CERTIFICATE, FACTORS, MODEL_FILES, model_files, read_model};

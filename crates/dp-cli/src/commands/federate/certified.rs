@@ -54,12 +54,14 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         .map_or(Duration::ZERO, Convergence::took);
     let train = start.elapsed().saturating_sub(watched);
     let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].model.clone());
+    let items = runs.items.take();
     let release = FederatedRelease {
         certificate,
         model: &model,
         alphas: &settings.alphas,
         chosen,
         inputs: &inputs,
+        items: items.as_ref(),
         settings: &ready.spending.settings,
     };
     release.write(&ready.folder)?;

@@ -9,14 +9,16 @@ use super::source::Source;
 use crate::args::FederateArgs;
 use crate::error::Result;
 use crate::federated::{
-    Convergence, Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures, coefficients,
-    folded_in,
+    Convergence, DescribedItems, Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures,
+    coefficients, folded_in,
 };
 use crate::personal::Inputs;
 
 /// The runs of all alphas in their order, private and without noise.
 pub(super) struct Runs {
     pub(super) inputs: Inputs,
+    /// Of ratings.
+    pub(super) items: Option<DescribedItems>,
     pub(super) parts: Parts,
     pub(super) private: Vec<FittedPpSgd>,
     without_noise: Vec<FittedPpSgd>,
@@ -43,7 +45,7 @@ impl Order<'_> {
     /// Trains every alpha with what was paid.
     pub(super) fn fill(&self, source: Source, paid: Paid, noise: &mut NoiseSource) -> Result<Runs> {
         let inputs = source.inputs(self.settings)?;
-        let table = source.into_rows(paid.items, noise)?;
+        let (table, items) = source.into_rows(paid.items, noise)?;
         let n_left_out = *table.n_not_finite().expose();
         let (shares, max_rows) = (self.settings.shares_of_run(), self.args.columns.max_rows);
         let seed = self.args.held_out.split_seed;
@@ -69,6 +71,7 @@ impl Order<'_> {
             private.push(trainer.private(alpha, z, delta, spends, noise, &mut watch)?);
         }
         Ok(Runs {
+            items,
             convergence,
             inputs,
             parts,

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::args::{DataFormat, FederateArgs};
 use crate::columns::refuse_repeated;
 use crate::error::Result;
-use crate::federated::{ItemTable, samples_of_ratings};
+use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 
 /// A user's votes for items are shortened to this norm.
@@ -81,14 +81,14 @@ impl Source {
         }
     }
 
-    /// The rows; popularity of rated items is released for it.
+    /// The rows, and of ratings the items with their features; their popularity is released for it.
     pub(super) fn into_rows(
         self,
         spend: Option<Spend>,
         noise: &mut NoiseSource,
-    ) -> Result<SampleTable> {
+    ) -> Result<(SampleTable, Option<DescribedItems>)> {
         let (ratings, items) = match self {
-            Self::Rows(table) => return Ok(table),
+            Self::Rows(table) => return Ok((table, None)),
             Self::Ratings(rated) => *rated,
         };
         let n_items = items.catalogue().len();
@@ -101,6 +101,7 @@ impl Source {
             }
             None => vec![0.0; n_items],
         };
-        samples_of_ratings(&ratings, &items, &counts)
+        let items = items.described(&counts);
+        Ok((items.rows_of(&ratings)?, Some(items)))
     }
 }

@@ -14,8 +14,10 @@ use super::bars::bars;
 use super::shared_file::{SHARED, shared_bytes};
 use super::statement::{guarantee_lines, put, released};
 use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
-use crate::error::Result;
-use crate::federated::{Convergence, RunSettings, UserFigures, alpha_name, alpha_value};
+use crate::error::{Error, Result};
+use crate::federated::{
+    Convergence, DescribedItems, RunSettings, UserFigures, alpha_name, alpha_value,
+};
 use crate::personal::Inputs;
 
 /// What a run releases.
@@ -26,6 +28,8 @@ pub(crate) struct FederatedRelease<'a> {
     /// Which of them.
     pub(crate) chosen: usize,
     pub(crate) inputs: &'a Inputs,
+    /// Of ratings: what users need to describe their own.
+    pub(crate) items: Option<&'a DescribedItems>,
     pub(crate) settings: &'a RunSettings,
 }
 
@@ -42,6 +46,8 @@ pub(crate) struct FederatedReport<'a> {
     pub(crate) seconds: Seconds,
 }
 
+/// The rated items with their features, as the model was trained on them.
+pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
 /// Heads everything that is computed from private data.
 const INTERNAL: &str = "not covered by the guarantee";
 
@@ -50,8 +56,15 @@ impl FederatedRelease<'_> {
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
         let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
         folder.write(SHARED, &shared)?;
-        let certificate = self.certificate.clone();
-        let certificate = certificate.with_artifact(SHARED, &shared);
+        let mut certificate = self.certificate.clone();
+        certificate = certificate.with_artifact(SHARED, &shared);
+        if let Some(items) = self.items {
+            let items = items
+                .csv()
+                .map_err(|e| Error::model(Path::new(ITEM_FEATURES), e))?;
+            folder.write(ITEM_FEATURES, &items)?;
+            certificate = certificate.with_artifact(ITEM_FEATURES, &items);
+        }
         let certificate = self.released_run().write(folder, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;

@@ -4,6 +4,7 @@ mod hostile;
 mod joins;
 mod leaf;
 mod learns;
+mod rated;
 mod released;
 
 use std::fmt::Write as _;

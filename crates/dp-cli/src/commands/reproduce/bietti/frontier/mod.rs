@@ -15,9 +15,7 @@ use crate::commands::reproduce::data_file::data_file;
 use crate::commands::reproduce::groups::data::{DataSet, PARKINSONS, SCHOOL};
 use crate::commands::reproduce::report::Row;
 use crate::error::{Error, Result};
-use crate::federated::{
-    ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value, samples_of_ratings,
-};
+use crate::federated::{ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value};
 use crate::personal::{Column, Inputs, Intercept, Task};
 
 const ALPHAS: [f64; 7] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0, f64::INFINITY];
@@ -212,7 +210,7 @@ impl Named {
                 counts.values().to_vec()
             }
         };
-        let rows = samples_of_ratings(ratings, items, &counts)?;
+        let rows = items.described(&counts).rows_of(ratings)?;
         Ok((rows.into_users(), inputs, items.largest() + 1.0))
     }
 
