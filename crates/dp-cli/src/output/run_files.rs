@@ -7,7 +7,7 @@ use std::path::Path;
 use dp_accounting::Certificate;
 use dp_multitask::NoisyCounts;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::{CERTIFICATE, Comparison, OutputFolder, Seconds};
@@ -61,9 +61,16 @@ pub(crate) struct InternalRun {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Headline {
     pub(crate) metric: String,
+    /// Of a run that ran away not a finite number, for which JSON has null.
+    #[serde(deserialize_with = "number_or_null")]
     pub(crate) value: f64,
     /// The same without privacy, where that was measured.
     pub(crate) non_private: Option<f64>,
+}
+
+/// A number, or NaN for the null that stands where one was not finite.
+fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// A figure after rounds, of the model that is released and of others.
@@ -121,6 +128,21 @@ impl HeldOutBy {
     /// Says it beside the other settings.
     pub(crate) fn put(self, settings: &mut Value) {
         settings[HELD_OUT] = json!(self);
+    }
+}
+
+impl Headline {
+    /// The figure, unless the run ran away.
+    pub(crate) fn finite(&self) -> Option<f64> {
+        Some(self.value).filter(|value| value.is_finite())
+    }
+}
+
+impl RoundLine {
+    /// Whether there is anything to draw.
+    pub(crate) fn has_figures(&self) -> bool {
+        let mut figures = self.values.iter().flatten();
+        figures.any(|value| value.is_finite())
     }
 }
 

@@ -13,6 +13,9 @@ pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
     let by_round = internal.by_round.as_ref()?;
     let rounds = rounds_of(by_round);
     let all = lines_of(by_round);
+    if !all.iter().any(RoundLine::has_figures) {
+        return None;
+    }
     let mut blocks = vec![Block::Curve(curve(&by_round.metric, &rounds, &all))];
     if all.len() > 1 {
         blocks.push(Block::Table(table(&by_round.metric, &rounds, &all)));
@@ -38,13 +41,14 @@ fn lines_of(by_round: &ByRound) -> Vec<RoundLine> {
     std::iter::once(released).chain(others).collect()
 }
 
-/// The released line and those that fit beside it; of more lines than can be told apart the ends of the others. One that
-/// runs away would leave the rest a flat line at the bottom.
+/// The released line and those that fit beside it, where they have figures; of more lines than can be told apart the ends of
+/// the others. One that runs away would leave the rest a flat line at the bottom; beside a line of zeros none is told to.
 fn drawn(all: &[RoundLine]) -> Vec<&RoundLine> {
-    let released = all.iter().take(1);
+    let released = all.iter().take(1).filter(|line| line.has_figures());
     let most = FAR * released.clone().map(highest).sum::<f64>();
-    let others = all.iter().skip(1);
-    let near: Vec<&RoundLine> = others.filter(|line| highest(line) <= most).collect();
+    let fits = |line: &&RoundLine| most <= 0.0 || highest(line) <= most;
+    let others = all.iter().skip(1).filter(|line| line.has_figures());
+    let near: Vec<&RoundLine> = others.filter(fits).collect();
     match near[..] {
         [first, .., last] if near.len() >= MOST_LINES => released.chain([first, last]).collect(),
         _ => released.chain(near).collect(),
@@ -79,6 +83,7 @@ fn curve(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Curve {
         x: across(rounds),
         y: Axis::around(metric, heights),
         lines,
+        has_table: all.len() > 1,
     }
 }
 

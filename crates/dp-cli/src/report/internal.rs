@@ -46,9 +46,13 @@ fn quality(run: &RunFolder) -> Section {
     let internal = run.internal.as_ref();
     if let Some(headline) = internal.and_then(|internal| internal.headline.as_ref()) {
         blocks.push(Block::Numbers(vec![Number {
-            value: format!("{:.4}", headline.value),
+            value: shown(headline.finite()),
             label: headline.metric.clone(),
-            note: "on what was held out of training".to_owned(),
+            note: match headline.finite() {
+                Some(_) => "on what was held out of training",
+                None => "no figure: the run ran away",
+            }
+            .to_owned(),
         }]));
     }
     let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
@@ -170,7 +174,8 @@ fn without_privacy(run: &RunFolder) -> Section {
         .internal
         .as_ref()
         .and_then(|internal| internal.headline.as_ref());
-    let stated = headline.and_then(|of| Some((of.metric.clone(), of.value, of.non_private?)));
+    let ran_away = headline.is_some_and(|of| of.finite().is_none());
+    let stated = headline.and_then(|of| Some((of.metric.clone(), of.finite()?, of.non_private?)));
     let measured = || {
         let metric = match run.evaluation.as_ref()?.scores.feedback.as_str() {
             "implicit" => "Recall@20 of dp evaluate",
@@ -196,6 +201,9 @@ fn without_privacy(run: &RunFolder) -> Section {
                 unit: Unit::Plain,
                 rows: vec![row("private", private), row(NON_PRIVATE, exact)],
             })
+        }
+        None if ran_away => {
+            Block::Text("The run ran away: it has no figure to set beside another.".to_owned())
         }
         None => Block::Text(
             "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \

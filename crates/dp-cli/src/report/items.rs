@@ -112,6 +112,7 @@ fn curve(sorted: &[f64], noise: f64) -> Curve {
                 dense: false,
             },
         ],
+        has_table: false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::page::{Bars, Block, Curve, Page, Table, short};
+use super::page::{Bars, Block, Curve, Page, Table, Unit, short};
 
 /// Curves of more points than this are not written out.
 const MOST_POINTS: usize = 24;
@@ -118,22 +118,21 @@ fn put_curve(text: &mut String, curve: &Curve) {
         inline(&curve.title),
         inline(&curve.note)
     );
-    let solid = curve.lines.iter().filter(|line| !line.dashed).count();
     let Some(first) = curve.lines.first() else {
         return;
     };
-    // several lines come with a table of their own
-    if solid > 1 || first.points.len() > MOST_POINTS {
+    if curve.has_table || first.points.len() > MOST_POINTS {
         return;
     }
     text.push('\n');
+    let shown = |y| Unit::Plain.shown(Some(y));
     let rows = first.points.iter();
     let mut rows: Vec<Vec<String>> = rows
-        .map(|(x, y)| vec![short(*x), first.name.clone(), format!("{y:.4}")])
+        .map(|(x, y)| vec![short(*x), first.name.clone(), shown(*y)])
         .collect();
     for level in curve.lines.iter().skip(1).filter(|line| line.dashed) {
         let at = level.points.first().map_or(0.0, |p| p.1);
-        rows.push(vec![String::new(), level.name.clone(), format!("{at:.4}")]);
+        rows.push(vec![String::new(), level.name.clone(), shown(at)]);
     }
     let table = Table {
         title: String::new(),

@@ -90,6 +90,8 @@ pub(crate) struct Curve {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) lines: Vec<CurveLine>,
+    /// Whether a table beside it has all of its numbers.
+    pub(crate) has_table: bool,
 }
 
 pub(crate) struct CurveLine {
@@ -212,19 +214,34 @@ fn round_ticks([low, high]: [f64; 2]) -> Vec<(f64, String)> {
     let power = 10_f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
     let step = steps.into_iter().find(|s| *s >= rough).unwrap_or(rough);
-    let places = (-step.log10().floor()).clamp(0.0, 9.0);
+    let places = places_between(1.0, step);
+    let first = (low / step).ceil();
+    (0..12)
+        .map(|n| (first + f64::from(n)) * step)
+        .take_while(|v| *v <= high)
+        .map(|v| (v, tick(v, step, places)))
+        .collect()
+}
+
+/// The name of a tick: where numbers are written with powers of ten, in as many digits as tell it from the next one.
+fn tick(value: f64, step: f64, places: usize) -> String {
+    if value.abs() < LARGE {
+        return format!("{value:.places$}");
+    }
+    let digits = places_between(value.abs(), step);
+    format!("{value:.digits$e}")
+}
+
+/// Powers of ten from a step up to a number, as digits: 9 at most.
+fn places_between(value: f64, step: f64) -> usize {
+    let powers = (value.log10().floor() - step.log10().floor()).clamp(0.0, 9.0);
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "within 0 and 9"
     )]
-    let places = places as usize;
-    let first = (low / step).ceil();
-    (0..12)
-        .map(|n| (first + f64::from(n)) * step)
-        .take_while(|v| *v <= high)
-        .map(|v| (v, format!("{v:.places$}")))
-        .collect()
+    let powers = powers as usize;
+    powers
 }
 
 /// A number in few digits.
@@ -254,5 +271,18 @@ mod tests {
         assert_eq!(log.ticks, [(0.5, "0.5".to_owned()), (5.0, "5".to_owned())]);
         assert!((log.place(5.0_f64.sqrt() * 0.5_f64.sqrt()) - 0.5).abs() < 1e-9);
         assert_eq!(short(1e-5), "1.0e-5");
+    }
+
+    #[test]
+    fn ticks_of_large_numbers_are_short_and_differ() {
+        let names = |values: [f64; 2]| -> Vec<String> {
+            let axis = Axis::around("RMSE", values.into_iter());
+            axis.ticks.into_iter().map(|(_, name)| name).collect()
+        };
+        assert_eq!(names([0.5, 4e45]), ["0", "2e45", "4e45"]);
+        let close = names([1.0e9, 1.01e9]);
+        assert_eq!(close, ["1.000e9", "1.005e9", "1.010e9"]);
+        assert_eq!(names([0.0, 9e6]), ["0", "5000000"]);
+        assert!(names([1e300, 1e300]).is_empty());
     }
 }

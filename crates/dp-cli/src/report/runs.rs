@@ -4,7 +4,7 @@ use dp_accounting::gdp;
 use dp_core::Adjacency;
 
 use super::items::share_above;
-use super::page::{Axis, Block, Curve, CurveLine, Section, Table, short};
+use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit, short};
 use super::privacy::section;
 use super::run::RunFolder;
 use crate::commands::evaluate::NON_PRIVATE;
@@ -157,6 +157,7 @@ fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
             dashed: false,
             dense: false,
         }],
+        has_table: false,
     })
 }
 
@@ -203,9 +204,11 @@ pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
     let [first, _, ..] = runs.as_slice() else {
         return None;
     };
+    // when all ran away there is nothing to draw
+    runs.iter().find_map(|of| of.headline.finite())?;
     let metric = &first.headline.metric;
     let rows = runs.iter().map(|of| {
-        let value = format!("{:.4}", of.headline.value);
+        let value = Unit::Plain.shown(of.headline.finite());
         vec![of.run.name.clone(), short(of.epsilon), value]
     });
     let table = Table {
@@ -226,6 +229,7 @@ pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
         x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
         y: Axis::around(metric, heights.into_iter()),
         lines,
+        has_table: false,
     };
     let blocks = vec![Block::Curve(curve), Block::Table(table)];
     Some(section("curve", "Privacy and utility", blocks))
@@ -235,16 +239,16 @@ pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
 fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
     let points: Vec<(f64, f64)> = runs
         .iter()
-        .map(|of| (of.epsilon, of.headline.value))
+        .filter_map(|of| Some((of.epsilon, of.headline.finite()?)))
         .collect();
     let mut exact = runs.iter();
     let exact = exact.find_map(|of| level(of.run, of.headline));
     let level = exact.map(|(name, value)| CurveLine {
         name,
-        points: [points.first(), points.last()]
+        points: [runs.first(), runs.last()]
             .into_iter()
             .flatten()
-            .map(|p| (p.0, value))
+            .map(|of| (of.epsilon, value))
             .collect(),
         dashed: true,
         dense: false,

@@ -121,25 +121,23 @@ impl Measured<'_> {
         format!("alpha {}{mark}", alpha_name(self.alphas[at]))
     }
 
-    /// The figure after rounds, of the chosen alpha and of the others.
+    /// The figure after rounds, of the chosen alpha and of the others; none where no round of any has one.
     pub(super) fn by_round(&self) -> Option<ByRound> {
         let of = self.convergence?;
         let line = |at: usize| {
-            let values = of.line(at)?.to_vec();
-            let name = self.name_of(at);
-            values
-                .iter()
-                .any(Option::is_some)
-                .then_some(RoundLine { name, values })
+            let (name, values) = (self.name_of(at), of.line(at)?.to_vec());
+            Some(RoundLine { name, values })
         };
         let released = line(self.chosen)?;
         let others = (0..self.alphas.len()).filter(|&at| at != self.chosen);
-        Some(ByRound {
+        let others: Vec<RoundLine> = others.filter_map(line).collect();
+        let any = released.has_figures() || others.iter().any(RoundLine::has_figures);
+        any.then(|| ByRound {
             metric: format!("{} on held-out rows", self.inputs.metric()),
             name: released.name,
             rounds: of.rounds(),
             values: released.values,
-            others: others.filter_map(line).collect(),
+            others,
         })
     }
 

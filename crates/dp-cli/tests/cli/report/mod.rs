@@ -3,6 +3,7 @@
 mod convergence;
 mod elsewhere;
 mod folders;
+mod runaway;
 mod well_formed;
 
 use std::fs;
