@@ -50,7 +50,9 @@ fn drawn(all: &[RoundLine]) -> Vec<&RoundLine> {
     let others = all.iter().skip(1).filter(|line| line.has_figures());
     let near: Vec<&RoundLine> = others.filter(fits).collect();
     match near[..] {
-        [first, .., last] if near.len() >= MOST_LINES => released.chain([first, last]).collect(),
+        [first, .., last] if released.clone().count() + near.len() > MOST_LINES => {
+            released.chain([first, last]).collect()
+        }
         _ => released.chain(near).collect(),
     }
 }
@@ -172,6 +174,15 @@ mod tests {
         assert_eq!(names(&all), ["chosen", "b"]);
         let table = table("RMSE", &[1, 2, 3], &all);
         assert_eq!(table.rows[1][2..], ["1.000e36", "19.0000"]);
+    }
+
+    #[test]
+    fn four_lines_are_drawn_where_the_released_one_has_no_figures() {
+        let mut all: Vec<RoundLine> = ["chosen", "a", "b", "c", "d"].map(line).into();
+        all[0].values.fill(None);
+        assert_eq!(names(&all), ["a", "b", "c", "d"]);
+        all.push(line("e"));
+        assert_eq!(names(&all), ["a", "e"]);
     }
 
     #[test]
