@@ -36,8 +36,9 @@ pub(crate) use personal_report::PersonalReport;
 pub(crate) use replace::{Replacement, replace_files};
 pub(crate) use report::{Seconds, TrainReport};
 pub(crate) use run_files::{
-    ByRound, Chart, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED, ReleasedRun,
-    RoundLine, SCHEMA_VERSION, pretty, read_certificate, read_run_file,
+    ByRound, Chart, EVALUATION, Headline, HeldOutBy, INTERNAL, INTERNAL_SCHEMA_VERSION,
+    InternalRun, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate,
+    read_run_file,
 };
 pub(crate) use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
 pub(crate) use shared_file::{ReleasedShared, SHARED, read_shared};

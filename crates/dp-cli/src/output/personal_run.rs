@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Chart, Headline, InternalRun, PersonalRelease, PersonalReport, ReleasedRun, SCHEMA_VERSION,
+    Chart, Headline, INTERNAL_SCHEMA_VERSION, InternalRun, PersonalRelease, PersonalReport,
+    ReleasedRun, SCHEMA_VERSION,
 };
 use crate::error::Result;
 use crate::personal::MethodName;
@@ -42,7 +43,7 @@ impl PersonalReport<'_> {
         });
         let series = ["users trained on", "users held out"].map(str::to_owned);
         InternalRun {
-            schema_version: SCHEMA_VERSION,
+            schema_version: INTERNAL_SCHEMA_VERSION,
             certificate: None,
             command: "personalize".to_owned(),
             headline: of(MethodName::Private).map(|value| Headline {

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::statement::{guarantee_lines, put, released};
-use super::{ByRound, InternalRun, OutputFolder, SCHEMA_VERSION, TrainRelease, TrainSettings};
+use super::{
+    ByRound, INTERNAL_SCHEMA_VERSION, InternalRun, OutputFolder, TrainRelease, TrainSettings,
+};
 use crate::error::Result;
 use crate::evaluate::Evaluation;
 
@@ -54,7 +56,7 @@ impl<S: TrainSettings> TrainReport<'_, S> {
 
     fn internal_run(&self) -> InternalRun {
         InternalRun {
-            schema_version: SCHEMA_VERSION,
+            schema_version: INTERNAL_SCHEMA_VERSION,
             certificate: None,
             command: self.release.command(),
             headline: self.metrics.headline(),

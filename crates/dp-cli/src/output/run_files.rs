@@ -19,8 +19,10 @@ pub(crate) const RELEASED: &str = "report.json";
 pub(crate) const INTERNAL: &str = "internal.json";
 /// The same, of `dp evaluate --save`.
 pub(crate) const EVALUATION: &str = "internal-evaluation.json";
-/// Version of all three.
+/// Version of what is released, and of what `dp evaluate` saves.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
+/// Version of [`INTERNAL`]. Readers of 1 take errors by round to be of every round from the first, whatever `rounds` says.
+pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;
 
 /// What a run released beside its model, and how it was set.
 #[derive(Debug, Serialize, Deserialize)]
@@ -192,6 +194,15 @@ pub(crate) fn pretty(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The newest version that is read of a file.
+fn newest_schema(name: &str) -> u32 {
+    if name == INTERNAL {
+        INTERNAL_SCHEMA_VERSION
+    } else {
+        SCHEMA_VERSION
+    }
+}
+
 /// Reads a file of a run back; none when there is no such file. A newer version is refused.
 pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>> {
     #[derive(Deserialize)]
@@ -206,9 +217,10 @@ pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> R
     };
     let damaged = |e: serde_json::Error| Error::model(&path, format!("damaged: {e}"));
     let Version { schema_version } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if schema_version > SCHEMA_VERSION {
+    let newest = newest_schema(name);
+    if schema_version > newest {
         let reason = format!(
-            "schema {schema_version} is newer than this program, which reads {SCHEMA_VERSION}; use a newer dp"
+            "schema {schema_version} is newer than this program, which reads {newest}; use a newer dp"
         );
         return Err(Error::model(&path, reason));
     }

@@ -1,6 +1,6 @@
 //! A run of `dp federate` for programs.
 
-use super::super::{Chart, InternalRun, ReleasedRun, SCHEMA_VERSION};
+use super::super::{Chart, INTERNAL_SCHEMA_VERSION, InternalRun, ReleasedRun, SCHEMA_VERSION};
 use super::{FederatedRelease, FederatedReport};
 
 impl FederatedRelease<'_> {
@@ -29,7 +29,7 @@ impl FederatedReport<'_> {
     pub(super) fn internal_run(&self) -> InternalRun {
         let measured = self.measured();
         InternalRun {
-            schema_version: SCHEMA_VERSION,
+            schema_version: INTERNAL_SCHEMA_VERSION,
             certificate: None,
             command: "federate".to_owned(),
             headline: measured.headline(),

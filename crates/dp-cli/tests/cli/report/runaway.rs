@@ -145,3 +145,22 @@ fn large_figures_have_short_names_on_the_axis() {
         "{names:?}"
     );
 }
+
+#[test]
+fn internal_files_have_a_schema_of_their_own() {
+    let sandbox = quick_run();
+    let released: Value = serde_json::from_str(&page(&sandbox, "report.json")).unwrap();
+    let mut file = internal(&sandbox);
+    let schemas = [&released, &file].map(|file| file["schema_version"].as_u64());
+    assert_eq!(schemas, [Some(1), Some(2)]); // readers of 1 take no notice of `rounds`
+    // which were the first and all up to the last
+    file["schema_version"] = json!(1);
+    sandbox.write("dp-model/internal.json", file.to_string());
+    let older = json!({"metric": "RMSE", "values": [0.75, 0.5]});
+    let [_, markdown] = pages_with(&sandbox, older);
+    assert!(markdown.contains("| 1 | private | 0.7500 |\n| 2 | private | 0.5000 |"));
+    file["schema_version"] = json!(3);
+    sandbox.write("dp-model/internal.json", file.to_string());
+    let run = sandbox.dp(&["report", "dp-model"]).exits(4);
+    run.says(&["internal.json", "schema 3 is newer", "reads 2"]);
+}
