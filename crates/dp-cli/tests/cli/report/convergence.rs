@@ -238,7 +238,7 @@ fn internal_files_of_earlier_versions_have_pages() {
         assert_eq!(is_old, markdown.contains("| 2 | private | 0.5000 |"));
     }
     let newer =
-        page(&sandbox, "internal.json").replace("\"schema_version\":1", "\"schema_version\":2");
+        page(&sandbox, "internal.json").replace("\"schema_version\":2", "\"schema_version\":3");
     sandbox.write("dp-model/internal.json", newer);
     let run = sandbox.dp(&["report", "dp-model"]).exits(4);
     run.says(&["internal.json", "newer"]);
