@@ -320,6 +320,53 @@ fn the_gramian_is_released_once_a_round_for_all_items() {
     assert_eq!(lengths, [15, 5 * N_ITEMS].repeat(fit.params().n_rounds));
 }
 
+/// With biases everybody's factor has norm 1, so a share of the Gramian has the norm that is paid for: a bound that is a percent too small
+/// leaves users out, one that is too large wastes noise.
+#[test]
+fn a_share_of_the_gramian_fills_its_bound() {
+    let split = split();
+    let train = split.train.expose();
+    let fit = params(5.0).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
+    let spends = Ledger::in_memory("test", budget).unwrap().reserve(&plan);
+    let mut n_seen = 0;
+    let mut watch = |seen: Released<'_>| {
+        let Released::Sum {
+            label,
+            grid,
+            one_user,
+            ..
+        } = seen
+        else {
+            return;
+        };
+        if !label.contains("Gramian") {
+            return;
+        }
+        for user in train.users().filter(|user| !user.is_empty()).take(50) {
+            let square: f64 = one_user(user)
+                .iter()
+                .map(|&(_, z)| (z as f64).powi(2))
+                .sum();
+            let filled = square.sqrt() / grid.l2_bound() as f64;
+            assert!(filled > 0.999 && filled <= 1.0, "{label}: {filled}");
+            n_seen += 1;
+        }
+    };
+    let noise = &mut NoiseSource::insecure_seeded(3);
+    fit.fit_watched(
+        &split.train,
+        &plan,
+        spends.unwrap(),
+        noise,
+        &mut |_| {},
+        &mut watch,
+    )
+    .unwrap();
+    assert!(n_seen >= 50);
+}
+
 #[test]
 fn an_interrupted_run_pays_for_what_is_left_and_nothing_twice() {
     let split = split();
