@@ -41,7 +41,7 @@ pub use figures::{rounded_down, rounded_up};
 pub use filter::{GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter};
 pub use gdp::GdpAccountant;
 pub use ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSummary, Measure};
-pub use plan::{Plan, PlannedRelease, ReleaseRequest};
+pub use plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
 pub use pld::PldAccountant;
 pub use rdp::RdpAccountant;
 pub use saddle_point::SaddlePointAccountant;

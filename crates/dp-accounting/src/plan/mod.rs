@@ -1,6 +1,7 @@
 //! Plans: what a run will release, the noise of each release, the guarantee of the whole.
 
 mod release;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use crate::schedule::{ideal_guarantee, total_mu_squared};
 use crate::{Error, Result, calibrate};
 
 pub use release::{PlannedRelease, ReleaseRequest};
+pub use requests::Requests;
 
 /// Relative amount by which calibrated noise exceeds the exact solution: 2^-48. It covers the
 /// dozen roundings between the share of a release and its recomputed cost.
