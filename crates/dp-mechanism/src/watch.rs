@@ -1,78 +1,16 @@
 //! Releases with what each user added to them, for audits.
 
 use dp_accounting::Spend;
-use dp_core::{Interactions, Private, UserRow};
+use dp_core::{Interactions, Private};
 
 use crate::contribution::{FactorContribution, VectorContribution};
-use crate::gram_sum::{GramContribution, GramGrids, GramSums, gram_contribution};
+use crate::gram_sum::{GramGrids, GramSums, gram_contribution};
 use crate::kronecker_sum::{
     KroneckerContribution, KroneckerGrid, KroneckerSum, OffDiagonalNoise, kronecker_contribution,
 };
 use crate::release::{ReleasedGrams, ReleasedVector};
 use crate::vector_sum::{VectorSum, vector_contribution};
-use crate::{Error, Grid, NoiseSource, Result};
-
-/// One release of a trainer, shown to a watch as it is made.
-///
-/// # Privacy
-/// The release is public. `one_user` computes what a user adds from that user's own records: whoever calls
-/// it must hold the data anyway, as an audit does. Nothing of it may leave.
-#[allow(
-    missing_debug_implementations,
-    reason = "holds functions of private records"
-)]
-#[derive(Clone, Copy)]
-pub struct Observed<'a> {
-    /// Labels in the plan: of the sum, or of matrices and right-hand sides.
-    pub labels: [&'a str; 2],
-    /// Noise multipliers paid for, in the same order.
-    pub noise_multipliers: [f64; 2],
-    /// The release.
-    pub sums: ObservedSums<'a>,
-}
-
-/// What was released, and one user's integers in it.
-#[allow(
-    missing_debug_implementations,
-    reason = "holds functions of private records"
-)]
-#[derive(Clone, Copy)]
-pub enum ObservedSums<'a> {
-    /// A vector.
-    Vector {
-        /// Its grid.
-        grid: &'a Grid,
-        /// The noisy sum.
-        released: &'a ReleasedVector,
-        /// Coordinates and integers of one user.
-        one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
-    },
-    /// The upper triangle of one symmetric matrix.
-    Triangle {
-        /// Its grid.
-        grid: &'a Grid,
-        /// Side of the matrix.
-        side: usize,
-        /// Noise off the diagonal.
-        off_diagonal: OffDiagonalNoise,
-        /// The noisy sum.
-        released: &'a ReleasedVector,
-        /// Places and integers of one user.
-        one_user: &'a OneUser<'a>,
-    },
-    /// Matrices and right-hand sides.
-    Grams {
-        /// Their grids.
-        grids: &'a GramGrids,
-        /// The noisy sums.
-        released: &'a ReleasedGrams,
-        /// Integer factors and labels of one user.
-        one_user: &'a dyn Fn(UserRow<'_>) -> Result<GramContribution>,
-    },
-}
-
-/// What one user adds: places and integers.
-pub type OneUser<'a> = dyn Fn(UserRow<'_>) -> Result<Vec<(usize, i64)>> + 'a;
+use crate::{Error, Grid, NoiseSource, Observed, ObservedSums, Result};
 
 /// Sees every release of a fit.
 pub type Watch<'a> = dyn FnMut(Observed<'_>) + 'a;
