@@ -1,6 +1,6 @@
 //! What does privacy cost each method on ratings or lists, and whom?
 //!
-//! `dp reproduce krichene2023-ml1m --data DIR --json > rows.json`, then
+//! `dp-reproduce krichene2023-ml1m --data DIR --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_ratings_reproduction -- rows.json epsilon FILE.svg`
 //! or `... rows.json EPSILON FILE.svg`, with `recall` behind either for lists
 //!

@@ -1,6 +1,6 @@
 //! How does the error of the reproduced methods depend on the weight exponent?
 //!
-//! `dp reproduce krichene2023-appendix-c --json > rows.json`, then
+//! `dp-reproduce krichene2023-appendix-c --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_reproduction -- rows.json A EPSILON FILE.svg`
 //!
 //! Draws test RMSE against mu, one line per method, closed-form accounting dashed. `A` is the power

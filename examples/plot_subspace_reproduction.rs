@@ -1,6 +1,6 @@
 //! How does the error of personal models depend on the privacy of the shared subspace?
 //!
-//! `dp reproduce jain2021-figure2 --json > rows.json`, then
+//! `dp-reproduce jain2021-figure2 --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_subspace_reproduction -- rows.json AXIS FILE.svg`
 //!
 //! Draws population MSE against `epsilon`, as named in the paper (dashed: closed form, truly less) and exactly (full), for

@@ -3,7 +3,7 @@
 //! `cargo run --release -p dp-examples --example what_features_are_worth -- [N_FEATURES [EPSILON]]`
 //!
 //! Excess risk per example, `<u, v^ - v>^2 / 2`, of statistics released once and of residual steps around what is known already, both with the closed form
-//! of a linear encoder. All methods, at all sizes, with seeds: `dp reproduce krichene2024-synthetic`.
+//! of a linear encoder. All methods, at all sizes, with seeds: `dp-reproduce krichene2024-synthetic`.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};

@@ -1,4 +1,4 @@
-//! Item vectors from public features, the set-up of `dp reproduce krichene2024-synthetic` with 2000 features over a growing number of users: statistics of all
+//! Item vectors from public features, the set-up of `dp-reproduce krichene2024-synthetic` with 2000 features over a growing number of users: statistics of all
 //! items released once, 60 steps on the item vectors after that, and the residual form with its pooled matrix.
 //!
 //! `cargo bench -p dp-benches --bench pubfeat`

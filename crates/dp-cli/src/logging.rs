@@ -29,11 +29,11 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
     tracing_subscriber::registry().with(lines).with(own).init();
 }
 
-/// This program's own events alone: what a library logs nobody has read for private values. The libraries of this
-/// project begin with the same letters.
+/// Events of the program and of its workflows alone: what another library logs nobody has read for private values.
+/// The other libraries of this project begin with the same letters.
 fn is_own(target: &str) -> bool {
-    let module = target.strip_prefix(env!("CARGO_BIN_NAME"));
-    module.is_some_and(|module| module.is_empty() || module.starts_with("::"))
+    let root = target.split("::").next();
+    [Some(env!("CARGO_BIN_NAME")), Some("dp_personal")].contains(&root)
 }
 
 #[cfg(test)]
@@ -42,10 +42,22 @@ mod tests {
 
     #[test]
     fn libraries_do_not_log() {
-        for own in ["dp", "dp::commands::train"] {
+        for own in [
+            "dp",
+            "dp::commands::account",
+            "dp_personal::workflows::train",
+        ] {
             assert!(is_own(own), "{own}");
         }
-        for other in ["dp_data", "dp_data::ratings", "dpx", "rayon", "", "d"] {
+        for other in [
+            "dp_data",
+            "dp_data::ratings",
+            "dp_personalize",
+            "dpx",
+            "rayon",
+            "",
+            "d",
+        ] {
             assert!(!is_own(other), "{other}");
         }
     }

@@ -1,27 +1,19 @@
 //! `dp`: train a private recommender, fold users in, verify certificates, account for mechanisms.
 
 mod args;
-mod columns;
 mod commands;
 mod config;
-mod error;
-mod evaluate;
-mod featured;
-mod federated;
 mod logging;
-mod output;
+
 #[cfg(feature = "parquet")]
 mod panics;
-mod personal;
-mod progress;
-mod ranking;
-mod report;
-mod rounds;
 
 use std::process::ExitCode;
 
 use args::Command;
 use config::Invocation;
+
+use dp_personal::{error, output, workflows};
 
 fn main() -> ExitCode {
     #[cfg(feature = "parquet")]
@@ -46,21 +38,20 @@ fn main() -> ExitCode {
 fn run(command: Command) -> error::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "dp {}", command.name());
     match command {
-        Command::Demo(args) => commands::demo::run(&args),
-        Command::Synth(args) => commands::synth::run(&args),
-        Command::Train(args) => commands::train::run(&args),
-        Command::Tune(args) => commands::tune::run(&args),
-        Command::Personalize(args) => commands::personalize::run(&args),
-        Command::Federate(args) => commands::federate::run(&args),
-        Command::Predict(args) => commands::predict::run(&args),
-        Command::Evaluate(args) => commands::evaluate::run(&args),
-        Command::Report(args) => commands::report::run(&args),
-        Command::Recommend(args) => commands::recommend::run(&args),
-        Command::Verify(args) => commands::verify::run(&args),
+        Command::Demo(args) => workflows::demo::run(&args),
+        Command::Synth(args) => workflows::synth::run(&args),
+        Command::Train(args) => workflows::train::run(&args),
+        Command::Tune(args) => workflows::tune::run(&args),
+        Command::Personalize(args) => workflows::personalize::run(&args),
+        Command::Federate(args) => workflows::federate::run(&args),
+        Command::Predict(args) => workflows::predict::run(&args),
+        Command::Evaluate(args) => workflows::evaluate::run(&args),
+        Command::Report(args) => workflows::report::run(&args),
+        Command::Recommend(args) => workflows::recommend::run(&args),
+        Command::Verify(args) => workflows::verify::run(&args),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
-        Command::Audit(args) => commands::audit::run(&args),
+        Command::Audit(args) => workflows::audit::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
-        Command::Reproduce(args) => commands::reproduce::run(&args),
     }
 }

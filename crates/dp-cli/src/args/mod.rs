@@ -1,39 +1,16 @@
 //! The command line.
 
 mod account;
-mod audit;
-mod evaluate;
-mod federate;
-mod model;
-mod personalize;
-mod report;
-mod shared;
-mod synth;
-mod train;
-mod tune;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
-pub(crate) use audit::{AuditArgs, TrialArgs};
-pub(crate) use evaluate::EvaluateArgs;
-pub(crate) use federate::{DataFormat, FederateArgs};
-pub(crate) use model::{CompletionsArgs, DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
-pub(crate) use personalize::{
-    ColumnArgs, HeldOutShares, ModelArgs, PersonalizeArgs, RangeArgs, TaskKind,
+use dp_personal::settings::{
+    AuditArgs, DemoArgs, EvaluateArgs, FederateArgs, PersonalizeArgs, PredictArgs, RecommendArgs,
+    ReportArgs, SynthArgs, TrainArgs, TuneArgs, VerifyArgs,
 };
-pub(crate) use report::ReportArgs;
-pub(crate) use shared::{
-    GeneratedArgs, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs, TargetArgs,
-};
-pub(crate) use synth::{SynthArgs, SynthKind};
-pub(crate) use train::{
-    FeatureArgs, FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind,
-    TrainArgs,
-};
-pub(crate) use tune::{ChoiceArgs, TuneArgs};
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
 /// for any other private mechanism.
@@ -72,6 +49,14 @@ pub(crate) struct Cli {
         help_heading = "Messages"
     )]
     pub(crate) quiet: bool,
+}
+
+/// Flags of `dp completions`.
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
 }
 
 const EXAMPLES: &str = "\
@@ -122,8 +107,6 @@ pub(crate) enum Command {
     Audit(Box<AuditArgs>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Recompute figures and tables of the papers (seeded noise, no guarantee)
-    Reproduce(crate::commands::reproduce::ReproduceArgs),
 }
 
 impl Command {
@@ -145,7 +128,6 @@ impl Command {
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
             Self::Completions(_) => "completions",
-            Self::Reproduce(_) => "reproduce",
         }
     }
 }
@@ -154,7 +136,7 @@ impl Command {
 mod tests {
     use clap::CommandFactory;
     use dp_core::ApproxDp;
-    use dp_multitask::FactorizationParams;
+    use dp_personal::multitask::FactorizationParams;
 
     use super::*;
 

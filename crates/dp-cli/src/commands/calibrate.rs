@@ -9,9 +9,10 @@ use dp_core::{Adjacency, ApproxDp, ParamError, params};
 use serde_json::{Value, json};
 
 use super::account::{number, read};
+use super::answers::{at_least, at_most, bracket, bracket_of, figure};
 use crate::args::CalibrateArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, at_least, at_most, bracket, bracket_of, figure, rounded_up};
+use crate::output::{self, rounded_up};
 
 pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     let question = match &args.file {

@@ -105,7 +105,7 @@ fn settings_come_from_flags_the_environment_and_a_file() {
         (&["--head-fraction", "0.7"], &env, 0.7, "biased"),
     ] {
         let args = [&["train"][..], &config, more].concat();
-        let printed = sandbox.dp_with(&args, env).exits(0).stdout;
+        let printed = sandbox.run_with(&args, env).exits(0).stdout;
         let table: toml::Table = printed.parse().unwrap();
         assert_eq!(table["train"]["head-fraction"].as_float(), Some(head));
         assert_eq!(table["train"]["score-model"].as_str(), Some(model));

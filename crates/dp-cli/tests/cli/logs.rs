@@ -171,7 +171,7 @@ fn messages_are_as_many_as_asked_for() {
     ];
     assert_eq!(sandbox.dp(&before).exits(0).stderr, info);
     let env = sandbox
-        .dp_with(&before[1..], &[("DP_VERBOSE", "1")])
+        .run_with(&before[1..], &[("DP_VERBOSE", "1")])
         .exits(0);
     assert_eq!(env.stderr, info);
     sandbox.write("v.toml", "[train]\nverbose = 1\n");

@@ -33,8 +33,6 @@ mod real_data;
 mod recommend;
 mod released_files;
 mod report;
-mod reproduce;
-mod reproduce_features;
 mod resume;
 mod screen;
 mod settings;
@@ -43,3 +41,6 @@ mod synth;
 mod train;
 mod tune;
 mod verify;
+
+/// The program under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_dp");

@@ -23,7 +23,7 @@ fn sandbox() -> Sandbox {
 /// The settings that `dp train ARGS --print-config` would train with.
 fn printed(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)]) -> toml::Table {
     let all = [&["train"], args, &["--print-config"]].concat();
-    let run = sandbox.dp_with(&all, env).exits(0);
+    let run = sandbox.run_with(&all, env).exits(0);
     let table: toml::Table = run.stdout.parse().expect("what is printed is TOML");
     table["train"].as_table().unwrap().clone()
 }
@@ -172,7 +172,7 @@ fn bad_files_are_refused_by_what_is_wrong_with_them() {
     let env = [("DP_NO_SPLIT", "maybe")];
     let args = ["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"];
     sandbox
-        .dp_with(&args, &env)
+        .run_with(&args, &env)
         .exits(2)
         .says(&["DP_NO_SPLIT is `maybe`"]);
     assert_eq!(sandbox.names(), ["c.toml", "ratings.csv"]);

@@ -1,4 +1,4 @@
-//! A folder to run `dp` in, and data to run it on.
+//! A folder to run the program under test in, and data to run it on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl Sandbox {
     }
 
     pub(crate) fn command(&self) -> Command {
-        self.program(env!("CARGO_BIN_EXE_dp"))
+        self.program(crate::BINARY)
     }
 
     /// A program run in the folder.
@@ -117,16 +117,21 @@ impl Sandbox {
         command
     }
 
-    /// `dp` with these arguments and variables of the environment.
-    pub(crate) fn dp_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
+    /// The program under test with these arguments and variables of the environment.
+    pub(crate) fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
         let mut command = self.command();
         command.args(args).envs(env.iter().copied());
         command.output().unwrap().into()
     }
 
+    /// The program under test with these arguments.
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.run_with(args, &[])
+    }
+
     /// `dp` with these arguments.
     pub(crate) fn dp(&self, args: &[&str]) -> Run {
-        self.command().args(args).output().unwrap().into()
+        self.run(args)
     }
 
     /// `dp train ratings.csv --epsilon 1 --delta 1e-5` with these arguments as well.

@@ -1,8 +1,8 @@
 //! Every command that the documentation prints is run as printed, page by page, in one folder a page.
 //!
-//! `dp` is the binary under test, which recomputes papers with `--quick` and one seed. `cargo` is a
-//! stand-in: `cargo run -p dp-cli -- ...` is `dp ...`, and for anything else it checks that the package,
-//! the test, the bench or the example exists. Files that a page takes for granted are made first.
+//! `dp` is the binary under test. `cargo` is a stand-in: `cargo run -p dp-cli -- ...` is `dp ...`, and for anything
+//! else it checks that the package, the test, the bench or the example exists. Files that a page takes for granted are
+//! made first. Pages with commands of `dp-reproduce` are run by the tests of that package.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,47 +19,16 @@ mod support;
 mod made;
 mod markdown;
 mod notation;
+mod pages;
 mod public_types;
 mod shell;
 
-use std::path::{Path, PathBuf};
-
 use markdown::Step;
+use pages::{root, run};
 use shell::Shell;
 
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Runs a page's commands in order. `expected` holds commands that end with another code than 0, by
-/// a part of them.
-#[track_caller]
-fn run(page: &str, expected: &[(&str, i32)]) {
-    let text = std::fs::read_to_string(root().join(page)).unwrap();
-    let shell = Shell::new(&root());
-    made::files(&shell, page);
-    let mut n_run = 0;
-    for step in markdown::steps(&text) {
-        match step {
-            Step::File { name, content } => shell.write(&name, &content),
-            Step::Run(line) => {
-                let code = expected
-                    .iter()
-                    .find(|(part, _)| line.contains(part))
-                    .map_or(0, |&(_, code)| code);
-                let ran = shell.run(&line);
-                assert_eq!(
-                    ran.code, code,
-                    "{page}: {line}\n{}\n{}",
-                    ran.stdout, ran.stderr
-                );
-                n_run += 1;
-            }
-        }
-    }
-    assert!(n_run > 0, "{page} prints no command");
-}
+/// The program under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_dp");
 
 #[test]
 fn readme() {
@@ -115,16 +84,6 @@ fn tutorial_of_audits() {
 }
 
 #[test]
-fn reproductions() {
-    run("docs/reproductions.md", &[]);
-}
-
-#[test]
-fn results() {
-    run("docs/results.md", &[]);
-}
-
-#[test]
 fn commands_of_tests() {
     for page in ["docs/audits.md", "docs/kernel.md"] {
         run(page, &[]);
@@ -134,7 +93,10 @@ fn commands_of_tests() {
 /// No page with commands is missing above.
 #[test]
 fn every_page_is_run() {
-    let own = include_str!("main.rs");
+    let own = concat!(
+        include_str!("main.rs"),
+        include_str!("../../../dp-reproduce/tests/documented.rs")
+    );
     for page in markdown::pages(&root()) {
         let text = std::fs::read_to_string(root().join(&page)).unwrap();
         let prints = markdown::steps(&text)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::root;
+use crate::pages::root;
 
 /// The sources of the library crates.
 fn sources() -> Vec<PathBuf> {
@@ -14,7 +14,7 @@ fn sources() -> Vec<PathBuf> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() && !["tests", "target", "dp-cli"].contains(&&*name) {
+            if path.is_dir() && !["tests", "target", "dp-cli", "dp-reproduce"].contains(&&*name) {
                 folders.push(path);
             } else if name.ends_with(".rs") && name != "tests.rs" {
                 found.push(path);

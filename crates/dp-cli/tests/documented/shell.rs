@@ -1,13 +1,20 @@
-//! A folder with `dp` and a stand-in for `cargo` on its path.
+//! A folder with `dp`, `dp-reproduce` and a stand-in for `cargo` on its path.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Run, Sandbox};
 
-/// `dp`; papers are recomputed in small, from files made for the test.
+/// `dp`, or nothing where it is not built: the tests of another package may be built alone.
 const DP: &str = r#"#!/bin/sh
-if [ "$1" != reproduce ] || [ "$2" = --list ]; then exec "$DP_BINARY" "$@"; fi
-shift; all="$1 --quick --seeds 1"; shift
+[ -x "$PROGRAMS/dp" ] || exit 0
+exec "$PROGRAMS/dp" "$@"
+"#;
+
+/// `dp-reproduce`, likewise; papers are recomputed in small, from files made for the test.
+const REPRODUCE: &str = r#"#!/bin/sh
+[ -x "$PROGRAMS/dp-reproduce" ] || exit 0
+if [ "$1" = --list ]; then exec "$PROGRAMS/dp-reproduce" "$@"; fi
+all="$1 --quick --seeds 1"; shift
 while [ $# -gt 0 ]; do
   case "$1" in
     --seeds) shift ;;
@@ -17,10 +24,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-exec "$DP_BINARY" reproduce $all
+exec "$PROGRAMS/dp-reproduce" $all
 "#;
 
-/// `cargo run -p dp-cli -- ...` is `dp ...`; of other targets only the existence is checked.
+/// `cargo run -p dp-cli -- ...` is `dp ...`, likewise `dp-reproduce`; of other targets only the existence is checked.
 const CARGO: &str = r#"#!/bin/sh
 command="$1"; shift; package=; kind=; target=
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -32,6 +39,9 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ "$1" = -- ] && shift
 if [ "$command" = run ] && [ "$package" = dp-cli ]; then exec dp "$@"; fi
+if [ "$command" = run ] && [ "$package" = dp-reproduce ] && [ $# -gt 0 ] && [ "$1" != NAME ]; then
+  exec dp-reproduce "$@"
+fi
 case "$package" in
   "") exit 0 ;;
   dp-benches) folder="$ROOT/benches" ;;
@@ -55,7 +65,11 @@ impl Shell {
     pub(crate) fn new(root: &Path) -> Self {
         let sandbox = Sandbox::new();
         std::fs::create_dir(sandbox.path("bin")).unwrap();
-        for (name, script) in [("bin/dp", DP), ("bin/cargo", CARGO)] {
+        for (name, script) in [
+            ("bin/dp", DP),
+            ("bin/dp-reproduce", REPRODUCE),
+            ("bin/cargo", CARGO),
+        ] {
             sandbox.write(name, script);
             allow_running(&sandbox.path(name));
         }
@@ -100,7 +114,7 @@ impl Shell {
         let mut command = self.sandbox.program("sh");
         command.args(["-e", "-c", script]);
         command.env("PATH", format!("{own}:{path}"));
-        command.env("DP_BINARY", env!("CARGO_BIN_EXE_dp"));
+        command.env("PROGRAMS", Path::new(crate::BINARY).parent().unwrap());
         command.env("MADE_DATA", self.sandbox.path("made-data"));
         command.env("ROOT", &self.root);
         command.output().unwrap().into()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dp_accounting::questions::Case;
 
 use super::Answered;
-use crate::output::{bracket, duration, figure};
+use crate::commands::answers::{bracket, duration, figure};
 
 /// Ids longer than this are cut; the messages below the table have them whole.
 const LONGEST_ID: usize = 48;

@@ -3,16 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use super::table::{TARGET, cells};
 use crate::input_files::gzip;
 use crate::support::{Sandbox, ratings};
-
-/// The lines of a table as cells, without comments and empty lines.
-pub(super) fn cells(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    let lines = table
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.split(" | ").map(str::trim).collect())
-}
 
 /// Files that are nothing of what a command asks for, and ratings that are.
 pub(super) fn plain() -> Sandbox {
@@ -36,8 +29,6 @@ pub(super) fn plain() -> Sandbox {
         "nested.json",
         format!("{{\"adjacency\": \"add-remove-user\", \"delta\": 1e-5, \"event\": {nested}}}"),
     );
-    fs::create_dir(sandbox.path("words")).unwrap();
-    sandbox.write("words/ratings.csv", sandbox.read("words.csv"));
     sandbox
 }
 
@@ -123,7 +114,7 @@ pub(super) fn with_groups() -> Sandbox {
         "personalize rows.csv --rank 1 --out personal",
         "federate rows.csv --alpha-grid 1 --rounds 3 --out shared",
     ] {
-        let line = format!("{command} {}", super::TARGET);
+        let line = format!("{command} {}", TARGET);
         sandbox.dp(&line.split(' ').collect::<Vec<_>>()).exits(0);
     }
     damage(&sandbox, &["personal", "shared"]);

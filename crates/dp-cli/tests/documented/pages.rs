@@ -1,0 +1,41 @@
+//! Runs the commands of a page.
+
+use std::path::{Path, PathBuf};
+
+use crate::made;
+use crate::markdown::{self, Step};
+use crate::shell::Shell;
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a page's commands in order. `expected` holds commands that end with another code than 0, by
+/// a part of them.
+#[track_caller]
+pub(crate) fn run(page: &str, expected: &[(&str, i32)]) {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let shell = Shell::new(&root());
+    made::files(&shell, page);
+    let mut n_run = 0;
+    for step in markdown::steps(&text) {
+        match step {
+            Step::File { name, content } => shell.write(&name, &content),
+            Step::Run(line) => {
+                let code = expected
+                    .iter()
+                    .find(|(part, _)| line.contains(part))
+                    .map_or(0, |&(_, code)| code);
+                let ran = shell.run(&line);
+                assert_eq!(
+                    ran.code, code,
+                    "{page}: {line}\n{}\n{}",
+                    ran.stdout, ran.stderr
+                );
+                n_run += 1;
+            }
+        }
+    }
+    assert!(n_run > 0, "{page} prints no command");
+}

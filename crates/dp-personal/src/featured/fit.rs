@@ -1,0 +1,95 @@
+//! The run: ratings and public items in, factors, feature weights and certificate out.
+
+use std::time::Instant;
+
+use dp_core::ApproxDp;
+use dp_pubfeat::FeaturePrior;
+
+use super::items::Items;
+use super::rounds::Made;
+use super::settings::{self, Featured};
+use super::weights_file;
+use crate::error::Result;
+use crate::evaluate::Evaluation;
+use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::settings::{Method, TrainArgs};
+use crate::workflows::input::{HeldOut, as_feedback, read};
+use crate::workflows::ledger::{Account, data_set_id};
+use crate::workflows::train::{ADJACENCY, assumptions, held_out_by, protect, say};
+
+pub(crate) fn train(args: &TrainArgs) -> Result<()> {
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let fit = settings::settings(args, target)?;
+    let items_path = settings::items_path(args)?;
+    let draft = fit.plan(1, target, ADJACENCY)?;
+    let ledger = args.ledger.ledger.as_deref();
+    let inputs = [Some(args.ratings.as_path()), Some(items_path), ledger];
+    protect(&args.output, &inputs)?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
+    let data_set = data_set_id(&args.ledger, &args.ratings);
+    let mut account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
+    account.check(&draft)?;
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+
+    let start = Instant::now();
+    let items = Items::read(items_path, &args.features)?;
+    items.announce(items_path);
+    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let features = items.features(ratings.catalogue())?;
+    let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
+    let load = start.elapsed();
+
+    let prior = FeaturePrior::new(&features, fit.variances(&features))?;
+    weights_file::check(&items, items_path)?;
+    let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
+    let start = Instant::now();
+    folder.mark_paid()?;
+    let paid = (&plan, account.reserve(&plan)?);
+    let Made {
+        mut fitted,
+        weights,
+    } = fit.fit(&prior, split.train(), paid, &args.output)?;
+    for assumption in assumptions(args, &ratings)
+        .into_iter()
+        .chain([items.assumption()])
+    {
+        fitted.certificate = fitted.certificate.with_assumption(assumption);
+    }
+    let train = start.elapsed();
+
+    let params = Featured {
+        params: fit.settings(),
+        prior_variances: prior.variances(),
+        feature_columns: items.table.columns(),
+        n_features: weights.n_features(),
+        weights_file: weights_file::write(&weights, &items)?,
+    };
+    let release = TrainRelease {
+        fitted: &fitted,
+        method: Method::AmSsp,
+        params: &params,
+        ratings: &ratings,
+        held_out: held_out_by(args),
+        comparison: None,
+    };
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        let report = TrainReport {
+            release: &release,
+            metrics: Evaluation::measure(&fitted, &split)?,
+            by_round: None,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
+    say(&report, &args.output, || account.balance(&plan))
+}

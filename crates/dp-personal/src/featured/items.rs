@@ -1,0 +1,117 @@
+//! The table of public items: which names are features.
+
+use std::path::Path;
+
+use dp_data::{FeatureVocabulary, ItemCatalogue, ItemTable};
+use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
+
+use crate::error::{Error, Result};
+use crate::output;
+use crate::settings::FeatureArgs;
+
+/// Names that fewer items have are no features, unless the flags say otherwise.
+const MIN_ITEMS: usize = 2;
+/// A column of this name, in capitals or not, holds years; their decades are the features.
+const YEAR: &str = "year";
+
+/// Public items by names in columns. Nothing here comes from ratings.
+pub(super) struct Items {
+    pub(super) table: ItemTable,
+    pub(super) vocabulary: FeatureVocabulary,
+}
+
+/// The columns of a file of items.
+pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<ItemTable> {
+    let table = dp_data::read_item_table(path, columns)?;
+    let years = columns.iter().filter(|name| is_year(name));
+    Ok(years.fold(table, |table, name| table.with_decades(name)))
+}
+
+fn is_year(column: &str) -> bool {
+    column.eq_ignore_ascii_case(YEAR)
+}
+
+impl Items {
+    /// The columns that the flags name, or else all that have a name which enough items share. Columns of numbers are used only when they are named: how often items were rated, or how well, is such a
+    /// column, and private.
+    pub(super) fn read(path: &Path, args: &FeatureArgs) -> Result<Self> {
+        let min_items = args.min_items.unwrap_or(MIN_ITEMS);
+        dp_core::params::at_least_one("min_items", min_items)?;
+        let columns = match &args.feature_cols {
+            Some(columns) => columns.clone(),
+            None => usable_columns(path, min_items)?,
+        };
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        if columns.is_empty() {
+            return Err(no_features(path, min_items));
+        }
+        let table = read_columns(path, &columns)?;
+        let vocabulary =
+            FeatureVocabulary::new(&table, min_items).map_err(|_| no_features(path, min_items))?;
+        Ok(Self { table, vocabulary })
+    }
+
+    /// Tells whoever runs it what becomes public with the model.
+    pub(super) fn announce(&self, path: &Path) {
+        if !output::is_quiet() {
+            let (columns, path) = (self.table.columns().join(", "), path.display());
+            output::say(&format!(
+                "features: {columns} of {path}; their names are published with the model and must not come from this data set (--feature-cols chooses)"
+            ));
+        }
+    }
+
+    /// What the guarantee takes on trust of the table.
+    pub(super) fn assumption(&self) -> String {
+        let columns = self.table.columns().join(", ");
+        format!(
+            "columns {columns} of the item table are public and were not made from this data set"
+        )
+    }
+
+    /// Features of the items of a catalogue, in its order.
+    pub(super) fn features(&self, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
+        let sizes = self.vocabulary.category_sizes();
+        let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &sizes)?;
+        for (item, id) in (0..).zip(catalogue.ids()) {
+            for (feature, weight) in self.vocabulary.features(&self.table, id) {
+                builder.push(item, feature, weight)?;
+            }
+        }
+        Ok(builder.build())
+    }
+}
+
+fn usable_columns(path: &Path, min_items: usize) -> Result<Vec<String>> {
+    let all = dp_data::read_whole_item_table(path)?;
+    let mut usable = Vec::new();
+    for (at, column) in all.columns().iter().enumerate() {
+        let alone = read_columns(path, &[column])?;
+        if FeatureVocabulary::new(&alone, min_items).is_ok() {
+            if !is_year(column) && is_of_numbers(&all, at) {
+                return Err(of_numbers(path, column));
+            }
+            usable.push(column.clone());
+        }
+    }
+    Ok(usable)
+}
+
+fn is_of_numbers(table: &ItemTable, column: usize) -> bool {
+    let mut names = table.ids().flat_map(|id| table.names(id, column));
+    names.all(|name| name.parse::<f64>().is_ok())
+}
+
+fn of_numbers(path: &Path, column: &str) -> Error {
+    Error::Usage(format!(
+        "all fields of the column `{column}` of {} are numbers, which may come from ratings; name the columns that are features and public with --feature-cols",
+        path.display()
+    ))
+}
+
+fn no_features(path: &Path, min_items: usize) -> Error {
+    let reason = format!(
+        "a column of features needs a name that at least {min_items} items have (--min-items)"
+    );
+    Error::model(path, reason)
+}

@@ -1,0 +1,236 @@
+//! The rounds, by what records mean, and their model as factors.
+
+use dp_accounting::{Certificate, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_multitask::{
+    FactorModel, FittedModel, LocalBias, NoisyCounts, Progress, Provenance, ScoreModel, Scoring,
+    UserPenalties,
+};
+use dp_pubfeat::{
+    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, FittedItems,
+    ItemFeatures, LikesModel, PriorVariances,
+};
+
+use super::settings::RoundSettings;
+use crate::error::Result;
+use crate::progress::ReleaseBar;
+use crate::settings::OutputArgs;
+
+/// Checked settings.
+pub(super) enum Rounds {
+    /// Values to predict.
+    Ratings(AmResidualSsp),
+    /// Records are a yes.
+    Likes(AmImplicitSsp),
+}
+
+/// What a run leaves: factors, and the encoder behind them.
+pub(super) struct Made {
+    pub(super) fitted: FittedModel,
+    pub(super) weights: FeatureWeights,
+}
+
+impl Rounds {
+    pub(super) fn plan(
+        &self,
+        n_items: usize,
+        target: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Plan> {
+        Ok(match self {
+            Self::Ratings(fit) => fit.plan(n_items, target, adjacency)?,
+            Self::Likes(fit) => fit.plan(n_items, target, adjacency)?,
+        })
+    }
+
+    pub(super) fn variances(&self, features: &ItemFeatures) -> PriorVariances {
+        match self {
+            Self::Ratings(_) => PriorVariances::for_features(features),
+            Self::Likes(_) => PriorVariances::for_likes(features),
+        }
+    }
+
+    pub(super) const fn settings(&self) -> RoundSettings<'_> {
+        match self {
+            Self::Ratings(fit) => RoundSettings::Ratings(fit.params()),
+            Self::Likes(fit) => RoundSettings::Likes(fit.params()),
+        }
+    }
+
+    /// Trains on what was paid for.
+    pub(super) fn fit(
+        &self,
+        prior: &FeaturePrior,
+        train: &Private<Interactions>,
+        (plan, spends): (&Plan, Vec<Spend>),
+        output: &OutputArgs,
+    ) -> Result<Made> {
+        let total = plan.releases().len();
+        let (bar, mut done) = (ReleaseBar::new(total), 0);
+        let insecure = output.insecure_seed.is_some();
+        let noise = &mut output.noise();
+        let mut watch = |_: dp_pubfeat::Observed<'_>| {
+            done += 1;
+            bar.show(Progress { done, total });
+        };
+        match self {
+            Self::Ratings(fit) => {
+                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
+                of_ratings(made, insecure)
+            }
+            Self::Likes(fit) => {
+                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
+                of_likes(made, insecure)
+            }
+        }
+    }
+}
+
+/// Ratings of a user's shrunken mean before the user step: so many that there is none, since the step fits the level itself.
+const NO_MEAN: f64 = 1e12;
+
+/// A model of ratings as factors, which users fold in by the same ridge.
+fn of_ratings(made: FittedItems<FeatureModel>, insecure: bool) -> Result<Made> {
+    let (model, step) = (&made.model, made.model.user_step());
+    let scoring = Scoring {
+        unobserved_weight: None,
+        bias: no_mean(step.label_center),
+        ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
+    };
+    let rows = model.item_vectors().to_vec();
+    let fitted = as_factors((scoring, rows), made.certificate, (None, insecure))?;
+    let weights = model.weights().clone();
+    Ok(Made { fitted, weights })
+}
+
+/// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
+fn of_likes(made: FittedItems<LikesModel>, insecure: bool) -> Result<Made> {
+    let (model, step) = (&made.model, made.model.user_step());
+    let scoring = Scoring {
+        unobserved_weight: Some(step.unobserved_weight),
+        ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
+    };
+    let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
+    let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
+    let rows = model.item_vectors().to_vec();
+    let fitted = as_factors((scoring, rows), made.certificate, (Some(counts), insecure))?;
+    let weights = model.weights().clone();
+    Ok(Made { fitted, weights })
+}
+
+const fn no_mean(center: f64) -> LocalBias {
+    LocalBias {
+        center,
+        shrinkage: NO_MEAN,
+    }
+}
+
+const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
+    Scoring {
+        dim,
+        bias: no_mean(0.0),
+        score_model: ScoreModel::Biased,
+        penalties: UserPenalties {
+            offset,
+            factor,
+            factor_per_record: 0.0,
+        },
+        unobserved_weight: None,
+    }
+}
+
+fn as_factors(
+    (scoring, rows): (Scoring, Vec<f64>),
+    certificate: Certificate,
+    (counts, insecure): (Option<NoisyCounts>, bool),
+) -> Result<FittedModel> {
+    let provenance = if insecure {
+        Provenance::SeededNoise
+    } else {
+        Provenance::Private
+    };
+    Ok(FittedModel {
+        model: FactorModel::new(scoring, rows, provenance)?,
+        certificate,
+        counts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_accounting::{Budget, Ledger};
+    use dp_core::InteractionsBuilder;
+    use dp_mechanism::NoiseSource;
+    use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, ItemFeaturesBuilder};
+
+    use super::*;
+
+    const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+    /// Forty users with some of nine items of three genres, and a prior for them.
+    fn data() -> (ItemFeatures, Private<Interactions>) {
+        let mut features = ItemFeaturesBuilder::new(9, &[3]).unwrap();
+        let mut data = InteractionsBuilder::new(9);
+        for item in 0..9_u32 {
+            features.push(item, item % 3, 1.0).unwrap();
+            for user in (0..40_u32).filter(|user| (user + item) % 2 == 0) {
+                let y = 1.0 + ((user * 7 + item * 5) % 9) as f32 / 2.0;
+                data.push(user, item, y).unwrap();
+            }
+        }
+        (features.build(), Private::new(data.build().0))
+    }
+
+    fn pay(plan: &Plan) -> Vec<Spend> {
+        let budget = Budget::new(plan.target(), ADJACENCY).unwrap();
+        let mut ledger = Ledger::in_memory("test", budget).unwrap();
+        ledger.reserve(plan).unwrap()
+    }
+
+    #[test]
+    fn factors_predict_what_the_model_predicts() {
+        let (features, data) = data();
+        let target = ApproxDp::target(20.0, 1e-5).unwrap();
+        let fit = AmResidualSspParams::for_target(target).check().unwrap();
+        let plan = fit.plan(9, target, ADJACENCY).unwrap();
+        let prior = FeaturePrior::new(&features, PriorVariances::for_features(&features)).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(3);
+        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
+        let factors = of_ratings(made.clone(), true).unwrap().fitted.model;
+        for row in data.expose().users() {
+            let (own, other) = (
+                made.model.fold_in(row).unwrap(),
+                factors.fold_in(row).unwrap(),
+            );
+            for item in 0..9 {
+                let (a, b) = (
+                    made.model.predict(&own, item),
+                    factors.predict(&other, item),
+                );
+                assert!((a - b).abs() < 1e-4, "{a} {b}"); // factors sum in single precision
+            }
+        }
+    }
+
+    #[test]
+    fn factors_score_likes_as_the_model_does() {
+        let (features, data) = data();
+        let target = ApproxDp::target(20.0, 1e-5).unwrap();
+        let fit = AmImplicitSspParams::for_target(target).check().unwrap();
+        let plan = fit.plan(9, target, ADJACENCY).unwrap();
+        let prior = FeaturePrior::new(&features, PriorVariances::for_likes(&features)).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(3);
+        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
+        let found = of_likes(made.clone(), true).unwrap().fitted;
+        assert_eq!(found.counts.unwrap().values(), made.model.total_weights());
+        for row in data.expose().users() {
+            let own = made.model.fold_in(row).unwrap();
+            let other = found.model.fold_in(row).unwrap();
+            let scores = (0..9).map(|item| made.model.score(&own, item));
+            for (item, a) in scores.enumerate() {
+                let b = found.model.predict(&other, item);
+                assert!((a - b).abs() < 1e-4, "{a} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Flags as settings of the rounds, and flags that mean nothing to them.
+
+use std::path::Path;
+
+use dp_core::{ApproxDp, ParamError};
+use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, PriorVariances};
+use serde::Serialize;
+
+use super::rounds::Rounds;
+use crate::error::{Error, Result};
+use crate::output::TrainSettings;
+use crate::settings::{FeatureArgs, FeedbackKind, SettingArgs, TrainArgs};
+use crate::workflows::input::check_feedback;
+
+/// Defaults from the target and from what the records mean, overridden by flags; flags of other methods are refused.
+pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
+    let settings = &args.settings;
+    for (given, name) in [
+        (settings.weight_exponent.is_some(), "--weight-exponent"),
+        (settings.reg.is_some(), "--reg"),
+        (settings.count_share.is_some(), "--count-share"),
+    ] {
+        if given {
+            return usage(&format!("{name} has no meaning with --method am-ssp"));
+        }
+    }
+    if let Some(name) = settings.of_lists() {
+        return usage(&format!("{name} has no meaning with --method am-ssp"));
+    }
+    if args.resume.resume.is_some() {
+        return usage(
+            "--resume: a run of --method am-ssp takes seconds and keeps no state between its releases",
+        );
+    }
+    check_feedback(&args.feedback, settings)?;
+    refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;
+    Ok(match args.feedback.feedback {
+        FeedbackKind::Explicit => Rounds::Ratings(for_ratings(settings, target)?.check()?),
+        FeedbackKind::Implicit => Rounds::Likes(for_likes(settings, target).check()?),
+    })
+}
+
+fn for_ratings(settings: &SettingArgs, target: ApproxDp) -> Result<AmResidualSspParams> {
+    let mut params = AmResidualSspParams::for_target(target);
+    if let Some(bound) = settings.label_bound {
+        let scale = in_label_range(bound)? / params.bound.first;
+        params = params.in_units(scale);
+    }
+    params.dim = settings.dim.unwrap_or(params.dim);
+    params.n_rounds = settings.steps.unwrap_or(params.n_rounds);
+    params.taste_norm = settings.clip_norm.unwrap_or(params.taste_norm);
+    let center = &mut params.user_step.label_center;
+    *center = settings.label_center.unwrap_or(*center);
+    Ok(params)
+}
+
+fn for_likes(settings: &SettingArgs, target: ApproxDp) -> AmImplicitSspParams {
+    let mut params = AmImplicitSspParams::for_target(target);
+    params.dim = settings.dim.unwrap_or(params.dim);
+    params.n_rounds = settings.steps.unwrap_or(params.n_rounds);
+    params.taste_norm = settings.clip_norm.unwrap_or(params.taste_norm);
+    params
+}
+
+/// A column given twice would be two categories of the same names, which the file of weights cannot hold.
+fn refuse_repeats(columns: &[String]) -> Result<()> {
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].contains(column) {
+            return usage(&format!("--feature-cols names `{column}` twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Bounds beyond which the other magnitudes that follow from them leave their ranges.
+fn in_label_range(bound: f64) -> Result<f64> {
+    if (0.01..=300.0).contains(&bound) {
+        return Ok(bound);
+    }
+    Err(Error::from(ParamError {
+        name: "label_bound",
+        value: bound,
+        expected: "a number from 0.01 to 300",
+    }))
+}
+
+/// The table of items, without which there are no features.
+pub(super) fn items_path(args: &TrainArgs) -> Result<&Path> {
+    match &args.input.items {
+        Some(path) => Ok(path),
+        None => {
+            usage("--method am-ssp needs --items: a table of public items with columns of names")
+        }
+    }
+}
+
+/// Flags of features, where the method has none.
+pub(crate) fn refuse_flags(args: &FeatureArgs) -> Result<()> {
+    if args.feature_cols.is_some() || args.min_items.is_some() {
+        return usage("--feature-cols and --min-items need --method am-ssp");
+    }
+    Ok(())
+}
+
+fn usage<T>(text: &str) -> Result<T> {
+    Err(Error::Usage(text.to_owned()))
+}
+
+/// Settings of the rounds, by what records mean.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub(super) enum RoundSettings<'a> {
+    Ratings(&'a AmResidualSspParams),
+    Likes(&'a AmImplicitSspParams),
+}
+
+/// What the report says of a run, and the file of its feature weights.
+#[derive(Serialize)]
+pub(super) struct Featured<'a> {
+    #[serde(flatten)]
+    pub(super) params: RoundSettings<'a>,
+    pub(super) prior_variances: &'a PriorVariances,
+    pub(super) feature_columns: &'a [String],
+    pub(super) n_features: usize,
+    #[serde(skip)]
+    pub(super) weights_file: (&'static str, Vec<u8>),
+}
+
+impl TrainSettings for Featured<'_> {
+    fn n_rounds(&self) -> usize {
+        match self.params {
+            RoundSettings::Ratings(params) => params.n_rounds,
+            RoundSettings::Likes(params) => params.n_rounds,
+        }
+    }
+
+    fn dim_by_rule(&self) -> bool {
+        false
+    }
+
+    fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
+        vec![self.weights_file.clone()]
+    }
+}

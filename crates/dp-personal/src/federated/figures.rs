@@ -1,0 +1,145 @@
+//! Errors of users' own models. Everything here is computed from private data and stays with the operator.
+
+use dp_data::SampleUser;
+use dp_fedsgd::FittedPpSgd;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::own_choice;
+use super::parts::{Group, PartedUser};
+use crate::error::Result;
+use crate::personal::{Inputs, Task};
+
+/// One user's mean errors on the own test rows, one for each model: private.
+pub struct UserFigures {
+    pub id: String,
+    pub n_history: usize,
+    pub n_test: usize,
+    pub errors: Vec<Option<f64>>,
+}
+
+/// A model over all users: private.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    pub model: String,
+    /// RMSE or accuracy over all test rows.
+    pub over_rows: Option<f64>,
+    /// The same for the median user.
+    pub median_user: Option<f64>,
+}
+
+/// Coefficients of a user who was trained on, from the released and the own part.
+pub fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
+    sums(fitted.model.last(), fitted.personal.expose().last(user))
+}
+
+/// `w + theta`.
+pub(super) fn sums(shared: &[f64], own: &[f64]) -> Vec<f64> {
+    let both = shared.iter().zip(own);
+    both.map(|(w, theta)| w + theta).collect()
+}
+
+/// Every user's mean loss of each run on the rows that alphas are compared on: squared error of mapped targets, or the share of
+/// errors. Of users without such rows none.
+pub fn losses_of_users(
+    inputs: &Inputs,
+    group: &Group,
+    runs: &[&FittedPpSgd],
+) -> Vec<Option<Vec<f64>>> {
+    let loss = |score: f64, y: f32| match inputs.task {
+        Task::Regression => (score - inputs.label(y)).powi(2),
+        Task::Classification { .. } => inputs.error(score, y),
+    };
+    let of_user = |(at, user): (usize, &PartedUser)| {
+        let losses = runs.iter().map(|fitted| {
+            let own = coefficients(fitted, at);
+            mean_over(inputs, group, at, own, &user.validation, &loss)
+        });
+        losses.collect()
+    };
+    group.users().par_iter().enumerate().map(of_user).collect()
+}
+
+impl Figures {
+    /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
+    pub fn of_users(
+        inputs: &Inputs,
+        group: &Group,
+        n_models: usize,
+        coefficients: impl Fn(usize, usize) -> Result<Vec<f64>> + Sync,
+    ) -> Result<Vec<UserFigures>> {
+        let error = |score: f64, y: f32| inputs.error(score, y);
+        let of_user = |(at, user): (usize, &PartedUser)| {
+            let errors = (0..n_models).map(|model| {
+                let own = coefficients(model, at)?;
+                Ok(mean_over(inputs, group, at, own, &user.test, &error))
+            });
+            Ok(UserFigures {
+                id: user.test.id().to_owned(),
+                n_history: user.history.rows(inputs.features.len()).len(),
+                n_test: user.test.rows(inputs.features.len()).len(),
+                errors: errors.collect::<Result<_>>()?,
+            })
+        };
+        group.users().par_iter().enumerate().map(of_user).collect()
+    }
+
+    /// Adds to the errors of every user those of the own choice of round, weight and ridge on the released trajectory, and of the own ridge
+    /// alone. Of regression; nothing is spent on either.
+    pub fn add_own_choices(
+        inputs: &Inputs,
+        group: &Group,
+        fitted: &FittedPpSgd,
+        users: &mut [UserFigures],
+    ) -> Result<()> {
+        let choices = own_choice::with_and_without_shared(inputs)?;
+        let error = |score: f64, y: f32| inputs.error(score, y);
+        let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
+            let rows = own_choice::rows(inputs, group.rows(), at);
+            for choice in &choices {
+                let own = choice.choose_from(&fitted.model, &rows).coefficients;
+                let mean = mean_over(inputs, group, at, own, &user.test, &error);
+                figures.errors.push(mean);
+            }
+        };
+        let all = group.users().par_iter().zip(users);
+        all.enumerate().for_each(of_user);
+        Ok(())
+    }
+
+    /// Model number `at` over all users with test rows.
+    pub fn over(inputs: &Inputs, users: &[UserFigures], at: usize, model: String) -> Self {
+        let measured: Vec<(f64, usize)> = users
+            .iter()
+            .filter_map(|user| Some((user.errors.get(at).copied()??, user.n_test)))
+            .collect();
+        let n: usize = measured.iter().map(|(_, n)| n).sum();
+        let total: f64 = measured.iter().map(|&(error, n)| error * n as f64).sum();
+        let mut each: Vec<f64> = measured.iter().map(|&(error, _)| error).collect();
+        each.sort_by(f64::total_cmp);
+        Self {
+            model,
+            over_rows: (n > 0).then(|| inputs.figure(total / n as f64)),
+            median_user: each.get(each.len() / 2).map(|&e| inputs.figure(e)),
+        }
+    }
+}
+
+/// Mean of a function of score and label over a user's rows, the scores by the user's coefficients.
+fn mean_over(
+    inputs: &Inputs,
+    group: &Group,
+    user: usize,
+    coefficients: Vec<f64>,
+    rows: &SampleUser,
+    of: &impl Fn(f64, f32) -> f64,
+) -> Option<f64> {
+    let personal = group.rows().with_coefficients(user, coefficients);
+    let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
+    for (x, y) in rows.rows(inputs.features.len()) {
+        inputs.encode(x, &mut encoded);
+        total += of(personal.score(&encoded), y);
+        n += 1;
+    }
+    (n > 0).then(|| total / n as f64)
+}

@@ -1,0 +1,156 @@
+//! What a run will release, and what that costs.
+
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Spend};
+use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
+use dp_fedsgd::AlphaSelection;
+
+use super::training::RunSettings;
+use crate::error::Result;
+
+pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+/// Parts of the rounds' budget that noisy counts of users and of ratings of items cost.
+const COUNT_SHARE: f64 = 0.02;
+const ITEM_SHARE: f64 = 0.05;
+
+/// The releases of a run: counts, the rounds of each alpha, the choice among them.
+pub struct Spending {
+    pub settings: RunSettings,
+    /// Runs with an alpha above 0.
+    pub n_runs: usize,
+    /// Whether the number of users is released.
+    pub counts_users: bool,
+    /// Items whose ratings are counted.
+    pub n_items: Option<usize>,
+    pub choice: Option<AlphaSelection>,
+}
+
+/// What was paid for, in order.
+pub struct Paid {
+    pub items: Option<Spend>,
+    pub users: Option<Spend>,
+    /// One after the other.
+    pub runs: Vec<Vec<Spend>>,
+    pub choice: Option<Spend>,
+}
+
+impl Spending {
+    /// Whether a ledger can add it up with other runs.
+    pub const fn is_gaussian(&self) -> bool {
+        self.choice.is_none() && self.settings.sampling_probability.is_none()
+    }
+
+    /// The plan with the least noise for `target`, for this many shared numbers.
+    pub fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
+        if self.is_gaussian() {
+            let requests = self.gaussians(n_shared).into_iter();
+            let requests: Vec<_> = requests
+                .map(|(label, share, n)| ReleaseRequest::new(label, share, ReplaceFactor::Two, n))
+                .collect();
+            return Ok(Plan::calibrate(target, ADJACENCY, &requests)?);
+        }
+        self.settings.round_event(1.0)?; // the one thing in the list that can be refused
+        let choice = self.chosen(target.delta)?;
+        let list = |z| self.releases(n_shared, z, choice.as_ref());
+        Ok(Plan::calibrate_noise(target, ADJACENCY, list)?.0)
+    }
+
+    /// The same plan for another number of shared numbers, which changes neither noise nor cost.
+    pub fn resized(&self, plan: &Plan, n_shared: usize) -> Result<Plan> {
+        let target = plan.target();
+        match Self::round_noise(plan) {
+            Some(noise) if !self.is_gaussian() => {
+                let choice = self.chosen(target.delta)?;
+                let releases = self.releases(n_shared, noise, choice.as_ref());
+                Ok(Plan::with_noise_multipliers(
+                    target.delta,
+                    ADJACENCY,
+                    releases,
+                )?)
+            }
+            _ => self.plan(n_shared, target),
+        }
+    }
+
+    /// Label, share of the budget and draws of all Gaussian releases.
+    fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
+        let rounds = (self.n_runs * self.settings.n_rounds) as f64;
+        // a sampled round costs about q^2 of a whole one
+        let rounds = rounds * self.settings.sampling_probability.unwrap_or(1.0).powi(2);
+        let items = self
+            .n_items
+            .map(|n| ("ratings of items".to_owned(), ITEM_SHARE * rounds, n as u64));
+        let users = ("number of users".to_owned(), COUNT_SHARE * rounds, 1);
+        let users = self.counts_users.then_some(users);
+        let round = |round: usize| (format!("round {round}"), 1.0, n_shared as u64);
+        let runs = (0..self.n_runs).flat_map(|_| (1..=self.settings.n_rounds).map(round));
+        items.into_iter().chain(users).chain(runs).collect()
+    }
+
+    fn releases(
+        &self,
+        n_shared: usize,
+        noise_multiplier: f64,
+        choice: Option<&PlannedRelease>,
+    ) -> Vec<PlannedRelease> {
+        let round = self.settings.round_event(noise_multiplier).ok();
+        let release = |(label, share, n_draws): (String, f64, u64)| {
+            let event = match &round {
+                Some(event) if label.starts_with("round ") => event.clone(),
+                _ => DpEvent::gaussian(noise_multiplier / share.sqrt()),
+            };
+            PlannedRelease::new(label, event, n_draws)
+        };
+        let gaussians = self.gaussians(n_shared).into_iter().map(release);
+        gaussians.chain(choice.cloned()).collect()
+    }
+
+    fn chosen(&self, delta: f64) -> Result<Option<PlannedRelease>> {
+        let Some(choice) = &self.choice else {
+            return Ok(None);
+        };
+        let plan = choice.plan(delta, ADJACENCY)?;
+        Ok(plan.releases().first().cloned())
+    }
+
+    /// The noise multiplier of all rounds of a plan.
+    pub fn round_noise(plan: &Plan) -> Option<f64> {
+        let round = |release: &&PlannedRelease| release.label() == "round 1";
+        let event = plan.releases().iter().find(round)?.event();
+        match event {
+            DpEvent::PoissonSampled { event, .. } => match **event {
+                DpEvent::Gaussian {
+                    noise_multiplier, ..
+                } => Some(noise_multiplier),
+                _ => None,
+            },
+            &DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => Some(noise_multiplier),
+            _ => None,
+        }
+    }
+
+    /// Spends from a budget of their own: for what is measured and not released.
+    pub fn pay_apart(&self, plan: &Plan) -> Result<Vec<Spend>> {
+        let of_kind = if self.is_gaussian() {
+            Budget::new
+        } else {
+            Budget::schedule
+        };
+        let budget = of_kind(plan.target(), plan.adjacency())?;
+        Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
+    }
+
+    /// The spends of a plan by what they are for.
+    pub fn divide(&self, spends: Vec<Spend>) -> Paid {
+        let mut spends = spends.into_iter();
+        Paid {
+            items: self.n_items.and_then(|_| spends.next()),
+            users: self.counts_users.then(|| spends.next()).flatten(),
+            runs: (0..self.n_runs)
+                .map(|_| spends.by_ref().take(self.settings.n_rounds).collect())
+                .collect(),
+            choice: spends.next(),
+        }
+    }
+}

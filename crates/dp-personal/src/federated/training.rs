@@ -1,0 +1,156 @@
+//! One run at one `alpha`.
+
+use dp_accounting::Spend;
+use dp_core::{Adjacency, DpEvent};
+use dp_fedsgd::{
+    AdditiveLoss, AdditiveModel, FittedPpSgd, HeldBatches, PersonalizedObjective, PpSgd,
+    PpSgdParams, RoundWatch,
+};
+use dp_mechanism::{NoiseSource, PoissonSampling};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::parts::Parts;
+use crate::error::Result;
+use crate::personal::{Inputs, Task};
+
+/// Public settings of a run but its `alpha`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    pub n_rounds: usize,
+    pub learning_rate: f64,
+    pub clip_norm: f64,
+    /// Factor on clip and global step at the last round.
+    pub shrink: Option<f64>,
+    pub batch_size: usize,
+    pub sampling_probability: Option<f64>,
+}
+
+impl RunSettings {
+    /// `alpha` with the number of users that sums are divided by.
+    pub fn fit(&self, alpha: f64, n_users: f64) -> Result<PpSgd> {
+        let (rate, clip) = (self.learning_rate, self.clip_norm);
+        let mut params = PpSgdParams::new(alpha, rate, clip, self.n_rounds, n_users);
+        params.keep_every = self.n_rounds.div_ceil(4);
+        if let Some(probability) = self.sampling_probability {
+            params = params.sampled(sampling(probability)?.into());
+        }
+        if let Some(ratio) = self.shrink {
+            dp_core::params::finite_positive("--shrink", ratio)?;
+            dp_core::params::closed_unit("--shrink", ratio)?;
+            params = params.shrinking(ratio);
+        }
+        Ok(params.check()?)
+    }
+
+    /// What a round costs.
+    pub fn round_event(&self, noise_multiplier: f64) -> Result<DpEvent> {
+        let gaussian = DpEvent::gaussian(noise_multiplier);
+        Ok(match self.sampling_probability {
+            Some(probability) => sampling(probability)?.event(gaussian),
+            None => gaussian,
+        })
+    }
+}
+
+fn sampling(probability: f64) -> Result<PoissonSampling> {
+    PoissonSampling::new(probability).map_err(|error| match error {
+        dp_mechanism::Error::Param(param) => param.into(),
+        other => dp_fedsgd::Error::from(other).into(),
+    })
+}
+
+/// The loss of a task in `dim` numbers.
+pub(super) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
+    let loss = match task {
+        Task::Regression => AdditiveLoss::Squared,
+        Task::Classification { .. } => AdditiveLoss::Logistic,
+    };
+    Ok(AdditiveModel::new(loss, dim)?)
+}
+
+/// Rows to train on and everything public about it.
+pub struct Trainer<'a> {
+    settings: RunSettings,
+    parts: &'a Parts,
+    model: AdditiveModel,
+    n_users: f64,
+}
+
+impl<'a> Trainer<'a> {
+    /// `n_users` is declared or noisy: sums are divided by it.
+    pub fn new(
+        settings: RunSettings,
+        inputs: &Inputs,
+        parts: &'a Parts,
+        n_users: f64,
+    ) -> Result<Self> {
+        Ok(Self {
+            settings,
+            parts,
+            model: objective(inputs.task, inputs.dim())?,
+            n_users,
+        })
+    }
+
+    /// The run that these spends pay for: none for `alpha = 0`, which releases nothing.
+    pub fn private(
+        &self,
+        alpha: f64,
+        noise_multiplier: f64,
+        delta: f64,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedPpSgd> {
+        let fit = self.settings.fit(alpha, self.n_users)?;
+        let (rows, n_shared) = (self.rows()?, self.model.n_shared());
+        let adjacency = Adjacency::AddRemoveUser;
+        let plan = fit.plan_with_noise(n_shared, noise_multiplier, delta, adjacency)?;
+        Ok(fit.fit_rounds_watched(&self.model, &rows, &plan, spends, noise, watch)?)
+    }
+
+    /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.
+    pub fn without_noise(&self, alpha: f64) -> Result<FittedPpSgd> {
+        let fit = self.settings.fit(alpha, self.n_users)?;
+        // who takes part, where users are sampled: of a run that releases nothing
+        let rng = &mut ChaCha20Rng::seed_from_u64(0);
+        Ok(fit.simulate(&self.model, &self.rows()?, 0.0, rng)?)
+    }
+
+    fn rows(&self) -> Result<HeldBatches<'a>> {
+        let samples = self.parts.trained.rows().samples();
+        Ok(HeldBatches::new(samples, self.settings.batch_size)?)
+    }
+}
+
+/// An `alpha` in words.
+pub fn alpha_name(alpha: f64) -> String {
+    if alpha <= 0.0 {
+        "0 (alone)".to_owned()
+    } else if alpha.is_infinite() {
+        "inf (one model)".to_owned()
+    } else {
+        alpha.to_string()
+    }
+}
+
+/// An `alpha` from JSON.
+pub fn alpha_of(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("inf") => Some(f64::INFINITY),
+        Some(_) => None,
+        None => value.as_f64(),
+    }
+}
+
+/// An `alpha` as JSON, which has no infinity.
+pub fn alpha_value(alpha: f64) -> Value {
+    if alpha.is_infinite() {
+        json!("inf")
+    } else {
+        json!(alpha)
+    }
+}

@@ -1,0 +1,33 @@
+//! Private personalization as a library: the workflows behind the binary `dp`, which read and check inputs, open a
+//! ledger, pay, train, measure and write a release folder.
+
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "moved as it was; the interface is documented as it settles"
+)]
+mod columns;
+pub mod error;
+mod evaluate;
+mod featured;
+pub mod federated;
+pub mod output;
+pub mod personal;
+mod progress;
+mod ranking;
+mod report;
+mod rounds;
+pub mod settings;
+pub mod workflows;
+
+pub use dp_accounting as accounting;
+pub use dp_audit as audit;
+pub use dp_core as core;
+pub use dp_data as data;
+pub use dp_fedsgd as fedsgd;
+pub use dp_mechanism as mechanism;
+pub use dp_multitask as multitask;
+pub use dp_personalize as personalize;
+pub use dp_pubfeat as pubfeat;

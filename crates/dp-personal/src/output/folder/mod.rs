@@ -1,0 +1,248 @@
+//! An output folder that appears whole or not at all.
+
+mod paths;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::output::warn;
+
+pub use self::paths::folder_of;
+pub(crate) use self::paths::make_folder;
+use self::paths::{LOCK, Parents, is_present, sibling, take_over};
+pub(super) use self::paths::{remove_if_present, sync_folder};
+
+/// Says that what is made there is paid for.
+const PAID: &str = ".paid";
+/// Says that what was paid for is there, whole.
+const RELEASED: &str = ".released";
+
+/// Files are written into a hidden folder beside the final one and moved by one rename.
+///
+/// Until [`commit`](Self::commit) the final path is untouched; when the value is dropped before,
+/// the hidden folder is removed. What a killed process left is taken over by the next one, unless it is a whole model that was paid for: then the next
+/// one moves that into place and stops.
+pub(crate) struct OutputFolder {
+    target: PathBuf,
+    staging: PathBuf,
+    replace: bool,
+    keep: bool,
+    _lock: File,
+    _parents: Parents,
+}
+
+impl OutputFolder {
+    /// Makes the hidden folder, so that a path that cannot be written fails before any work.
+    pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
+        if target.file_name().is_none() {
+            let reason = format!(
+                "--out {} does not name a folder to be made",
+                target.display()
+            );
+            return Err(Error::Usage(reason));
+        }
+        Self::recover(target, replace)?;
+        refuse_present(target, replace)?;
+        let staged = Self::staged(target, replace)?;
+        if staged.has(RELEASED) {
+            return Err(staged.put_into_place()?); // killed a moment ago
+        }
+        staged.empty()
+    }
+
+    /// The hidden folder, made or as a killed process left it.
+    fn staged(target: &Path, replace: bool) -> Result<Self> {
+        let staging = sibling(target, "partial");
+        let parents = Parents::make(folder_of(target))?;
+        Ok(Self {
+            target: target.to_owned(),
+            replace,
+            keep: true,
+            _lock: take_over(&staging, target)?,
+            _parents: parents,
+            staging,
+        })
+    }
+
+    /// Removes what a killed process left, and says so if it was paid for.
+    fn empty(mut self) -> Result<Self> {
+        if self.has(PAID) {
+            warn(
+                "an earlier run into this folder ended while it paid or trained, and released nothing; what its ledger \
+                 counts for it stays spent",
+            );
+        }
+        let failed = |e| Error::write(&self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name() != LOCK {
+                remove_if_present(&entry.path()).map_err(failed)?;
+            }
+        }
+        self.keep = false;
+        Ok(self)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        is_present(&self.staging.join(name))
+    }
+
+    /// Moves the model of a run that was killed after it had released it into place. Ask before anything is paid for another one.
+    ///
+    /// # Errors
+    /// [`Error::Recovered`] when there was such a model.
+    pub(crate) fn recover(target: &Path, replace: bool) -> Result<()> {
+        let left = sibling(target, "partial");
+        if target.file_name().is_none() || !is_present(&left.join(RELEASED)) {
+            return Ok(());
+        }
+        let mut found = Self::staged(target, replace)?;
+        if !found.has(RELEASED) {
+            found.keep = false; // another process has just done it
+            return Ok(());
+        }
+        refuse_present(target, replace)?;
+        Err(found.put_into_place()?)
+    }
+
+    /// Commits what a killed process released, without the internal files, which may be half-written.
+    fn put_into_place(self) -> Result<Error> {
+        let failed = |e| Error::write(&self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_string_lossy().starts_with("internal") {
+                remove_if_present(&entry.path()).map_err(failed)?;
+            }
+        }
+        let path = self.target.clone();
+        self.commit().map(|()| Error::Recovered { path })
+    }
+
+    /// Where one of its files stands until the folder is committed.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.staging.join(name)
+    }
+
+    /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
+    pub(crate) fn mark_paid(&self) -> Result<()> {
+        self.write(PAID, b"")?;
+        sync_folder(&self.staging);
+        sync_folder(folder_of(&self.staging));
+        Ok(())
+    }
+
+    /// Writes one file that anybody may read and waits until it is on disk.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.write_with(OpenOptions::new(), name, bytes)
+    }
+
+    /// Writes one file for the eyes of its owner.
+    pub(crate) fn write_internal(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        #[cfg_attr(not(unix), allow(unused_mut, reason = "modes are a Unix notion"))]
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        self.write_with(options, name, bytes)
+    }
+
+    fn write_with(&self, mut options: OpenOptions, name: &str, bytes: &[u8]) -> Result<()> {
+        tracing::debug!(file = name, "writing");
+        let path = self.staging.join(name);
+        let open = options.write(true).create_new(true).open(&path);
+        let write = |mut file: File| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        let written = open.and_then(write);
+        written.map_err(|e| {
+            // half a file is worse than none
+            let _ = fs::remove_file(&path);
+            Error::write(&path, e)
+        })
+    }
+
+    /// Moves the folder to its final path, replacing an old one only now. When the move fails,
+    /// the finished files stay where they are and the error says where: they cannot be made
+    /// again without paying again.
+    pub(crate) fn commit(mut self) -> Result<()> {
+        self.keep = true;
+        tracing::info!(folder = %self.target.display(), "moving the finished folder into place");
+        self.swap().map_err(|source| Error::Move {
+            target: self.target.clone(),
+            kept: self.staging.clone(),
+            source,
+        })
+    }
+
+    /// Does the rest of the work and moves the folder to its final path whether that failed or not: what was written
+    /// before is paid for and stays. When the process is killed meanwhile, [`recover`](Self::recover) does it.
+    pub(crate) fn commit_after<T>(mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        self.keep = true;
+        match self.write(RELEASED, b"") {
+            Ok(()) => sync_folder(&self.staging),
+            // the move needs no room on the disk
+            Err(error) => warn(&format!(
+                "{error}; if this process is killed now, its model is lost"
+            )),
+        }
+        let done = work(&self);
+        self.commit()?;
+        done
+    }
+
+    /// Old folder out of the way, new one in; the old one comes back when the new one cannot.
+    fn swap(&self) -> io::Result<()> {
+        let retired = sibling(&self.target, "old");
+        let old = self.replace && is_present(&self.target);
+        if old {
+            remove_if_present(&retired)?;
+            fs::rename(&self.target, &retired)?;
+        }
+        if let Err(error) = fs::rename(&self.staging, &self.target) {
+            if old {
+                fs::rename(&retired, &self.target)?;
+            }
+            return Err(error);
+        }
+        // only now: a lock that vanished earlier would let another run empty the finished folder
+        for mark in [PAID, RELEASED, LOCK] {
+            if let Err(error) = remove_if_present(&self.target.join(mark)) {
+                let path = self.target.display();
+                warn(&format!("could not remove {mark} of {path}: {error}"));
+            }
+        }
+        sync_folder(folder_of(&self.target));
+        if let Err(error) = remove_if_present(&retired) {
+            warn(&format!("could not remove {}: {error}", retired.display()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OutputFolder {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        if let Err(error) = remove_if_present(&self.staging) {
+            warn(&format!(
+                "could not remove {}: {error}",
+                self.staging.display()
+            ));
+        }
+    }
+}
+
+fn refuse_present(target: &Path, replace: bool) -> Result<()> {
+    if is_present(target) && !replace {
+        return Err(Error::OutputExists {
+            path: target.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

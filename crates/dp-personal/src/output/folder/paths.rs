@@ -1,0 +1,121 @@
+//! Folders and locks on the disk.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::output::warn;
+
+/// Says in the hidden folder that a living process writes there.
+pub(super) const LOCK: &str = ".lock";
+
+/// Folders above the output that were not there before, the deepest first. They go when nothing came to be in them.
+pub(super) struct Parents(Vec<PathBuf>);
+
+impl Parents {
+    pub(super) fn make(folder: &Path) -> Result<Self> {
+        let named = folder
+            .ancestors()
+            .filter(|above| above.file_name().is_some());
+        let missing = named.take_while(|above| !is_present(above));
+        let made = Self(missing.map(Path::to_owned).collect());
+        make_folder(folder).map(|()| made)
+    }
+}
+
+impl Drop for Parents {
+    fn drop(&mut self) {
+        // one with something in it stays, which is no failure
+        for folder in &self.0 {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Makes a folder and those above it.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        // what exists there is no folder, which says more
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    });
+    made.map_err(|e| Error::write(folder, e))
+}
+
+/// Makes the hidden folder, or takes over the one that a killed process left.
+pub(super) fn take_over(staging: &Path, target: &Path) -> Result<File> {
+    let failed = |e| Error::write(staging, e);
+    match fs::create_dir(staging) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let path = staging.join(LOCK);
+    refuse_other(staging, fs::Metadata::is_dir)?;
+    refuse_other(&path, fs::Metadata::is_file)?;
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let lock = options.open(&path).map_err(failed)?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::OutputBusy {
+            path: target.to_owned(),
+        },
+        TryLockError::Error(source) => failed(source),
+    })?;
+    Ok(lock)
+}
+
+/// A link would lead to files that are nobody's here to empty.
+fn refuse_other(path: &Path, is_right: fn(&fs::Metadata) -> bool) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !is_right(&found) => {
+            let reason = "a link, or something of another kind, is in its place; remove it";
+            Err(Error::write(path, io::Error::other(reason)))
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::write(path, error)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Makes a rename durable, where the system can. The files themselves already are.
+#[cfg_attr(
+    not(unix),
+    allow(unused_variables, reason = "only Unix syncs folders by opening them")
+)]
+pub(in crate::output) fn sync_folder(folder: &Path) {
+    #[cfg(unix)]
+    if let Err(error) = File::open(folder).and_then(|opened| opened.sync_all()) {
+        warn(&format!("could not sync {}: {error}", folder.display()));
+    }
+}
+
+/// Whether there is anything at `path`, a dangling link included.
+pub(super) fn is_present(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+pub(in crate::output) fn remove_if_present(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// `dir/.name.suffix` for `dir/name`.
+pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{suffix}"));
+    path.with_file_name(name)
+}
+
+/// The folder that holds `path`.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}

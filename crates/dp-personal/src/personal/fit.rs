@@ -1,0 +1,137 @@
+//! How the shared subspace is learned.
+
+use dp_accounting::{Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, UserSamples};
+use dp_mechanism::NoiseSource;
+use dp_personalize::{
+    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, FittedSubspace, Initialisation,
+    ResidualAltMin, ResidualAltMinParams, RoundWatch, RowSplit, UserBatches,
+};
+use serde::Serialize;
+
+use crate::error::Result;
+
+/// Ways to a subspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    // `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.
+    Residual,
+    // The projector sum alone: squared loss, nothing but directions.
+    Projectors,
+    // Projector sum, then clipped gradient steps on the loss of the task.
+    Gradient,
+    // Algorithms 1 to 3 of Jain et al. 2021 with the settings of section 6: squared loss.
+    Alternating,
+}
+
+/// Public settings of a method, not yet checked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MethodSettings {
+    pub method: Method,
+    pub rank: usize,
+    /// Steps after the first release; by method where not set.
+    pub steps: Option<usize>,
+    pub loss: ConvexLoss,
+    /// Bound on a user's mean gradient, and the step size; of `gradient` alone.
+    pub gradient_clip: f64,
+    pub learning_rate: f64,
+    /// Ridge of users' own models during gradient steps.
+    pub l2_penalty: f64,
+}
+
+/// A method with checked settings.
+pub enum Fit {
+    Residual(ResidualAltMin),
+    AltMin(Box<AltMin>),
+}
+
+impl MethodSettings {
+    /// Defaults for a method.
+    pub const fn new(method: Method, rank: usize, loss: ConvexLoss) -> Self {
+        Self {
+            method,
+            rank,
+            steps: None,
+            loss,
+            gradient_clip: 1.0,
+            learning_rate: 1.0,
+            l2_penalty: 0.1,
+        }
+    }
+
+    /// Steps in use.
+    pub fn n_steps(&self) -> usize {
+        match self.method {
+            Method::Residual => self.steps.unwrap_or(4),
+            Method::Projectors => 0,
+            Method::Gradient => self.steps.unwrap_or(3),
+            Method::Alternating => self.steps.unwrap_or(1),
+        }
+    }
+
+    pub fn check(self) -> Result<Fit> {
+        if self.method == Method::Residual {
+            let params = ResidualAltMinParams {
+                n_steps: self.n_steps(),
+                ..ResidualAltMinParams::new(self.rank)
+            };
+            return Ok(Fit::Residual(params.check()?));
+        }
+        let n_rounds = self.n_steps();
+        if self.method == Method::Alternating {
+            let params = AltMinParams {
+                n_rounds,
+                ..AltMinParams::section_6(self.rank).isometric()
+            };
+            return Ok(Fit::AltMin(Box::new(params.check()?)));
+        }
+        let gradient = DpGdEmbedding {
+            loss: self.loss,
+            gradient_clip: self.gradient_clip,
+            learning_rate: self.learning_rate,
+            l2_penalty: self.l2_penalty,
+        };
+        let params = AltMinParams {
+            rank: self.rank,
+            init: Initialisation::Projectors,
+            init_share: 0.5,
+            embedding: Embedding::Gd(gradient),
+            n_rounds,
+            batches: UserBatches::All,
+            rows: RowSplit::Shared,
+        };
+        Ok(Fit::AltMin(Box::new(params.check()?)))
+    }
+}
+
+impl Fit {
+    /// Whether users with at most so many rows have enough of them for the method.
+    pub fn check_rows(&self, max_rows: usize) -> Result<()> {
+        match self {
+            Self::Residual(_) => Ok(()),
+            Self::AltMin(fit) => Ok(fit.check_rows(max_rows)?),
+        }
+    }
+
+    pub fn plan(&self, dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        Ok(match self {
+            Self::Residual(fit) => fit.plan(dim, target, adjacency)?,
+            Self::AltMin(fit) => fit.plan(dim, target, adjacency)?,
+        })
+    }
+
+    pub fn fit(
+        &self,
+        samples: &UserSamples,
+        plan: &Plan,
+        spends: Vec<Spend>,
+        noise: &mut NoiseSource,
+        watch: &mut RoundWatch<'_>,
+    ) -> Result<FittedSubspace> {
+        Ok(match self {
+            Self::Residual(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
+            Self::AltMin(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
+        })
+    }
+}

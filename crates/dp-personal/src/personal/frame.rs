@@ -1,0 +1,172 @@
+//! A user's rows as models see them, and the user's own model.
+
+use dp_core::{SampleRows, UserSamples, UserSamplesBuilder};
+use dp_data::SampleUser;
+use dp_personalize::{ConvexLoss, LocalFit, PersonalModel, Subspace};
+
+use super::inputs::{Inputs, Intercept, Task};
+use crate::error::Result;
+
+/// Users with their histories as models see them: every user has a place, also one without usable rows.
+pub struct Users {
+    samples: UserSamples,
+    centers: Vec<Center>,
+}
+
+/// The user's own means, or zeros where levels are not the user's own.
+#[derive(Clone)]
+struct Center {
+    x: Vec<f64>,
+    y: f64,
+}
+
+impl Users {
+    /// The first `max_rows` rows of each history.
+    pub fn new<'a>(
+        inputs: &Inputs,
+        histories: impl Iterator<Item = &'a SampleUser>,
+        max_rows: usize,
+    ) -> Result<Self> {
+        let dim = inputs.dim();
+        let new = || UserSamplesBuilder::new(dim, max_rows);
+        let (mut builder, mut centers) = (new()?, Vec::new());
+        for (number, history) in (0..).zip(histories) {
+            let (rows, center) = framed(inputs, history, max_rows);
+            centers.push(center);
+            // a row that is left out makes its user known
+            push(&mut builder, number, &vec![f32::NAN; dim], 0.0)?;
+            for row in rows.chunks_exact(dim + 1) {
+                push(&mut builder, number, &row[..dim], row[dim])?;
+            }
+        }
+        Ok(Self {
+            samples: builder.build().0,
+            centers,
+        })
+    }
+
+    /// What training reads.
+    pub const fn samples(&self) -> &UserSamples {
+        &self.samples
+    }
+
+    /// The rows of one user, centred.
+    pub fn rows(&self, user: usize) -> SampleRows<'_> {
+        self.samples.rows(user)
+    }
+
+    /// A model of centred rows as one of the user's rows.
+    pub fn personal(&self, user: usize, model: &PersonalModel) -> Personal {
+        self.with_coefficients(user, model.coefficients().to_vec())
+    }
+
+    /// The same from coefficients of centred rows.
+    pub fn with_coefficients(&self, user: usize, coefficients: Vec<f64>) -> Personal {
+        let Center { x, y } = self.centers[user].clone();
+        Personal { coefficients, x, y }
+    }
+
+    /// The mean of the user's labels, whatever the features; `zero` the model of slopes 0.
+    pub fn own_mean(&self, user: usize, zero: &PersonalModel) -> Personal {
+        let mut personal = self.personal(user, zero);
+        let (mut total, mut n) = (0.0, 0_usize);
+        for (_, y) in self.rows(user).iter() {
+            total += f64::from(y);
+            n += 1;
+        }
+        // centred labels have mean 0
+        personal.y += total / n.max(1) as f64;
+        personal
+    }
+
+    /// The user's own fit in a subspace.
+    pub fn fit(&self, user: usize, local: &LocalFit, subspace: &Subspace) -> Personal {
+        self.personal(user, &local.fit(subspace, self.rows(user)))
+    }
+}
+
+fn push(builder: &mut UserSamplesBuilder, user: u32, x: &[f32], y: f32) -> Result<()> {
+    Ok(builder.push(user, x, y).map_err(dp_data::Error::from)?)
+}
+
+/// The rows `(x, y)` one after the other, less the user's own means where the intercept is the user's own.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "tables of samples are in single precision"
+)]
+fn framed(inputs: &Inputs, history: &SampleUser, max_rows: usize) -> (Vec<f32>, Center) {
+    let dim = inputs.dim();
+    let (mut cells, mut x) = (Vec::new(), Vec::new());
+    for (features, y) in history.rows(inputs.features.len()).take(max_rows) {
+        inputs.encode(features, &mut x);
+        cells.extend_from_slice(&x);
+        cells.push(inputs.label(y) as f32);
+    }
+    let mut mean = vec![0.0; dim + 1];
+    if inputs.intercept == Intercept::Own {
+        let n_rows = (cells.len() / (dim + 1)).max(1) as f64;
+        for row in cells.chunks_exact(dim + 1) {
+            mean.iter_mut()
+                .zip(row)
+                .for_each(|(m, &c)| *m += f64::from(c) / n_rows);
+        }
+        for row in cells.chunks_exact_mut(dim + 1) {
+            row.iter_mut().zip(&mean).for_each(|(c, m)| *c -= *m as f32);
+        }
+    }
+    let y = mean.pop().unwrap_or(0.0);
+    (cells, Center { x: mean, y })
+}
+
+/// One user's model: seen by that user alone.
+#[derive(Clone)]
+pub struct Personal {
+    coefficients: Vec<f64>,
+    x: Vec<f64>,
+    y: f64,
+}
+
+impl Personal {
+    /// The score where all encoded features are 0.
+    pub fn level(&self) -> f64 {
+        let terms = self.coefficients.iter().zip(&self.x);
+        self.y - terms.map(|(t, x0)| t * x0).sum::<f64>()
+    }
+
+    /// The coefficients of encoded features.
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
+    }
+
+    /// The score of encoded features: `y + <x - x0, theta>`.
+    pub fn score(&self, encoded: &[f32]) -> f64 {
+        let terms = self.coefficients.iter().zip(encoded).zip(&self.x);
+        self.y
+            + terms
+                .map(|((t, &x), x0)| t * (f64::from(x) - x0))
+                .sum::<f64>()
+    }
+}
+
+impl Inputs {
+    /// How users fit their own models.
+    pub fn local_fit(&self) -> Result<LocalFit> {
+        Ok(match self.task {
+            Task::Regression => {
+                let mut fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
+                if self.intercept == Intercept::Own {
+                    // rows are centred already, but a row that is left out has to be left out of the means
+                    fit = fit.with_own_level()?;
+                }
+                match self.sparse {
+                    0 => fit,
+                    most => fit.with_sparse_residual(most)?,
+                }
+            }
+            Task::Classification { .. } => {
+                let penalty = self.l2_penalties.first().copied().unwrap_or(0.0);
+                LocalFit::convex(ConvexLoss::Logistic, penalty)?
+            }
+        })
+    }
+}

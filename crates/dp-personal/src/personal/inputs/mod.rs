@@ -1,0 +1,236 @@
+//! From the numbers of a file to those that models see. Public rules only: no constant comes from the data.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A column and the public range that its values are clipped to and mapped from onto -1 to 1; without one they are
+/// used as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub range: Option<[f64; 2]>,
+}
+
+/// Where a user's level is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intercept {
+    // Every user takes the own means off features and labels; the subspace holds slopes.
+    Own,
+    // A constant feature, so that levels are in the subspace.
+    Shared,
+    None,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Task {
+    Regression,
+    /// Whether the target is above the threshold.
+    Classification {
+        threshold: f64,
+    },
+}
+
+/// Everything a user has to know to join: public, and part of the model file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    pub target: Column,
+    pub features: Vec<Column>,
+    pub intercept: Intercept,
+    pub task: Task,
+    /// Ridges that a user chooses from by leaving own rows out; classification has one.
+    pub l2_penalties: Vec<f64>,
+    /// Most coefficients of a user's own beside the subspace; of regression alone.
+    #[serde(default)]
+    pub sparse: usize,
+}
+
+impl Column {
+    fn encode(&self, x: f64) -> f64 {
+        match self.range {
+            Some([low, high]) => (2.0 * x.clamp(low, high) - low - high) / (high - low),
+            None => x,
+        }
+    }
+
+    /// Back to the units of the file, within the range.
+    fn decode(&self, z: f64) -> f64 {
+        match self.range {
+            Some([low, high]) => (0.5 * (low + high + z * (high - low))).clamp(low, high),
+            None => z,
+        }
+    }
+}
+
+impl Inputs {
+    /// Numbers in a feature vector as models see it.
+    pub fn dim(&self) -> usize {
+        self.features.len() + usize::from(self.intercept == Intercept::Shared)
+    }
+
+    /// Names of the numbers that models see.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let constant = (self.intercept == Intercept::Shared).then(|| "(constant)".to_owned());
+        let names = self.features.iter().map(|column| column.name.clone());
+        names.chain(constant)
+    }
+
+    /// Features as models see them.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "tables of samples are in single precision"
+    )]
+    pub fn encode(&self, x: &[f32], out: &mut Vec<f32>) {
+        out.clear();
+        let columns = self.features.iter().zip(x);
+        out.extend(columns.map(|(column, &x)| column.encode(x.into()) as f32));
+        if self.intercept == Intercept::Shared {
+            out.push(1.0);
+        }
+    }
+
+    /// A label as models see it.
+    pub fn label(&self, y: f32) -> f64 {
+        match self.task {
+            Task::Regression => self.target.encode(y.into()),
+            Task::Classification { threshold } if f64::from(y) > threshold => 1.0,
+            Task::Classification { .. } => -1.0,
+        }
+    }
+
+    /// What a score says: a value of the target, or the probability that it is above the threshold.
+    pub fn answer(&self, score: f64) -> f64 {
+        match self.task {
+            Task::Regression => self.target.decode(score),
+            Task::Classification { .. } => 1.0 / (1.0 + (-score).exp()),
+        }
+    }
+
+    /// Squared error of a score in units of the target, or 1 for the wrong side of the threshold.
+    pub fn error(&self, score: f64, y: f32) -> f64 {
+        match self.task {
+            Task::Regression => (self.answer(score) - f64::from(y)).powi(2),
+            Task::Classification { .. } if (score > 0.0) == (self.label(y) > 0.0) => 0.0,
+            Task::Classification { .. } => 1.0,
+        }
+    }
+
+    /// What the mean of [`error`](Self::error) is reported as.
+    pub fn metric(&self) -> &'static str {
+        match self.task {
+            Task::Regression => "RMSE",
+            Task::Classification { .. } => "accuracy",
+        }
+    }
+
+    /// The metric of a mean error.
+    pub fn figure(&self, mean_error: f64) -> f64 {
+        match self.task {
+            Task::Regression => mean_error.sqrt(),
+            Task::Classification { .. } => 1.0 - mean_error,
+        }
+    }
+
+    /// Checks what comes from flags or from a file.
+    pub fn check(&self) -> Result<(), String> {
+        let (most, dim) = (self.sparse, self.dim());
+        if most > dim {
+            return Err(format!(
+                "{most} coefficients beside the subspace (--sparse), and {dim} features (a shared intercept \
+                 included)"
+            ));
+        }
+        self.check_draft()
+    }
+
+    /// The same before the features are known.
+    pub fn check_draft(&self) -> Result<(), String> {
+        let columns = self.features.iter().chain([&self.target]);
+        for column in columns {
+            if let Some(range) = column.range {
+                check_range(range)
+                    .map_err(|reason| format!("range of {}: {reason}", column.name))?;
+            }
+        }
+        match self.task {
+            Task::Classification { threshold } if !threshold.is_finite() => {
+                return Err("the threshold (--threshold) is not finite".to_owned());
+            }
+            Task::Classification { .. } if self.intercept == Intercept::Own => {
+                return Err(
+                    "classes have no own means: the intercept (--intercept) must be shared or none"
+                        .to_owned(),
+                );
+            }
+            Task::Classification { .. } if self.sparse > 0 => {
+                return Err("coefficients beside the subspace (--sparse) are for regression, not for classes".to_owned());
+            }
+            _ => {}
+        }
+        let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
+        if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
+            return Err("every ridge (--l2-penalty) must be finite and above 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A lower end below an upper one, both finite and not too far apart to divide by.
+pub(super) fn check_range([low, high]: [f64; 2]) -> Result<(), String> {
+    let width = high - low;
+    if low.is_finite() && high.is_finite() && width > 0.0 && width.is_finite() {
+        return Ok(());
+    }
+    Err(format!(
+        "{low} to {high} is not from a number to a larger one"
+    ))
+}
+
+/// Public ranges by column: csv or tsv with `column,lower,upper`.
+pub(super) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
+    let bad = |line: usize, reason: &str| {
+        Error::model(
+            path,
+            format!("line {line}: {reason}; expected column,lower,upper"),
+        )
+    };
+    let mut lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty());
+    let cut = |line: &str| -> Vec<String> {
+        let separator = if line.contains('\t') { '\t' } else { ',' };
+        line.split(separator)
+            .map(|part| part.trim().trim_matches('"').to_owned())
+            .collect()
+    };
+    match lines.next() {
+        Some((_, header)) if cut(header) == ["column", "lower", "upper"] => {}
+        _ => return Err(bad(1, "no such header")),
+    }
+    let (mut ranges, mut seen) = (Vec::new(), HashSet::new());
+    for (at, line) in lines {
+        let fields = cut(line);
+        let [name, low, high] = fields.as_slice() else {
+            return Err(bad(at, "not three fields"));
+        };
+        let (Ok(low), Ok(high)) = (low.parse(), high.parse()) else {
+            return Err(bad(at, "not two numbers"));
+        };
+        check_range([low, high]).map_err(|reason| bad(at, &reason))?;
+        if !seen.insert(name.clone()) {
+            return Err(bad(at, "a column a second time"));
+        }
+        ranges.push((name.clone(), [low, high]));
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests;

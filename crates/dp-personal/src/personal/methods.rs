@@ -1,0 +1,132 @@
+//! Errors of users, by method.
+
+use dp_data::SplitUser;
+use serde::Serialize;
+
+use super::inputs::Inputs;
+
+/// What a user could predict with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MethodName {
+    /// The mean of the own labels, or the own larger class.
+    OwnMean,
+    /// Least squares of smallest norm on the own rows.
+    OwnData,
+    /// Ridge on the own rows, chosen as in the subspace.
+    OwnRidge,
+    /// The own fit in a public random subspace: what a private one is worth that is nothing but noise.
+    RandomSubspace,
+    /// One private linear model for everybody, at the same budget.
+    SingleModel,
+    /// The own fit in the private subspace.
+    Private,
+    /// The own fit in a subspace learned without privacy.
+    NonPrivate,
+}
+
+impl MethodName {
+    pub const ALL: [Self; 7] = [
+        Self::OwnMean,
+        Self::OwnData,
+        Self::OwnRidge,
+        Self::RandomSubspace,
+        Self::SingleModel,
+        Self::Private,
+        Self::NonPrivate,
+    ];
+
+    /// In tables of reproductions and heads of files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OwnMean => "own-mean",
+            Self::OwnData => "own-data",
+            Self::OwnRidge => "own-ridge",
+            Self::RandomSubspace => "random-subspace",
+            Self::SingleModel => "single-model",
+            Self::Private => "private",
+            Self::NonPrivate => "non-private",
+        }
+    }
+
+    /// In reports.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::OwnMean => "own mean",
+            Self::OwnData => "own data",
+            Self::OwnRidge => "own data, ridge",
+            Self::RandomSubspace => "own fit, random subspace",
+            Self::SingleModel => "single private model",
+            Self::Private => "private personalization",
+            Self::NonPrivate => "non-private personalization",
+        }
+    }
+}
+
+/// One user's mean errors on the own test rows, in the order of [`MethodName::ALL`]: private.
+#[derive(Clone)]
+pub struct UserErrors {
+    pub id: String,
+    pub held_out: bool,
+    pub n_history: usize,
+    pub n_test: usize,
+    /// None where a method has no model.
+    pub errors: [Option<f64>; 7],
+}
+
+/// One method over all users of a kind: private.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Errors {
+    pub method: MethodName,
+    /// RMSE or accuracy over all test rows.
+    pub over_rows: Option<f64>,
+    /// The same for the median user.
+    pub median_user: Option<f64>,
+}
+
+impl MethodName {
+    /// The error of one method over all rows.
+    pub fn over_rows(self, errors: &[Errors]) -> Option<f64> {
+        errors.iter().find(|of| of.method == self)?.over_rows
+    }
+}
+
+impl UserErrors {
+    /// Of a user on whom nothing was measured.
+    pub fn none(user: &SplitUser, n_features: usize) -> Self {
+        Self {
+            id: user.test.id().to_owned(),
+            held_out: user.held_out,
+            n_history: user.history.rows(n_features).len(),
+            n_test: user.test.rows(n_features).len(),
+            errors: [None; 7],
+        }
+    }
+}
+
+impl Errors {
+    /// All methods over the users that are held out, or that are not.
+    pub fn of(inputs: &Inputs, users: &[UserErrors], held_out: bool) -> [Self; 7] {
+        let kept: Vec<_> = users
+            .iter()
+            .filter(|user| user.held_out == held_out && user.n_test > 0)
+            .collect();
+        let mut at = 0;
+        MethodName::ALL.map(|method| {
+            let mut each: Vec<f64> = kept.iter().filter_map(|user| user.errors[at]).collect();
+            let weighted = kept
+                .iter()
+                .filter_map(|user| Some(user.errors[at]? * user.n_test as f64));
+            let (total, n): (f64, usize) =
+                (weighted.sum(), kept.iter().map(|user| user.n_test).sum());
+            at += 1;
+            each.sort_by(f64::total_cmp);
+            let whole = each.len() == kept.len() && !kept.is_empty();
+            Self {
+                method,
+                over_rows: whole.then(|| inputs.figure(total / n as f64)),
+                median_user: whole.then(|| inputs.figure(each[each.len() / 2])),
+            }
+        })
+    }
+}

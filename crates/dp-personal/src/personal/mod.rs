@@ -1,0 +1,16 @@
+//! Personal models in a shared subspace: what `dp personalize`, `dp predict` and the reproductions on real data have in
+//! common.
+
+mod fit;
+mod flags;
+mod frame;
+mod inputs;
+mod methods;
+mod peers;
+
+pub use fit::{Fit, Method, MethodSettings};
+pub use flags::{Ranges, columns_of, shares_of, task_of};
+pub use frame::{Personal, Users};
+pub use inputs::{Column, Inputs, Intercept, Task};
+pub use methods::{Errors, MethodName, UserErrors};
+pub use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart};

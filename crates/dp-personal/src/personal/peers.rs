@@ -1,0 +1,165 @@
+//! What private personalization is compared with. Everything here is computed from private data and stays with the operator.
+
+use dp_accounting::{Budget, Ledger, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp};
+use dp_data::SplitUser;
+use dp_mechanism::NoiseSource;
+use dp_personalize::{
+    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModel, SingleModelParams,
+    Subspace, own_data_model, zero_model,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
+
+use super::frame::{Personal, Users};
+use super::inputs::Inputs;
+use super::methods::{MethodName, UserErrors};
+use crate::error::Result;
+
+/// Steps of alternating minimisation without noise.
+const NON_PRIVATE_STEPS: usize = 5;
+
+/// Models of the methods that learn from many users; none where one could not be made.
+pub struct Peers {
+    single: Option<PersonalModel>,
+    private: Subspace,
+    non_private: Option<Subspace>,
+    /// All of the space, for a user alone.
+    everything: Subspace,
+    random: Subspace,
+}
+
+/// A budget of its own: for measurements of which nothing is released.
+pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
+    let budget = Budget::new(plan.target(), plan.adjacency())?;
+    Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
+}
+
+impl Peers {
+    /// The single model gets the same target in an account of its own: it is measured and thrown away.
+    pub fn new(
+        train: &Users,
+        private: &Subspace,
+        plan: &Plan,
+        random_seed: u64,
+        noise: &mut NoiseSource,
+    ) -> Result<Self> {
+        let (dim, rank) = (private.dim(), private.rank());
+        let non_private = NonPrivateAltMin {
+            rank,
+            n_rounds: NON_PRIVATE_STEPS,
+        };
+        let mut identity = vec![0.0; dim * dim];
+        identity.iter_mut().step_by(dim + 1).for_each(|i| *i = 1.0);
+        let everything = Subspace::spanned_by(dim, dim, &identity, Provenance::NonPrivate)?;
+        Ok(Self {
+            // whether these can be solved depends on the data, so that failing must not show
+            single: single_model(train, dim, plan.target(), plan.adjacency(), noise).ok(),
+            private: private.clone(),
+            non_private: non_private.fit(train.samples()).ok(),
+            everything,
+            random: random_subspace(dim, rank, random_seed)?,
+        })
+    }
+
+    /// One user's models in the order of [`MethodName::ALL`].
+    fn models(&self, users: &Users, user: usize, local: &LocalFit) -> [Option<Personal>; 7] {
+        let dim = self.private.dim();
+        let fit = |subspace: &Subspace| users.fit(user, local, subspace);
+        MethodName::ALL.map(|method| {
+            Some(match method {
+                MethodName::OwnMean => users.own_mean(user, &zero_model(dim)),
+                MethodName::OwnData => users.personal(user, &own_data_model(users.rows(user), dim)),
+                MethodName::OwnRidge => fit(&self.everything),
+                MethodName::RandomSubspace => fit(&self.random),
+                MethodName::SingleModel => users.personal(user, self.single.as_ref()?),
+                MethodName::Private => fit(&self.private),
+                MethodName::NonPrivate => fit(self.non_private.as_ref()?),
+            })
+        })
+    }
+}
+
+/// The same for everybody.
+fn random_subspace(dim: usize, rank: usize, seed: u64) -> Result<Subspace> {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    // the sum of twelve uniform numbers is normal enough for a direction
+    let mut normal = || (0..12).map(|_| rng.random::<f64>() - 0.5).sum::<f64>();
+    let columns: Vec<f64> = (0..dim * rank).map(|_| normal()).collect();
+    Ok(Subspace::spanned_by(
+        dim,
+        rank,
+        &columns,
+        Provenance::NonPrivate,
+    )?)
+}
+
+fn single_model(
+    train: &Users,
+    dim: usize,
+    target: ApproxDp,
+    adjacency: Adjacency,
+    noise: &mut NoiseSource,
+) -> Result<PersonalModel> {
+    // public: features and labels that were mapped onto -1 to 1
+    let params = SingleModelParams {
+        design_clip: (dim as f64).sqrt(),
+        label_clip: 1.0,
+    };
+    let plan = SingleModel::plan(dim, target, adjacency)?;
+    let fitted = params
+        .check()?
+        .fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
+    Ok(fitted.model)
+}
+
+/// Every user's errors on the own test rows; `users` are those of `split`, in its order.
+pub fn errors_of_users(
+    inputs: &Inputs,
+    users: &Users,
+    split: &[SplitUser],
+    peers: &Peers,
+) -> Result<Vec<UserErrors>> {
+    let local = inputs.local_fit()?;
+    let n_features = inputs.features.len();
+    let of_user = |(at, user): (usize, &SplitUser)| {
+        let models = peers.models(users, at, &local);
+        UserErrors {
+            errors: models.map(|model| mean_error(inputs, &model?, user)),
+            ..UserErrors::none(user, n_features)
+        }
+    };
+    Ok(split.par_iter().enumerate().map(of_user).collect())
+}
+
+/// The same of own fits in one subspace, and of no other method.
+pub fn errors_in_subspace(
+    inputs: &Inputs,
+    users: &Users,
+    split: &[SplitUser],
+    subspace: &Subspace,
+) -> Result<Vec<UserErrors>> {
+    let local = inputs.local_fit()?;
+    let n_features = inputs.features.len();
+    let of_user = |(at, user): (usize, &SplitUser)| {
+        let model = users.fit(at, &local, subspace);
+        let error = mean_error(inputs, &model, user);
+        let is_own = |method| method == MethodName::Private;
+        UserErrors {
+            errors: MethodName::ALL.map(|method| error.filter(|_| is_own(method))),
+            ..UserErrors::none(user, n_features)
+        }
+    };
+    Ok(split.par_iter().enumerate().map(of_user).collect())
+}
+
+fn mean_error(inputs: &Inputs, model: &Personal, user: &SplitUser) -> Option<f64> {
+    let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
+    for (x, y) in user.test.rows(inputs.features.len()) {
+        inputs.encode(x, &mut encoded);
+        total += inputs.error(model.score(&encoded), y);
+        n += 1;
+    }
+    (n > 0).then(|| total / n as f64)
+}

@@ -1,0 +1,243 @@
+//! The page for the operator's eyes: everything on it is computed from private data.
+
+use super::convergence::convergence;
+use super::page::{BarRow, Bars, Block, Number, Page, Section, Table, Unit};
+use super::privacy::section;
+use super::released::{bars, facts, footer};
+use super::run::RunFolder;
+use super::runs::{evaluated, privacy_utility};
+use crate::output::Chart;
+use crate::ranking::bucket_name;
+use crate::workflows::evaluate::{Evaluated, MODEL, NON_PRIVATE};
+
+/// The page of the first run; none when nothing internal was kept.
+pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
+    let run = &all[0];
+    if run.internal.is_none() && run.evaluation.is_none() {
+        return None;
+    }
+    let mut sections = vec![quality(run)];
+    sections.extend(privacy_utility(all));
+    sections.push(popularity(run));
+    sections.extend(run.internal.as_ref().and_then(convergence));
+    sections.push(without_privacy(run));
+    sections.push(data_handling(run));
+    Some(Page {
+        internal: true,
+        title: "Internal: not covered by the guarantee".to_owned(),
+        facts: facts(run),
+        lead: "Everything on this page is computed from private data.".to_owned(),
+        caution: Some(
+            "Do not publish it, and do not choose settings by it: charging the runs does not pay for that. dp tune \
+             chooses within the budget."
+                .to_owned(),
+        ),
+        sections,
+        footer: footer(run),
+    })
+}
+
+fn shown(value: Option<f64>) -> String {
+    Unit::Plain.shown(value)
+}
+
+fn quality(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    let internal = run.internal.as_ref();
+    if let Some(headline) = internal.and_then(|internal| internal.headline.as_ref()) {
+        blocks.push(Block::Numbers(vec![Number {
+            value: shown(headline.finite()),
+            label: headline.metric.clone(),
+            note: match headline.finite() {
+                Some(_) => "on what was held out of training",
+                None => "no figure: the run ran away",
+            }
+            .to_owned(),
+        }]));
+    }
+    let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
+    if !metrics.is_empty() {
+        let rows = metrics.iter();
+        blocks.push(Block::Table(Table {
+            title: "Measured by the run".to_owned(),
+            heads: ["metric", "value"].map(str::to_owned).into(),
+            rows: rows
+                .map(|(name, value)| vec![name.trim().to_owned(), shown(*value)])
+                .collect(),
+        }));
+    }
+    // charts by popularity stand in a section of their own
+    let charts = internal.into_iter().flat_map(|internal| &internal.charts);
+    blocks.extend(
+        charts
+            .filter(|c| !is_popularity(c))
+            .map(|c| Block::Bars(bars(c))),
+    );
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Table(overall(found))),
+    );
+    section("quality", "Quality", blocks)
+}
+
+fn is_popularity(chart: &Chart) -> bool {
+    chart.title.contains("popularity")
+}
+
+/// All methods of an evaluation in all metrics.
+fn overall(found: &Evaluated) -> Table {
+    let scores = &found.scores;
+    let names = scores
+        .metrics
+        .iter()
+        .map(|name| crate::workflows::evaluate::title(name));
+    let rows = scores.overall.iter().map(|score| {
+        let figures = scores.metrics.iter();
+        let figures = figures.map(|name| shown(score.figures.get(name).copied().flatten()));
+        [score.method.clone()].into_iter().chain(figures).collect()
+    });
+    Table {
+        title: "Measured by dp evaluate".to_owned(),
+        heads: ["method".to_owned()].into_iter().chain(names).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn popularity(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| Block::Bars(by_popularity(found))),
+    );
+    if blocks.is_empty() {
+        let internal = run.internal.iter();
+        let charts = internal.flat_map(|internal| &internal.charts);
+        blocks.extend(
+            charts
+                .filter(|c| is_popularity(c))
+                .map(|c| Block::Bars(bars(c))),
+        );
+    }
+    if blocks.is_empty() {
+        let text = if run.model.is_some() {
+            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR again."
+        } else {
+            "This model has no items."
+        };
+        blocks.push(Block::Text(text.to_owned()));
+    }
+    section("popularity", "Quality by popularity", blocks)
+}
+
+fn by_popularity(found: &Evaluated) -> Bars {
+    let buckets = &found.scores.by_popularity;
+    let first = buckets.first();
+    let methods = first.map_or(&[][..], |bucket| &bucket.scores);
+    let series = methods.iter().map(|score| score.method.clone());
+    let rows = buckets.iter().map(|bucket| {
+        let scores = bucket.scores.iter();
+        let detail = match bucket.k {
+            Some(k) => format!("Recall@{k}, {} held out", bucket.n_targets),
+            None => format!("{} held out", bucket.n_targets),
+        };
+        BarRow {
+            label: bucket_name(bucket.bucket - 1).to_owned(),
+            detail,
+            values: scores
+                .map(|score| score.figures.get(bucket.metric()).copied().flatten())
+                .collect(),
+        }
+    });
+    let metric = first.map_or("rmse", |bucket| bucket.metric());
+    let note = if metric == "rmse" {
+        "Smaller is better. Items dealt to fifths by how many users rated them."
+    } else {
+        "Larger is better. Items dealt to fifths by how many users have them; the rarer, the longer the list."
+    };
+    Bars {
+        title: format!(
+            "{} by popularity of items",
+            crate::workflows::evaluate::title(metric)
+        ),
+        note: note.to_owned(),
+        series: series.collect(),
+        unit: Unit::Plain,
+        rows: rows.collect(),
+    }
+}
+
+/// What privacy costs, where it was measured.
+fn without_privacy(run: &RunFolder) -> Section {
+    let headline = run
+        .internal
+        .as_ref()
+        .and_then(|internal| internal.headline.as_ref());
+    let ran_away = headline.is_some_and(|of| of.finite().is_none());
+    let stated = headline.and_then(|of| Some((of.metric.clone(), of.finite()?, of.non_private?)));
+    let measured = || {
+        let metric = match run.evaluation.as_ref()?.scores.feedback.as_str() {
+            "implicit" => "Recall@20 of dp evaluate",
+            _ => "RMSE of dp evaluate",
+        };
+        let (own, exact) = (evaluated(run, MODEL)?, evaluated(run, NON_PRIVATE)?);
+        Some((metric.to_owned(), own, exact))
+    };
+    let block = match stated.or_else(measured) {
+        Some((metric, private, exact)) => {
+            let row = |label: &str, value| BarRow {
+                label: label.to_owned(),
+                detail: String::new(),
+                values: vec![Some(value)],
+            };
+            Block::Bars(Bars {
+                title: metric.clone(),
+                note: format!(
+                    "{:+.1} % against the model without privacy.",
+                    100.0 * (private / exact - 1.0)
+                ),
+                series: vec![metric],
+                unit: Unit::Plain,
+                rows: vec![row("private", private), row(NON_PRIVATE, exact)],
+            })
+        }
+        None if ran_away => {
+            Block::Text("The run ran away: it has no figure to set beside another.".to_owned())
+        }
+        None => Block::Text(
+            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \
+             privacy."
+                .to_owned(),
+        ),
+    };
+    section("non-private", "Beside the non-private model", vec![block])
+}
+
+fn data_handling(run: &RunFolder) -> Section {
+    let mut blocks = Vec::new();
+    let table = |title: &str, data: &[(String, u64)]| {
+        let rows = data
+            .iter()
+            .map(|(name, count)| vec![name.clone(), count.to_string()]);
+        Block::Table(Table {
+            title: title.to_owned(),
+            heads: ["what", "how many"].map(str::to_owned).into(),
+            rows: rows.collect(),
+        })
+    };
+    if let Some(internal) = &run.internal {
+        blocks.push(table("Read by the run", &internal.data));
+        let of = internal.seconds;
+        blocks.push(Block::Note(format!(
+            "Seconds: {:.2} to load, {:.2} to train, {:.2} to evaluate.",
+            of.load, of.train, of.evaluate
+        )));
+    }
+    blocks.extend(
+        run.evaluation
+            .as_ref()
+            .map(|found| table("Read by dp evaluate", &found.data)),
+    );
+    section("data", "What was read and left out", blocks)
+}

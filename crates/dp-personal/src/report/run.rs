@@ -1,0 +1,140 @@
+//! A folder of a run, read back and checked.
+
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Certificate, PrivacyStatement, Status};
+use dp_data::ItemCatalogue;
+use dp_multitask::{FactorModel, NoisyCounts};
+
+use crate::error::{Error, Result};
+use crate::output::{
+    EVALUATION, FACTORS, INTERNAL, InternalRun, RELEASED, ReleasedRun, read_model, read_run_file,
+    warn,
+};
+use crate::workflows::evaluate::Evaluated;
+use crate::workflows::verify::checked_certificate;
+
+/// What a run left behind.
+pub(crate) struct RunFolder {
+    /// Its folder's name.
+    pub(crate) name: String,
+    pub(crate) certificate: Certificate,
+    pub(crate) statement: PrivacyStatement,
+    /// Of `dp train` and `dp tune`.
+    pub(crate) model: Option<(FactorModel, ItemCatalogue)>,
+    /// Of runs that wrote one.
+    pub(crate) released: Option<ReleasedRun>,
+    /// Unless it was taken out before publishing.
+    pub(crate) internal: Option<InternalRun>,
+    /// Of `dp evaluate --save`.
+    pub(crate) evaluation: Option<Evaluated>,
+}
+
+impl RunFolder {
+    /// Recomputes the certificate and compares the model with it, so that no page repeats a claim that does not hold.
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        tracing::info!(folder = %folder.display(), "reading a run");
+        let (certificate, statement) = checked_certificate(folder)?;
+        let model = if folder.join(FACTORS).exists() {
+            Some(read_model(folder)?)
+        } else {
+            None
+        };
+        let released: Option<ReleasedRun> = read_run_file(folder, RELEASED)?;
+        if let (Some((model, _)), Some(counts)) = (&model, counts_of(released.as_ref())) {
+            let n_items = model.n_items();
+            if counts.values().len() != n_items {
+                let reason = format!("{} counts for {n_items} items", counts.values().len());
+                return Err(Error::model(&folder.join(RELEASED), reason));
+            }
+        }
+        let evaluation = evaluation(folder, &certificate)?;
+        let internal = internal(folder, &certificate)?;
+        Ok(Self {
+            name: name_of(folder),
+            certificate,
+            statement,
+            model,
+            released,
+            internal,
+            evaluation,
+        })
+    }
+
+    /// Whether anything is promised.
+    pub(crate) fn is_private(&self) -> bool {
+        self.statement.status == Status::Private
+    }
+
+    /// The released counts, where there are any.
+    pub(crate) fn counts(&self) -> Option<&NoisyCounts> {
+        counts_of(self.released.as_ref())
+    }
+
+    /// Epsilon under the certificate's own kind of neighbours.
+    pub(crate) fn epsilon(&self) -> Option<f64> {
+        self.statement.guarantee.as_ref().map(|g| g.epsilon)
+    }
+
+    /// What the model is, in a line.
+    pub(crate) fn model_line(&self) -> String {
+        match (&self.released, &self.model) {
+            (Some(released), _) => released.model.clone(),
+            (None, Some((model, _))) => format!(
+                "{} items, factors of length {}",
+                model.n_items(),
+                model.dim()
+            ),
+            (None, None) => "a model of an earlier version".to_owned(),
+        }
+    }
+}
+
+/// Figures of `dp evaluate` on this very run; those of another one, which stood here before, are left out.
+fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluated>> {
+    let found: Option<Evaluated> = read_run_file(folder, EVALUATION)?;
+    let is_own = |of: &Evaluated| of.certificate.as_ref() == Some(&certificate.digest);
+    let advice = "measure this one by dp evaluate --save";
+    Ok(own(found, is_own, (folder, EVALUATION), advice))
+}
+
+/// What this very run measured. Files of earlier versions do not say of which run they are.
+fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalRun>> {
+    let found: Option<InternalRun> = read_run_file(folder, INTERNAL)?;
+    let is_own = |run: &InternalRun| {
+        let digest = run.certificate.as_ref();
+        digest.is_none_or(|digest| *digest == certificate.digest)
+    };
+    let advice = "it was written beside another certificate";
+    Ok(own(found, is_own, (folder, INTERNAL), advice))
+}
+
+/// What was found, unless it is of another run: then nothing, and a warning.
+fn own<T>(
+    found: Option<T>,
+    is_own: impl Fn(&T) -> bool,
+    (folder, name): (&Path, &str),
+    advice: &str,
+) -> Option<T> {
+    if found.as_ref().is_some_and(|found| !is_own(found)) {
+        let path = folder.join(name);
+        warn(&format!(
+            "{} is of another run and left out: {advice}",
+            path.display()
+        ));
+    }
+    found.filter(is_own)
+}
+
+fn counts_of(released: Option<&ReleasedRun>) -> Option<&NoisyCounts> {
+    released?.counts.as_ref()
+}
+
+/// The last part of its path, also of `.`.
+fn name_of(folder: &Path) -> String {
+    let whole: PathBuf = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    whole.file_name().map_or_else(
+        || folder.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}

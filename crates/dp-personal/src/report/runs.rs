@@ -1,0 +1,292 @@
+//! Several runs beside each other: what they cost together, and what more budget buys.
+
+use dp_accounting::gdp;
+use dp_core::Adjacency;
+
+use super::items::share_above;
+use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit, short};
+use super::privacy::section;
+use super::run::RunFolder;
+use crate::output::{Headline, rounded_up};
+use crate::workflows::evaluate::NON_PRIVATE;
+
+/// Epsilons above this are not worth a sum.
+const LARGEST_SUM: f64 = 40.0;
+
+/// The horizontal axis of both curves.
+const ACROSS: &str = "epsilon, add or remove one user";
+
+/// Budgets side by side, and the share of items above the noise against epsilon: released values only.
+pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
+    if all.len() < 2 {
+        return None;
+    }
+    let rows = all.iter().map(|run| {
+        let epsilons = run.statement.epsilons().into_iter();
+        let mut epsilons = epsilons.map(|(_, epsilon)| epsilon);
+        let mut next = || epsilons.next().unwrap_or_else(|| "not private".to_owned());
+        let share = released_share(run);
+        let share = share.map_or_else(|| "\u{2013}".to_owned(), |s| format!("{:.0} %", 100.0 * s));
+        let delta = format!("{:e}", run.certificate.target.delta);
+        vec![run.name.clone(), next(), next(), delta, share]
+    });
+    let heads = [
+        "run",
+        "epsilon, add or remove",
+        "epsilon, replace",
+        "delta",
+        "items above noise",
+    ];
+    let mut blocks = vec![
+        Block::Table(Table {
+            title: "Budget and yield of every run".to_owned(),
+            heads: heads.map(str::to_owned).into(),
+            rows: rows.collect(),
+        }),
+        Block::Text(sum(all)),
+    ];
+    blocks.extend(yield_curve(all).map(Block::Curve));
+    Some(section("runs", "What more budget buys", blocks))
+}
+
+/// The share of items above the noise, of counts that are released under a guarantee.
+fn released_share(run: &RunFolder) -> Option<f64> {
+    let counts = run.counts().filter(|_| run.is_private());
+    counts.and_then(share_above)
+}
+
+/// The guarantee against whoever sees all of the runs.
+fn sum(all: &[RunFolder]) -> String {
+    let first = &all[0].certificate;
+    let same = |run: &RunFolder| {
+        run.certificate.data_set_id == first.data_set_id
+            && run.certificate.adjacency == first.adjacency
+    };
+    if !all.iter().all(same) {
+        return "The runs are on data sets of different names. Where these hold the same people, whoever sees all of them sees more \
+                than any one of these epsilons says."
+            .to_owned();
+    }
+    let deltas = all.iter().map(|run| run.certificate.target.delta);
+    let delta = deltas.fold(0.0, f64::max);
+    let Some(epsilon) = joint_epsilon(all, first.adjacency, delta) else {
+        return "Whoever sees all of them sees more than any one of these epsilons says; no sum is given here because not every \
+                run is Gaussian, private, and within epsilon 40."
+            .to_owned();
+    };
+    let mut text = format!(
+        "All of them are on {}. Whoever sees all of them sees what one run with epsilon {} at delta {delta:e} gives away \
+         ({}), because Gaussian budgets add up in mu^2.",
+        first.data_set_id,
+        rounded_up(epsilon),
+        first.adjacency
+    );
+    if let Some(other) = other_neighbours(first.adjacency) {
+        text += &match joint_epsilon(all, other, delta) {
+            Some(epsilon) => format!(" For {other} it is epsilon {}.", rounded_up(epsilon)),
+            None => format!(" For {other} no sum is given."),
+        };
+    }
+    if all
+        .iter()
+        .any(|run| run.certificate.target.delta.to_bits() != delta.to_bits())
+    {
+        text += " The runs have different deltas: the sum is at the largest.";
+    }
+    text
+}
+
+/// The other kind of neighbours whose epsilon stands in a certificate.
+const fn other_neighbours(own: Adjacency) -> Option<Adjacency> {
+    match own {
+        Adjacency::AddRemoveUser => Some(Adjacency::ReplaceUser),
+        Adjacency::AddRemoveRecord => Some(Adjacency::ReplaceRecord),
+        _ => None,
+    }
+}
+
+/// Epsilon at `delta` of all runs together, each counted once; none beyond what is worth a sum.
+fn joint_epsilon(all: &[RunFolder], adjacency: Adjacency, delta: f64) -> Option<f64> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut sum = 0.0;
+    for run in all {
+        let digest = run.certificate.digest.as_str();
+        if !seen.contains(&digest) {
+            sum += mu_squared(run, adjacency)?;
+            seen.push(digest);
+        }
+    }
+    // half of delta is far more than the samplers of any number of runs need up to this epsilon; the rounding of a sum
+    // of fewer than 10^5 terms is below 1e-10
+    let epsilon = gdp::epsilon((sum * (1.0 + 1e-10)).sqrt().next_up(), 0.5 * delta);
+    (epsilon <= LARGEST_SUM).then_some(epsilon)
+}
+
+/// What a run costs in mu^2; none of runs that promise nothing under these neighbours or are not Gaussian.
+fn mu_squared(run: &RunFolder, adjacency: Adjacency) -> Option<f64> {
+    let guarantee = run.statement.guarantee.as_ref()?;
+    if adjacency == run.certificate.adjacency {
+        return guarantee.gdp_mu.map(|mu| mu * mu);
+    }
+    guarantee
+        .epsilon_replace
+        .filter(|_| guarantee.gdp_mu.is_some())?;
+    let releases = run.certificate.releases.iter();
+    let costs = releases.map(|release| gdp::mu_squared(&release.event, adjacency).ok());
+    costs.sum()
+}
+
+/// Share of items above the noise against epsilon.
+fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
+    let points = all
+        .iter()
+        .filter_map(|run| Some((run.epsilon()?, released_share(run)?)));
+    let mut points: Vec<(f64, f64)> = points.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if points.len() < 2 {
+        return None;
+    }
+    Some(Curve {
+        title: "Items above the noise against epsilon".to_owned(),
+        note: "From released counts alone. How accurate the models are is measured on private data: see the internal page.".to_owned(),
+        x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
+        y: Axis::of_shares("share of the items"),
+        lines: vec![CurveLine {
+            name: "items above the noise".to_owned(),
+            points,
+            dashed: false,
+            dense: false,
+        }],
+        has_table: false,
+    })
+}
+
+/// A run's epsilon and the figure it is compared by.
+struct Measured<'a> {
+    run: &'a RunFolder,
+    epsilon: f64,
+    headline: &'a Headline,
+}
+
+/// Whether epsilons of two runs mean the same: the same data, neighbours and delta.
+fn is_alike(run: &RunFolder, first: &RunFolder) -> bool {
+    let (own, other) = (&run.certificate, &first.certificate);
+    own.data_set_id == other.data_set_id
+        && own.adjacency == other.adjacency
+        && own.target.delta.to_bits() == other.target.delta.to_bits()
+}
+
+/// The runs on the data, neighbours and delta of the first that were measured like it, by epsilon.
+fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
+    let headline = |run: &RunFolder| -> Option<String> {
+        Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
+    };
+    let Some((first, metric)) = all.first().and_then(|run| Some((run, headline(run)?))) else {
+        return Vec::new();
+    };
+    let comparable = all.iter().filter_map(|run| {
+        let headline = run.internal.as_ref()?.headline.as_ref()?;
+        let epsilon = run.epsilon()?;
+        (headline.metric == metric && is_alike(run, first)).then_some(Measured {
+            run,
+            epsilon,
+            headline,
+        })
+    });
+    let mut runs: Vec<_> = comparable.collect();
+    runs.sort_by(|a, b| a.epsilon.total_cmp(&b.epsilon));
+    runs
+}
+
+/// Accuracy against epsilon: private.
+pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
+    let runs = measured(all);
+    let [first, _, ..] = runs.as_slice() else {
+        return None;
+    };
+    // when all ran away there is nothing to draw
+    runs.iter().find_map(|of| of.headline.finite())?;
+    let metric = &first.headline.metric;
+    let rows = runs.iter().map(|of| {
+        let value = Unit::Plain.shown(of.headline.finite());
+        vec![of.run.name.clone(), short(of.epsilon), value]
+    });
+    let table = Table {
+        title: "The same in numbers".to_owned(),
+        heads: vec!["run".to_owned(), "epsilon".to_owned(), metric.clone()],
+        rows: rows.collect(),
+    };
+    let lines = utility_lines(&runs);
+    let heights: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| line.points.iter().map(|p| p.1))
+        .collect();
+    let curve = Curve {
+        title: format!("{metric} against epsilon"),
+        note: "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
+               that no budget has paid for."
+            .to_owned(),
+        x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
+        y: Axis::around(metric, heights.into_iter()),
+        lines,
+        has_table: false,
+    };
+    let blocks = vec![Block::Curve(curve), Block::Table(table)];
+    Some(section("curve", "Privacy and utility", blocks))
+}
+
+/// The runs, and what the same would be without privacy where that was measured.
+fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
+    let points: Vec<(f64, f64)> = runs
+        .iter()
+        .filter_map(|of| Some((of.epsilon, of.headline.finite()?)))
+        .collect();
+    let mut exact = runs.iter();
+    let exact = exact.find_map(|of| level(of.run, of.headline));
+    let level = exact.map(|(name, value)| CurveLine {
+        name,
+        points: [runs.first(), runs.last()]
+            .into_iter()
+            .flatten()
+            .map(|of| (of.epsilon, value))
+            .collect(),
+        dashed: true,
+        dense: false,
+    });
+    let private = CurveLine {
+        name: "private".to_owned(),
+        points,
+        dashed: false,
+        dense: false,
+    };
+    [private].into_iter().chain(level).collect()
+}
+
+/// The model without privacy on what a run itself held out: name and figure.
+fn level(run: &RunFolder, headline: &Headline) -> Option<(String, f64)> {
+    if let Some(value) = headline.non_private {
+        return Some((format!("without privacy, settings of {}", run.name), value));
+    }
+    run.evaluation.as_ref().filter(|of| of.own_split)?;
+    let name = format!(
+        "without privacy, split of {}, settings of dp demo",
+        run.name
+    );
+    Some((name, non_private(run)?))
+}
+
+/// What `dp evaluate` measured of the model without privacy.
+fn non_private(run: &RunFolder) -> Option<f64> {
+    evaluated(run, NON_PRIVATE)
+}
+
+/// The first figure of a method, by which `dp evaluate` says it all: error of ratings, or recall of lists.
+pub(super) fn evaluated(run: &RunFolder, method: &str) -> Option<f64> {
+    let scores = &run.evaluation.as_ref()?.scores;
+    let score = scores.overall.iter().find(|s| s.method == method)?;
+    score
+        .figures
+        .get(scores.metrics.first()?)
+        .copied()
+        .flatten()
+}

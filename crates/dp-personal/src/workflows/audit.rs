@@ -1,0 +1,239 @@
+//! `dp audit`: what whole training runs give away, measured with planted users.
+//!
+//! The runs are those that `dp train` would make with the same flags, each on a budget of its own
+//! in memory: nothing of them is released, so no ledger is charged.
+
+use dp_accounting::{Budget, Ledger};
+use dp_audit::{AuditedFactorization, Canaries, RunAudit, RunSettings, Trainer, audit_run};
+use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private};
+use dp_data::LongTailRatings;
+use dp_mechanism::NoiseSource;
+use dp_multitask::{FactorizationParams, MatrixFactorization};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+use crate::error::{Error, Result};
+use crate::output::{self, AuditReport};
+use crate::progress::RunBar;
+use crate::settings::{AuditArgs, TrialArgs};
+use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+/// Users, items and ratings of the generated data that the planted users hide among.
+const SHAPE: (usize, usize, usize) = (300, 200, 12_000);
+
+/// Most items that a planted user is given.
+const MOST_ITEMS: f64 = 100.0;
+
+/// Most canaries, and most runs.
+const MOST: usize = 10_000;
+
+/// Outputs below which a coin may well show one side only.
+const LEAST_OUTPUTS: usize = 40;
+
+/// Draws that an audit keeps, 16 bytes each, above which it says so.
+const MANY_DRAWS: usize = 1 << 27;
+
+pub fn run(args: &AuditArgs) -> Result<()> {
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let method = args.target.method;
+    let params = settings_for(method, &args.feedback, &args.settings, target)?;
+    params.clone().check()?.plan(1, target, ADJACENCY)?;
+    let trials = trials(&args.trials)?;
+
+    let data = data(args)?;
+    let params = with_length(params, &data, target)?;
+    let canaries = canaries(data, args.trials.canaries, &params)?;
+    warn_of_memory(&params, &canaries, &trials);
+    let (dim, fit) = (params.dim, params.check()?);
+    let trainer = AuditedFactorization::new(fit, canaries.n_items(), target)?;
+    let audit = audit(&trainer, &canaries, &trials)?;
+    let report = AuditReport {
+        audit: &audit,
+        data: args.ratings.as_deref(),
+        n_canaries: canaries.len(),
+        dim,
+        dim_is_set: args.settings.dim.is_some(),
+    };
+    if args.json {
+        output::print_json(&report.json()?)?;
+    } else {
+        output::print(&report.text())?;
+    }
+    judge(&audit)
+}
+
+fn trials(args: &TrialArgs) -> Result<RunSettings> {
+    for (name, value) in [("n_canaries", args.canaries), ("n_runs", args.runs)] {
+        if !(1..=MOST).contains(&value) {
+            return Err(bad(name, value as f64, "a whole number from 1 to 10000"));
+        }
+    }
+    let n_outputs = args.canaries * args.runs;
+    if n_outputs < LEAST_OUTPUTS {
+        let expected = "40 or more, so that users are seen both present and absent";
+        return Err(bad("--canaries times --runs", n_outputs as f64, expected));
+    }
+    if !(args.confidence > 0.5 && args.confidence < 1.0) {
+        let expected = "a number above 0.5 and below 1";
+        return Err(bad("confidence", args.confidence, expected));
+    }
+    Ok(RunSettings {
+        n_runs: args.runs,
+        confidence: args.confidence,
+        coin_seed: args.generated.data_seed,
+        ..RunSettings::default()
+    })
+}
+
+fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
+    let error = ParamError {
+        name,
+        value,
+        expected,
+    };
+    error.into()
+}
+
+/// What a run would train on: the part of the ratings that is not held out, or generated ratings.
+fn data(args: &AuditArgs) -> Result<Private<Interactions>> {
+    let Some(path) = &args.ratings else {
+        let (n_users, n_items, n_ratings) = SHAPE;
+        let mut rng = ChaCha20Rng::seed_from_u64(args.trials.generated.data_seed);
+        let ratings = LongTailRatings::new(n_users, n_items, n_ratings).generate(&mut rng)?;
+        let ratings = as_feedback(&args.feedback, ratings)?;
+        return Ok(Private::new(ratings.interactions().expose().clone()));
+    };
+    let ratings = as_feedback(&args.feedback, read(path, &args.input)?)?;
+    Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
+}
+
+/// The settings with the length of the factors that a run without planted users has. The rule
+/// looks at the mean count of an item, which the items of the planted users would pull down.
+fn with_length(
+    mut params: FactorizationParams,
+    data: &Private<Interactions>,
+    target: ApproxDp,
+) -> Result<FactorizationParams> {
+    if params.dim.is_none() {
+        let fit: MatrixFactorization = params.clone().check()?;
+        let plan = fit.plan(data.expose().n_items(), target, ADJACENCY)?;
+        let spends = Ledger::in_memory("audit", Budget::new(target, ADJACENCY)?)?.reserve(&plan)?;
+        let mut noise = NoiseSource::operating_system();
+        let fitted = fit.fit(data, &plan, spends, &mut noise, &mut |_| {})?;
+        params.dim = Some(fitted.model.dim());
+    }
+    Ok(params)
+}
+
+/// Users planted in the data, each with as many items as the bound on counts lets one user have in
+/// full, rated far beyond every bound, so that each is reached. Implicit feedback takes any rating for a yes.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1..=100; the bounds of centre and label keep the rating in the range of f32"
+)]
+fn canaries(
+    data: Private<Interactions>,
+    n_canaries: usize,
+    params: &FactorizationParams,
+) -> Result<Canaries> {
+    let items_each = params.count_clip_norm.powi(2).clamp(1.0, MOST_ITEMS) as usize;
+    let rating = params.label_center + 1e4 * params.label_bound;
+    Ok(Canaries::new(data, n_canaries, items_each, rating as f32)?)
+}
+
+fn warn_of_memory(params: &FactorizationParams, canaries: &Canaries, trials: &RunSettings) {
+    let dim = params.dim.unwrap_or(1);
+    let per_item = 1 + params.n_rounds * (dim * (dim + 3) / 2);
+    let draws = [per_item, canaries.n_items(), trials.n_runs]
+        .into_iter()
+        .fold(1, usize::saturating_mul);
+    if draws > MANY_DRAWS {
+        output::warn(&format!(
+            "this audit keeps {:.0} million draws in memory, about {:.0} GB; fewer --runs or \
+             --canaries need less",
+            draws as f64 * 1e-6,
+            draws as f64 * 16e-9
+        ));
+    }
+}
+
+fn audit<T: Trainer>(trainer: &T, canaries: &Canaries, trials: &RunSettings) -> Result<RunAudit> {
+    let bar = RunBar::new(trials.n_runs);
+    let mut n_begun = 0;
+    let fresh_noise = || {
+        bar.begin(n_begun);
+        n_begun += 1;
+        NoiseSource::operating_system()
+    };
+    Ok(audit_run(trainer, canaries, trials, fresh_noise)?)
+}
+
+fn judge(audit: &RunAudit) -> Result<()> {
+    if audit.verdict.holds() {
+        Ok(())
+    } else {
+        Err(Error::Broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_audit::View;
+    use dp_core::Gdp;
+
+    use super::*;
+
+    /// Claims half of what its runs cost.
+    struct Liar(AuditedFactorization);
+
+    impl Trainer for Liar {
+        fn claim(&self) -> (ApproxDp, Gdp) {
+            let (mut claimed, gdp) = self.0.claim();
+            claimed.epsilon *= 0.5;
+            (claimed, Gdp { mu: 0.5 * gdp.mu })
+        }
+
+        fn train(
+            &self,
+            data: &Private<Interactions>,
+            canaries: &Interactions,
+            noise: &mut NoiseSource,
+        ) -> dp_audit::Result<Vec<View>> {
+            self.0.train(data, canaries, noise)
+        }
+    }
+
+    /// The white-box estimate is within a few percent of twice the claim, whatever the noise.
+    #[test]
+    fn a_claim_that_is_too_small_is_refuted_in_words_and_by_the_exit_code() {
+        let target = ApproxDp::target(8.0, 1e-5).unwrap();
+        let mut params = FactorizationParams::for_target(target);
+        (params.dim, params.n_rounds) = (Some(1), 1);
+        let data = Private::new(dp_core::InteractionsBuilder::new(5).build().0);
+        let canaries = canaries(data, 30, &params).unwrap();
+        let fit = params.check().unwrap();
+        let trainer = AuditedFactorization::new(fit, canaries.n_items(), target).unwrap();
+        let settings = RunSettings {
+            n_runs: 2,
+            ..RunSettings::default()
+        };
+        let audit = audit(&Liar(trainer), &canaries, &settings).unwrap();
+        assert!(matches!(judge(&audit), Err(Error::Broken)));
+        let report = AuditReport {
+            audit: &audit,
+            data: None,
+            n_canaries: 30,
+            dim: Some(1),
+            dim_is_set: true,
+        };
+        let text = report.text();
+        for part in ["REFUTED", "failed: white-box mu above the claim"] {
+            assert!(text.contains(part), "no `{part}` in {text}");
+        }
+        assert_eq!(report.json().unwrap()["verdict"], "violated");
+    }
+}

@@ -1,0 +1,122 @@
+//! Several epsilons: a run for each with each alpha, to look at. Nothing of it is released.
+
+use std::time::Instant;
+
+use dp_core::ApproxDp;
+
+use super::runs::Order;
+use super::settings::{Settings, by_flag};
+use super::source::{Source, items_of};
+use crate::error::{Error, Result};
+use crate::federated::{Figures, Spending};
+use crate::output::{self, ExplorationReport, FrontierPoint, OutputFolder};
+use crate::settings::FederateArgs;
+
+pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+    if args.ledger.ledger.is_some() {
+        let text = "--ledger with several --epsilon: an exploration releases nothing and is not paid for; \
+                    give one --epsilon";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    if args.held_out.shares.held_out_users > 0.0 {
+        let text =
+            "--held-out-users with several --epsilon: users who join are measured at one epsilon";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    drop(items);
+    for &target in &settings.targets {
+        one(args, settings, n_items)
+            .plan(1, target)
+            .map_err(by_flag)?;
+    }
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    let start = Instant::now();
+    let (mut points, mut metric) = (Vec::new(), "");
+    for (at, &target) in settings.targets.iter().enumerate() {
+        for &alpha in &settings.alphas {
+            // alone it is the same at every epsilon, unless features are counted
+            if alpha > 0.0 || at == 0 || args.items.is_some() {
+                let (found, name) = measure(args, settings, alpha, target, at == 0)?;
+                metric = name;
+                points.extend(found);
+            }
+        }
+    }
+    let report = ExplorationReport {
+        metric,
+        delta: args.delta,
+        alphas: &settings.alphas,
+        points: &points,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    report.write(&folder)?;
+    folder.commit()?;
+    if args.output.json {
+        output::print_json(&report.json())
+    } else {
+        output::print(&report.summary(&args.output.out))
+    }
+}
+
+fn one(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Spending {
+    Spending {
+        settings: settings.run(args, 1.0),
+        n_runs: 1,
+        counts_users: args.model.n_users.is_none(),
+        n_items,
+        choice: None,
+    }
+}
+
+/// One alpha at one target: with noise, and at the first one also without.
+fn measure(
+    args: &FederateArgs,
+    settings: &Settings,
+    alpha: f64,
+    target: ApproxDp,
+    is_first: bool,
+) -> Result<(Vec<FrontierPoint>, &'static str)> {
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let source = Source::read(args, settings, items)?;
+    let inputs = source.inputs(settings)?;
+    let mut spending = one(args, settings, n_items);
+    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    let plan = spending.plan(inputs.dim(), target)?;
+    let paid = spending.divide(spending.pay_apart(&plan)?);
+    let order = Order {
+        args,
+        settings,
+        alphas: &[alpha],
+        spending: &spending,
+        plan: &plan,
+        measures_rounds: false,
+    };
+    let mut runs = order.fill(source, paid, &mut args.output.noise())?;
+    // alone there is no noise to leave out
+    let compares = is_first && alpha > 0.0;
+    if compares {
+        runs.compare()?;
+    }
+    let users = runs.measure()?;
+    let point = |at: usize, epsilon: Option<f64>| {
+        let figures = Figures::over(&runs.inputs, &users, at, String::new());
+        FrontierPoint {
+            alpha,
+            epsilon,
+            over_rows: figures.over_rows,
+            median_user: figures.median_user,
+        }
+    };
+    let mut points = Vec::new();
+    if alpha > 0.0 || args.items.is_some() {
+        points.push(point(0, Some(target.epsilon)));
+    }
+    if is_first {
+        points.push(point(usize::from(compares), None));
+    }
+    let metric = runs.inputs.metric();
+    Ok((points, metric))
+}

@@ -1,0 +1,254 @@
+//! Public settings of a run, from flags.
+
+use std::path::Path;
+
+use dp_core::{ApproxDp, ParamError, params};
+use dp_data::SampleColumns;
+
+use crate::error::{Error, Result};
+use crate::federated::{RunSettings, Shares};
+use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
+use crate::settings::{DataFormat, FederateArgs};
+
+/// Ratings are mapped from here unless --target-range says otherwise: one to five stars.
+const STARS: [f64; 2] = [1.0, 5.0];
+const MAX_ALPHAS: usize = 32;
+/// Features that a model may have, a constant one included.
+const MAX_FEATURES: usize = 1 << 16;
+
+/// All that is known before any file is read.
+pub(super) struct Settings {
+    pub(super) format: DataFormat,
+    pub(super) columns: SampleColumns,
+    pub(super) targets: Vec<ApproxDp>,
+    /// In order, without repeats.
+    pub(super) alphas: Vec<f64>,
+    shares: Shares,
+    ranges: Ranges,
+    draft: Inputs,
+}
+
+impl Settings {
+    pub(super) fn new(args: &FederateArgs) -> Result<Self> {
+        let targets = args
+            .epsilon
+            .iter()
+            .map(|&e| ApproxDp::target(e, args.delta));
+        let format = format_of(args)?;
+        let settings = Self {
+            format,
+            columns: columns_of(&args.columns)?,
+            targets: targets.collect::<Result<_, _>>()?,
+            alphas: alphas_of(&args.alpha_grid)?,
+            shares: shares_of(args)?,
+            ranges: Ranges::new(&args.ranges)?,
+            draft: draft_of(args)?,
+        };
+        if format == DataFormat::Ratings && args.ranges.bounds.is_some() {
+            let text = "--bounds has no meaning with ratings: their features are 0 or 1";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        settings
+            .run(args, 1.0)
+            .fit(1.0, args.model.n_users.unwrap_or(1.0))
+            .map_err(by_flag)?;
+        params::at_least_one("--batch-size", args.model.batch_size.unwrap_or(1))?;
+        if settings.has_choice() && settings.shares.validation <= 0.0 {
+            let text = "--validation-share 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        if let Some(n) = args.n_features {
+            check_width("--n-features", n, settings.draft.dim() + n)?;
+        }
+        Ok(settings)
+    }
+
+    /// Settings of a run with features of at most this squared length.
+    pub(super) fn run(&self, args: &FederateArgs, norm_squared: f64) -> RunSettings {
+        let model = &args.model;
+        RunSettings {
+            n_rounds: model.rounds,
+            learning_rate: model.learning_rate.unwrap_or(1.0 / norm_squared.max(1.0)),
+            clip_norm: model.clip_norm,
+            shrink: model.shrink,
+            batch_size: model.batch_size.unwrap_or(args.columns.max_rows),
+            sampling_probability: model.sampling_probability,
+        }
+    }
+
+    /// Alphas that release something.
+    pub(super) fn releasing(&self) -> Vec<f64> {
+        self.alphas.iter().copied().filter(|&a| a > 0.0).collect()
+    }
+
+    /// Whether one of several alphas is chosen.
+    pub(super) fn has_choice(&self) -> bool {
+        self.targets.len() == 1 && self.alphas.len() > 1
+    }
+
+    /// What is held out: rows to compare on only where alphas are compared.
+    pub(super) fn shares_of_run(&self) -> Shares {
+        let validation = if self.has_choice() {
+            self.shares.validation
+        } else {
+            0.0
+        };
+        Shares {
+            validation,
+            ..self.shares
+        }
+    }
+
+    /// Share of the users that is trained on: public.
+    pub(super) fn trained_share(&self) -> f64 {
+        1.0 - self.shares.held_out_users
+    }
+
+    /// What models see of the columns of a table; their number is checked here, before anything is spent.
+    pub(super) fn inputs(&self, features: &[String], target: &str) -> Result<Inputs> {
+        let mut inputs = self.ranges.inputs_of(&self.draft, features, target)?;
+        if self.format == DataFormat::Ratings {
+            inputs
+                .features
+                .iter_mut()
+                .for_each(|column| column.range = None);
+            inputs.target.range = inputs.target.range.or(Some(STARS));
+        }
+        check_width("number of features", inputs.features.len(), inputs.dim())?;
+        Ok(inputs)
+    }
+}
+
+/// Refuses numbers of features that no model has: those of the data, and with a constant one.
+fn check_width(name: &'static str, n_features: usize, dim: usize) -> Result<()> {
+    let expected = "a whole number from 1 to 65536, a constant feature counted";
+    for n in [n_features, dim] {
+        params::in_range(name, n, 1, MAX_FEATURES, expected)?;
+    }
+    Ok(())
+}
+
+fn format_of(args: &FederateArgs) -> Result<DataFormat> {
+    let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+    let format = args.format.unwrap_or_else(|| match &args.items {
+        Some(_) => DataFormat::Ratings,
+        None if is_json(&args.data) => DataFormat::Leaf,
+        None => DataFormat::Csv,
+    });
+    let named = [&args.columns.user_col, &args.columns.target_col];
+    match format {
+        DataFormat::Csv | DataFormat::Ratings if args.label_index.is_some() => {
+            usage("--label-index is for LEAF JSON")
+        }
+        DataFormat::Csv | DataFormat::Ratings if args.n_features.is_some() => usage(
+            "--n-features is for LEAF JSON: elsewhere columns or items say how many there are",
+        ),
+        DataFormat::Ratings if args.items.is_none() => {
+            usage("ratings need --items, the public list of what is rated")
+        }
+        DataFormat::Csv | DataFormat::Leaf if args.items.is_some() => {
+            usage("--items is for ratings: leave --format out")
+        }
+        DataFormat::Ratings if args.columns.feature_cols.is_some() => {
+            usage("--feature-cols has no meaning with ratings: features are those of --items")
+        }
+        DataFormat::Leaf
+            if args.columns.feature_cols.is_some() || named.iter().any(|name| name.is_some()) =>
+        {
+            usage(
+                "columns have no names in LEAF JSON: leave --user-col, --target-col and --feature-cols out",
+            )
+        }
+        DataFormat::Leaf if args.n_features.is_none() => usage(
+            "LEAF JSON needs --n-features, the public number of features of a row: a row must not decide it",
+        ),
+        known => Ok(known),
+    }
+}
+
+fn is_json(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.ends_with(".json")
+}
+
+fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
+    for &alpha in given {
+        if alpha.is_nan() || alpha < 0.0 {
+            return Err(Error::Param(ParamError {
+                name: "--alpha-grid",
+                value: alpha,
+                expected: "numbers from 0, infinity (inf) included",
+            }));
+        }
+    }
+    let mut alphas = given.to_vec();
+    alphas.sort_by(f64::total_cmp);
+    alphas.dedup_by(|a, b| a.total_cmp(b).is_eq() || (*a <= 0.0 && *b <= 0.0));
+    params::in_range(
+        "--alpha-grid",
+        alphas.len(),
+        1,
+        MAX_ALPHAS,
+        "1 to 32 different ratios",
+    )?;
+    if alphas.iter().all(|&alpha| alpha <= 0.0) {
+        let text = "--alpha-grid needs a ratio above 0: with 0 alone nothing is learned together or released";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    Ok(alphas)
+}
+
+fn shares_of(args: &FederateArgs) -> Result<Shares> {
+    let held_out = &args.held_out;
+    let tested = crate::personal::shares_of(held_out.no_split, held_out.shares.given())?;
+    let (name, validation) = ("--validation-share", args.choice.validation_share);
+    if !(0.0..1.0).contains(&validation) {
+        return Err(Error::Param(ParamError {
+            name,
+            value: validation,
+            expected: "from 0 to below 1",
+        }));
+    }
+    Ok(Shares {
+        test: tested.test_rows,
+        validation,
+        held_out_users: tested.held_out_users,
+    })
+}
+
+fn draft_of(args: &FederateArgs) -> Result<Inputs> {
+    let draft = Inputs {
+        target: Column {
+            name: String::new(),
+            range: None,
+        },
+        features: Vec::new(),
+        intercept: args.model.intercept,
+        task: task_of(args.model.task, args.model.threshold)?,
+        l2_penalties: vec![1.0],
+        sparse: 0,
+    };
+    draft.check().map_err(Error::Usage)?;
+    Ok(draft)
+}
+
+/// Names settings by the flags that set them.
+pub(super) fn by_flag(error: Error) -> Error {
+    let Error::Param(error) = error else {
+        return error;
+    };
+    Error::Param(ParamError {
+        name: match error.name {
+            "learning_rate" => "--learning-rate",
+            "clip_norm" | "--clip-norm" => "--clip-norm",
+            "n_rounds" | "--steps" => "--rounds",
+            "n_users" => "--n-users",
+            "batch_size" => "--batch-size",
+            "sampling_probability" => "--sampling-probability",
+            "loss_bound" => "--loss-range",
+            other => other,
+        },
+        ..error
+    })
+}

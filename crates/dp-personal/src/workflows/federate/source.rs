@@ -1,0 +1,107 @@
+//! Where the rows come from.
+
+use dp_accounting::Spend;
+use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable};
+use dp_mechanism::NoiseSource;
+use dp_multitask::NoisyCounts;
+
+use super::settings::Settings;
+use crate::columns::refuse_repeated;
+use crate::error::Result;
+use crate::federated::{DescribedItems, ItemTable};
+use crate::personal::{Inputs, Intercept};
+use crate::settings::{DataFormat, FederateArgs};
+
+/// A user's votes for items are shortened to this norm.
+const VOTES: f64 = 1.0;
+/// What ratings are called where their column has no other name.
+const RATING: &str = "rating";
+
+/// The data as read, before anything is spent on it.
+pub(super) enum Source {
+    Rows(SampleTable),
+    Ratings(Box<(Ratings, ItemTable)>),
+}
+
+/// The public list of items, of ratings.
+pub(super) fn items_of(args: &FederateArgs) -> Result<Option<ItemTable>> {
+    let read = |path: &std::path::PathBuf| ItemTable::read(path);
+    args.items.as_ref().map(read).transpose()
+}
+
+impl Source {
+    pub(super) fn read(
+        args: &FederateArgs,
+        settings: &Settings,
+        items: Option<ItemTable>,
+    ) -> Result<Self> {
+        if let Some(items) = items {
+            let format = RatingsFormat::default().with_columns(RatingsColumns {
+                user: args.columns.user_col.clone(),
+                item: None,
+                rating: args.columns.target_col.clone(),
+            });
+            let catalogue = items.catalogue().clone();
+            let ratings = dp_data::read_ratings_with_catalogue(&args.data, &format, catalogue)?;
+            return Ok(Self::Ratings(Box::new((ratings, items))));
+        }
+        Ok(Self::Rows(match settings.format {
+            DataFormat::Leaf => {
+                let rows = LeafRows {
+                    n_features: args.n_features.unwrap_or_default(),
+                    label: args.label_index,
+                };
+                dp_data::read_leaf(&args.data, rows)?
+            }
+            _ => dp_data::read_samples(&args.data, &settings.columns)?,
+        }))
+    }
+
+    /// What models see of the columns.
+    pub(super) fn inputs(&self, settings: &Settings) -> Result<Inputs> {
+        match self {
+            Self::Rows(table) => {
+                let target = table.target().unwrap_or_default();
+                refuse_repeated(table.features(), target)?;
+                settings.inputs(table.features(), target)
+            }
+            Self::Ratings(rated) => settings.inputs(&rated.1.names(), RATING),
+        }
+    }
+
+    /// A public bound on the squared length of what models see of a row's features.
+    pub(super) fn norm_squared(&self, inputs: &Inputs) -> f64 {
+        match self {
+            // of features mapped onto -1 to 1
+            Self::Rows(_) => inputs.dim() as f64,
+            Self::Ratings(rated) => {
+                let constant = f64::from(u8::from(inputs.intercept == Intercept::Shared));
+                rated.1.largest() + constant
+            }
+        }
+    }
+
+    /// The rows, and of ratings the items with their features; their popularity is released for it.
+    pub(super) fn into_rows(
+        self,
+        spend: Option<Spend>,
+        noise: &mut NoiseSource,
+    ) -> Result<(SampleTable, Option<DescribedItems>)> {
+        let (ratings, items) = match self {
+            Self::Rows(table) => return Ok((table, None)),
+            Self::Ratings(rated) => *rated,
+        };
+        let n_items = items.catalogue().len();
+        let counts = match spend {
+            Some(spend) => {
+                let table = ratings.interactions();
+                NoisyCounts::release(table, n_items, VOTES, spend, noise)?
+                    .values()
+                    .to_vec()
+            }
+            None => vec![0.0; n_items],
+        };
+        let items = items.described(&counts);
+        Ok((items.rows_of(&ratings)?, Some(items)))
+    }
+}

@@ -1,0 +1,201 @@
+//! What is trained: settings, ratings and the part of them that is not held out.
+
+use std::path::Path;
+
+use dp_core::{ApproxDp, Interactions, Private};
+use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit};
+use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
+
+use crate::columns::refuse_shared;
+use crate::error::{Error, Result};
+use crate::settings::{
+    FeedbackArgs, FeedbackKind, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs,
+    SplitKind,
+};
+
+/// Refuses flags of feedback and settings that do not go together.
+pub(crate) fn check_feedback(feedback: &FeedbackArgs, args: &SettingArgs) -> Result<()> {
+    let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+    match (feedback.feedback, feedback.split) {
+        (FeedbackKind::Explicit, _) if feedback.min_rating.is_some() => {
+            usage("--min-rating needs --feedback implicit")
+        }
+        (FeedbackKind::Explicit, _) if args.of_lists().is_some() => usage(&format!(
+            "{} needs --feedback implicit",
+            args.of_lists().unwrap_or_default()
+        )),
+        (FeedbackKind::Explicit, Some(SplitKind::Users)) => {
+            usage("--split users needs --feedback implicit: ratings are held out, not users")
+        }
+        (FeedbackKind::Implicit, Some(SplitKind::Ratings)) => {
+            usage("--feedback implicit holds out users: use --split users")
+        }
+        (FeedbackKind::Implicit, _)
+            if args.label_center.is_some() || args.label_bound.is_some() =>
+        {
+            usage("--label-center and --label-bound have no meaning with --feedback implicit")
+        }
+        _ => {
+            if let Some(least) = feedback.min_rating {
+                dp_core::params::finite("--min-rating", least)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Defaults from the target and from what the records mean, overridden by flags.
+pub(crate) fn settings_for(
+    method: Method,
+    feedback: &FeedbackArgs,
+    args: &SettingArgs,
+    target: ApproxDp,
+) -> Result<FactorizationParams> {
+    check_feedback(feedback, args)?;
+    let defaults = match (feedback.feedback, method) {
+        (_, Method::AmSsp) => {
+            let text =
+                "--method am-ssp trains with public features of items: `dp train` alone has it";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        (FeedbackKind::Explicit, Method::Pooled) => FactorizationParams::for_target(target),
+        (FeedbackKind::Explicit, Method::Adadpals) => {
+            FactorizationParams::adadpals_for_target(target)
+        }
+        (FeedbackKind::Implicit, _) => {
+            let mut defaults = match args.score_model {
+                Some(ScoreModelName::Plain) => {
+                    FactorizationParams::implicit_plain_for_target(target)
+                }
+                Some(ScoreModelName::Biased) | None => {
+                    FactorizationParams::implicit_for_target(target)
+                }
+            };
+            if let (Method::Adadpals, Feedback::Implicit(own)) = (method, &mut defaults.feedback) {
+                own.item_gramian = ItemGramian::PerItem;
+            }
+            defaults
+        }
+    };
+    Ok(with_flags(defaults, args))
+}
+
+fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> FactorizationParams {
+    params.dim = args.dim.or(params.dim);
+    params.n_rounds = args.steps.unwrap_or(params.n_rounds);
+    for (setting, flag) in [
+        (&mut params.weight_exponent, args.weight_exponent),
+        (&mut params.clip_norm, args.clip_norm),
+        (&mut params.label_center, args.label_center),
+        (&mut params.label_bound, args.label_bound),
+        (&mut params.item_ridge_factor, args.reg),
+        (&mut params.count_share, args.count_share),
+    ] {
+        *setting = flag.unwrap_or(*setting);
+    }
+    if let Some(fraction) = args.head_fraction {
+        set_head(&mut params, fraction);
+    }
+    params
+}
+
+/// The head as it is asked for, with no least size; 1 means all items.
+pub(crate) fn set_head(params: &mut FactorizationParams, fraction: f64) {
+    let is_all = (fraction - 1.0).abs() <= 0.0;
+    params.head_fraction = (!is_all).then_some(fraction);
+    params.least_head = 0;
+}
+
+/// Ratings, with the catalogue that was declared or else the items found in them.
+pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
+    refuse_shared(&[
+        ("--user-col", args.user_col.as_ref()),
+        ("--item-col", args.item_col.as_ref()),
+        ("--rating-col", args.rating_col.as_ref()),
+    ])?;
+    tracing::info!(file = %path.display(), "reading ratings");
+    let format = RatingsFormat::default().with_columns(RatingsColumns {
+        user: args.user_col.clone(),
+        item: args.item_col.clone(),
+        rating: args.rating_col.clone(),
+    });
+    Ok(match &args.items {
+        Some(items) => {
+            let catalogue = dp_data::read_catalogue(items)?;
+            dp_data::read_ratings_with_catalogue(path, &format, catalogue)?
+        }
+        None => dp_data::read_ratings(path, &format)?,
+    })
+}
+
+/// The records as they are meant: all of them, or those that are a yes.
+pub(crate) fn as_feedback(feedback: &FeedbackArgs, ratings: Ratings) -> Result<Ratings> {
+    match feedback.feedback {
+        FeedbackKind::Explicit => Ok(ratings),
+        // values are finite, so the least finite number keeps every record
+        FeedbackKind::Implicit => Ok(ratings.to_implicit(feedback.min_rating.unwrap_or(f64::MIN))?),
+    }
+}
+
+/// The parts to train on and to test on, by the seed of the flags.
+fn hold_out(args: &SplitArgs, ratings: &Ratings) -> Result<RatingSplit> {
+    let fractions = if args.no_split {
+        SplitFractions::new(1.0, 0.0, 0.0)?
+    } else {
+        SplitFractions::default()
+    };
+    Ok(ratings.split(fractions, args.split_seed))
+}
+
+/// Expected shares of the users for training, validation and test.
+const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
+/// Expected share of a held-out user's records that the user is folded in from.
+const HISTORY_SHARE: f64 = 0.8;
+
+/// Users to train on, to choose by and to test on.
+pub fn hold_out_users(ratings: &Ratings, seed: u64) -> Result<UserSplit> {
+    let [train, valid, test] = USER_SHARES;
+    let shares = SplitFractions::new(train, valid, test)?;
+    Ok(UserSplit::new(ratings, shares, HISTORY_SHARE, seed)?)
+}
+
+/// What is trained on, and what is held out.
+pub(crate) enum HeldOut {
+    Ratings(Box<RatingSplit>),
+    Users(Box<UserSplit>),
+}
+
+impl HeldOut {
+    /// Splits as the feedback asks; with implicit feedback, ratings below the threshold are gone already.
+    pub(crate) fn new(
+        feedback: &FeedbackArgs,
+        args: &SplitArgs,
+        ratings: &Ratings,
+    ) -> Result<Self> {
+        if feedback.feedback == FeedbackKind::Explicit {
+            return Ok(Self::Ratings(Box::new(hold_out(args, ratings)?)));
+        }
+        let split = if args.no_split {
+            let all = SplitFractions::new(1.0, 0.0, 0.0)?;
+            UserSplit::new(ratings, all, HISTORY_SHARE, args.split_seed)?
+        } else {
+            hold_out_users(ratings, args.split_seed)?
+        };
+        Ok(Self::Users(Box::new(split)))
+    }
+
+    /// The part to train on alone.
+    pub(crate) fn into_train(self) -> Private<Interactions> {
+        match self {
+            Self::Ratings(split) => split.train,
+            Self::Users(split) => split.train,
+        }
+    }
+
+    pub(crate) fn train(&self) -> &Private<Interactions> {
+        match self {
+            Self::Ratings(split) => &split.train,
+            Self::Users(split) => &split.train,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The account that pays for a training run.
+
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{
+    Budget, BudgetKind, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta,
+};
+use dp_core::{Adjacency, ApproxDp};
+
+use crate::error::{Error, Result, Shortfall};
+use crate::output::{folder_of, rounded_down};
+use crate::settings::LedgerArgs;
+
+/// A ledger that is opened before the data is read and, where it is new, made only when
+/// something is paid: a run that fails on its input must not fix anybody's budget.
+pub(crate) struct Account {
+    file: Option<PathBuf>,
+    data_set: String,
+    new_budget: Budget,
+    /// Whether an existing ledger must have been made with that budget.
+    budget_is_asked: bool,
+    ledger: Option<Ledger>,
+}
+
+impl Account {
+    /// An existing ledger keeps the budget it was made with; a new one gets the run's, or that
+    /// of the flags.
+    pub(crate) fn open(
+        args: &LedgerArgs,
+        data_set: String,
+        run: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Self> {
+        let budget = Budget::new(total(args, run)?, adjacency)?;
+        Self::of(args, data_set, budget)
+    }
+
+    /// The same for releases that are not all Gaussian: such a ledger pays for one run, reserved whole.
+    pub(crate) fn open_schedule(
+        args: &LedgerArgs,
+        data_set: String,
+        run: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Self> {
+        let budget = Budget::schedule(total(args, run)?, adjacency)?;
+        Self::of(args, data_set, budget)
+    }
+
+    fn of(args: &LedgerArgs, data_set: String, new_budget: Budget) -> Result<Self> {
+        let mut account = Self {
+            file: args.ledger.clone(),
+            data_set,
+            new_budget,
+            budget_is_asked: args.ledger_epsilon.is_some() || args.ledger_delta.is_some(),
+            ledger: None,
+        };
+        match &args.ledger {
+            Some(path) if !path.exists() && folder_of(path).is_dir() => {}
+            Some(path) if !path.exists() => {
+                let folder = folder_of(path).display();
+                let reason = format!("--ledger {}: there is no folder {folder}", path.display());
+                return Err(Error::Usage(reason));
+            }
+            Some(_) | None => account.ledger = Some(account.open_ledger()?),
+        }
+        account.check_kind()?;
+        Ok(account)
+    }
+
+    /// A ledger keeps counting the way it was made to count.
+    fn check_kind(&self) -> Result<()> {
+        let (found, expected) = (self.budget().kind(), self.new_budget.kind());
+        match &self.file {
+            Some(path) if found != expected => Err(AccountingError::LedgerMismatch {
+                path: path.clone(),
+                field: "filter",
+                found: found.to_string(),
+                expected: expected.to_string(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_ledger(&self) -> dp_accounting::Result<Ledger> {
+        let (data_set, budget) = (&self.data_set, self.new_budget);
+        match &self.file {
+            None => Ledger::in_memory(data_set, budget),
+            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget),
+            Some(path) => Ledger::open_or_create(path, data_set, budget),
+        }
+    }
+
+    /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        if self.new_budget.kind() == BudgetKind::Schedule {
+            return self.check_schedule(plan);
+        }
+        let left = match &self.ledger {
+            Some(ledger) => ledger.remaining()?.mu,
+            None => new_mu(self.new_budget)?,
+        };
+        // leaves the last few units in the last place to the ledger
+        if plan.gdp()?.mu > left * (1.0 + 1e-12) {
+            return Err(self.shortfall(plan, left));
+        }
+        Ok(())
+    }
+
+    fn check_schedule(&self, plan: &Plan) -> Result<()> {
+        let n_releases = self.ledger.as_ref().map_or(0, Ledger::n_releases);
+        if n_releases > 0 {
+            return Err(AccountingError::ScheduleReserved { n_releases }.into());
+        }
+        let total = self.budget().target();
+        let asked = plan.target();
+        if asked.epsilon > total.epsilon || asked.delta > total.delta {
+            return Err(self.shortfall_of(plan, total.epsilon));
+        }
+        Ok(())
+    }
+
+    fn budget(&self) -> &Budget {
+        let kept = self.ledger.as_ref().map(Ledger::budget);
+        kept.unwrap_or(&self.new_budget)
+    }
+
+    /// Pays for the whole plan before any noise is drawn.
+    pub(crate) fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        let (n_releases, target) = (plan.releases().len(), plan.target());
+        tracing::info!(
+            n_releases,
+            epsilon = target.epsilon,
+            delta = target.delta,
+            "paying for the plan"
+        );
+        for release in plan.releases() {
+            tracing::trace!(label = release.label(), "planned release");
+        }
+        let mut ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => self.open_ledger()?,
+        };
+        let outcome = ledger.reserve(plan);
+        let left = ledger.remaining().map(|left| left.mu);
+        self.ledger = Some(ledger);
+        outcome.map_err(|error| match error {
+            AccountingError::BudgetSpent { .. } => self.shortfall(plan, left.unwrap_or(0.0)),
+            other => other.into(),
+        })
+    }
+
+    /// Pays for one step of a plan that [`check`](Self::check) had room for.
+    pub(crate) fn reserve_step(&mut self, step: &Plan) -> dp_accounting::Result<Vec<Spend>> {
+        if self.ledger.is_none() {
+            self.ledger = Some(self.open_ledger()?);
+        }
+        match &mut self.ledger {
+            Some(ledger) => ledger.reserve(step),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What the file says after the run; nothing without a file.
+    pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
+        let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
+        let total = ledger.budget().target();
+        if ledger.budget().kind() == BudgetKind::Schedule {
+            return Some(format!(
+                "{}: spent on this run; a ledger of mixed mechanisms pays for one",
+                file.display()
+            ));
+        }
+        let left = ledger.remaining().ok()?.mu;
+        let more = ((left / plan.gdp().ok()?.mu).powi(2) * (1.0 + 1e-12)).floor();
+        let room = match more {
+            m if m < 1.0 => "not enough for another run like this".to_owned(),
+            m if m < 2.0 => "enough for 1 more run like this".to_owned(),
+            m => format!("enough for {m:.0} more runs like this"),
+        };
+        Some(format!(
+            "{}: epsilon {} of {} left at delta {:e}, {room}",
+            file.display(),
+            rounded_down(gdp::epsilon(left, usable_delta(total.delta))),
+            total.epsilon,
+            total.delta,
+        ))
+    }
+
+    /// What is left is a `mu`.
+    fn shortfall(&self, plan: &Plan, left: f64) -> Error {
+        let left = gdp::epsilon(left, usable_delta(plan.target().delta));
+        self.shortfall_of(plan, left)
+    }
+
+    fn shortfall_of(&self, plan: &Plan, left: f64) -> Error {
+        Error::Budget(Box::new(Shortfall {
+            ledger: self.file.as_ref().map_or_else(
+                || "the ledger".to_owned(),
+                |path| format!("the ledger {}", path.display()),
+            ),
+            data_set: self.data_set.clone(),
+            asked: plan.target(),
+            left,
+            total: self.budget().target(),
+            n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
+        }))
+    }
+}
+
+/// The name of a data set: by flag, or that of its file.
+pub(crate) fn data_set_id(args: &LedgerArgs, data: &Path) -> String {
+    args.data_set.clone().unwrap_or_else(|| {
+        let name = data.file_name().unwrap_or(data.as_os_str());
+        name.to_string_lossy().into_owned()
+    })
+}
+
+/// The budget that the flags name, or else the run's own target.
+fn total(args: &LedgerArgs, run: ApproxDp) -> Result<ApproxDp> {
+    let epsilon = args.ledger_epsilon.unwrap_or(run.epsilon);
+    let delta = args.ledger_delta.unwrap_or(run.delta);
+    ApproxDp::target(epsilon, delta).map_err(|mut error| {
+        error.name = match error.name {
+            "epsilon" => "--ledger-epsilon",
+            _ => "--ledger-delta",
+        };
+        error.into()
+    })
+}
+
+fn new_mu(budget: Budget) -> Result<f64> {
+    let ApproxDp { epsilon, delta } = budget.target();
+    let usable = ApproxDp {
+        epsilon,
+        delta: usable_delta(delta),
+    };
+    Ok(gdp::mu_for(usable)?)
+}

@@ -1,0 +1,114 @@
+//! The parts of the data, and what is measured on those that are held out.
+
+use dp_accounting::Plan;
+use dp_core::Private;
+use dp_data::{SampleTable, SplitUser};
+use dp_mechanism::NoiseSource;
+use dp_personalize::Subspace;
+
+use super::rounds::Rounds;
+use crate::error::Result;
+use crate::output::{ByRound, RoundLine};
+use crate::personal::{
+    Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
+    shares_of,
+};
+use crate::settings::PersonalizeArgs;
+
+/// Users with their parts.
+pub(super) struct HeldOut {
+    split: Private<Vec<SplitUser>>,
+    train: Users,
+    /// Every user in the order of the split, where some are not trained on.
+    all: Option<Users>,
+    measure: bool,
+}
+
+impl HeldOut {
+    pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
+        let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
+        let n_features = inputs.features.len();
+        let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
+        let users = |held_out: bool| {
+            let mine = split.expose().iter();
+            let mine = mine.filter(|user| held_out || !user.held_out);
+            Users::new(
+                inputs,
+                mine.map(|user| &user.history),
+                args.columns.max_rows,
+            )
+        };
+        let (train, all) = (users(false)?, shares.held_out_users > 0.0);
+        Ok(Self {
+            all: all.then(|| users(true)).transpose()?,
+            train,
+            split,
+            measure: !args.held_out.no_split,
+        })
+    }
+
+    pub(super) const fn train(&self) -> &Users {
+        &self.train
+    }
+
+    /// Where rounds that will be measured are kept.
+    pub(super) fn rounds(&self, n_rounds: usize) -> Rounds {
+        Rounds::of(n_rounds, self.measure)
+    }
+
+    /// The error of own fits after rounds, as [`measure`](Self::measure) takes it of the last; none where nothing was kept.
+    pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
+        let kept = rounds.into_kept();
+        let users = self.all.as_ref().unwrap_or(&self.train);
+        let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for (round, subspace) in kept {
+            let users = errors_in_subspace(inputs, users, self.split.expose(), &subspace)?;
+            numbers.push(round);
+            for (held_out, values) in [false, true].into_iter().zip(&mut values) {
+                let errors = Errors::of(inputs, &users, held_out);
+                values.push(MethodName::Private.over_rows(&errors));
+            }
+        }
+        let metric = format!("{} on held-out rows", inputs.metric());
+        let lines = values.map(|values| (values.iter().any(Option::is_some)).then_some(values));
+        let (trained, held_out) = ("users trained on", "users held out");
+        let one = |values| ByRound::one_line(&metric, numbers.clone(), values);
+        Ok(match lines {
+            [None, None] => None,
+            [Some(values), None] => Some(one(values)),
+            [None, Some(values)] => Some(ByRound {
+                name: held_out.to_owned(),
+                ..one(values)
+            }),
+            [Some(values), Some(others)] => Some(ByRound {
+                name: trained.to_owned(),
+                others: vec![RoundLine {
+                    name: held_out.to_owned(),
+                    values: others,
+                }],
+                ..one(values)
+            }),
+        })
+    }
+
+    /// Errors of all users; without held-out rows their numbers of rows alone.
+    pub(super) fn measure(
+        &self,
+        inputs: &Inputs,
+        private: &Subspace,
+        plan: &Plan,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<UserErrors>> {
+        let split = self.split.expose();
+        if !self.measure {
+            let n_features = inputs.features.len();
+            return Ok(split
+                .iter()
+                .map(|user| UserErrors::none(user, n_features))
+                .collect());
+        }
+        let peers = Peers::new(&self.train, private, plan, 0, noise)?;
+        let users = self.all.as_ref().unwrap_or(&self.train);
+        errors_of_users(inputs, users, split, &peers)
+    }
+}

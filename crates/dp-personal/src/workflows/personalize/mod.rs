@@ -1,0 +1,116 @@
+//! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
+
+mod held_out;
+mod rounds;
+mod settings;
+
+use std::time::Instant;
+
+use dp_core::{Adjacency, ApproxDp};
+use dp_personalize::{FittedSubspace, RoundEnd};
+
+use self::held_out::HeldOut;
+use self::settings::Settings;
+use crate::error::Result;
+use crate::output::{self, OutputFolder, PersonalRelease, PersonalReport, Seconds};
+use crate::settings::PersonalizeArgs;
+use crate::workflows::ledger::{Account, data_set_id};
+use crate::workflows::train::protect;
+
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+pub fn run(args: &PersonalizeArgs) -> Result<()> {
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.epsilon, args.delta)?;
+    let settings = Settings::new(args)?;
+    protect(
+        &args.output,
+        &[
+            Some(args.data.as_path()),
+            args.ranges.bounds.as_deref(),
+            args.ledger.ledger.as_deref(),
+        ],
+    )?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
+    let mut account = Account::open(
+        &args.ledger,
+        data_set_id(&args.ledger, &args.data),
+        target,
+        ADJACENCY,
+    )?;
+    account.check(&settings.draft_plan(target, ADJACENCY)?)?;
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+
+    let start = Instant::now();
+    tracing::info!(file = %args.data.display(), "reading rows");
+    let table = dp_data::read_samples(&args.data, &settings.columns)?;
+    let inputs = settings.inputs(&table)?;
+    let n_left_out = *table.n_not_finite().expose();
+    let held_out = HeldOut::new(args, &inputs, table)?;
+    let load = start.elapsed();
+
+    let plan = settings.plan(&inputs, target, ADJACENCY)?;
+    let start = Instant::now();
+    let mut noise = args.output.noise();
+    folder.mark_paid()?;
+    let spends = account.reserve(&plan)?;
+    let mut rounds = held_out.rounds(settings.method.n_steps());
+    let mut keep = |end: RoundEnd<'_>| rounds.keep(end);
+    let samples = held_out.train().samples();
+    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut keep)?;
+    let train = start.elapsed();
+
+    let fitted = with_assumptions(fitted, args);
+    let release = PersonalRelease {
+        fitted: &fitted,
+        inputs: &inputs,
+        settings: &settings.method,
+    };
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        tracing::info!("measuring on held-out rows");
+        let users = held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?;
+        let by_round = held_out.by_round(&inputs, rounds)?;
+        let report = PersonalReport {
+            release: &release,
+            users,
+            by_round,
+            n_left_out,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
+    if args.output.json {
+        output::print_json(&report.json())
+    } else {
+        let balance = account.balance(&plan);
+        output::print(&report.summary(&args.output.out, balance.as_deref()))
+    }
+}
+
+/// What the operator answers for.
+fn with_assumptions(mut fitted: FittedSubspace, args: &PersonalizeArgs) -> FittedSubspace {
+    let assumption = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    let unit = match &args.columns.user_col {
+        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        None => "a user is whoever shares a value of the user column".to_owned(),
+    };
+    fitted.certificate = fitted
+        .certificate
+        .with_assumption("names of columns and their ranges are public")
+        .with_assumption(assumption)
+        .with_assumption(unit)
+        .with_not_covered("internal report: errors of users and data-handling counts");
+    fitted
+}

@@ -1,0 +1,161 @@
+//! Public settings of a run, from flags and the file of ranges.
+
+use dp_accounting::Plan;
+use dp_core::{Adjacency, ApproxDp, ParamError};
+use dp_data::{SampleColumns, SampleTable};
+use dp_personalize::ConvexLoss;
+
+use crate::error::{Error, Result};
+use crate::personal::{
+    Column, Fit, Inputs, Intercept, Method, MethodSettings, Ranges, Task, columns_of, shares_of,
+    task_of,
+};
+use crate::settings::{ModelArgs, PersonalizeArgs, TaskKind};
+
+/// Ridges that users choose from.
+const L2_PENALTIES: [f64; 6] = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0];
+/// The ridge of a logistic fit: labels of few rows are separable.
+const LOGISTIC_PENALTY: f64 = 0.1;
+
+/// All that is known before the data is read.
+pub(super) struct Settings {
+    pub(super) columns: SampleColumns,
+    pub(super) method: MethodSettings,
+    pub(super) fit: Fit,
+    ranges: Ranges,
+    /// Without the features, which the header may have to name.
+    draft: Inputs,
+}
+
+impl Settings {
+    pub(super) fn new(args: &PersonalizeArgs) -> Result<Self> {
+        let model = &args.model;
+        let method = method_of(model, args.rank)?;
+        let ranges = Ranges::new(&args.ranges)?;
+        let columns = columns_of(&args.columns)?;
+        shares_of(args.held_out.no_split, args.held_out.shares.given())?;
+        let fit = method.check().map_err(by_flag)?;
+        fit.check_rows(args.columns.max_rows).map_err(by_flag)?;
+        Ok(Self {
+            columns,
+            draft: draft_of(args)?,
+            fit,
+            method,
+            ranges,
+        })
+    }
+
+    /// The plan before the number of features is known, which changes neither noise nor cost.
+    pub(super) fn draft_plan(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let plan = self.fit.plan(self.method.rank, target, adjacency);
+        plan.map_err(by_flag)
+    }
+
+    /// What models see of these columns.
+    pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
+        let inputs = self.ranges.inputs(&self.draft, table)?;
+        inputs.check().map_err(Error::Usage)?;
+        Ok(inputs)
+    }
+
+    /// The plan, with a number of features that does not fit told by the flag that does.
+    pub(super) fn plan(
+        &self,
+        inputs: &Inputs,
+        target: ApproxDp,
+        adjacency: Adjacency,
+    ) -> Result<Plan> {
+        let (dim, rank) = (inputs.dim(), self.method.rank);
+        let most = if self.method.method == Method::Residual {
+            256
+        } else {
+            256.min(1024 / rank)
+        };
+        if !(rank..=most).contains(&dim) {
+            let text = format!(
+                "{dim} features (a shared intercept included) and --rank {rank}; expected from {rank} to \
+                 {most} features: choose another --rank or fewer --feature-cols"
+            );
+            return Err(Error::Usage(text));
+        }
+        self.fit.plan(dim, target, adjacency)
+    }
+}
+
+fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
+    let (usual, loss) = match args.task {
+        TaskKind::Regression => (Method::Residual, ConvexLoss::Squared),
+        TaskKind::Classification => (Method::Gradient, ConvexLoss::Logistic),
+    };
+    let method = args.method.unwrap_or(usual);
+    if method == Method::Projectors && args.steps.is_some() {
+        let text = "--steps has no meaning with --method projectors";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    if method == Method::Alternating && args.task != TaskKind::Regression {
+        let text = "--method alternating is for the squared loss: not with --task classification";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let usual = MethodSettings::new(method, rank, loss);
+    let of_gradient = |flag, given, usual| of_gradient(method, flag, given, usual);
+    Ok(MethodSettings {
+        steps: args.steps,
+        gradient_clip: of_gradient("--gradient-clip", args.gradient_clip, usual.gradient_clip)?,
+        learning_rate: of_gradient("--learning-rate", args.learning_rate, usual.learning_rate)?,
+        ..usual
+    })
+}
+
+/// A setting of `gradient` alone.
+fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Result<f64> {
+    if method != Method::Gradient && given.is_some() {
+        let text = format!("{flag} has no meaning without --method gradient");
+        return Err(Error::Usage(text));
+    }
+    Ok(given.unwrap_or(usual))
+}
+
+fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
+    let model = &args.model;
+    let task = task_of(model.task, model.threshold)?;
+    let (intercept, penalties) = match task {
+        Task::Regression => (Intercept::Own, L2_PENALTIES.to_vec()),
+        Task::Classification { .. } => (Intercept::Shared, vec![LOGISTIC_PENALTY]),
+    };
+    let draft = Inputs {
+        target: Column {
+            name: String::new(),
+            range: None,
+        },
+        features: Vec::new(),
+        intercept: model.intercept.unwrap_or(intercept),
+        task,
+        l2_penalties: model.l2_penalty.clone().unwrap_or(penalties),
+        sparse: model.sparse.unwrap_or(0),
+    };
+    if task != Task::Regression && draft.l2_penalties.len() > 1 {
+        let text = "--l2-penalty takes one number with --task classification";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    draft.check_draft().map_err(Error::Usage)?;
+    Ok(draft)
+}
+
+/// Names settings by the flags that set them.
+fn by_flag(error: Error) -> Error {
+    let Error::Param(error) = error else {
+        return error;
+    };
+    Error::Param(ParamError {
+        name: match error.name {
+            // of a draft with as many features as dimensions
+            "rank" | "--dim" => "--rank",
+            "n_steps" | "n_rounds" => "--steps",
+            "max_rows" => "--max-rows",
+            "gradient_clip" => "--gradient-clip",
+            "learning_rate" => "--learning-rate",
+            other => other,
+        },
+        ..error
+    })
+}

@@ -1,0 +1,237 @@
+//! `dp train`: ratings in, private item factors and their certificate out.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use dp_accounting::{Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_data::{CatalogueSource, Ratings};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{FittedModel, MatrixFactorization, Released};
+
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluation;
+use crate::output::{
+    self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport, TrainSettings,
+};
+use crate::progress::ReleaseBar;
+use crate::settings::{Method, OutputArgs, SplitArgs, TrainArgs};
+use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
+use crate::workflows::ledger::{Account, data_set_id};
+use crate::workflows::resume::Resume;
+
+pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+pub fn run(args: &TrainArgs) -> Result<()> {
+    if args.target.method == Method::AmSsp {
+        return crate::featured::train(args);
+    }
+    crate::featured::refuse_flags(&args.features)?;
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let method = args.target.method;
+    let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
+    // neither noise nor cost depends on the number of items
+    let draft = fit.plan(1, target, ADJACENCY)?;
+    protect(
+        &args.output,
+        &[
+            Some(args.ratings.as_path()),
+            args.input.items.as_deref(),
+            args.ledger.ledger.as_deref(),
+            args.resume.resume.as_deref(),
+        ],
+    )?;
+    // a model that is there already needs no account
+    OutputFolder::recover(&args.output.out, args.output.force)?;
+    let mut account = Account::open(
+        &args.ledger,
+        data_set_id(&args.ledger, &args.ratings),
+        target,
+        ADJACENCY,
+    )?;
+    let mut resume = Resume::open(&args.resume, &args.ledger)?;
+    match &mut resume {
+        Some(resume) => resume.check(&draft, &account)?,
+        None => account.check(&draft)?,
+    }
+    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+
+    let start = Instant::now();
+    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
+    let load = start.elapsed();
+
+    let fit = with_assumptions(fit, args, &ratings);
+    let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    let start = Instant::now();
+    let mut rounds = Rounds::for_split(&args.split);
+    let fitted = match resume {
+        Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
+        None => {
+            folder.mark_paid()?;
+            let spends = account.reserve(&plan)?;
+            fit_model(
+                &fit,
+                &plan,
+                spends,
+                split.train(),
+                args.output.noise(),
+                &mut rounds,
+            )?
+        }
+    };
+    let train = start.elapsed();
+    let release = TrainRelease {
+        fitted: &fitted,
+        method,
+        params: fit.params(),
+        ratings: &ratings,
+        held_out: held_out_by(args),
+        comparison: None,
+    };
+    release.write(&folder)?;
+    // from here on the model stays, whatever happens
+    let report = folder.commit_after(|folder| {
+        let start = Instant::now();
+        tracing::info!("measuring on held-out ratings");
+        let metrics = Evaluation::measure(&fitted, &split)?;
+        let by_round = Evaluation::by_round(&fitted, rounds.0.unwrap_or_default(), &split)?;
+        let report = TrainReport {
+            release: &release,
+            metrics,
+            by_round,
+            seconds: Seconds {
+                load: load.as_secs_f64(),
+                train: train.as_secs_f64(),
+                evaluate: start.elapsed().as_secs_f64(),
+            },
+        };
+        report.write_internal(folder)?;
+        Ok(report)
+    })?;
+    say(&report, &args.output, || account.balance(&plan))
+}
+
+/// The end of a run: its report, as an object or as lines.
+pub(crate) fn say<S: TrainSettings>(
+    report: &TrainReport<'_, S>,
+    args: &OutputArgs,
+    balance: impl FnOnce() -> Option<String>,
+) -> Result<()> {
+    if args.json {
+        return output::print_json(&report.json());
+    }
+    output::print(&report.summary(&args.out, balance().as_deref()))
+}
+
+/// What is held out by these flags, for whoever tests the model later.
+pub(crate) const fn held_out_by(args: &TrainArgs) -> HeldOutBy {
+    HeldOutBy {
+        no_split: args.split.no_split,
+        split_seed: args.split.split_seed,
+        min_rating: args.feedback.min_rating,
+    }
+}
+
+/// The factors after every round; none where nothing is held out to measure them on.
+struct Rounds(Option<Vec<Vec<f64>>>);
+
+impl Rounds {
+    fn for_split(split: &SplitArgs) -> Self {
+        Self((!split.no_split).then(Vec::new))
+    }
+
+    fn keep(&mut self, released: &Released<'_>) {
+        if let (Some(kept), Released::Round { factors }) = (&mut self.0, released) {
+            kept.push(factors.to_vec());
+        }
+    }
+}
+
+/// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
+pub(crate) fn protect(output: &OutputArgs, inputs: &[Option<&Path>]) -> Result<()> {
+    let out = match output.out.canonicalize() {
+        Ok(out) if output.force => out,
+        Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
+    };
+    let here = Path::new(".");
+    for input in inputs.iter().copied().flatten().chain([here]) {
+        if absolute(input).is_some_and(|path| path.starts_with(&out)) {
+            let (input, out) = (input.display(), output.out.display());
+            return Err(Error::Usage(format!(
+                "{input} lies in the output folder {out}, which would be replaced; choose another \
+                 --out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The path without links, also of a file that does not exist yet.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    let whole = path.canonicalize();
+    whole
+        .or_else(|_| output::folder_of(path).canonicalize())
+        .ok()
+}
+
+pub(super) fn with_assumptions(
+    fit: MatrixFactorization,
+    args: &TrainArgs,
+    ratings: &Ratings,
+) -> MatrixFactorization {
+    let all = assumptions(args, ratings).into_iter();
+    all.fold(fit, MatrixFactorization::assuming)
+}
+
+/// What the run takes on trust of its inputs.
+pub(crate) fn assumptions(args: &TrainArgs, ratings: &Ratings) -> Vec<String> {
+    let mut all = Vec::new();
+    if ratings.catalogue_source() == CatalogueSource::FromRatings {
+        all.push("item ids of the input are public".to_owned());
+    }
+    if let Some(name) = &args.input.user_col {
+        all.push(format!(
+            "a user is whoever shares a value of the column `{name}`"
+        ));
+    }
+    let runs = match args.ledger.ledger {
+        Some(_) => "every run on this data set used the same ledger file",
+        None => "this is the only run on this data set: no ledger file was used",
+    };
+    all.push(runs.to_owned());
+    all
+}
+
+/// Trains on what was paid for, and keeps the factors after each round.
+fn fit_model(
+    fit: &MatrixFactorization,
+    plan: &Plan,
+    spends: Vec<Spend>,
+    train: &Private<Interactions>,
+    mut noise: NoiseSource,
+    rounds: &mut Rounds,
+) -> Result<FittedModel> {
+    let bar = ReleaseBar::new(plan.releases().len());
+    let mut progress = |done| bar.show(done);
+    let mut keep = |released: Released<'_>| rounds.keep(&released);
+    Ok(fit.fit_watched(train, plan, spends, &mut noise, &mut progress, &mut keep)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_kept_only_where_they_can_be_measured() {
+        for (no_split, kept) in [(false, Some(vec![vec![1.5]])), (true, None)] {
+            let mut rounds = Rounds::for_split(&SplitArgs {
+                split_seed: 0,
+                no_split,
+            });
+            rounds.keep(&Released::Round { factors: &[1.5] });
+            assert_eq!(rounds.0, kept);
+        }
+    }
+}

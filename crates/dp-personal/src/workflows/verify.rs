@@ -1,0 +1,192 @@
+//! `dp verify`: recompute a certificate from its releases alone; for a folder, compare its files
+//! with the hashes in the certificate as well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Certificate, Ledger, PrivacyStatement, Status};
+use dp_core::DpEvent;
+use dp_mechanism::Grid;
+use dp_pubfeat::AmImplicitSsp;
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::featured::FEATURE_WEIGHTS;
+use crate::output::{
+    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE,
+};
+use crate::settings::VerifyArgs;
+
+pub fn run(args: &VerifyArgs) -> Result<()> {
+    let path: PathBuf = if args.certificate.is_dir() {
+        args.certificate.join(CERTIFICATE)
+    } else {
+        args.certificate.clone()
+    };
+    let does_not_hold = |source| Error::Certificate {
+        path: path.clone(),
+        source,
+    };
+    let files_compared = args.certificate.is_dir();
+    let (certificate, statement) = if files_compared {
+        checked_certificate(&args.certificate)?
+    } else {
+        recomputed(&path)?
+    };
+    if let Some(ledger) = &args.ledger {
+        let paid = Ledger::audit(ledger).map_err(Error::from)?;
+        paid.covers(&certificate).map_err(does_not_hold)?;
+    }
+    if args.json {
+        let mut object = as_json(&path, &certificate, &statement, files_compared);
+        object["ledger_compared"] = args.ledger.is_some().into();
+        object["statement"] = serde_json::to_value(&statement)?;
+        output::print_json(&object)?;
+    }
+    if let Status::NotPrivate { reason } = statement.status {
+        return Err(Error::NotPrivate { path, reason });
+    }
+    if args.json {
+        return Ok(());
+    }
+    let files = if files_compared {
+        "the model beside it is the one it was issued for"
+    } else {
+        "model not compared: give the folder to compare it too"
+    };
+    let ledger = args.ledger.as_ref().map_or_else(String::new, |ledger| {
+        format!("every release was paid for in {}\n", ledger.display())
+    });
+    output::print(&format!(
+        "{} holds: recomputed from its {} releases\n{files}\n{ledger}\n{}",
+        path.display(),
+        certificate.releases.len(),
+        output::privacy_overview(&certificate, &statement)
+    ))
+}
+
+/// The certificate of a folder that holds what it was issued for.
+pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
+    compare_files(folder, &certificate)?;
+    compare_noise(folder, &certificate)?;
+    Ok((certificate, statement))
+}
+
+/// A certificate of which every figure was recomputed; the rest of the program only repeats them.
+fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
+    let certificate = output::read_certificate(path)?;
+    let statement = PrivacyStatement::of(&certificate).map_err(|source| Error::Certificate {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok((certificate, statement))
+}
+
+/// Compares model and released values in the folder with the hashes in the certificate. A certificate that names no
+/// such file says nothing about the one beside it; weights or a table of features that it does not name belong to no run.
+pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
+    let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
+    let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
+    let mut names: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
+    if names.is_empty() {
+        names.extend(MODEL_FILES);
+    }
+    // runs of earlier versions have no released values, and most runs no weights or table of features; where such a
+    // file lies without a name in the certificate, the comparison fails
+    let more = [RELEASED, FEATURE_WEIGHTS, ITEM_FEATURES].into_iter();
+    names.extend(more.filter(|name| has(name) || lies(name)));
+    for name in names {
+        let path = folder.join(name);
+        let does_not_belong = |reason: String| Error::Artifact {
+            path: path.clone(),
+            reason,
+        };
+        let bytes = fs::read(&path).map_err(|e| does_not_belong(e.to_string()))?;
+        certificate
+            .verify_artifact(name, &bytes)
+            .map_err(|_| does_not_belong("the certificate does not hold its hash".to_owned()))?;
+    }
+    Ok(())
+}
+
+/// The label of the release that noisy counts come from; of a candidate, behind its name.
+const COUNTS: &str = "item counts";
+/// The same of likes with public features, where each user's contribution has norm 1.
+const TOTALS: &str = "total weights";
+/// How far two ways to the same standard deviation may lie apart.
+const SAME: f64 = 1e-9;
+
+/// Compares the noise that `report.json` states for its counts with that of their release in the certificate and the
+/// bound on votes among the settings. Counts of which either is missing are refused; runs without counts are not compared.
+fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
+    let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let Some((released, counts)) = released
+        .as_ref()
+        .and_then(|of| Some((of, of.counts.as_ref()?)))
+    else {
+        return Ok(());
+    };
+    let does_not_belong = |reason: String| Error::Artifact {
+        path: folder.join(RELEASED),
+        reason,
+    };
+    let Some((noise_multiplier, clip_norm, unit)) = release_of_counts(released, certificate) else {
+        let reason = "it states counts, and certificate and settings do not tell their noise";
+        return Err(does_not_belong(reason.to_owned()));
+    };
+    let grid = Grid::new(noise_multiplier, clip_norm);
+    let paid = grid
+        .map_err(|e| does_not_belong(e.to_string()))?
+        .noise_stddev()
+        / unit;
+    let stated = counts.noise_stddev();
+    if (stated - paid).abs() <= SAME * paid {
+        return Ok(());
+    }
+    let reason =
+        format!("it states noise {stated} for its counts, the certificate's release has {paid}");
+    Err(does_not_belong(reason))
+}
+
+/// Noise multiplier and bound of the release that a run's counts come from, and what a count of 1 was in it: of the chosen candidate,
+/// where there are several.
+fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f64, f64, f64)> {
+    let multiplier_of = |label: &str| {
+        let mut releases = certificate.releases.iter();
+        match releases.find(|release| release.label == label)?.event {
+            DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => Some(noise_multiplier),
+            _ => None,
+        }
+    };
+    let label = match &run.comparison {
+        Some(of) => format!("candidate {}: {COUNTS}", of.chosen.checked_add(1)?),
+        None => COUNTS.to_owned(),
+    };
+    let counts = || {
+        let clip_norm = run.settings.get("count_clip_norm").and_then(Value::as_f64);
+        Some((multiplier_of(&label)?, clip_norm?, 1.0))
+    };
+    counts().or_else(|| Some((multiplier_of(TOTALS)?, 1.0, AmImplicitSsp::TOTALS_UNIT)))
+}
+
+fn as_json(
+    path: &Path,
+    certificate: &Certificate,
+    statement: &PrivacyStatement,
+    files_compared: bool,
+) -> Value {
+    json!({
+        "certificate": path.display().to_string(),
+        "verified": true,
+        "files_compared": files_compared,
+        "private": statement.status == Status::Private,
+        "guarantee": statement.guarantee,
+        "adjacency": certificate.adjacency,
+        "data_set": certificate.data_set_id,
+        "n_releases": certificate.releases.len(),
+        "digest": certificate.digest,
+    })
+}

@@ -1,0 +1,39 @@
+//! The toy of the exponential mechanism.
+
+use dp_accounting::{Budget, Ledger};
+use dp_core::Adjacency;
+use dp_data::SharedSubspace;
+use dp_mechanism::NoiseSource;
+use dp_personalize::{Candidates, ExponentialSelectionParams, Provenance, SelectionLoss, Subspace};
+
+use super::{DELTA, SEED_STRIDE, generate};
+use dp_personal::error::Result;
+
+/// The toy of the exponential mechanism: a line in three dimensions, 2,000 users, epsilon 1; the mean of 20
+/// selections from one data set. In quick runs a tenth of the users and one selection.
+pub(super) fn select(adjacency: Adjacency, quick: bool, seed: u64) -> Result<f64> {
+    let (n_users, n_draws) = if quick { (200, 1) } else { (2_000, 20) };
+    let toy = SharedSubspace {
+        n_users,
+        dim: 3,
+        rank: 1,
+        ..SharedSubspace::section_6()
+    };
+    let data = generate(&toy, seed)?;
+    let true_one = Subspace::spanned_by(3, 1, &data.basis, Provenance::NonPrivate)?;
+    let loss = SelectionLoss::Explained;
+    let selection = ExponentialSelectionParams { epsilon: 1.0, loss }.check()?;
+    let plan = selection.plan(DELTA, adjacency)?;
+    let net = Candidates::net(3, 1, 18)?;
+    let mut total = 0.0;
+    let mut noise = NoiseSource::insecure_seeded(seed.wrapping_mul(SEED_STRIDE).wrapping_sub(1));
+    for _ in 0..n_draws {
+        let budget = Budget::schedule(plan.target(), adjacency)?;
+        let spend = Ledger::in_memory("made data", budget)?
+            .reserve(&plan)?
+            .remove(0);
+        let fitted = selection.fit(&data.samples, &net, &plan, spend, &mut noise)?;
+        total += fitted.model.frobenius_distance(&true_one)?.powi(2);
+    }
+    Ok(total / f64::from(n_draws))
+}
