@@ -102,6 +102,31 @@ pub enum Error {
         /// Releases reserved.
         n_releases: u64,
     },
+    /// A held release was handed out before; a release is made once.
+    #[error("release {label} was taken already; each held release is handed out once")]
+    AlreadyTaken {
+        /// The label that the plan gave the release.
+        label: String,
+    },
+    /// The ledger holds no such release.
+    #[error("the ledger does not hold release {release}: {reason}")]
+    NotHeld {
+        /// The release's id, or its number in the reservation.
+        release: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The ledger's file is of a version that has no held releases.
+    #[error(
+        "a ledger file of version {found} cannot hold releases, which needs version {needed}: \
+         pay with `reserve`, or start a new file with what is left of the budget"
+    )]
+    CannotHold {
+        /// The file's version.
+        found: u32,
+        /// First version that can.
+        needed: u32,
+    },
     /// Something has no figure of Gaussian differential privacy, because it is not Gaussian.
     #[error("{what} is not Gaussian")]
     NotGaussian {

@@ -45,7 +45,7 @@ pub use plan::{Plan, PlannedRelease, ReleaseRequest};
 pub use pld::PldAccountant;
 pub use rdp::RdpAccountant;
 pub use saddle_point::SaddlePointAccountant;
-pub use spend::{ReleaseRecord, Spend};
+pub use spend::{ReleaseRecord, Reservation, Spend};
 pub use statement::{Attacker, PrivacyStatement};
 pub use tightest::TightestAccountant;
 pub use zcdp::ZcdpAccountant;

@@ -100,6 +100,73 @@ impl Spend {
     }
 }
 
+/// The releases of a plan that a [`crate::Ledger`] paid for and holds.
+///
+/// It names what may be taken and is no right to it: only [`crate::Ledger::take`] hands out a
+/// [`Spend`], once for each release. All it says is public, so it can be copied, and found again by
+/// its release ids with [`crate::Ledger::held`] after the process has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reservation {
+    releases: Vec<PlannedRelease>,
+    release_ids: Vec<String>,
+    data_set_id: String,
+    adjacency: Adjacency,
+}
+
+impl Reservation {
+    pub(crate) fn new(
+        releases: Vec<PlannedRelease>,
+        release_ids: Vec<String>,
+        data_set_id: String,
+        adjacency: Adjacency,
+    ) -> Self {
+        debug_assert_eq!(releases.len(), release_ids.len(), "one id a release");
+        Self {
+            releases,
+            release_ids,
+            data_set_id,
+            adjacency,
+        }
+    }
+
+    /// The releases, in the order of the plan or of the ids that they were found by.
+    #[must_use]
+    pub fn releases(&self) -> &[PlannedRelease] {
+        &self.releases
+    }
+
+    /// The id of each release: the hash of the ledger line that paid for it, 64 lowercase
+    /// hexadecimal digits.
+    #[must_use]
+    pub fn release_ids(&self) -> &[String] {
+        &self.release_ids
+    }
+
+    /// The data set whose budget paid.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// The neighbours for which the releases were paid.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    /// Number of releases, taken ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.release_ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.release_ids.is_empty()
+    }
+}
+
 /// One release as a certificate states it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseRecord {

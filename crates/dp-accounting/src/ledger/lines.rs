@@ -10,13 +10,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Version of the line format written in the header of new ledgers. Files of version 1, which know
-/// Gaussian budgets only, are read and continued in their own format.
-pub const LEDGER_SCHEMA: u32 = 2;
+/// Version of the line format written in the header of new ledgers. Files of versions 1 and 2 are
+/// read and continued in their own format: version 1 knows Gaussian budgets only, and neither can
+/// hold releases.
+pub const LEDGER_SCHEMA: u32 = 3;
+
+/// First version whose records may be held and which has [`Taken`] lines.
+pub(super) const HOLDING_SCHEMA: u32 = 3;
 
 /// How every header begins; tells a half-written ledger from somebody else's file.
 const HEADER_START: &[u8] = br#"{"ledger":"dp-personal","schema_version":"#;
 pub(super) const LEDGER_NAME: &str = "dp-personal";
+
+/// How every [`Taken`] line begins, and no other.
+pub(super) const TAKEN_START: &[u8] = br#"{"taken":"#;
 
 /// Stands between torn bytes and the seal on their line. JSON text never holds this byte.
 const SEAL_MARK: u8 = 0x1e;
@@ -51,6 +58,16 @@ pub(super) struct Record {
     /// Cost in a ledger with a Renyi budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rdp: Option<f64>,
+    /// Paid for and not handed out: a [`Taken`] line has to come first. Since version 3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) held: bool,
+    pub(super) previous_hash: String,
+}
+
+/// Hands out a held release, named by its id. Since version 3.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) taken: String,
     pub(super) previous_hash: String,
 }
 
@@ -73,7 +90,7 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 /// Returns the line for `body`, newline included, and its hash.
 ///
 /// # Panics
-/// Never: the three bodies above hold nothing that JSON cannot express.
+/// Never: the bodies above hold nothing that JSON cannot express.
 pub(super) fn close<T: Serialize>(body: &T) -> (String, String) {
     let mut line = serde_json::to_string(body).expect("ledger lines are plain JSON");
     line.pop();

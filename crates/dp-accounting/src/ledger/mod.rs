@@ -4,6 +4,7 @@ mod account;
 mod budget;
 mod lines;
 mod opening;
+mod releases;
 mod replay;
 mod store;
 mod summary;
@@ -17,14 +18,15 @@ use dp_core::Gdp;
 
 use crate::allowance::check_draws;
 use crate::filter::GaussianFilter;
-use crate::{Error, Plan, PlannedRelease, Result, Spend};
+use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Reservation, Result, Spend};
 
 use account::Account;
 pub use budget::{Balance, Budget, BudgetKind, Measure};
 pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;
-use lines::{Record, close, is_unborn};
+use lines::{HOLDING_SCHEMA, Record, Taken, close, is_unborn};
 use opening::{check_header, corrupt, header, mend, now};
+use releases::{Releases, Standing};
 use replay::{Chain, replay};
 use store::Store;
 pub use summary::LedgerSummary;
@@ -46,21 +48,29 @@ pub use summary::LedgerSummary;
 ///
 /// # File
 /// One JSON object a line. The first names schema, data set, adjacency, epsilon, delta and the kind
-/// of budget; each further line is one release, and every line carries the SHA-256 hash of itself and of the
-/// line before. The lines of a plan are written in one write and flushed to the device before
+/// of budget; each further line pays for one release or hands out a held one, and every line carries
+/// the SHA-256 hash of itself and of the line before. The lines of a plan are written in one write and flushed to the device before
 /// the first [`Spend`] exists, so a crash can count a release that never happened but not miss
 /// one that did. There are no refunds.
+///
+/// [`reserve`](Self::reserve) hands out the spends at once. [`hold`](Self::hold) pays for the same
+/// lines, marked as held, and hands out nothing: a run that has to survive a crash takes the spends one
+/// by one with [`take`](Self::take), each after a line of its own is durable that names the release.
+/// Taking costs nothing. A release whose taking returned is never handed out again, by whichever
+/// process; what was not taken can be, after [`held`](Self::held) has found it by its ids.
 ///
 /// A crash during a write can leave whole lines, which are counted, and a last line without its
 /// end. If that line is whole but for its newline it is counted. If it breaks off earlier, its
 /// write never returned and nothing was handed out for it, unless the file has lost bytes that were
-/// durable; so it is counted too if its event and draws can be read. The remains are kept and a seal
+/// durable; so it is counted too if its event and draws can be read, and a held release counts as
+/// taken if its id can be read. The remains are kept and a seal
 /// that names their length and hash is appended on the same line. Anything else that is malformed or
 /// breaks the chain is [`Error::LedgerCorrupt`]. The chain guards against accidents and careless
 /// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
 /// the first lines of a schedule counts the whole schedule as reserved.
 ///
-/// Files of version 1, all Gaussian, are opened and go on as version 1.
+/// New files are of version 3. Those of version 1, all Gaussian, and of version 2 are opened and go
+/// on in their own format, which has no held releases.
 ///
 /// # Examples
 /// ```
@@ -74,13 +84,23 @@ pub use summary::LedgerSummary;
 /// let spends = ledger.reserve(&plan)?;
 /// assert_eq!(spends.len(), 1);
 /// assert!(matches!(ledger.reserve(&plan), Err(Error::BudgetSpent { .. })));
+///
+/// // a run that can be resumed pays first and takes each release when it is due
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let ids = ledger.hold(&plan)?.release_ids().to_vec(); // kept with the run's state
+/// let reservation = ledger.held(&ids)?;
+/// let spend = ledger.take(&reservation, 0)?;
+/// assert_eq!(spend.release_id(), ids[0]);
+/// assert!(matches!(ledger.take(&reservation, 0), Err(Error::AlreadyTaken { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Ledger {
     budget: Budget,
     data_set_id: String,
+    schema_version: u32,
     chain: Chain,
+    releases: Releases,
     store: Option<Store>,
 }
 
@@ -125,20 +145,25 @@ impl Ledger {
     ) -> Result<Self> {
         let account = Account::new(&new_budget)?;
         let (mut store, bytes) = Store::open(path)?;
-        let (budget, chain) = if is_unborn(&bytes) {
+        let (budget, schema_version, chain, releases) = if is_unborn(&bytes) {
             let (line, hash) = close(&header(data_set_id, new_budget, now()));
             store.begin(line.as_bytes())?;
-            (new_budget, Chain::after_header(hash, account))
+            let chain = Chain::after_header(hash, account);
+            (new_budget, LEDGER_SCHEMA, chain, Releases::default())
         } else {
-            let found = replay(&bytes, &mut |_| ()).map_err(|bad| corrupt(path, bad.0))?;
+            let found = replay(&bytes).map_err(|bad| corrupt(path, bad.0))?;
             let expected = agreed(found.budget);
             check_header(&found, data_set_id, expected, path)?;
-            (expected, mend(&mut store, found.chain, &found.tail)?)
+            let chain = mend(&mut store, found.chain, &found.tail)?;
+            let version = found.header.schema_version;
+            (expected, version, chain, found.releases)
         };
         Ok(Self {
             budget,
             data_set_id: data_set_id.to_owned(),
+            schema_version,
             chain,
+            releases,
             store: Some(store),
         })
     }
@@ -168,7 +193,9 @@ impl Ledger {
         Ok(Self {
             budget,
             data_set_id: data_set_id.to_owned(),
+            schema_version: LEDGER_SCHEMA,
             chain: Chain::after_header(hash, Account::new(&budget)?),
+            releases: Releases::default(),
             store: None,
         })
     }
@@ -183,6 +210,109 @@ impl Ledger {
     /// what reached the disk will be counted when the ledger is opened again, and until then
     /// every call gives [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        let ids = self.pay(plan, false)?;
+        let releases = plan.releases().iter().cloned();
+        Ok(releases
+            .zip(ids)
+            .map(|(release, id)| self.spend(release, id))
+            .collect())
+    }
+
+    /// Pays for every release of `plan`, or for none, and hands out nothing: each release is handed
+    /// out by [`take`](Self::take) when it is due, once, by this process or a later one. This is how a
+    /// whole schedule is paid by a run that may have to be resumed. What is never taken stays spent.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), and [`Error::CannotHold`] for a file of version 1 or 2.
+    pub fn hold(&mut self, plan: &Plan) -> Result<Reservation> {
+        if self.schema_version < HOLDING_SCHEMA {
+            return Err(Error::CannotHold {
+                found: self.schema_version,
+                needed: HOLDING_SCHEMA,
+            });
+        }
+        let ids = self.pay(plan, true)?;
+        Ok(self.reservation(plan.releases().to_vec(), ids))
+    }
+
+    /// Hands out release `index` of `reservation`, counted from 0, after a line that names it as
+    /// taken is durable. It was paid for when it was held and costs nothing more.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyTaken`] when it was handed out before, whenever and by whom;
+    /// [`Error::NotHeld`] when this ledger holds no such release. Both leave the ledger as it was.
+    /// [`Error::Io`] means that the write failed: nothing is handed out, whether the release counts as
+    /// taken shows when the ledger is opened again, and until then every call gives
+    /// [`Error::LedgerPoisoned`].
+    pub fn take(&mut self, reservation: &Reservation, index: usize) -> Result<Spend> {
+        let id = reservation
+            .release_ids()
+            .get(index)
+            .ok_or_else(|| Error::NotHeld {
+                release: index.to_string(),
+                reason: "the reservation has fewer releases",
+            })?;
+        let (record, standing) = self.held_record(id)?;
+        if standing == Standing::Taken {
+            return Err(Error::AlreadyTaken {
+                label: record.label.clone(),
+            });
+        }
+        let release = planned(record);
+        let (line, hash) = close(&Taken {
+            taken: id.clone(),
+            previous_hash: self.chain.head.clone(),
+        });
+        self.append(&line)?;
+        self.chain.head = hash;
+        self.releases.mark_taken(id);
+        Ok(self.spend(release, id.clone()))
+    }
+
+    /// Finds held releases again by their ids, in the order of the ids, taken ones included.
+    ///
+    /// # Errors
+    /// [`Error::NotHeld`] for an id that is no release of this ledger, and for a release that was
+    /// handed out when it was paid.
+    pub fn held(&self, release_ids: &[String]) -> Result<Reservation> {
+        let releases = release_ids
+            .iter()
+            .map(|id| self.held_record(id).map(|(record, _)| planned(record)))
+            .collect::<Result<_>>()?;
+        Ok(self.reservation(releases, release_ids.to_vec()))
+    }
+
+    /// Whether a held release has been handed out; `None` when the ledger does not know the id, or
+    /// the release was never held.
+    #[must_use]
+    pub fn is_taken(&self, release_id: &str) -> Option<bool> {
+        let (_, standing) = self.held_record(release_id).ok()?;
+        Some(standing == Standing::Taken)
+    }
+
+    /// Whether this is the id of a release that this ledger paid for, held or not.
+    #[must_use]
+    pub fn contains(&self, release_id: &str) -> bool {
+        self.releases.get(release_id).is_some()
+    }
+
+    /// The release of an id, if it is or was held.
+    fn held_record(&self, id: &str) -> Result<(&ReleaseRecord, Standing)> {
+        let reason = match self.releases.get(id) {
+            Some((record, standing @ (Standing::Held | Standing::Taken))) => {
+                return Ok((record, *standing));
+            }
+            Some((_, Standing::HandedOut)) => "it was handed out when it was paid",
+            None => "no line has its id",
+        };
+        Err(Error::NotHeld {
+            release: id.to_owned(),
+            reason,
+        })
+    }
+
+    /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
+    fn pay(&mut self, plan: &Plan, held: bool) -> Result<Vec<String>> {
         if plan.adjacency() != self.budget.adjacency() {
             return Err(Error::AdjacencyMismatch {
                 found: plan.adjacency(),
@@ -193,30 +323,36 @@ impl Ledger {
             return Ok(Vec::new());
         }
         self.check_schedule_is_free()?;
-        let (chain, text, spends) = self.entries(plan.releases())?;
+        let (chain, text, records) = self.entries(plan.releases(), held)?;
         self.chain.account.check(&chain.account, plan)?;
         check_draws(self.budget.target(), chain.n_draws)?;
+        let ids = records.iter().map(|r| r.release_id.clone()).collect();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-written-after-the-release") {
             self.chain = chain;
-            return Ok(spends);
+            return Ok(ids);
         }
-        if let Some(store) = &mut self.store {
-            store.append(text.as_bytes())?;
-        }
+        self.append(&text)?;
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-forgets") {
-            return Ok(spends);
+            return Ok(ids);
         }
         self.chain = chain;
-        Ok(spends)
+        for record in records {
+            self.releases.add(record, held);
+        }
+        Ok(ids)
     }
 
-    /// The chain, the text and the spends as they are once `releases` are paid.
-    fn entries(&self, releases: &[PlannedRelease]) -> Result<(Chain, String, Vec<Spend>)> {
+    /// The chain, the text and the records as they are once `releases` are paid.
+    fn entries(
+        &self,
+        releases: &[PlannedRelease],
+        held: bool,
+    ) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
         let mut chain = self.chain.clone();
         let mut text = String::new();
-        let mut spends = Vec::with_capacity(releases.len());
+        let mut records = Vec::with_capacity(releases.len());
         for release in releases {
             let cost = chain.account.cost(release.event())?;
             let (line, hash) = close(&Record {
@@ -227,18 +363,42 @@ impl Ledger {
                 n_draws: release.n_draws(),
                 mu_squared: matches!(chain.account, Account::Gaussian(_)).then_some(cost),
                 rdp: matches!(chain.account, Account::Rdp(_)).then_some(cost),
+                held,
                 previous_hash: chain.head.clone(),
             });
             text.push_str(&line);
-            spends.push(Spend::new(
-                release.clone(),
-                hash.clone(),
-                self.data_set_id.clone(),
-                self.budget.adjacency(),
-            ));
+            records.push(ReleaseRecord {
+                label: release.label().to_owned(),
+                event: release.event().clone(),
+                n_draws: release.n_draws(),
+                release_id: hash.clone(),
+            });
             chain.add(cost, release.n_draws(), hash);
         }
-        Ok((chain, text, spends))
+        Ok((chain, text, records))
+    }
+
+    /// Makes lines durable; in memory there is nothing to do.
+    fn append(&mut self, lines: &str) -> Result<()> {
+        match &mut self.store {
+            Some(store) => store.append(lines.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// The right to make a release whose line is durable.
+    fn spend(&self, release: PlannedRelease, id: String) -> Spend {
+        Spend::new(
+            release,
+            id,
+            self.data_set_id.clone(),
+            self.budget.adjacency(),
+        )
+    }
+
+    fn reservation(&self, releases: Vec<PlannedRelease>, ids: Vec<String>) -> Reservation {
+        let adjacency = self.budget.adjacency();
+        Reservation::new(releases, ids, self.data_set_id.clone(), adjacency)
     }
 
     /// A ledger for one schedule pays once.
@@ -295,9 +455,13 @@ impl Ledger {
         &self.data_set_id
     }
 
-    /// Number of releases reserved so far.
+    /// Number of releases paid for so far, held ones included.
     #[must_use]
     pub const fn n_releases(&self) -> u64 {
         self.chain.next_seq
     }
+}
+
+fn planned(record: &ReleaseRecord) -> PlannedRelease {
+    PlannedRelease::new(record.label.clone(), record.event.clone(), record.n_draws)
 }

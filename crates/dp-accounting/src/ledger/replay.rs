@@ -4,8 +4,11 @@ use dp_core::DpEvent;
 
 use super::account::Account;
 use super::budget::{Budget, BudgetKind};
-use super::lines::{Header, Record, is_torn, read, read_sealed};
-use super::torn::remains;
+use super::lines::{
+    HOLDING_SCHEMA, Header, Record, TAKEN_START, Taken, is_torn, read, read_sealed,
+};
+use super::releases::Releases;
+use super::torn::{Remains, TakenRemains, remains};
 use crate::ReleaseRecord;
 
 /// The state that the lines so far add up to.
@@ -26,6 +29,7 @@ pub(super) struct Replayed<'a> {
     pub(super) header: Header,
     pub(super) budget: Budget,
     pub(super) chain: Chain,
+    pub(super) releases: Releases,
     pub(super) tail: Tail<'a>,
 }
 
@@ -38,9 +42,9 @@ pub(super) struct BadLine(pub(super) usize);
 pub(super) enum Tail<'a> {
     /// With a newline.
     Clean,
-    /// With a whole record that lacks its newline; it is counted.
+    /// With a whole line that lacks its newline; it is counted.
     NoNewline,
-    /// With the beginning of a line; counted if its event and draws can be read.
+    /// With the beginning of a line; counted if what it pays for or hands out can be read.
     Torn(&'a [u8]),
 }
 
@@ -54,41 +58,51 @@ impl Chain {
         }
     }
 
-    /// Counts one line and tells `on_release` of a release. Nothing changes when the line does not
-    /// continue the chain.
-    fn absorb(
-        &mut self,
-        line: &[u8],
-        header: &Header,
-        on_release: &mut dyn FnMut(ReleaseRecord),
-    ) -> Option<()> {
+    /// Counts one line and enters what it pays for or hands out in `releases`. Nothing changes when
+    /// the line does not continue the chain.
+    fn absorb(&mut self, line: &[u8], header: &Header, releases: &mut Releases) -> Option<()> {
         if let Some((torn, seal, hash)) = read_sealed(line) {
             (seal.previous_hash == self.head).then_some(())?;
-            self.absorb_torn(torn, header);
+            self.absorb_torn(torn, header, releases);
+            self.head = hash;
+            return Some(());
+        }
+        if line.starts_with(TAKEN_START) {
+            let (taken, hash): (Taken, String) = read(line)?;
+            let continues =
+                taken.previous_hash == self.head && header.schema_version >= HOLDING_SCHEMA;
+            (continues && releases.mark_taken(&taken.taken)).then_some(())?;
             self.head = hash;
             return Some(());
         }
         let (record, hash): (Record, String) = read(line)?;
         let continues = record.previous_hash == self.head
             && record.seq == self.next_seq
-            && record.data_set == header.data_set;
+            && record.data_set == header.data_set
+            && (!record.held || header.schema_version >= HOLDING_SCHEMA);
         continues.then_some(())?;
         let recorded = (record.mu_squared, record.rdp);
         let cost = cost_of(&record.event, recorded, &self.account)?;
         self.add(cost, record.n_draws, hash.clone());
-        on_release(ReleaseRecord {
+        let release = ReleaseRecord {
             label: record.label,
             event: record.event,
             n_draws: record.n_draws,
             release_id: hash,
-        });
+        };
+        releases.add(release, record.held);
         Some(())
     }
 
-    /// Counts what a line that breaks off paid for, as far as it can be read. Its number is given
-    /// to the next record.
-    fn absorb_torn(&mut self, torn: &[u8], header: &Header) {
-        let Some(found) = remains(torn) else { return };
+    /// Counts what a line that breaks off paid for or handed out, as far as it can be read. The
+    /// number of a release is given to the next record.
+    fn absorb_torn(&mut self, torn: &[u8], header: &Header, releases: &mut Releases) {
+        if let Some(found) = remains::<TakenRemains>(torn) {
+            releases.mark_taken(&found.taken);
+        }
+        let Some(found) = remains::<Remains>(torn) else {
+            return;
+        };
         if found.seq != self.next_seq || found.data_set != header.data_set {
             return;
         }
@@ -140,11 +154,8 @@ fn budget_of(header: &Header) -> Option<Budget> {
     Budget::of_kind(target, header.adjacency, kind).ok()
 }
 
-/// Reads a whole file, telling `on_release` of every release in it.
-pub(super) fn replay<'a>(
-    bytes: &'a [u8],
-    on_release: &mut dyn FnMut(ReleaseRecord),
-) -> Result<Replayed<'a>, BadLine> {
+/// Reads a whole file.
+pub(super) fn replay(bytes: &[u8]) -> Result<Replayed<'_>, BadLine> {
     let end = bytes
         .iter()
         .rposition(|&byte| byte == b'\n')
@@ -156,19 +167,20 @@ pub(super) fn replay<'a>(
     let budget = budget_of(&header).ok_or(BadLine(1))?;
     let account = Account::new(&budget).map_err(|_| BadLine(1))?;
     let mut chain = Chain::after_header(hash, account);
+    let mut releases = Releases::default();
     let mut n_lines = 1;
     for line in lines {
         n_lines += 1;
         chain
-            .absorb(line, &header, on_release)
+            .absorb(line, &header, &mut releases)
             .ok_or(BadLine(n_lines))?;
     }
     let ending = if tail.is_empty() {
         Tail::Clean
-    } else if chain.absorb(tail, &header, on_release).is_some() {
+    } else if chain.absorb(tail, &header, &mut releases).is_some() {
         Tail::NoNewline
     } else if is_torn(tail) {
-        chain.absorb_torn(tail, &header);
+        chain.absorb_torn(tail, &header, &mut releases);
         Tail::Torn(tail)
     } else {
         return Err(BadLine(n_lines + 1));
@@ -177,6 +189,7 @@ pub(super) fn replay<'a>(
         header,
         budget,
         chain,
+        releases,
         tail: ending,
     })
 }
@@ -203,6 +216,12 @@ mod tests {
             previous = Some(hash);
         }
         bytes
+    }
+
+    /// The hash of the last line, which is its release id.
+    fn last_hash(bytes: &[u8]) -> String {
+        let text = std::str::from_utf8(bytes).unwrap().trim_end();
+        text[text.len() - 66..text.len() - 2].to_owned()
     }
 
     fn header(version: u32, filter: &str) -> String {
@@ -232,6 +251,7 @@ mod tests {
         for (version, filter, cost, measure) in [
             (1, "", mu, Measure::MuSquared),
             (2, GAUSSIAN, mu, Measure::MuSquared),
+            (3, GAUSSIAN, mu, Measure::MuSquared),
             (2, RDP, rdp, Measure::Rdp),
             (2, SCHEDULE, "", Measure::Epsilon),
         ] {
@@ -252,10 +272,37 @@ mod tests {
             (0, GAUSSIAN),
             (1, GAUSSIAN),
             (2, ""),
-            (3, GAUSSIAN),
+            (4, GAUSSIAN),
         ] {
             assert!(read(version, filter, mu).is_err(), "{version} {filter}");
         }
+    }
+
+    #[test]
+    fn held_and_taken_are_words_of_version_3() {
+        let held = |version, word: &str| {
+            let cost = format!(",\"mu_squared\":1e-4{word}");
+            let bytes = chained(&header(version, GAUSSIAN), &[record(0, &cost)]);
+            let id = last_hash(&bytes);
+            let bytes = chained(
+                &header(version, GAUSSIAN),
+                &[record(0, &cost), format!("{{\"taken\":\"{id}\"}}")],
+            );
+            let without = chained(&header(version, GAUSSIAN), &[record(0, &cost)]);
+            (
+                LedgerSummary::from_bytes(&without).map(|summary| summary.held),
+                LedgerSummary::from_bytes(&bytes).map(|summary| summary.taken == [id]),
+            )
+        };
+        let (without, taken) = held(3, ",\"held\":true");
+        assert!(without.unwrap().len() == 1 && taken.unwrap());
+        // what was handed out when it was paid cannot be taken
+        let (without, taken) = held(3, "");
+        assert!(without.unwrap().is_empty() && taken.is_err());
+        let (without, taken) = held(2, ",\"held\":true");
+        assert!(without.is_err() && taken.is_err());
+        let (without, taken) = held(2, "");
+        assert!(without.unwrap().is_empty() && taken.is_err());
     }
 
     #[test]
@@ -281,8 +328,7 @@ mod tests {
         let torn = body[..body.len() - 1].to_owned() + ",\"previous_hash\":\"00";
         let whole = chained(&header(2, GAUSSIAN), &[record(0, ",\"mu_squared\":1e-4")]);
         let spent = |bytes: &[u8]| LedgerSummary::from_bytes(bytes).unwrap().balance.spent;
-        let head = std::str::from_utf8(&whole).unwrap().trim_end();
-        let head = &head[head.len() - 66..head.len() - 2];
+        let head = last_hash(&whole);
         let after_draws = body.find(",\"mu_squared").unwrap() + 1;
         for (cut, expected) in [
             (after_draws - 1, 1e-4),
@@ -291,7 +337,7 @@ mod tests {
         ] {
             let bytes = [&whole, &torn.as_bytes()[..cut]].concat();
             assert!((spent(&bytes) / expected - 1.0).abs() < 1e-12, "{cut}");
-            let (mend, _) = seal(&torn.as_bytes()[..cut], head);
+            let (mend, _) = seal(&torn.as_bytes()[..cut], &head);
             let sealed = [&bytes[..], &mend].concat();
             assert!((spent(&sealed) / expected - 1.0).abs() < 1e-12, "{cut}");
         }
@@ -329,6 +375,7 @@ mod tests {
             (2, GAUSSIAN, ",\"mu_squared\":1e-4"),
             (2, RDP, ",\"rdp\":1e-4"),
             (2, SCHEDULE, ""),
+            (3, GAUSSIAN, ",\"mu_squared\":1e-4,\"held\":true"),
         ];
         let mut n_read = 0;
         for round in 0..24_000 {

@@ -1,8 +1,9 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::budget::{Balance, Budget};
 use super::corrupt;
+use super::releases::Standing;
 use super::replay::{Tail, replay};
 use crate::{Certificate, Error, ReleaseRecord, Result};
 
@@ -28,8 +29,13 @@ pub struct LedgerSummary {
     pub budget: Budget,
     /// When the file was made, nanoseconds since 1970.
     pub created: u64,
-    /// Every release paid for, in order.
+    /// Every release paid for, in order, whether handed out or not.
     pub releases: Vec<ReleaseRecord>,
+    /// Ids of the releases that are held: paid for, and not handed out yet.
+    pub held: Vec<String>,
+    /// Ids of the releases that were held and have been handed out since, in the order of
+    /// `releases`. Every release in neither list was handed out when it was paid.
+    pub taken: Vec<String>,
     /// What was spent of the budget, readable remains of torn lines included.
     pub balance: Balance,
     /// Whether the file ends in a line that a crash tore and no writer has sealed yet.
@@ -47,9 +53,7 @@ impl LedgerSummary {
     }
 
     pub(super) fn of(bytes: &[u8], path: &Path) -> Result<Self> {
-        let mut releases = Vec::new();
-        let replayed = replay(bytes, &mut |release| releases.push(release))
-            .map_err(|bad| corrupt(path, bad.0))?;
+        let replayed = replay(bytes).map_err(|bad| corrupt(path, bad.0))?;
         if replayed.header.schema_version > super::LEDGER_SCHEMA {
             return Err(Error::LedgerMismatch {
                 path: path.to_owned(),
@@ -63,14 +67,17 @@ impl LedgerSummary {
             data_set_id: replayed.header.data_set,
             budget: replayed.budget,
             created: replayed.header.created,
-            releases,
+            held: replayed.releases.ids(Standing::Held),
+            taken: replayed.releases.ids(Standing::Taken),
+            releases: replayed.releases.into_records(),
             balance: replayed.chain.account.balance(),
             torn: matches!(replayed.tail, Tail::Torn(_)),
         })
     }
 
     /// Checks that this ledger paid for every release of `certificate`: same data set, same
-    /// neighbours, and each release id with the same event and number of draws.
+    /// neighbours, and each release id with the same event and number of draws, handed out and not
+    /// merely held.
     ///
     /// # Errors
     /// [`Error::CertificateMismatch`] for another data set or adjacency, [`Error::NotInLedger`]
@@ -102,12 +109,16 @@ impl LedgerSummary {
             .iter()
             .map(|release| (release.release_id.as_str(), release))
             .collect();
+        let held: HashSet<&str> = self.held.iter().map(String::as_str).collect();
         for release in &certificate.releases {
             let reason = match paid.get(release.release_id.as_str()) {
                 None => "no line has its id",
                 Some(line) if line.event != release.event => "another event was paid for",
                 Some(line) if line.n_draws != release.n_draws => {
                     "another number of draws was paid for"
+                }
+                Some(_) if held.contains(release.release_id.as_str()) => {
+                    "it is held, and was never handed out"
                 }
                 Some(_) => continue,
             };

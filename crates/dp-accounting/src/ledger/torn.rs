@@ -2,10 +2,11 @@
 //!
 //! A line is written before its spend exists, so remains mean that nothing was handed out, unless
 //! the file lost bytes that were durable. The two cannot be told apart, so a release whose event and
-//! draws can still be read is counted.
+//! draws can still be read is counted, and a held release whose id can still be read is taken.
 
 use dp_core::DpEvent;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::lines::before_seal;
 
@@ -22,10 +23,16 @@ pub(super) struct Remains {
     pub(super) rdp: Option<f64>,
 }
 
-/// Reads the whole members of a line that breaks off; `None` when they do not give a cost.
+/// The member of a [`super::lines::Taken`] line that says what it hands out.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct TakenRemains {
+    pub(super) taken: String,
+}
+
+/// Reads the whole members of a line that breaks off; `None` when they do not make a `T`.
 ///
 /// The member that breaks off is left out: a number cut short would read as another number.
-pub(super) fn remains(torn: &[u8]) -> Option<Remains> {
+pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
     let line = before_seal(torn);
     member_ends(line).into_iter().rev().find_map(|end| {
         let mut closed = line.get(..end)?.to_vec();
@@ -66,7 +73,7 @@ mod tests {
     fn a_cost_is_read_as_soon_as_its_members_are_whole() {
         let enough = LINE.find(r#","mu_squared"#).unwrap() + 1;
         for cut in 0..LINE.len() {
-            let found = remains(&LINE.as_bytes()[..cut]);
+            let found: Option<Remains> = remains(&LINE.as_bytes()[..cut]);
             assert_eq!(found.is_some(), cut >= enough, "{cut}");
             let Some(found) = found else { continue };
             assert_eq!((found.seq, found.n_draws), (4, 3456), "{cut}");
@@ -78,8 +85,19 @@ mod tests {
     }
 
     #[test]
+    fn a_taken_release_is_read_once_its_id_is_whole() {
+        let line = r#"{"taken":"00ff","previous_hash":"ab"#;
+        for cut in 0..line.len() {
+            let found: Option<TakenRemains> = remains(&line.as_bytes()[..cut]);
+            assert_eq!(found.is_some(), cut > line.find(',').unwrap(), "{cut}");
+        }
+        assert!(remains::<TakenRemains>(LINE.as_bytes()).is_none());
+    }
+
+    #[test]
     fn a_seal_begun_after_the_remains_is_not_part_of_them() {
         let sealed = [LINE.as_bytes(), b"\x1e{\"sealed_bytes\":7,\"sealed"].concat();
-        assert_eq!(remains(&sealed), remains(LINE.as_bytes()));
+        let whole: Option<Remains> = remains(LINE.as_bytes());
+        assert!(whole.is_some() && remains(&sealed) == whole);
     }
 }
