@@ -1,10 +1,10 @@
 //! Typed errors of this crate.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use dp_core::{Adjacency, ParamError};
-
-use crate::Measure;
+use serde::Serialize;
 
 /// Errors of dp-accounting. No message holds data; labels, identifiers and paths are the
 /// operator's own.
@@ -208,6 +208,28 @@ pub enum Error {
         /// What follows from its events, or what the plan says.
         recomputed: String,
     },
+}
+
+/// What the figures of a budget or a balance are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// mu^2 of Gaussian differential privacy.
+    MuSquared,
+    /// Renyi divergence of the budget's order, nats.
+    Rdp,
+    /// Epsilon of a whole schedule at the budget's delta, nats.
+    Epsilon,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MuSquared => "mu^2",
+            Self::Rdp => "Renyi divergence",
+            Self::Epsilon => "epsilon",
+        })
+    }
 }
 
 /// Result with this crate's [`Error`].

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::error::{QuestionError, Result};
-use crate::rounding::count_up;
+use crate::engines::rounding::count_up;
 use crate::{Method, PrivacyBound};
 
 /// What a question asks for.

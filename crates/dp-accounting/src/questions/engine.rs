@@ -3,7 +3,7 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
 use super::query::{Formula, Given};
-use crate::rdp::conversion::{self, Conversion};
+use crate::engines::rdp::conversion::{self, Conversion};
 use crate::{
     Accountant, Method, PrivacyBound, RdpAccountant, Result, TightestAccountant, calibrate,
 };
