@@ -8,11 +8,11 @@
 pub(crate) mod accountant;
 pub mod calibrate;
 pub(crate) mod composition;
-pub(crate) mod gauss_legendre;
 pub mod gdp;
 pub(crate) mod loss;
 pub(crate) mod pld;
 pub(crate) mod profile;
+pub(crate) mod quadrature;
 pub mod rdp;
 pub(crate) mod rounding;
 pub(crate) mod saddle_point;

@@ -12,7 +12,6 @@ mod accountant;
 mod cost;
 mod inverse;
 mod profile;
-mod quadrature;
 
 pub(crate) use cost::{finite_cost, from_mu_squared, repeated_cost, sensitivity_squared};
 

@@ -1,6 +1,6 @@
 //! Where the contour of integration crosses the real axis.
 
-use super::nodes::{Demand, Nodes, exponent};
+use super::nodes::{Demand, KEEP_ALL, Nodes, exponent};
 use super::tilted::{Cumulants, Tilted};
 use crate::engines::loss::Loss;
 
@@ -11,9 +11,6 @@ pub(super) struct Losses<'a> {
     /// What the kept nodes are good for.
     good_for: (f64, f64),
 }
-
-/// Up to so many nodes a loss keeps all of its range, so that they serve every smaller c.
-pub(super) const KEEP_ALL: usize = 1_500;
 
 impl<'a> Losses<'a> {
     pub(super) fn new(losses: &'a [(Loss, u64)]) -> Self {

@@ -7,6 +7,7 @@ use super::nodes::exponent;
 use super::tail;
 use super::tilted::{RESTART, Tilted};
 use crate::engines::loss::Loss;
+use crate::engines::quadrature::whole;
 
 /// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
 /// for.
@@ -330,14 +331,4 @@ fn table(composition: &TiltedComposition, h: f64, steps: usize) -> Vec<Complex64
         one.add_log_characteristic(h, *count as f64, &mut sums);
     }
     sums
-}
-
-/// A positive number of at most [`MAX_STEPS`] as a count.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "checked by the caller to be positive and small"
-)]
-pub(super) const fn whole(x: f64) -> usize {
-    x as usize
 }

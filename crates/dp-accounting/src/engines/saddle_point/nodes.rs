@@ -8,12 +8,14 @@
 //! times its value at t = 0. Losses with atoms are their own nodes; smooth ones are integrated by a rule whose error
 //! is bounded below.
 
-use super::legendre;
-use super::mixture_nodes;
-use crate::engines::loss::{Loss, Side};
+use crate::engines::loss::{Loss, MixtureLoss, Side};
+use crate::engines::quadrature::panels;
 
 /// More nodes than this and the loss is left to another method.
 pub(super) const MAX_NODES: usize = 20_000;
+
+/// Up to so many nodes a loss keeps all of its range, so that they serve every smaller c.
+pub(super) const KEEP_ALL: usize = 1_500;
 
 /// What the nodes must be good for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,7 +49,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn push(&mut self, loss: f64, log_weight: f64) {
+    fn push(&mut self, loss: f64, log_weight: f64) {
         self.loss.push(loss);
         self.log_weight.push(log_weight);
     }
@@ -88,7 +90,7 @@ impl Nodes {
             &Loss::DiscreteGaussian { sigma, sensitivity } => {
                 discrete_gaussian(sigma, sensitivity as f64, demand)?
             }
-            Loss::Mixture(mixture) => mixture_nodes::of(mixture, demand, MAX_NODES)?,
+            Loss::Mixture(mixture_loss) => mixture(mixture_loss, demand)?,
         };
         (nodes.len() <= MAX_NODES && nodes.loss.iter().all(|l| l.is_finite()))
             .then(|| nodes.finish())
@@ -101,7 +103,7 @@ fn laplace(epsilon: f64, demand: Demand) -> Nodes {
     nodes.push(epsilon, libm::log(0.5));
     nodes.push(-epsilon, libm::log(0.5) - epsilon);
     let rate = demand.c + demand.t + 1.0;
-    for (l, w) in legendre::panels(-epsilon, epsilon, rate) {
+    for (l, w) in panels(-epsilon, epsilon, rate, MAX_NODES) {
         nodes.push(l, libm::log(0.25 * w) + 0.5 * (l - epsilon));
     }
     nodes
@@ -111,7 +113,7 @@ fn laplace(epsilon: f64, demand: Demand) -> Nodes {
 fn bounded_range(epsilon: f64, demand: Demand) -> Nodes {
     let mut nodes = Nodes::default();
     let scale = libm::log(2.0) + epsilon + libm::log(-libm::expm1(-epsilon));
-    for (l, w) in legendre::panels(-epsilon, epsilon, demand.c + demand.t + 1.0) {
+    for (l, w) in panels(-epsilon, epsilon, demand.c + demand.t + 1.0, MAX_NODES) {
         nodes.push(l, libm::log(w) + 0.5 * (epsilon + l) - scale);
     }
     nodes
@@ -143,9 +145,9 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side, demand: Demand) -> Nodes {
     // Beyond the outer kinks the density is exponential with rate epsilon.
     nodes.push(loss(first), log_density(first) - libm::log(epsilon));
     nodes.push(loss(last), log_density(last) - libm::log(epsilon));
-    let rate = epsilon * legendre::sampled_rate(demand.c, demand.t);
+    let rate = epsilon * sampled_rate(demand.c, demand.t);
     for ends in kinks.windows(2) {
-        for (x, w) in legendre::panels(ends[0], ends[1], rate) {
+        for (x, w) in panels(ends[0], ends[1], rate, MAX_NODES) {
             nodes.push(loss(x), libm::log(w) + log_density(x));
         }
     }
@@ -174,4 +176,111 @@ fn discrete_gaussian(sigma: f64, s: f64, demand: Demand) -> Option<Nodes> {
     let log_total = libm::log(total);
     nodes.log_weight.iter_mut().for_each(|w| *w -= log_total);
     Some(nodes)
+}
+
+/// The rate, in units of epsilon, of (1 - q + q e^l)^z e^(-epsilon x) with l = epsilon (2 x - 1).
+///
+/// On the ellipse l moves by |v| <= 80/rate <= 2, so its imaginary part β stays below 2. There
+/// the modulus of 1 - q + q e^l is at least cos(β/2) times that of its real counterpart and its
+/// argument at most β, and it grows at most like e^|Re v|: all in all the integrand grows by less
+/// than exp((t + c + 2) |v|) <= e^40.
+fn sampled_rate(c: f64, t: f64) -> f64 {
+    (2.0 * (c + t + 2.0)).max(40.0)
+}
+
+/// Most candidates looked at.
+const MAX_CANDIDATES: f64 = 2e5;
+
+/// Trapezoidal nodes for a mixture of normals, `None` when there would be too many.
+///
+/// With x = σ y the integrand N(y) M(x)^p ... is analytic in a strip. On the line Im y = b let
+/// β = b s/σ, s the largest shift: |N| grows by e^(b²/2), |M| does not grow and shrinks at most by
+/// cos(β/2) (all its terms lie within a cone of opening β), and |arg M| <= β. So |integrand| is
+/// at most e^(b²/2 + τ b) cos(β/2)^-n times its value on the real line, τ = t s/σ (twice that for
+/// replacement) and n the negative power of M. Two such lines bound the error of the trapezoidal
+/// rule with step h, relative to the integral at t = 0, by
+///
+/// ```text
+/// 2 exp(b²/2 + τ b - n ln cos(β/2)) / (exp(2 π b / h) - 1)
+/// ```
+///
+/// (Trefethen, Weideman, The exponentially convergent trapezoidal rule, 2014, Theorem 5.1).
+fn mixture(mixture: &MixtureLoss, demand: Demand) -> Option<Nodes> {
+    let step = mixture.sigma * step(mixture, demand);
+    let (low, high) = range(mixture, demand);
+    // What is left out, tilted or not, is below e^-negligible of the largest.
+    let negligible = demand.exponent + 6.0;
+    let (first, last) = ((low / step).floor(), (high / step).ceil());
+    let candidates = last - first;
+    if !candidates.is_finite() || candidates > MAX_CANDIDATES {
+        return None;
+    }
+    let log_step = libm::log(step / mixture.sigma);
+    let mut all = Nodes::default();
+    let (mut top, mut k) = (f64::NEG_INFINITY, first);
+    while k <= last {
+        let x = k * step;
+        let (loss, log_weight) = (mixture.loss_at(x), mixture.log_density(x) + log_step);
+        top = top.max(log_weight + demand.c * loss);
+        all.push(loss, log_weight);
+        k += 1.0;
+    }
+    if all.len() <= KEEP_ALL {
+        return Some(all);
+    }
+    let mut nodes = Nodes::default();
+    for (&loss, &log_weight) in all.loss.iter().zip(&all.log_weight) {
+        let tilted = log_weight + demand.c * loss;
+        if log_weight > -negligible || tilted > top - negligible {
+            nodes.push(loss, log_weight);
+        }
+    }
+    (nodes.len() <= MAX_NODES).then_some(nodes)
+}
+
+/// The step in y, from the best of a few strips.
+fn step(mixture: &MixtureLoss, demand: Demand) -> f64 {
+    let shift = mixture.largest_shift() / mixture.sigma;
+    let (negative_power, phases) = match mixture.side {
+        Side::Remove => (0.0, 1.0),
+        Side::Add => (demand.c, 1.0),
+        Side::Replace => (demand.c, 2.0),
+    };
+    let widest = (0.98 * std::f64::consts::PI / shift).min(9.0);
+    let strips = (1..=48).map(|i| widest * f64::from(i) / 48.0);
+    let frequency = strips
+        .map(|b| {
+            let shrink = -negative_power * libm::log(libm::cos(0.5 * b * shift));
+            (demand.exponent + 1.0 + 0.5 * b * b + shrink) / b
+        })
+        .fold(f64::INFINITY, f64::min);
+    2.0 * std::f64::consts::PI / (frequency + phases * demand.t * shift)
+}
+
+/// Where the tilted integrand lives; what is outside is below e^-exponent of the whole.
+///
+/// By convexity, with r the likelihood ratios of the components and s their shifts,
+///
+/// ```text
+/// M(x)^(c+1) <= Σ w r(x)^(c+1)                          and N r^(c+1) is a normal at (c+1) s
+/// M(x)^(c+1) M(-x)^-c <= Σ w r(x)^(c+1) r(-x)^-c        and N times that one at (2c+1) s
+/// M(x)^-c <= (weight at 0)^-c                           where the first shift is 0
+/// ```
+pub(super) fn range(mixture: &MixtureLoss, demand: Demand) -> (f64, f64) {
+    let (sigma, shift, c) = (mixture.sigma, mixture.largest_shift(), demand.c);
+    let reach = (2.0 * (demand.exponent + 4.0)).sqrt();
+    match mixture.side {
+        Side::Remove => (-reach * sigma, (c + 1.0) * shift + reach * sigma),
+        Side::Replace => (-reach * sigma, (2.0 * c + 1.0) * shift + reach * sigma),
+        Side::Add => {
+            let far = c * shift + reach * sigma;
+            let floor = if mixture.shifts.first() == Some(&0.0) {
+                -libm::log(mixture.weights[0])
+            } else {
+                f64::INFINITY
+            };
+            let near = sigma * (reach * reach + 2.0 * c * floor).sqrt();
+            (-far.min(near), reach * sigma)
+        }
+    }
 }

@@ -13,13 +13,12 @@
 //! * Where an integral is left, it is a trapezoidal sum whose step follows from the width of the
 //!   strip in which the integrand is analytic (`trapezoid`), or Gauss-Legendre panels no longer
 //!   than the integrand's own scale (`panels`). Only intervals that matter are visited, found
-//!   with bounds from convexity (`intervals`).
+//!   with bounds from convexity ([`crate::engines::quadrature`]).
 
 mod closed;
 mod excess;
 mod finite;
 mod integrand;
-mod intervals;
 mod lattice;
 mod mixture;
 mod panels;

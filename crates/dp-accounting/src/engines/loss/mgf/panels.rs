@@ -2,8 +2,7 @@
 
 use super::excess::Outcome;
 use super::integrand::Integrand;
-use super::intervals::{Judgement, relevant};
-use crate::engines::gauss_legendre::RULE;
+use crate::engines::quadrature::{GAUSS_LEGENDRE, Judgement, relevant};
 
 /// Largest change of the log-integrand over a panel.
 const VARIATION: f64 = 4.0;
@@ -29,7 +28,7 @@ pub(super) fn append(
 ) -> Option<()> {
     for (a, b) in panels(integrand, range, log_scale, floor - DROP)? {
         let (middle, half) = (0.5 * (a + b), 0.5 * (b - a));
-        for &(x, w) in RULE.iter() {
+        for &(x, w) in GAUSS_LEGENDRE.iter() {
             let (log_p, loss) = integrand.outcome(half.mul_add(x, middle));
             outcomes.push((half * w, log_scale + log_p, loss));
         }

@@ -31,8 +31,8 @@ use std::f64::consts::PI;
 
 use super::excess::{MODERATE, Outcome};
 use super::integrand::Integrand;
-use super::intervals::{Judgement, relevant};
 use super::without_replacement::LOG_NORMAL;
+use crate::engines::quadrature::{Judgement, relevant};
 
 /// Up to this many nodes are used without looking which of them matter.
 const FEW: f64 = 192.0;
