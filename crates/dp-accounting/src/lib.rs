@@ -10,7 +10,7 @@ mod error;
 pub mod questions;
 
 pub use engines::accountant::{Accountant, Method, PrivacyBound};
-pub use engines::gdp::GdpAccountant;
+pub use engines::gaussian::GdpAccountant;
 pub use engines::pld::PldAccountant;
 pub use engines::rdp::RdpAccountant;
 pub use engines::saddle_point::SaddlePointAccountant;

@@ -8,6 +8,7 @@
 pub(crate) mod accountant;
 pub mod calibrate;
 pub(crate) mod composition;
+pub(crate) mod gaussian;
 pub mod gdp;
 pub(crate) mod loss;
 pub(crate) mod pld;
@@ -17,5 +18,4 @@ pub mod rdp;
 pub(crate) mod rounding;
 pub(crate) mod saddle_point;
 pub(crate) mod tightest;
-pub(crate) mod tuning;
 pub(crate) mod zcdp;

@@ -2,7 +2,7 @@
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
-use super::error::Result;
+use super::answer::Result;
 use super::{Answer, Quantity, engine};
 use crate::Method;
 

@@ -1,9 +1,9 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 
 use super::{CERTIFICATE_SCHEMA, Certificate, Guarantee, Status, guarantee_of};
-use crate::books::ledger::sha256_hex;
-use crate::{Error, Result};
+use crate::books::ledger::{LedgerSummary, sha256_hex};
+use crate::{Error, ReleaseRecord, Result};
 
 /// Relative difference up to which a claimed figure counts as equal to the recomputed one. It
 /// allows for another version's rounding; the digest catches smaller edits.
@@ -213,5 +213,62 @@ fn mismatch(
         field,
         claimed: format!("{claimed:?}"),
         recomputed: format!("{recomputed:?}"),
+    }
+}
+
+impl LedgerSummary {
+    /// Checks that this ledger paid for every release of `certificate`: same data set, same
+    /// neighbours, and each release id with the same event and number of draws, handed out and not
+    /// merely held.
+    ///
+    /// # Errors
+    /// [`Error::CertificateMismatch`] for another data set or adjacency, [`Error::NotInLedger`]
+    /// for the first release that the ledger does not hold as stated.
+    pub fn covers(&self, certificate: &Certificate) -> Result<()> {
+        let same = |field, claimed: String, recomputed: String| {
+            if claimed == recomputed {
+                return Ok(());
+            }
+            Err(Error::CertificateMismatch {
+                field,
+                claimed,
+                recomputed,
+            })
+        };
+        let adjacency = self.budget.adjacency();
+        same(
+            "data_set_id",
+            certificate.data_set_id.clone(),
+            self.data_set_id.clone(),
+        )?;
+        same(
+            "adjacency",
+            certificate.adjacency.to_string(),
+            adjacency.to_string(),
+        )?;
+        let paid: HashMap<&str, &ReleaseRecord> = self
+            .releases
+            .iter()
+            .map(|release| (release.release_id.as_str(), release))
+            .collect();
+        let held: HashSet<&str> = self.held.iter().map(String::as_str).collect();
+        for release in &certificate.releases {
+            let reason = match paid.get(release.release_id.as_str()) {
+                None => "no line has its id",
+                Some(line) if line.event != release.event => "another event was paid for",
+                Some(line) if line.n_draws != release.n_draws => {
+                    "another number of draws was paid for"
+                }
+                Some(_) if held.contains(release.release_id.as_str()) => {
+                    "it is held, and was never handed out"
+                }
+                Some(_) => continue,
+            };
+            return Err(Error::NotInLedger {
+                label: release.label.clone(),
+                reason,
+            });
+        }
+        Ok(())
     }
 }

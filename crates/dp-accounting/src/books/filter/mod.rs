@@ -9,15 +9,12 @@
 //! functions, and stopping when the sum crosses a target is invalid in general (arXiv 2602.06756);
 //! such a schedule has to be fixed and reserved whole, see [`crate::Budget::schedule`].
 
-mod cost;
 mod gaussian;
-mod individual;
 mod odometer;
 mod rdp;
 
-pub use gaussian::GaussianFilter;
 pub(crate) use gaussian::largest_mu_squared;
-pub use individual::IndividualGaussianFilter;
+pub use gaussian::{GaussianFilter, IndividualGaussianFilter};
 pub use odometer::Odometer;
 pub(crate) use rdp::OrderAccount;
 pub use rdp::{OrderBalance, RdpFilter};

@@ -1,6 +1,5 @@
 //! Write-ahead bookkeeping of privacy spending.
 
-mod account;
 mod budget;
 mod lines;
 mod opening;
@@ -10,7 +9,6 @@ mod store;
 mod summary;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
-mod torn;
 
 use std::path::Path;
 
@@ -20,7 +18,7 @@ use crate::books::allowance::check_draws;
 use crate::books::filter::GaussianFilter;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Reservation, Result, Spend};
 
-use account::Account;
+use budget::Account;
 pub use budget::{Balance, Budget, BudgetKind};
 pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;

@@ -2,13 +2,12 @@
 
 use dp_core::DpEvent;
 
-use super::account::Account;
-use super::budget::{Budget, BudgetKind};
+use super::budget::{Account, Budget, BudgetKind};
 use super::lines::{
-    HOLDING_SCHEMA, Header, Record, TAKEN_START, Taken, is_torn, read, read_sealed,
+    HOLDING_SCHEMA, Header, Record, Remains, TAKEN_START, Taken, TakenRemains, is_torn, read,
+    read_sealed, remains,
 };
 use super::releases::Releases;
-use super::torn::{Remains, TakenRemains, remains};
 use crate::ReleaseRecord;
 
 /// The state that the lines so far add up to.

@@ -1,19 +1,18 @@
 //! What a certificate promises, in words for the people it is about.
 
-mod attacker;
 #[cfg(test)]
 mod tests;
-mod words;
+
+use std::fmt;
 
 use dp_core::Adjacency;
 use serde::Serialize;
 
+use crate::books::allowance::usable_delta;
 use crate::books::certificate::{Certificate, Guarantee, ReleasedOutput, Status};
 use crate::books::figures::{rounded_down, rounded_up};
-use crate::{Method, Result};
-
-pub use attacker::Attacker;
-use words::{percent, short};
+use crate::books::schedule::tightest;
+use crate::{Accountant, Method, Result};
 
 /// The privacy statement of a run: short, in plain words, and as fields for programs.
 ///
@@ -198,4 +197,137 @@ impl PrivacyStatement {
             "Settings chosen by looking at this data would be outside the guarantee."
         }
     }
+}
+
+/// The best possible test of whether a given unit took part, against a guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Attacker {
+    /// How often the test may accuse somebody who did not take part.
+    pub false_positive_rate: f64,
+    /// How often it then finds somebody who did, at most.
+    pub true_positive_rate: f64,
+}
+
+/// The attacker of the statement is wrong about 5 in 100 of those who did not take part.
+const FALSE_POSITIVE_RATE: f64 = 0.05;
+
+/// The point below which a standard normal falls with that probability.
+pub(super) const QUANTILE: f64 = -1.644_853_626_951_472_7;
+
+impl Attacker {
+    /// The attacker that the events leave room for, the sampler's part of delta added.
+    pub(super) fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
+        // n TV is at most half the reserve, and no bound rises faster than 20 TPR per FPR here
+        let sampler = 11.0 * (guarantee.delta - usable_delta(guarantee.delta));
+        let ideal = match guarantee.gdp_mu {
+            Some(mu) => 0.5 * libm::erfc(-(QUANTILE + mu) * std::f64::consts::FRAC_1_SQRT_2),
+            None => profile_rate(certificate),
+        };
+        let at_target = rate(guarantee.epsilon, guarantee.delta);
+        Self {
+            false_positive_rate: FALSE_POSITIVE_RATE,
+            true_positive_rate: (ideal + sampler).min(at_target).min(1.0),
+        }
+    }
+}
+
+/// The least bound over a range of the releases' profile; 1 where the accountant does not answer.
+fn profile_rate(certificate: &Certificate) -> f64 {
+    let events = certificate.releases.iter().map(|release| &release.event);
+    let Ok(accountant) = tightest(events, certificate.adjacency) else {
+        return 1.0;
+    };
+    [0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0]
+        .into_iter()
+        .filter_map(|epsilon| Some(rate(epsilon, accountant.delta(epsilon).ok()?.upper)))
+        .fold(1.0, f64::min)
+}
+
+/// Largest true-positive rate that (epsilon, delta) allows.
+pub(super) fn rate(epsilon: f64, delta: f64) -> f64 {
+    let direct = libm::exp(epsilon) * FALSE_POSITIVE_RATE + delta;
+    let reverse = 1.0 - libm::exp(-epsilon) * (1.0 - delta - FALSE_POSITIVE_RATE);
+    direct.min(reverse).min(1.0)
+}
+
+/// The statement for a terminal, two spaces in.
+impl fmt::Display for PrivacyStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  data set  {}", self.data_set_id)?;
+        writeln!(f, "  unit      {}", self.unit)?;
+        if let Status::NotPrivate { reason } = &self.status {
+            writeln!(f, "\n  NOT PRIVATE: {reason}. Nothing is guaranteed.")?;
+        }
+        if let Some(guarantee) = &self.guarantee {
+            writeln!(f, "  delta     {:e}", guarantee.delta)?;
+        }
+        for (neighbours, epsilon) in self.epsilons() {
+            writeln!(f, "  epsilon   {epsilon:<8}  {neighbours}")?;
+        }
+        if let Some(method) = self.method_line() {
+            writeln!(f, "            {method}")?;
+        }
+        if self.guarantee.is_some() {
+            writeln!(f, "\n  what it means")?;
+        }
+        for sentence in self.meaning() {
+            wrapped(f, &sentence)?;
+        }
+        let released =
+            |output: &ReleasedOutput| format!("{} (seen by: {})", output.what, output.to);
+        let covered: Vec<String> = self.released.iter().map(released).collect();
+        let title = if self.guarantee.is_some() {
+            "covered"
+        } else {
+            "released"
+        };
+        list(f, title, &covered)?;
+        list(f, "not covered", &self.not_covered)?;
+        list(f, "assumed", &self.assumptions)?;
+        if self.guarantee.is_some() {
+            list(f, "tuning", &[self.tuning_line().to_owned()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines of about 90 characters, four spaces in.
+fn wrapped(f: &mut fmt::Formatter<'_>, sentence: &str) -> fmt::Result {
+    let mut length = 0;
+    for word in sentence.split(' ') {
+        let fits = length > 0 && length + word.len() < 90;
+        match (length, fits) {
+            (0, _) => write!(f, "    {word}")?,
+            (_, true) => write!(f, " {word}")?,
+            (_, false) => write!(f, "\n    {word}")?,
+        }
+        length = word.len() + if fits { length + 1 } else { 0 };
+    }
+    writeln!(f)
+}
+
+fn list(f: &mut fmt::Formatter<'_>, title: &str, entries: &[String]) -> fmt::Result {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n  {title}")?;
+    entries
+        .iter()
+        .try_for_each(|entry| writeln!(f, "    {entry}"))
+}
+
+/// At least `value`, to three digits.
+fn short(value: f64) -> String {
+    if !value.is_finite() || value >= 1e6 {
+        return rounded_up(value);
+    }
+    let scale = if value < 10.0 { 100.0 } else { 1.0 };
+    format!("{}", (value * scale * (1.0 - 1e-12)).ceil() / scale)
+}
+
+/// At least a probability, in per cent.
+fn percent(probability: f64) -> String {
+    let tenths = (probability * 1000.0 * (1.0 - 1e-12)).ceil();
+    format!("{}", (tenths / 10.0).min(100.0))
 }

@@ -1,6 +1,6 @@
 use dp_core::{ApproxDp, ReplaceFactor};
 
-use super::attacker::{QUANTILE, rate};
+use super::{QUANTILE, rate};
 use super::*;
 use crate::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 

@@ -1,19 +1,16 @@
 //! What was composed, flattened: Gaussian cost in one sum, everything else as counted parts.
 
-mod fingerprint;
-mod part;
 mod resolve;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use dp_core::{Adjacency, DpEvent, ParamError};
+use dp_core::{Adjacency, ParamError, Stopping};
 
 use crate::engines::gdp::finite_cost;
-use crate::engines::loss::{Direction, Loss};
-use crate::engines::rounding::{UpwardSum, count_up, mul_up};
+use crate::engines::loss::{Direction, FiniteLoss, Loss, MixtureLoss, Side};
+use crate::engines::rounding::UpwardSum;
 use crate::{Error, Result};
-
-pub(crate) use part::{Pair, Part};
 
 /// Independent mechanisms under one adjacency, each with its count. The order of composition does
 /// not matter to any accountant and is not kept.
@@ -48,31 +45,13 @@ impl Composition {
         }
     }
 
-    /// The flattened form of one event.
-    pub(crate) fn of(event: &DpEvent, adjacency: Adjacency) -> Result<Self> {
-        Self::new(adjacency).addition(event, 1)
-    }
-
-    /// Adds `count` runs of `event`; on an error nothing changes.
-    pub(crate) fn add(&mut self, event: &DpEvent, count: u64) -> Result<()> {
-        self.merge(self.addition(event, count)?)
-    }
-
-    /// `count` runs of `event` alone, under the same adjacency. All that follows may recurse.
-    pub(crate) fn addition(&self, event: &DpEvent, count: u64) -> Result<Self> {
-        event.check_depth()?;
-        let mut addition = Self::new(self.adjacency);
-        addition.absorb(event, count)?;
-        Ok(addition)
-    }
-
     /// Adds all of `other`; on an error nothing changes.
     pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
         let gaussian = self.gaussian.plus(other.gaussian());
         finite_cost(gaussian.total())?;
         let mut totals = Vec::with_capacity(other.parts.len());
         for (part, count) in &other.parts {
-            let key = fingerprint::of(part);
+            let key = fingerprint(part);
             let place = self.place(part, key);
             let before = place.map_or(0, |i| self.parts[i].1);
             let total = before.checked_add(*count).ok_or_else(too_many)?;
@@ -94,28 +73,6 @@ impl Composition {
     fn place(&self, part: &Part, key: u64) -> Option<usize> {
         let alike = self.places.range((key, 0)..=(key, usize::MAX));
         alike.map(|&(_, i)| i).find(|&i| self.parts[i].0 == *part)
-    }
-
-    fn absorb(&mut self, event: &DpEvent, count: u64) -> Result<()> {
-        if count == 0 {
-            return Err(zero_count());
-        }
-        match event {
-            DpEvent::Composed { events } if events.is_empty() => Err(Error::NothingComposed),
-            DpEvent::Composed { events } => events.iter().try_for_each(|e| self.absorb(e, count)),
-            DpEvent::Repeated { event, count: n } => self.absorb(event, multiply(count, *n)?),
-            leaf => {
-                let mut single = Self::new(self.adjacency);
-                match resolve::resolve(leaf, self.adjacency)? {
-                    Part::Pair(Pair::Gaussian { mu_squared }) => {
-                        let cost = mul_up(mu_squared, count_up(count));
-                        single.gaussian = UpwardSum::EMPTY.plus(cost);
-                    }
-                    part => single.parts.push((part, count)),
-                }
-                self.merge(single)
-            }
-        }
     }
 
     pub(crate) const fn adjacency(&self) -> Adjacency {
@@ -190,21 +147,6 @@ impl Composition {
     }
 }
 
-fn multiply(a: u64, b: u64) -> Result<u64> {
-    if a == 0 || b == 0 {
-        return Err(zero_count());
-    }
-    a.checked_mul(b).ok_or_else(too_many)
-}
-
-fn zero_count() -> Error {
-    Error::Param(ParamError {
-        name: "count",
-        value: 0.0,
-        expected: "a whole number, 1 or above",
-    })
-}
-
 fn too_many() -> Error {
     Error::Param(ParamError {
         name: "count",
@@ -213,9 +155,243 @@ fn too_many() -> Error {
     })
 }
 
+/// One mechanism with its sensitivity under the composition's adjacency worked in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    /// A mechanism with a known dominating pair.
+    Pair(Pair),
+    /// Renyi divergence of every order a is at most rho a.
+    Zcdp {
+        /// rho, rounded up.
+        rho: f64,
+    },
+    /// Renyi divergence of one order is known.
+    Rdp {
+        /// The order.
+        order: f64,
+        /// The divergence.
+        epsilon: f64,
+    },
+    /// Each unit in `n_selected` of `n_steps` Gaussian steps, at random.
+    RandomAllocation {
+        /// Distance over standard deviation of one step; under replacement still that of
+        /// add/remove, and `replace` is set.
+        mu: f64,
+        /// Steps a unit takes part in.
+        n_selected: u64,
+        /// Steps in all.
+        n_steps: u64,
+        /// Whether neighbours are made by replacement.
+        replace: bool,
+    },
+    /// The best of a random number of runs.
+    RepeatAndSelect {
+        /// One run.
+        run: Box<Composition>,
+        /// How many runs.
+        stopping: Stopping,
+    },
+}
+
+/// A mechanism with a known dominating pair.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Pair {
+    /// N(0, 1) and N(mu, 1).
+    Gaussian {
+        /// mu^2, rounded up.
+        mu_squared: f64,
+    },
+    /// A pair whose loss has the same distribution in both directions.
+    Symmetric(Loss),
+    /// The same, where no mechanism that fits the event need have exactly this loss: a bound from
+    /// above only.
+    Envelope(Loss),
+    /// A mixture of normals under add/remove.
+    Mixture {
+        /// Standard deviation.
+        sigma: f64,
+        /// Shifts, ascending.
+        shifts: Vec<f64>,
+        /// Weights.
+        weights: Vec<f64>,
+    },
+    /// Laplace on a Poisson sample, under add/remove.
+    SampledLaplace {
+        /// Sensitivity over scale.
+        epsilon: f64,
+        /// Sampling probability.
+        q: f64,
+    },
+    /// (epsilon, delta)-DP on a Poisson sample or another pair of two finite losses.
+    Finite {
+        /// With the unit.
+        remove: FiniteLoss,
+        /// Without it.
+        add: FiniteLoss,
+    },
+}
+
+impl Pair {
+    /// The privacy loss when outputs are drawn in `direction`.
+    pub(crate) fn loss(&self, direction: Direction) -> Loss {
+        let side = match direction {
+            Direction::Remove => Side::Remove,
+            Direction::Add => Side::Add,
+        };
+        match self {
+            &Self::Gaussian { mu_squared } => Loss::Gaussian { mu_squared },
+            Self::Symmetric(loss) | Self::Envelope(loss) => loss.clone(),
+            Self::Mixture {
+                sigma,
+                shifts,
+                weights,
+            } => Loss::Mixture(MixtureLoss {
+                sigma: *sigma,
+                shifts: shifts.clone(),
+                weights: weights.clone(),
+                side,
+            }),
+            &Self::SampledLaplace { epsilon, q } => Loss::SampledLaplace { epsilon, q, side },
+            Self::Finite { remove, add } => Loss::Finite(match direction {
+                Direction::Remove => remove.clone(),
+                Direction::Add => add.clone(),
+            }),
+        }
+    }
+}
+
+/// The same number for equal parts; different parts seldom share one, and what is found by it is
+/// compared.
+fn fingerprint(part: &Part) -> u64 {
+    let mut key = Key(DefaultHasher::new());
+    key.part(part);
+    key.0.finish()
+}
+
+struct Key(DefaultHasher);
+
+impl Key {
+    fn kind(&mut self, value: &impl Hash) {
+        value.hash(&mut self.0);
+    }
+
+    /// Bits of numbers; 0 and -0 are equal and have the same.
+    fn reals(&mut self, values: &[f64]) {
+        self.0.write_usize(values.len());
+        for value in values {
+            self.0.write_u64((value + 0.0).to_bits());
+        }
+    }
+
+    fn part(&mut self, part: &Part) {
+        self.kind(&std::mem::discriminant(part));
+        match part {
+            Part::Pair(pair) => self.pair(pair),
+            &Part::Zcdp { rho } => self.reals(&[rho]),
+            &Part::Rdp { order, epsilon } => self.reals(&[order, epsilon]),
+            &Part::RandomAllocation {
+                mu,
+                n_selected,
+                n_steps,
+                replace,
+            } => {
+                self.reals(&[mu]);
+                self.kind(&(n_selected, n_steps, replace));
+            }
+            Part::RepeatAndSelect { run, stopping } => {
+                self.composition(run);
+                self.stopping(*stopping);
+            }
+        }
+    }
+
+    fn composition(&mut self, run: &Composition) {
+        self.reals(&[run.gaussian()]);
+        for (part, count) in run.parts() {
+            self.part(part);
+            self.kind(count);
+        }
+    }
+
+    fn stopping(&mut self, stopping: Stopping) {
+        self.kind(&std::mem::discriminant(&stopping));
+        match stopping {
+            Stopping::TruncatedNegativeBinomial {
+                shape,
+                success_probability,
+            } => self.reals(&[shape, success_probability]),
+            Stopping::Logarithmic {
+                success_probability,
+            } => self.reals(&[success_probability]),
+            Stopping::Poisson { mean } => self.reals(&[mean]),
+        }
+    }
+
+    fn pair(&mut self, pair: &Pair) {
+        self.kind(&std::mem::discriminant(pair));
+        match pair {
+            &Pair::Gaussian { mu_squared } => self.reals(&[mu_squared]),
+            Pair::Symmetric(loss) | Pair::Envelope(loss) => self.loss(loss),
+            Pair::Mixture {
+                sigma,
+                shifts,
+                weights,
+            } => self.mixture(*sigma, shifts, weights),
+            &Pair::SampledLaplace { epsilon, q } => self.reals(&[epsilon, q]),
+            Pair::Finite { remove, add } => {
+                self.finite(remove);
+                self.finite(add);
+            }
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.kind(&std::mem::discriminant(loss));
+        match loss {
+            &Loss::Gaussian { mu_squared } => self.reals(&[mu_squared]),
+            &Loss::Laplace { epsilon } | &Loss::BoundedRange { epsilon } => self.reals(&[epsilon]),
+            &Loss::DiscreteGaussian { sigma, sensitivity } => {
+                self.reals(&[sigma]);
+                self.kind(&sensitivity);
+            }
+            Loss::Finite(finite) => self.finite(finite),
+            Loss::Mixture(MixtureLoss {
+                sigma,
+                shifts,
+                weights,
+                side,
+            }) => {
+                self.mixture(*sigma, shifts, weights);
+                self.kind(side);
+            }
+            &Loss::SampledLaplace { epsilon, q, side } => {
+                self.reals(&[epsilon, q]);
+                self.kind(&side);
+            }
+            &Loss::WithoutReplacement { mu, q } => self.reals(&[mu, q]),
+        }
+    }
+
+    fn mixture(&mut self, sigma: f64, shifts: &[f64], weights: &[f64]) {
+        self.reals(&[sigma]);
+        self.reals(shifts);
+        self.reals(weights);
+    }
+
+    fn finite(&mut self, finite: &FiniteLoss) {
+        self.reals(&[finite.infinite_mass, finite.step.unwrap_or(-1.0)]);
+        self.0.write_usize(finite.atoms.len());
+        for &(loss, p) in &finite.atoms {
+            self.reals(&[loss, p]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use dp_core::DpEvent;
 
     const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 

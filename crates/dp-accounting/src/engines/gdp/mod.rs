@@ -8,14 +8,10 @@
 //! mechanism; Corollary 2.13: profile; Corollary 3.3: composition); Balle, Wang, *Improving the Gaussian Mechanism for
 //! Differential Privacy*, arXiv 1805.06530v2, Theorem 8 (the same profile).
 
-mod accountant;
 mod cost;
-mod inverse;
 mod profile;
 
 pub(crate) use cost::{finite_cost, from_mu_squared, repeated_cost, sensitivity_squared};
 
-pub use accountant::GdpAccountant;
 pub use cost::mu_squared;
-pub use inverse::{epsilon, mu_for};
-pub use profile::{delta, log_delta};
+pub use profile::{delta, epsilon, log_delta, mu_for};

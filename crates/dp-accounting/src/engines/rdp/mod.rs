@@ -6,13 +6,10 @@
 
 mod accountant;
 mod allocation;
-mod asoodeh;
 mod converse;
 pub mod conversion;
 mod curve;
-mod orders;
 mod search;
 
 pub use accountant::RdpAccountant;
-pub(crate) use curve::Curve;
 pub(crate) use search::{minimum, minimum_on};

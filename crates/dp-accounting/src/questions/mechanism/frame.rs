@@ -2,7 +2,7 @@
 
 use dp_core::Adjacency;
 
-use super::super::error::{QuestionError, Result};
+use super::super::answer::{QuestionError, Result};
 use super::{Mechanism, Neighbour};
 use crate::engines::rounding::div_up;
 

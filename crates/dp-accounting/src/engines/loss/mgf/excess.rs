@@ -1,5 +1,24 @@
 //! Sums of e^{sL} and of e^{sL} - 1 - s (1 - e^{-L}).
 
+/// K at one point, with what is known of its error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LogMoment {
+    /// K(s), or a bound from above where `exact` is false.
+    pub(crate) log: f64,
+    /// Whether `log` is the value itself.
+    pub(crate) exact: bool,
+}
+
+impl LogMoment {
+    pub(crate) const fn exact(log: f64) -> Self {
+        Self { log, exact: true }
+    }
+
+    pub(crate) const fn at_most(log: f64) -> Self {
+        Self { log, exact: false }
+    }
+}
+
 /// Above this log-moment the sum is taken relative to its largest term.
 pub(super) const MODERATE: f64 = 40.0;
 /// Above this exponent the exponential is formed together with its weight.

@@ -1,10 +1,7 @@
 //! Mixtures of normals: Poisson sampling and random sensitivities.
 
-use super::LogMoment;
-use super::excess::{MODERATE, Outcome, log_moment as collect};
-use super::integrand::{Base, Form, Integrand};
-use super::ratio::Ratio;
-use super::without_replacement::LOG_NORMAL;
+use super::excess::{LogMoment, MODERATE, Outcome, log_moment as collect};
+use super::integrand::{Base, Form, Integrand, LOG_NORMAL, Ratio};
 use super::{panels, trapezoid};
 use crate::engines::loss::{MixtureLoss, Side};
 

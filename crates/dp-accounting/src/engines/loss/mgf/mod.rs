@@ -17,12 +17,9 @@
 
 mod closed;
 mod excess;
-mod finite;
 mod integrand;
-mod lattice;
 mod mixture;
 mod panels;
-mod ratio;
 mod sampled_laplace;
 mod trapezoid;
 mod without_replacement;
@@ -30,26 +27,7 @@ mod without_replacement;
 use super::Loss;
 
 pub(crate) use closed::bounded_range_renyi;
-pub(crate) use excess::phi;
-
-/// K at one point, with what is known of its error.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct LogMoment {
-    /// K(s), or a bound from above where `exact` is false.
-    pub(crate) log: f64,
-    /// Whether `log` is the value itself.
-    pub(crate) exact: bool,
-}
-
-impl LogMoment {
-    pub(crate) const fn exact(log: f64) -> Self {
-        Self { log, exact: true }
-    }
-
-    pub(crate) const fn at_most(log: f64) -> Self {
-        Self { log, exact: false }
-    }
-}
+pub(crate) use excess::{LogMoment, phi};
 
 impl Loss {
     /// K(s) = ln `E_P`[e^{s L}; L finite] for real s above about -1.
@@ -64,9 +42,9 @@ impl Loss {
             &Self::Laplace { epsilon } => closed::laplace(epsilon, s),
             &Self::BoundedRange { epsilon } => closed::bounded_range(epsilon, s),
             &Self::DiscreteGaussian { sigma, sensitivity } => {
-                lattice::discrete_gaussian(sigma, sensitivity, s)
+                closed::discrete_gaussian(sigma, sensitivity, s)
             }
-            Self::Finite(finite) => finite::log_mgf(finite, s),
+            Self::Finite(finite) => closed::finite(finite, s),
             Self::Mixture(mixture) => return mixture::log_moment(mixture, s),
             &Self::SampledLaplace { epsilon, q, side } => {
                 return sampled_laplace::log_moment(epsilon, q, side, s);
@@ -84,7 +62,7 @@ impl Loss {
             _ => 1e-12 + 1e-15 * s.abs(),
         };
         let rounding = match self {
-            Self::Finite(finite) => finite::rounding(finite, s),
+            Self::Finite(finite) => closed::finite_rounding(finite, s),
             _ => 0.0,
         };
         relative * log.abs() + rounding

@@ -1,10 +1,8 @@
 //! Laplace noise on a Poisson sample.
 
-use super::LogMoment;
-use super::excess::{Outcome, log_moment as collect};
-use super::integrand::{Base, Form, Integrand};
+use super::excess::{LogMoment, Outcome, log_moment as collect};
+use super::integrand::{Base, Form, Integrand, Ratio};
 use super::panels;
-use super::ratio::Ratio;
 use crate::engines::loss::Side;
 
 /// ln of the density of λ under the noise over e^{-λ/2}, times e^{ε/2}: 1/4.

@@ -30,8 +30,7 @@
 use std::f64::consts::PI;
 
 use super::excess::{MODERATE, Outcome};
-use super::integrand::Integrand;
-use super::without_replacement::LOG_NORMAL;
+use super::integrand::{Integrand, LOG_NORMAL};
 use crate::engines::quadrature::{Judgement, relevant};
 
 /// Up to this many nodes are used without looking which of them matter.

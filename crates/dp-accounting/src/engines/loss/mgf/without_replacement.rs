@@ -1,13 +1,9 @@
 //! Gaussian noise on a subset of fixed size.
 
-use super::LogMoment;
-use super::excess::{MODERATE, Outcome, log_moment as collect};
-use super::integrand::{Base, Form, Integrand};
+use super::excess::{LogMoment, MODERATE, Outcome, log_moment as collect};
+use super::integrand::{Base, Form, Integrand, LOG_NORMAL, Ratio};
 use super::panels;
-use super::ratio::Ratio;
 
-/// ln(1 / √(2π)).
-pub(super) const LOG_NORMAL: f64 = -0.918_938_533_204_672_7;
 /// Beyond the largest peak the integrand falls like a normal; this many standard deviations are
 /// e^{-800} of it.
 const REACH: f64 = 40.0;

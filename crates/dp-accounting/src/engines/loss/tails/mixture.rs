@@ -1,7 +1,7 @@
 //! Mixtures of normals against a normal or their mirror image.
 
 use super::super::{MixtureLoss, Side};
-use super::{Edge, Tail, ULP, normal};
+use super::tail::{Edge, Tail, ULP, normal};
 
 impl MixtureLoss {
     /// ln of the weight of the shift 0, the limit of l far to the left. From the other weights, of
@@ -57,7 +57,7 @@ impl MixtureLoss {
         };
         Edge {
             p: self.tail(x),
-            q: normal::tail(x, 0.0, self.sigma),
+            q: normal(x, 0.0, self.sigma),
             shift: 8.0 * ULP * (logs + t.abs()),
         }
     }
@@ -79,7 +79,7 @@ impl MixtureLoss {
         };
         let parts = self.shifts.iter().zip(&self.weights);
         parts.fold(nothing, |sum, (&shift, &weight)| {
-            let part = normal::tail(x, shift, self.sigma);
+            let part = normal(x, shift, self.sigma);
             Tail {
                 above: sum.above + weight * part.above,
                 below: sum.below + weight * part.below,

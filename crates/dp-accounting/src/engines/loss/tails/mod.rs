@@ -8,105 +8,13 @@
 //! Both tails are returned, because each is accurate only where it is small; [`mass_between`]
 //! subtracts the ones that cancel least and says how much was lost.
 
-mod atoms;
-mod exponential;
 mod mixture;
-mod normal;
 mod symmetric;
+mod tail;
 
 use super::{Loss, Side};
 
-/// One rounding error, relative.
-pub(crate) const ULP: f64 = f64::EPSILON;
-
-/// The two tails of one measure at a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Tail {
-    /// Mass strictly above.
-    pub(crate) above: f64,
-    /// Mass strictly below.
-    pub(crate) below: f64,
-    /// Bound on the relative error of the smaller one.
-    pub(crate) error: f64,
-}
-
-impl Tail {
-    /// The same point seen from the other end.
-    const fn reversed(self) -> Self {
-        Self {
-            above: self.below,
-            below: self.above,
-            error: self.error,
-        }
-    }
-
-    /// `weight` of this and `1 - weight` of `other`.
-    fn mixed(self, weight: f64, other: Self) -> Self {
-        Self {
-            above: weight * self.above + (1.0 - weight) * other.above,
-            below: weight * self.below + (1.0 - weight) * other.below,
-            error: self.error.max(other.error) + 2.0 * ULP,
-        }
-    }
-}
-
-/// A point on the axis of a loss with the mass on either side, of the continuous part only.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Edge {
-    /// Under P.
-    pub(crate) p: Tail,
-    /// Under Q.
-    pub(crate) q: Tail,
-    /// Bound on the distance between the point asked for and the point that the tails are for.
-    pub(crate) shift: f64,
-}
-
-impl Edge {
-    /// The same point for the loss with P and Q exchanged and the sign turned.
-    const fn exchanged(self) -> Self {
-        Self {
-            p: self.q.reversed(),
-            q: self.p.reversed(),
-            shift: self.shift,
-        }
-    }
-}
-
-/// The mass between two edges with a bound on its absolute error.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Mass {
-    /// Under P.
-    pub(crate) p: f64,
-    /// Absolute error of `p`.
-    pub(crate) p_error: f64,
-    /// Under Q.
-    pub(crate) q: f64,
-    /// Absolute error of `q`.
-    pub(crate) q_error: f64,
-}
-
-/// The mass between the edges `a` and `b`, a left of b.
-pub(crate) fn mass_between(a: &Edge, b: &Edge) -> Mass {
-    let (p, p_error) = difference(a.p, b.p);
-    let (q, q_error) = difference(a.q, b.q);
-    Mass {
-        p,
-        p_error,
-        q,
-        q_error,
-    }
-}
-
-/// From the tails on the side where they are small; each brings its own error.
-fn difference(a: Tail, b: Tail) -> (f64, f64) {
-    let (large, small, error) = if b.below < a.above {
-        (b.below, a.below, b.error * b.below + a.error * a.below)
-    } else {
-        (a.above, b.above, a.error * a.above + b.error * b.above)
-    };
-    // An absolute floor stands for results that underflow.
-    ((large - small).max(0.0), error + ULP * large + 1e-307)
-}
+pub(crate) use tail::{Edge, Mass, Tail, ULP, mass_between};
 
 impl Loss {
     /// The loss at t = 0.
@@ -121,8 +29,8 @@ impl Loss {
             Self::Finite(finite) => finite.atoms.first().map_or(0.0, |atom| atom.0),
             Self::Mixture(mixture) => mixture.anchor(),
             &Self::SampledLaplace { epsilon, q, side } => match side {
-                Side::Remove => exponential::bottom(epsilon, q),
-                Side::Add => -exponential::bottom(epsilon, q),
+                Side::Remove => symmetric::bottom(epsilon, q),
+                Side::Add => -symmetric::bottom(epsilon, q),
                 Side::Replace => 0.0,
             },
         }
@@ -140,7 +48,7 @@ impl Loss {
             Self::DiscreteGaussian { .. } | Self::Finite(_) => None,
             Self::Mixture(mixture) => Some(mixture.reach()),
             &Self::SampledLaplace { epsilon, q, side } => {
-                let spread = exponential::spread(epsilon, q);
+                let spread = symmetric::spread(epsilon, q);
                 Some(match side {
                     Side::Remove => (0.0, spread),
                     Side::Add => (-spread, 0.0),
@@ -153,15 +61,95 @@ impl Loss {
     /// The masses of the continuous part on both sides of t, t within the reach.
     pub(crate) fn edge(&self, t: f64) -> Edge {
         match self {
-            &Self::Gaussian { mu_squared } => normal::gaussian(mu_squared, t),
-            &Self::Laplace { epsilon } => exponential::laplace(epsilon, t),
-            &Self::BoundedRange { epsilon } => exponential::bounded_range(epsilon, t),
+            &Self::Gaussian { mu_squared } => tail::gaussian(mu_squared, t),
+            &Self::Laplace { epsilon } => symmetric::laplace(epsilon, t),
+            &Self::BoundedRange { epsilon } => symmetric::bounded_range(epsilon, t),
             Self::DiscreteGaussian { .. } | Self::Finite(_) => symmetric::NOTHING,
             Self::Mixture(mixture) => mixture.edge(t),
             &Self::SampledLaplace { epsilon, q, side } => {
-                exponential::sampled_laplace(epsilon, q, side, t)
+                symmetric::sampled_laplace(epsilon, q, side, t)
             }
             &Self::WithoutReplacement { mu, q } => symmetric::without_replacement(mu, q, t),
         }
     }
+}
+
+/// Atoms that one discrete Gaussian may have: sigma up to about 13,000.
+const MOST_ATOMS: f64 = 1_048_576.0;
+
+impl Loss {
+    /// Points t with their mass under P; under Q each has e^-L times as much. Absent when there
+    /// are too many to list.
+    pub(crate) fn atoms(&self) -> Option<Vec<(f64, f64)>> {
+        Some(match self {
+            Self::Gaussian { .. } | Self::BoundedRange { .. } | Self::Mixture(_) => Vec::new(),
+            &Self::Laplace { epsilon } => {
+                vec![(-2.0 * epsilon, 0.5 * libm::exp(-epsilon)), (0.0, 0.5)]
+            }
+            Self::Finite(finite) => {
+                let anchor = self.anchor();
+                finite.atoms.iter().map(|&(l, p)| (l - anchor, p)).collect()
+            }
+            &Self::DiscreteGaussian { sigma, sensitivity } => {
+                return discrete_gaussian(sigma, sensitivity as f64);
+            }
+            &Self::SampledLaplace { epsilon, q, side } => sampled_laplace(epsilon, q, side),
+            &Self::WithoutReplacement { mu, q } => {
+                let (above, below) = symmetric::without_replacement_sides(mu, q);
+                vec![(0.0, (1.0 - above - below).max(0.0))]
+            }
+        })
+    }
+
+    /// The step of the lattice t = step * integer that carries the whole loss, if there is one.
+    pub(crate) fn lattice(&self) -> Option<f64> {
+        match self {
+            &Self::DiscreteGaussian { sigma, sensitivity } => {
+                Some(sensitivity as f64 / sigma / sigma)
+            }
+            Self::Finite(finite) => match finite.atoms[..] {
+                [] | [_] => Some(0.0),
+                [(a, _), (b, _)] => Some(b - a),
+                _ => finite.step,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn sampled_laplace(epsilon: f64, q: f64, side: Side) -> Vec<(f64, f64)> {
+    let (spread, far) = (symmetric::spread(epsilon, q), libm::exp(-epsilon));
+    let top = 0.5 * ((1.0 - q) * far + q);
+    match side {
+        Side::Remove => vec![(0.0, 0.5 * (1.0 - q + q * far)), (spread, top)],
+        Side::Add => vec![(-spread, 0.5 * far), (0.0, 0.5)],
+        Side::Replace => vec![(-spread, 0.5 * far * (1.0 - q + q * far)), (spread, top)],
+    }
+}
+
+/// Loss (s² - 2 s y) / (2σ²) at the integer y, ascending; all y with a mass above the smallest
+/// normal number.
+fn discrete_gaussian(sigma: f64, s: f64) -> Option<Vec<(f64, f64)>> {
+    let last = (38.0 * sigma).ceil().max(1.0);
+    if last * 2.0 > MOST_ATOMS {
+        return None;
+    }
+    let weight = |y: f64| libm::exp(-0.5 * (y / sigma) * (y / sigma));
+    let (mut total, mut y) = (0.0, last);
+    while y >= 1.0 {
+        total += weight(y);
+        y -= 1.0;
+    }
+    let total = 1.0 + 2.0 * total;
+    let step = s / sigma / sigma;
+    let mut atoms = Vec::new();
+    let mut y = last;
+    while y >= -last {
+        let p = weight(y) / total;
+        if p > 0.0 {
+            atoms.push((-y * step, p));
+        }
+        y -= 1.0;
+    }
+    Some(atoms)
 }

@@ -1,9 +1,10 @@
+//! The accountant of Gaussian mechanisms alone.
+
 use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
-use super::cost::{finite_cost, repeated_cost};
 use crate::engines::accountant::{Accountant, PrivacyBound};
 use crate::engines::composition::Composition;
-use crate::engines::gdp;
+use crate::engines::gdp::{self, finite_cost, repeated_cost};
 use crate::engines::rounding::UpwardSum;
 use crate::engines::tightest::TightestAccountant;
 use crate::{Error, Result};
