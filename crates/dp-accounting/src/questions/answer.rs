@@ -2,8 +2,9 @@ use std::fmt;
 
 use dp_core::ParamError;
 
+use crate::Error;
+use crate::engines::accountant::{Method, PrivacyBound};
 use crate::engines::rounding::count_up;
-use crate::{Error, Method, PrivacyBound};
 
 /// What a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use super::calibration::{Calibration, Trial};
 use super::query::Given;
 use super::tokens::{Word, quoted_non_numbers, words};
 use super::{Answer, Quantity, engine};
-use crate::PrivacyBound;
+use crate::engines::accountant::PrivacyBound;
 
 /// An event file: one [`DpEvent`] and what is asked of it.
 ///

@@ -10,7 +10,8 @@ use super::engine::{self, Counted};
 use super::mechanism::{Frame, Mechanism, Neighbour, Toward, events, probability};
 use super::query::{Formula, Given, Named, Query, order};
 use super::{Answer, Quantity};
-use crate::{Method, gdp};
+use crate::engines::accountant::Method;
+use crate::engines::gdp;
 
 /// The members of a case that matter.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

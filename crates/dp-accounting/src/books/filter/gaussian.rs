@@ -1,3 +1,5 @@
+//! Filters for Gaussian mechanisms: one budget for everybody, or one for each person.
+
 use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, Private};
 
 use crate::engines::gdp::{self, from_mu_squared, mu_squared};

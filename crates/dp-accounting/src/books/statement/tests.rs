@@ -1,7 +1,7 @@
 use dp_core::{ApproxDp, ReplaceFactor};
 
-use super::{QUANTILE, rate};
 use super::*;
+use super::{QUANTILE, rate};
 use crate::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 
 fn statement(epsilon: f64, adjacency: Adjacency) -> PrivacyStatement {
