@@ -1,6 +1,9 @@
 //! One training run: its releases in plan order, wherever the users, the spends and the noise are.
 
 mod check;
+mod folder;
+#[cfg(test)]
+mod folder_tests;
 mod list;
 mod observer;
 mod payment;
@@ -21,6 +24,7 @@ use crate::sum_backend::{InProcess, SumBackend, SumRequest, sum_over_users};
 use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
 pub use check::{DealUsers, TrainerCheck, TrainerLaw};
+pub use folder::RunFolder;
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
@@ -253,6 +257,15 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn list_head(&self) -> &str {
         self.list.head()
+    }
+
+    /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose
+    /// contributions have a memory of their own brings it up to date itself then.
+    ///
+    /// # Errors
+    /// [`Error::List`] when the list cannot be read.
+    pub fn is_replaying(&mut self) -> Result<bool> {
+        self.list.is_replaying()
     }
 
     /// Whether a replay is at the end of its list, so that the next release cannot be had: a trainer whose model is defined after
