@@ -264,15 +264,6 @@ impl<'a> Run<'a> {
         Ok(matches!(self.source, Source::Nowhere) && !self.list.is_replaying()?)
     }
 
-    /// Whether the next release reads the users' data: not where it is in the list already or there is nobody to make it. For caches of what
-    /// several releases compute, which a replay does not need.
-    ///
-    /// # Errors
-    /// [`Error::List`] when the list cannot be read.
-    pub fn reads_data(&mut self) -> Result<bool> {
-        Ok(!matches!(self.source, Source::Nowhere) && !self.list.is_replaying()?)
-    }
-
     /// A round is over: shows the parameters after it to the observer.
     pub fn round(&mut self, round: &Round<'_>) {
         if let Some(observer) = &mut self.observer {

@@ -98,7 +98,7 @@ impl SspEmbedding {
             cache: None,
         };
         let mut cache = None;
-        if run.reads_data()? {
+        if !run.is_replaying()? {
             cache = ShareCache::of(&user, samples);
         }
         user.cache = cache.as_ref();

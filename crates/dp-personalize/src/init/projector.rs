@@ -105,7 +105,7 @@ impl ProjectorSum {
         rank: usize,
         run: &mut Run<'_>,
     ) -> Result<Subspace> {
-        let directions = CachedDirections::of(self, samples, run.reads_data()?);
+        let directions = CachedDirections::of(self, samples, !run.is_replaying()?);
         let grids = |matrix, rhs| GramGrids::new(matrix, 1.0, rhs, 1.0);
         let released = run.grams(samples.table(), grids, &directions)?;
         let dim = self.n_features;

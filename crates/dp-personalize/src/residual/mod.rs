@@ -163,7 +163,7 @@ impl Trainer for ResidualAltMin {
                 cache: None,
             };
             let mut cache = None;
-            if run.reads_data()? {
+            if !run.is_replaying()? {
                 cache = gradient_cache(&public, samples, memory);
                 memory = Vec::new();
             }

@@ -85,7 +85,7 @@ where
     for made in 1..=whole.n_releases {
         let ended = process(made).map(|_| ());
         let cancelled = matches!(ended, Err(Error::Mechanism(KernelError::Cancelled)));
-        assert!(cancelled, "{name} after {made}");
+        assert!(cancelled, "{name} after {made}: {ended:?}");
     }
     let fitted = process(usize::MAX).unwrap();
     std::fs::remove_dir_all(&folder).ok();
