@@ -24,7 +24,7 @@ pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
-pub use trainer::{Fitted, Provenance, Trainer};
+pub use trainer::{Fitted, Provenance, Trainer, plan_for};
 pub use workers::{Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker, WorkerPool};
 
 /// One run in progress: the only way in which a [`Trainer`] makes a release.
@@ -246,6 +246,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn list_head(&self) -> &str {
         self.list.head()
+    }
+
+    /// Whether an [`Observer`] sees the run.
+    #[must_use]
+    pub const fn is_observed(&self) -> bool {
+        self.observer.is_some()
     }
 
     /// Whether a replay is at the end of its list, so that the next release cannot be had: a trainer whose model is defined after
