@@ -28,18 +28,6 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// The spends handed to a fit are not those of its plan.
-    #[error(
-        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
-    )]
-    Spends {
-        /// Number of releases in the plan.
-        expected: usize,
-        /// Number of spends given.
-        found: usize,
-        /// Label of the first release without its spend.
-        label: String,
-    },
     /// Training on released values left the finite numbers: too large a step, or raw matrices run for
     /// too long. What was paid stays paid.
     #[error("training diverged: take smaller or fewer steps, project the matrices, or add a ridge")]

@@ -14,12 +14,10 @@ pub mod federated;
 mod learn;
 #[cfg(privacy_mutants)]
 mod mutants;
-mod paid;
 mod problem;
 mod residual;
-mod run;
 mod ssp;
-mod watch;
+mod trainer;
 
 pub use alternating::{
     AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
@@ -34,7 +32,7 @@ pub use am_residual::{
 pub use convex::{
     ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
 };
-pub use dp_sgd::{DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
+pub use dp_sgd::{Alternating, DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
 pub use encoder::{
     IdEncoder, JacobianEntry, LinearEncoder, Optimiser, OptimiserState, PublicEncoder, SparseRows,
     TwoLayerEncoder,
@@ -51,7 +49,13 @@ pub use problem::{
 pub use residual::{
     ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
 };
-pub use ssp::{
-    FittedItems, ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams,
+pub use ssp::{ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams};
+pub use trainer::With;
+
+// what a program needs beside the algorithms, so that it depends on this crate alone
+pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
+pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
+pub use dp_mechanism::{
+    Fitted, NoiseSource, Observed, ObservedSums, Observer, Progress, Provenance, ReleaseList, Run,
+    Trainer,
 };
-pub use watch::{Observed, ObservedSums, Watch};

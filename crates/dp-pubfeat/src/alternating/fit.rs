@@ -1,17 +1,14 @@
 //! The rounds of AM-SSP.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, WatchedNoise};
+use dp_mechanism::{Run, Trainer, plan_for};
 
 use super::{RatingStatistics, UserStep};
 use crate::learn::{StatisticsLearner, vectors_of};
-use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::run::certify;
-use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
-use crate::watch::Watch;
-use crate::{Error, ProblemSetup, ProtectedUnit, Result, events};
+use crate::ssp::{ItemStatistics, OUTPUT, gram_requests};
+use crate::{Error, ProblemSetup, ProtectedUnit, Result, With, trainer};
 
 /// Settings of [`AmSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -89,75 +86,72 @@ impl AmSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.params.setup.unit.check(adjacency)?;
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        let params = &self.params;
+        params.setup.unit.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
-        events::plan(&self.requests(n_items), target, adjacency)
+        let of_one = |t| {
+            let name = format!("round {t}");
+            gram_requests(&name, params.setup.dim, n_items, params.matrix_share, 1.0)
+        };
+        let rounds = 1..=params.n_rounds;
+        Ok(Requests::Shares(rounds.flat_map(of_one).collect()))
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
-        let (dim, share) = (self.params.setup.dim, self.params.matrix_share);
-        let rounds = 1..=self.params.n_rounds;
-        let of_one = |t| gram_requests(&format!("round {t}"), dim, n_items, share, 1.0);
-        rounds.flat_map(of_one).collect()
+    /// The trainer that has `learner` learn from each round. Users' features in the table are not looked at.
+    pub fn with<L>(&self, learner: L) -> With<Self, L> {
+        let (settings, start) = (self.clone(), learner);
+        With { settings, start }
+    }
+}
+
+impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
+    type Data = Private<Interactions>;
+    type Model = L;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.n_items()
     }
 
-    /// Runs the rounds, consuming exactly the spends of `plan`. Users' features in the table are not looked at.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit).
-    pub fn fit<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        ratings: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<L>> {
-        self.fit_watched(learner, ratings, plan, spends, noise, &mut |_| {})
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched<L: StatisticsLearner>(
-        &self,
-        mut learner: L,
-        ratings: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        let (setup, n_items) = (&self.params.setup, learner.n_items());
-        setup.unit.check(plan.adjacency())?;
-        setup.check_ratings(ratings, n_items)?;
-        params::same_size("learner's dim", learner.dim(), setup.dim)?;
-        let mut paid = Paid::new(plan, &events::wanted(&self.requests(n_items)), spends)?;
-        let mut out = WatchedNoise { noise, watch };
-        let user_step = &self.params.user_step;
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Fitted);
+        trainer::describe(certificate, said, (OUTPUT, &[]))
+    }
+
+    fn train(&self, ratings: &Self::Data, run: &mut Run<'_>) -> Result<L> {
+        let AmSspParams {
+            setup,
+            user_step,
+            n_rounds,
+            ..
+        } = &self.settings.params;
+        let mut learner = self.start.clone();
+        let shape = (learner.n_items(), learner.dim());
+        setup.check_ratings(ratings, shape)?;
         #[cfg(privacy_mutants)]
         let user_step = &crate::mutants::user_step(user_step, ratings);
-        for _ in 0..self.params.n_rounds {
-            let item_vectors = vectors_of(&learner, (n_items, setup.dim))?;
+        for _ in 0..*n_rounds {
             let contribution = RatingStatistics {
                 setup,
                 user_step,
-                item_vectors: &item_vectors,
+                item_vectors: &vectors_of(&learner, shape)?,
             };
-            let (matrix, rhs) = (paid.next()?, paid.next()?);
-            let grids = contribution.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-            let released = out.grams(ratings, grids, &contribution, [matrix, rhs])?;
+            let grids = |matrix, rhs| contribution.grids(matrix, rhs);
+            let released = run.grams(ratings, grids, &contribution)?;
             learner.learn(&ItemStatistics::of(&released))?;
         }
-        Ok(FittedItems {
-            certificate: certify(
-                paid,
-                (setup, Vectors::Fitted),
-                (OUTPUT, &[]),
-                out.is_insecure(),
-            )?,
-            model: learner,
-        })
+        Ok(learner)
     }
 }

@@ -20,6 +20,6 @@ pub use params::AmResidualSspParams;
 pub(crate) use params::{constant, round_shares};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};
-pub(crate) use totals::{Run, Totals};
+pub(crate) use totals::Totals;
 pub use user_step::LevelStep;
 pub use weights::FeatureWeights;

@@ -1,55 +1,10 @@
 //! The items' total weights, and the number of users: released once, before all rounds.
 
-use dp_accounting::{Certificate, Plan, ReleaseRequest, Spend};
 use dp_core::{Interactions, Private};
-use dp_mechanism::WatchedNoise;
+use dp_mechanism::Run;
 
-use super::FeaturePrior;
-use crate::paid::Paid;
-use crate::problem::Vectors;
 use crate::residual::TotalsContribution;
-use crate::run::certify;
-use crate::{ProblemSetup, Result, events};
-
-const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
-const UNRATED: &str = "which items are said to be without ratings is public knowledge";
-
-/// What a run releases from, and who pays.
-pub(crate) struct Run<'r, 'p> {
-    pub(crate) ratings: &'r Private<Interactions>,
-    pub(crate) paid: Paid<'p>,
-    pub(crate) out: WatchedNoise<'r>,
-}
-
-impl<'r, 'p> Run<'r, 'p> {
-    /// Nothing released yet; the spends must be those of `requests`.
-    pub(crate) fn new(
-        setup: &ProblemSetup,
-        prior: &FeaturePrior,
-        ratings: &'r Private<Interactions>,
-        (plan, spends): (&'p Plan, Vec<Spend>),
-        requests: &[ReleaseRequest],
-        out: WatchedNoise<'r>,
-    ) -> Result<Self> {
-        setup.unit.check(plan.adjacency())?;
-        setup.check_ratings(ratings, prior.n_items())?;
-        let paid = Paid::new(plan, &events::wanted(requests), spends)?;
-        Ok(Self { ratings, paid, out })
-    }
-
-    /// What was released, and what is assumed of the prior.
-    pub(crate) fn certify(
-        self,
-        setup: &ProblemSetup,
-        prior: &FeaturePrior,
-        output: &str,
-    ) -> Result<Certificate> {
-        let unrated = prior.has_unrated().then_some(UNRATED);
-        let more: Vec<&str> = [DEFAULTS].into_iter().chain(unrated).collect();
-        let said = (setup, Vectors::Fitted);
-        certify(self.paid, said, (output, &more), self.out.is_insecure())
-    }
-}
+use crate::{ProblemSetup, Result};
 
 /// Released total weights.
 pub(crate) struct Totals {
@@ -68,12 +23,10 @@ impl Totals {
         setup: &ProblemSetup,
         n_items: usize,
         floor: f64,
-        run: &mut Run<'_, '_>,
+        (users, run): (&Private<Interactions>, &mut Run<'_>),
     ) -> Result<Self> {
         let contribution = TotalsContribution { setup, n_items };
-        let spend = run.paid.next()?;
-        let shape = (n_items + 1, 1.0);
-        let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
+        let released = run.vector(users, (n_items + 1, 1.0), &contribution)?;
         let noise = released.noise_stddev() / TotalsContribution::ITEMS;
         let values = released.values();
         let totals = values[..n_items].iter();
@@ -83,8 +36,8 @@ impl Totals {
         let n_users = (values[n_items] / TotalsContribution::units()).max(1.0);
         #[cfg(privacy_mutants)]
         let (released, n_users) = (
-            crate::mutants::totals(released, &setup.weights, run.ratings),
-            crate::mutants::units(n_users, run.ratings),
+            crate::mutants::totals(released, &setup.weights, users),
+            crate::mutants::units(n_users, users),
         );
         Ok(Self {
             items: released

@@ -1,18 +1,15 @@
 //! The outer steps.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, WatchedNoise};
+use dp_mechanism::{Run, Trainer, plan_for};
 
 use super::{ConvexLoss, CurvatureContribution};
 use crate::features::in_public_range;
 use crate::learn::{StatisticsLearner, vectors_of};
-use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::run::{Fit, certify};
-use crate::ssp::{FittedItems, ItemStatistics, OUTPUT, gram_requests};
-use crate::watch::Watch;
-use crate::{ProblemSetup, Result, events};
+use crate::ssp::{ItemStatistics, OUTPUT, gram_requests};
+use crate::{Error, ProblemSetup, Result, With, trainer};
 
 /// Settings of [`ConvexSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -93,84 +90,32 @@ impl ConvexSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.params.setup.unit.check(adjacency)?;
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        let params = &self.params;
+        params.setup.unit.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
-        events::plan(&self.requests(n_items), target, adjacency)
+        let of_one = |t| {
+            let name = format!("curvature {t}");
+            gram_requests(&name, params.setup.dim, n_items, params.matrix_share, 1.0)
+        };
+        let steps = 1..=params.n_steps;
+        Ok(Requests::Shares(steps.flat_map(of_one).collect()))
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
-        let (dim, share) = (self.params.setup.dim, self.params.matrix_share);
-        let steps = 1..=self.params.n_steps;
-        let of_one = |t| gram_requests(&format!("curvature {t}"), dim, n_items, share, 1.0);
-        steps.flat_map(of_one).collect()
-    }
-
-    /// Makes the releases and has `learner` learn from each, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit); [`crate::Error::Param`] for a loss whose bounds are not finite and above 0.
-    pub fn fit<L: StatisticsLearner>(
-        &self,
-        loss: &dyn ConvexLoss,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<L>> {
-        self.run(loss, learner, data, (plan, spends), noise, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
-    pub fn fit_watched<L: StatisticsLearner>(
-        &self,
-        loss: &dyn ConvexLoss,
-        learner: L,
-        data: &Private<Interactions>,
-        (plan, spends): (&Plan, Vec<Spend>),
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        self.params.setup.unit.check_watch()?;
-        self.run(loss, learner, data, (plan, spends), noise, watch)
-    }
-
-    fn run<L: StatisticsLearner>(
-        &self,
-        loss: &dyn ConvexLoss,
-        mut learner: L,
-        data: &Private<Interactions>,
-        (plan, spends): (&Plan, Vec<Spend>),
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        let setup = &self.params.setup;
-        in_public_range("second_bound", loss.second_bound())?;
-        in_public_range("first_bound", loss.first_bound(setup.label_bound))?;
-        let model = (learner.n_items(), learner.dim());
-        let wanted = events::wanted(&self.requests(model.0));
-        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
-        setup.unit.with_rows(data, |rows| {
-            let mut out = WatchedNoise { noise, watch };
-            for _ in 0..self.params.n_steps {
-                let v = vectors_of(&learner, model)?;
-                let statistics = self.release(loss, &v, rows, &mut paid, &mut out)?;
-                learner.learn(&statistics)?;
-            }
-            Ok(())
-        })?;
-        Ok(FittedItems {
-            certificate: certify(
-                paid,
-                (setup, Vectors::Given),
-                (OUTPUT, &[]),
-                noise.is_insecure(),
-            )?,
-            model: learner,
-        })
+    /// The trainer that has `learner` learn from the quadratic approximation of `loss` in each step. A loss whose bounds are not from 1e-6 to
+    /// 1e6 is refused when it is run.
+    pub fn with<C, L>(&self, loss: C, learner: L) -> With<Self, (C, L)> {
+        With {
+            settings: self.clone(),
+            start: (loss, learner),
+        }
     }
 
     /// `A = PSD(H)`, `b = A v - g`.
@@ -179,14 +124,12 @@ impl ConvexSsp {
         loss: &dyn ConvexLoss,
         v: &[f64],
         rows: &Private<Interactions>,
-        paid: &mut Paid<'_>,
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<ItemStatistics> {
-        let (matrix, rhs) = (paid.next()?, paid.next()?);
         let params = &self.params;
         let contribution = CurvatureContribution::new(&params.setup, loss, v, params.slope_norm)?;
-        let grids = contribution.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-        let released = out.grams(rows, grids, &contribution, [matrix, rhs])?;
+        let grids = |matrix, rhs| contribution.grids(matrix, rhs);
+        let released = run.grams(rows, grids, &contribution)?;
         let mut statistics = ItemStatistics::of(&released);
         statistics.project_psd()?;
         let dim = params.setup.dim;
@@ -197,5 +140,41 @@ impl ConvexSsp {
         }
         statistics.rhs = image;
         Ok(statistics)
+    }
+}
+
+impl<C: ConvexLoss, L: StatisticsLearner + Clone> Trainer for With<ConvexSsp, (C, L)> {
+    type Data = Private<Interactions>;
+    type Model = L;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.1.n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Given);
+        trainer::describe(certificate, said, (OUTPUT, &[]))
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<L> {
+        let (loss, start) = &self.start;
+        let setup = &self.settings.params.setup;
+        in_public_range("second_bound", loss.second_bound())?;
+        in_public_range("first_bound", loss.first_bound(setup.label_bound))?;
+        let mut learner = trainer::begin((setup, start), data, run)?;
+        let shape = (learner.n_items(), learner.dim());
+        setup.unit.with_rows(data, |rows| {
+            for _ in 0..self.settings.params.n_steps {
+                let v = vectors_of(&learner, shape)?;
+                learner.learn(&self.settings.release(loss, &v, rows, run)?)?;
+            }
+            Ok(())
+        })?;
+        Ok(learner)
     }
 }

@@ -1,18 +1,14 @@
 //! The steps.
 
-use dp_accounting::{Plan, PlannedRelease, Spend};
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, PoissonSampling, WatchedNoise};
+use dp_mechanism::{PoissonSampling, Run, Trainer, plan_for};
 
 use super::EncoderGradients;
 use crate::encoder::{Optimiser, OptimiserState, PublicEncoder};
 use crate::features::in_public_range;
-use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::run::{Fit, certify};
-use crate::ssp::FittedItems;
-use crate::watch::{Watch, sampled_vector};
-use crate::{Error, ProblemSetup, Result, UserStep, events};
+use crate::{Error, ProblemSetup, Result, UserStep, With, events, trainer};
 
 /// Settings of [`DpSgd`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -113,127 +109,74 @@ impl DpSgd {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_rows: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        Ok(plan_for(
+            &self.requests(n_rows, adjacency)?,
+            target,
+            adjacency,
+        )?)
+    }
+
+    fn requests(&self, n_rows: usize, adjacency: Adjacency) -> Result<Requests> {
         self.params.setup.unit.check(adjacency)?;
         let n = n_rows.saturating_mul(self.params.setup.dim);
         events::check_coordinates(n)?;
-        let steps = |z| self.planned(n, z);
-        let plan = Plan::calibrate_noise(target, adjacency, steps)?.0;
-        events::try_grids(&plan)?;
-        Ok(plan)
-    }
-
-    fn planned(&self, n_coordinates: usize, z: f64) -> Vec<PlannedRelease> {
         let n_steps = self.params.n_steps;
-        events::sampled_steps("gradient", n_steps, self.sampling, z, n_coordinates)
+        Ok(events::sampled_steps("gradient", n_steps, self.sampling, n))
     }
 
-    /// Trains the encoder, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit); [`crate::Error::Diverged`] when the parameters leave the finite numbers.
-    pub fn fit<E: PublicEncoder>(
-        &self,
-        encoder: E,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<E>> {
-        self.run(encoder, data, plan, spends, noise, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` with what users add to it if they are drawn, not with who was: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
-    pub fn fit_watched<E: PublicEncoder>(
-        &self,
-        encoder: E,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<E>> {
-        self.params.setup.unit.check_watch()?;
-        self.run(encoder, data, plan, spends, noise, watch)
-    }
-
-    fn run<E: PublicEncoder>(
-        &self,
-        mut encoder: E,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<E>> {
-        let setup = &self.params.setup;
-        let model = (encoder.n_items(), encoder.dim());
-        let wanted = self.planned(encoder.parameters().len(), 1.0);
-        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
-        setup.unit.with_rows(data, |rows| {
-            let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
-            let mut out = WatchedNoise { noise, watch };
-            for _ in 0..self.params.n_steps {
-                let spend = paid.next()?;
-                let gradient = self.gradient(&encoder, None, rows, spend, &mut out)?;
-                advance(&mut encoder, &mut state, &gradient)?;
-            }
-            Ok(())
-        })?;
-        let words = (OUTPUT, &[SECRET][..]);
-        Ok(FittedItems {
-            certificate: certify(paid, (setup, Vectors::Given), words, noise.is_insecure())?,
-            model: encoder,
-        })
+    /// The trainer of `encoder` on users' given vectors. A run ends with [`Error::Diverged`] when the parameters leave the finite numbers.
+    pub fn with<E>(&self, encoder: E) -> With<Self, E> {
+        let (settings, start) = (self.clone(), encoder);
+        With { settings, start }
     }
 
     /// AM-DPSGD for ratings (Algorithm 1 with DP-SGD as item update): every `steps_per_round` steps users fit vectors and levels anew, exactly and locally, at the item vectors of that
     /// moment. Users' features in the table are not looked at. The plan is that of [`plan`](Self::plan).
     ///
     /// # Privacy
-    /// As for [`fit`](Self::fit): a user's gradient is a function of the user's own ratings and of released parameters, whoever was in which batch, and is bounded by `Gamma_g`. Users'
-    /// vectors never leave. Unit: the user.
+    /// As for [`with`](Self::with): a user's gradient is a function of the user's own ratings and of released parameters, whoever was in which batch, and is bounded by `Gamma_g`. Users'
+    /// vectors never leave. Unit: the user; single examples as units are refused when it is run.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] for examples as units; [`crate::Error::Param`] for a user step out of range or 0 steps to a round.
-    pub fn fit_ratings<E: PublicEncoder>(
+    /// [`Error::Param`] for a user step out of range or 0 steps to a round.
+    pub fn alternating<E>(
         &self,
-        mut encoder: E,
-        (user_step, steps_per_round): (&UserStep, usize),
-        ratings: &Private<Interactions>,
-        (plan, spends): (&Plan, Vec<Spend>),
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<E>> {
-        let setup = &self.params.setup;
-        setup.check_ratings(ratings, encoder.n_items())?;
-        params::same_size("model's dim", encoder.dim(), setup.dim)?;
-        setup.unit.check(plan.adjacency())?;
+        encoder: E,
+        user_step: UserStep,
+        steps_per_round: usize,
+    ) -> Result<With<Self, Alternating<E>>> {
         user_step.check()?;
         params::at_least_one("steps_per_round", steps_per_round)?;
-        let wanted = self.planned(encoder.parameters().len(), 1.0);
-        let mut paid = Paid::new(plan, &wanted, spends)?;
-        let mut state = OptimiserState::new(self.params.optimiser, setup.dim)?;
+        let start = Alternating {
+            encoder,
+            user_step,
+            steps_per_round,
+        };
+        let settings = self.clone();
+        Ok(With { settings, start })
+    }
+
+    /// All steps, at users' given vectors or at those that `users` fit.
+    fn steps<E: PublicEncoder>(
+        &self,
+        mut encoder: E,
+        users: Option<(&UserStep, usize)>,
+        rows: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> Result<E> {
+        let dim = self.params.setup.dim;
+        let mut state = OptimiserState::new(self.params.optimiser, dim)?;
         let items: Vec<u32> = (0_u32..).take(encoder.n_items()).collect();
-        let mut at = vec![0.0; items.len() * setup.dim];
+        let mut at = vec![0.0; items.len() * dim];
         for step in 0..self.params.n_steps {
-            if step.is_multiple_of(steps_per_round) {
+            if users.is_some_and(|(_, each)| step.is_multiple_of(each)) {
                 encoder.forward(&items, &mut at)?;
             }
-            let users = Some((user_step, &*at));
-            let mut out = WatchedNoise {
-                noise,
-                watch: &mut |_| {},
-            };
-            let gradient = self.gradient(&encoder, users, ratings, paid.next()?, &mut out)?;
+            let users = users.map(|(user_step, _)| (user_step, &*at));
+            let gradient = self.gradient(&encoder, users, rows, run)?;
             advance(&mut encoder, &mut state, &gradient)?;
         }
-        let words = (OUTPUT, &[SECRET][..]);
-        Ok(FittedItems {
-            certificate: certify(paid, (setup, Vectors::Fitted), words, noise.is_insecure())?,
-            model: encoder,
-        })
+        Ok(encoder)
     }
 
     fn gradient<E: PublicEncoder>(
@@ -241,8 +184,7 @@ impl DpSgd {
         encoder: &E,
         users: Option<(&UserStep, &[f64])>,
         rows: &Private<Interactions>,
-        spend: Spend,
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Vec<f64>> {
         let params = &self.params;
         let n = encoder.parameters().len();
@@ -250,8 +192,8 @@ impl DpSgd {
         if let Some((step, item_vectors)) = users {
             gradients = gradients.with_user_step(step, item_vectors)?;
         }
-        let (from, shape) = ((self.sampling, rows), (n, params.gradient_norm));
-        let released = sampled_vector(out, from, shape, &gradients, spend)?;
+        let shape = (n, params.gradient_norm);
+        let released = run.sampled_vector(self.sampling, rows, shape, &gradients)?;
         let q = self.sampling.sampling_probability();
         #[cfg(privacy_mutants)]
         let q = crate::mutants::denominator(q, rows);
@@ -259,6 +201,78 @@ impl DpSgd {
         values.iter_mut().for_each(|g| *g /= q);
         Ok(values)
     }
+}
+
+/// What AM-DPSGD starts from: [`DpSgd::alternating`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternating<E> {
+    encoder: E,
+    user_step: UserStep,
+    steps_per_round: usize,
+}
+
+impl<E: PublicEncoder + Clone> Trainer for With<DpSgd, E> {
+    type Data = Private<Interactions>;
+    type Model = E;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        n_rows(&self.start)
+    }
+
+    fn requests(&self, n_rows: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_rows, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Given);
+        trainer::describe(certificate, said, (OUTPUT, &[SECRET]))
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<E> {
+        let (settings, encoder) = (&self.settings, &self.start);
+        let setup = &settings.params.setup;
+        trainer::check(setup, (encoder.n_items(), encoder.dim()), data, run)?;
+        setup.unit.with_rows(data, |rows| {
+            settings.steps(encoder.clone(), None, rows, run)
+        })
+    }
+}
+
+impl<E: PublicEncoder + Clone> Trainer for With<DpSgd, Alternating<E>> {
+    type Data = Private<Interactions>;
+    type Model = E;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        n_rows(&self.start.encoder)
+    }
+
+    fn requests(&self, n_rows: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_rows, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Fitted);
+        trainer::describe(certificate, said, (OUTPUT, &[SECRET]))
+    }
+
+    fn train(&self, ratings: &Self::Data, run: &mut Run<'_>) -> Result<E> {
+        let Alternating {
+            encoder,
+            user_step,
+            steps_per_round,
+        } = &self.start;
+        let setup = &self.settings.params.setup;
+        setup.check_ratings(ratings, (encoder.n_items(), encoder.dim()))?;
+        let users = Some((user_step, *steps_per_round));
+        self.settings.steps(encoder.clone(), users, ratings, run)
+    }
+}
+
+/// Rows of an encoder's parameters.
+fn n_rows(encoder: &impl PublicEncoder) -> usize {
+    encoder.parameters().len() / encoder.dim().max(1)
 }
 
 /// Moves all parameters.

@@ -5,4 +5,4 @@ mod fit;
 mod passes;
 
 pub use contribution::{EncoderGradients, GradientScratch};
-pub use fit::{DpSgd, DpSgdParams};
+pub use fit::{Alternating, DpSgd, DpSgdParams};

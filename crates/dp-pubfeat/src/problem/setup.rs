@@ -76,12 +76,17 @@ impl ProblemSetup {
     }
 
     /// The same for a table whose users' vectors are fitted on all of their ratings: only users can be units then.
-    pub(crate) fn check_ratings(&self, data: &Private<Interactions>, n_items: usize) -> Result<()> {
+    pub(crate) fn check_ratings(
+        &self,
+        data: &Private<Interactions>,
+        (n_items, dim): (usize, usize),
+    ) -> Result<()> {
         if self.unit != ProtectedUnit::User {
             return Err(Error::Unsupported {
                 what: "single examples as units where users' vectors are fitted on all of theirs",
             });
         }
+        params::same_size("model's dim", dim, self.dim)?;
         params::same_size("items of the table", data.expose().n_items(), n_items)?;
         self.weights.check_items(n_items)
     }

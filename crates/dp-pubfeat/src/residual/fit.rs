@@ -1,20 +1,15 @@
 //! The residual form of sufficient statistics perturbation.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
+use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{
-    GramGrids, GramSums, NoiseSource, ReleasedVector, VectorContribution, WatchedNoise,
-};
+use dp_mechanism::{GramGrids, GramSums, ReleasedGrams, Run, Trainer, plan_for};
 
 use super::pooled::Pooled;
 use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
 use crate::learn::{StatisticsLearner, vectors_of};
-use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::run::{Fit, certify};
-use crate::ssp::{FittedItems, OUTPUT, SspContribution};
-use crate::watch::Watch;
-use crate::{ProblemSetup, Result, events};
+use crate::ssp::{OUTPUT, SspContribution};
+use crate::{Error, ProblemSetup, Result, With, events, trainer};
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -119,13 +114,17 @@ impl ResidualSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.params.setup.unit.check(adjacency)?;
-        events::check_coordinates(n_items.saturating_mul(self.params.setup.dim))?;
-        events::plan(&self.requests(n_items), target, adjacency)
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         let (params, dim) = (&self.params, self.params.setup.dim);
+        params.setup.unit.check(adjacency)?;
+        events::check_coordinates(n_items.saturating_mul(dim))?;
         let step = (1.0 - 2.0 * params.pooled_share) / params.n_steps as f64;
         let mut all = vec![
             events::request("total weights", params.pooled_share, n_items + 1),
@@ -138,86 +137,27 @@ impl ResidualSsp {
         ];
         let steps = 1..=params.n_steps;
         all.extend(steps.map(|t| events::request(format!("residuals {t}"), step, n_items * dim)));
-        all
+        Ok(Requests::Shares(all))
     }
 
-    /// Makes the releases and has `learner` learn after each step, consuming exactly the spends of `plan`. Residuals are those of the learner's item
-    /// vectors, which must be 0 at the start.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit); [`crate::Error::Unsupported`] for a learner that does not start at 0.
-    pub fn fit<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<L>> {
-        self.run(learner, data, plan, spends, noise, &mut |_| {})
+    /// The trainer that has `learner` learn after each step. Residuals are those of the learner's item vectors; a learner whose vectors are not 0 at the
+    /// start is refused when it is run.
+    pub fn with<L>(&self, learner: L) -> With<Self, L> {
+        let (settings, start) = (self.clone(), learner);
+        With { settings, start }
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
-    pub fn fit_watched<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        self.params.setup.unit.check_watch()?;
-        self.run(learner, data, plan, spends, noise, watch)
-    }
-
-    fn run<L: StatisticsLearner>(
-        &self,
-        mut learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        let setup = &self.params.setup;
-        let model = (learner.n_items(), learner.dim());
-        if vectors_of(&learner, model)?.iter().any(|v| *v != 0.0) {
-            return Err(crate::Error::Unsupported {
-                what: "residual steps from item vectors other than 0",
-            });
-        }
-        let wanted = events::wanted(&self.requests(model.0));
-        let paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
-        let paid = setup.unit.with_rows(data, |rows| {
-            let out = WatchedNoise { noise, watch };
-            self.steps(&mut learner, rows, Releases { rows, paid, out })
-        })?;
-        Ok(FittedItems {
-            certificate: certify(
-                paid,
-                (setup, Vectors::Given),
-                (OUTPUT, &[]),
-                noise.is_insecure(),
-            )?,
-            model: learner,
-        })
-    }
-
-    fn steps<'p, L: StatisticsLearner>(
+    fn steps<L: StatisticsLearner>(
         &self,
         learner: &mut L,
         rows: &Private<Interactions>,
-        mut releases: Releases<'_, 'p>,
-    ) -> Result<Paid<'p>> {
+        run: &mut Run<'_>,
+    ) -> Result<()> {
         let setup = &self.params.setup;
         let n_items = rows.expose().n_items();
         let totals = TotalsContribution { setup, n_items };
-        let totals = releases.vector((n_items + 1, 1.0), &totals)?;
-        let first = releases.pooled(setup)?;
+        let totals = run.vector(rows, (n_items + 1, 1.0), &totals)?;
+        let first = first_release(setup, rows, run)?;
         let mut pooled = Pooled::new(
             &first,
             &totals,
@@ -239,47 +179,61 @@ impl ResidualSsp {
                     item_vectors: &item_vectors,
                     bound,
                 };
-                let released = releases.vector((residuals.len(), bound), &contribution)?;
+                let released = run.vector(rows, (residuals.len(), bound), &contribution)?;
                 residuals = released.values();
                 stddev = released.noise_stddev();
             }
             let forget = self.params.forget;
             learner.learn(&pooled.observe(&item_vectors, &residuals, stddev, forget)?)?;
         }
-        Ok(releases.paid)
+        Ok(())
     }
 }
 
-/// What a run releases from, and who pays.
-struct Releases<'r, 'p> {
-    rows: &'r Private<Interactions>,
-    paid: Paid<'p>,
-    out: WatchedNoise<'r>,
+/// The pooled matrix and the first right-hand sides.
+fn first_release(
+    setup: &ProblemSetup,
+    rows: &Private<Interactions>,
+    run: &mut Run<'_>,
+) -> Result<ReleasedGrams> {
+    let norm = setup.user_norm;
+    let grids = |matrix, rhs| {
+        let reach = norm * setup.label_reach();
+        Ok::<_, Error>(GramGrids::pooled(matrix, norm * norm, rhs, reach)?)
+    };
+    run.grams(rows, grids, &SspContribution::new(setup))
 }
 
-impl Releases<'_, '_> {
-    fn vector<C: VectorContribution>(
-        &mut self,
-        shape: (usize, f64),
-        contribution: &C,
-    ) -> Result<ReleasedVector> {
-        let spend = self.paid.next()?;
-        Ok(self.out.vector(self.rows, shape, contribution, spend)?)
+impl<L: StatisticsLearner + Clone> Trainer for With<ResidualSsp, L> {
+    type Data = Private<Interactions>;
+    type Model = L;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.n_items()
     }
 
-    /// The pooled matrix and the first right-hand sides.
-    fn pooled(&mut self, setup: &ProblemSetup) -> Result<dp_mechanism::ReleasedGrams> {
-        let (matrix, rhs) = (self.paid.next()?, self.paid.next()?);
-        let norm = setup.user_norm;
-        let grids = GramGrids::pooled(
-            matrix.noise_multiplier()?,
-            norm * norm,
-            rhs.noise_multiplier()?,
-            norm * setup.label_reach(),
-        )?;
-        let contribution = SspContribution::new(setup);
-        Ok(self
-            .out
-            .grams(self.rows, grids, &contribution, [matrix, rhs])?)
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Given);
+        trainer::describe(certificate, said, (OUTPUT, &[]))
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<L> {
+        let setup = &self.settings.params.setup;
+        let mut learner = trainer::begin((setup, &self.start), data, run)?;
+        let shape = (learner.n_items(), learner.dim());
+        if vectors_of(&learner, shape)?.iter().any(|v| *v != 0.0) {
+            return Err(Error::Unsupported {
+                what: "residual steps from item vectors other than 0",
+            });
+        }
+        setup
+            .unit
+            .with_rows(data, |rows| self.settings.steps(&mut learner, rows, run))?;
+        Ok(learner)
     }
 }

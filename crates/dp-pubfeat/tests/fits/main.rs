@@ -15,6 +15,7 @@ mod exchanged;
 mod federated;
 mod first_release;
 mod first_rounds;
+mod golden;
 mod learns;
 mod neighbours;
 mod reference;

@@ -1,0 +1,77 @@
+//! What the trainers of this crate have in common: settings with a model to train, checks, and the certificate's sentences.
+
+use dp_accounting::CertificateBuilder;
+use dp_core::{Interactions, Private, params};
+use dp_mechanism::Run;
+
+use crate::learn::StatisticsLearner;
+use crate::problem::{Vectors, assumptions};
+use crate::{Error, ProblemSetup, ProtectedUnit, Result};
+
+/// The settings of an algorithm together with what a run trains: a [`Trainer`](dp_mechanism::Trainer).
+///
+/// | made by | trains |
+/// |---|---|
+/// | [`Ssp::with`](crate::Ssp::with), [`SampledSsp::with`](crate::SampledSsp::with), [`ResidualSsp::with`](crate::ResidualSsp::with), [`AmSsp::with`](crate::AmSsp::with) | a [`StatisticsLearner`] |
+/// | [`ConvexSsp::with`](crate::ConvexSsp::with) | a loss and a learner |
+/// | [`DpSgd::with`](crate::DpSgd::with), [`DpSgd::alternating`](crate::DpSgd::alternating) | a [`PublicEncoder`](crate::PublicEncoder) |
+/// | [`AmResidualSsp::with`](crate::AmResidualSsp::with), [`AmImplicitSsp::with`](crate::AmImplicitSsp::with) | item vectors under a [`FeaturePrior`](crate::FeaturePrior) |
+///
+/// Every run starts from a copy of `start`, so that a trainer can be run, resumed and replayed any number of times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct With<S, M> {
+    /// The checked settings.
+    pub settings: S,
+    /// What a run starts from. Public.
+    pub start: M,
+}
+
+/// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
+pub(crate) fn begin<L: StatisticsLearner + Clone>(
+    (setup, start): (&ProblemSetup, &L),
+    data: &Private<Interactions>,
+    run: &Run<'_>,
+) -> Result<L> {
+    check(setup, (start.n_items(), start.dim()), data, run)?;
+    Ok(start.clone())
+}
+
+/// Settings, model and table must belong together, and an observer must not take users for units.
+pub(crate) fn check(
+    setup: &ProblemSetup,
+    (n_items, dim): (usize, usize),
+    data: &Private<Interactions>,
+    run: &Run<'_>,
+) -> Result<()> {
+    params::same_size("model's dim", dim, setup.dim)?;
+    setup.check_table(data, n_items)?;
+    if setup.unit == ProtectedUnit::Example && run.is_observed() {
+        return Err(Error::Unsupported {
+            what: "an observer of a run that bounds single records: it would be shown what whole users add",
+        });
+    }
+    Ok(())
+}
+
+/// The certificate: on trust are the unit's meaning, the origin of users' vectors, and `more`.
+pub(crate) fn describe(
+    certificate: CertificateBuilder,
+    (setup, vectors): (&ProblemSetup, Vectors),
+    (output, more): (&str, &[&str]),
+) -> CertificateBuilder {
+    let mut certificate = certificate
+        .released_output(output, "anyone")
+        .assumption(
+            "item features and the item catalogue are public and were not made from this data set",
+        )
+        .assumption("settings were not chosen by looking at this data set")
+        .not_covered("vectors of users, which stay with their users")
+        .tuning_included(false);
+    for assumption in assumptions(setup, vectors) {
+        certificate = certificate.assumption(assumption);
+    }
+    for &assumption in more {
+        certificate = certificate.assumption(assumption);
+    }
+    certificate
+}
