@@ -45,7 +45,7 @@ pub(crate) fn check(
 ) -> Result<()> {
     params::same_size("model's dim", dim, setup.dim)?;
     setup.check_table(data, n_items)?;
-    if setup.unit == ProtectedUnit::Example && run.is_observed() {
+    if setup.unit == ProtectedUnit::Example && run.is_read_by_user() {
         return Err(Error::Unsupported {
             what: "an observer of a run that bounds single records: it would be shown what whole users add",
         });

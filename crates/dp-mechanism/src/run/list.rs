@@ -224,6 +224,7 @@ struct Header {
 /// The list holds released values, which everybody may know under the run's guarantee, and no key, coin or exact sum.
 #[derive(Debug)]
 pub struct ReleaseList {
+    run: String,
     /// Hash of the last entry, of the header before the first.
     head: String,
     n_entries: usize,
@@ -235,7 +236,6 @@ pub struct ReleaseList {
 enum Store {
     /// Hashes alone.
     None,
-    Memory(Vec<ReleaseEntry>),
     File {
         file: File,
         path: PathBuf,
@@ -253,6 +253,7 @@ enum Replay {
 impl ReleaseList {
     fn begun(run: &str, plan: &Plan, store: Store) -> Result<Self> {
         Ok(Self {
+            run: run.to_owned(),
             head: hash_of(&header(run, plan)?)?,
             n_entries: 0,
             store,
@@ -268,20 +269,12 @@ impl ReleaseList {
         Self::begun(run, plan, Store::None)
     }
 
-    /// A list that keeps its releases in memory.
-    ///
-    /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
-    pub fn in_memory(run: &str, plan: &Plan) -> Result<Self> {
-        Self::begun(run, plan, Store::Memory(Vec::new()))
-    }
-
-    /// A list of these releases, kept in memory: a run along `plan` replays them first.
+    /// A list of these releases, from memory: a run along `plan` replays them first.
     ///
     /// # Errors
     /// [`Error::List`] where they are not the first releases of such a run.
     pub fn of_entries(run: &str, plan: &Plan, entries: Vec<ReleaseEntry>) -> Result<Self> {
-        let mut list = Self::in_memory(run, plan)?;
+        let mut list = Self::hashes_only(run, plan)?;
         let mut checked = ChainCheck::from(list.head.clone());
         for entry in &entries {
             checked.next(entry)?;
@@ -385,6 +378,12 @@ impl ReleaseList {
         Ok(header.run)
     }
 
+    /// The name of the run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
     /// Releases so far, those yet to be replayed not counted.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -401,15 +400,6 @@ impl ReleaseList {
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head
-    }
-
-    /// The releases, where they are kept in memory.
-    #[must_use]
-    pub fn entries(&self) -> &[ReleaseEntry] {
-        match &self.store {
-            Store::Memory(entries) => entries,
-            _ => &[],
-        }
     }
 
     /// The next release that was there before the run.
@@ -432,9 +422,6 @@ impl ReleaseList {
         .next(&entry)?;
         entry.hash.clone_into(&mut self.head);
         self.n_entries = self.n_entries.saturating_add(1);
-        if let Store::Memory(entries) = &mut self.store {
-            entries.push(entry.clone());
-        }
         Ok(Some(entry))
     }
 
@@ -459,7 +446,6 @@ impl ReleaseList {
         .next(entry)?;
         match &mut self.store {
             Store::None => {}
-            Store::Memory(entries) => entries.push(entry.clone()),
             Store::File { file, path } => {
                 let bytes = entry.to_bytes()?;
                 let written = file.write_all(&bytes).and_then(|()| file.sync_data());
