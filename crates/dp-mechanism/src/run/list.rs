@@ -228,6 +228,8 @@ pub struct ReleaseList {
     /// Hash of the last entry, of the header before the first.
     head: String,
     n_entries: usize,
+    /// Ledger lines that paid for the releases which were there before the run.
+    paid_before: Vec<PaidLine>,
     store: Store,
     replay: Replay,
 }
@@ -256,6 +258,7 @@ impl ReleaseList {
             run: run.to_owned(),
             head: hash_of(&header(run, plan)?)?,
             n_entries: 0,
+            paid_before: Vec::new(),
             store,
             replay: Replay::None,
         })
@@ -278,6 +281,7 @@ impl ReleaseList {
         let mut checked = ChainCheck::from(list.head.clone());
         for entry in &entries {
             checked.next(entry)?;
+            list.paid_before.extend_from_slice(entry.paid());
         }
         list.replay = Replay::Memory(entries.into_iter());
         Ok(list)
@@ -324,7 +328,8 @@ impl ReleaseList {
             Some(line) => {
                 check_header(&line, &header)?;
                 let first = reader.stream_position().map_err(failed)?;
-                let end = whole_entries(&mut reader, list.head.clone(), path)?;
+                let head = list.head.clone();
+                let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
                 if end < file.metadata().map_err(failed)?.len() {
                     file.set_len(end).map_err(failed)?; // a release that nobody was told
                     file.sync_all().map_err(failed)?;
@@ -358,7 +363,8 @@ impl ReleaseList {
         let line = read_line(&mut reader).map_err(failed)?;
         check_header(&line.unwrap_or_default(), &header(run, plan)?)?;
         let first = reader.stream_position().map_err(failed)?;
-        whole_entries(&mut reader, list.head.clone(), path)?;
+        let head = list.head.clone();
+        whole_entries(&mut reader, head, path, &mut list.paid_before)?;
         reader.seek(SeekFrom::Start(first)).map_err(failed)?;
         list.replay = Replay::File(reader);
         Ok(list)
@@ -400,6 +406,12 @@ impl ReleaseList {
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head
+    }
+
+    /// The ledger lines that paid for the releases which were there before the run.
+    #[must_use]
+    pub fn paid_before(&self) -> &[PaidLine] {
+        &self.paid_before
     }
 
     /// The next release that was there before the run.
@@ -510,13 +522,21 @@ fn check_header(line: &[u8], expected: &Header) -> Result<()> {
 }
 
 /// Reads the entries from here on and returns where the last whole one ends.
-fn whole_entries(reader: &mut BufReader<File>, head: String, path: &Path) -> Result<u64> {
+fn whole_entries(
+    reader: &mut BufReader<File>,
+    head: String,
+    path: &Path,
+    paid: &mut Vec<PaidLine>,
+) -> Result<u64> {
     let failed = |error| io_error(path, error);
     let mut chain = ChainCheck::from(head);
     let mut end = reader.stream_position().map_err(failed)?;
     loop {
         match read_entry(reader) {
-            Ok(Some(entry)) => chain.next(&entry)?,
+            Ok(Some(entry)) => {
+                chain.next(&entry)?;
+                paid.extend_from_slice(entry.paid());
+            }
             Ok(None) => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -591,7 +611,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(unix)]
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -599,7 +619,7 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn sync_folder_of(_: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(()) // folders cannot be synced here
 }
 

@@ -1,6 +1,9 @@
 //! One training run: its releases in plan order, wherever the users, the spends and the noise are.
 
 mod check;
+mod folder;
+#[cfg(test)]
+mod folder_tests;
 mod list;
 mod observer;
 mod payment;
@@ -21,6 +24,7 @@ use crate::sum_backend::{InProcess, SumBackend, SumRequest, sum_over_users};
 use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
 pub use check::{DealUsers, TrainerCheck, TrainerLaw};
+pub use folder::RunFolder;
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
@@ -262,6 +266,15 @@ impl<'a> Run<'a> {
         observer.is_some_and(|observer| observer.reads_users())
     }
 
+    /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose
+    /// contributions have a memory of their own brings it up to date itself then.
+    ///
+    /// # Errors
+    /// [`Error::List`] when the list cannot be read.
+    pub fn is_replaying(&mut self) -> Result<bool> {
+        self.list.is_replaying()
+    }
+
     /// Whether a replay is at the end of its list, so that the next release cannot be had: a trainer whose model is defined after
     /// fewer rounds may stop here. Of a run that makes releases: never.
     ///
@@ -423,6 +436,14 @@ impl<'a> Run<'a> {
     fn finish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
         self.list.append(&entry)?;
         self.insecure |= entry.is_insecure();
+        for line in entry.paid() {
+            let account = self.accounts.get_mut(line.account);
+            let records = account.map(|account| account.records.iter_mut());
+            let last = records.into_iter().flatten().rev().take(entry.paid().len());
+            for record in last.filter(|record| record.release_id == line.release_id) {
+                record.entry_hash = Some(entry.hash().to_owned());
+            }
+        }
         backend.released(&entry)?;
         self.report(&entry)?;
         Ok(entry)
@@ -504,6 +525,7 @@ impl<'a> Run<'a> {
                 event: planned.event().clone(),
                 n_draws: planned.n_draws(),
                 release_id: line.release_id.clone(),
+                entry_hash: Some(entry.hash().to_owned()),
             });
         }
         Ok(())

@@ -15,8 +15,8 @@ use crate::{
 const N_ITEMS: usize = 5;
 
 /// Makes every kind of release that a run has, each depending on the one before.
-struct Everything {
-    sampled: bool,
+pub(super) struct Everything {
+    pub(super) sampled: bool,
 }
 
 struct Votes(f64);
@@ -166,18 +166,18 @@ fn target() -> ApproxDp {
     ApproxDp::target(3.0, 1e-5).unwrap()
 }
 
-fn plan(trainer: &Everything) -> Plan {
+pub(super) fn plan(trainer: &Everything) -> Plan {
     let (adjacency, n) = (Adjacency::AddRemoveUser, N_ITEMS);
     trainer.plan(n, target(), adjacency).unwrap()
 }
 
-fn users() -> Private<Interactions> {
+pub(super) fn users() -> Private<Interactions> {
     let table = table(300, N_ITEMS, 4, 7);
     rebuilt(&table, 0..table.n_users())
 }
 
 #[allow(clippy::ptr_arg, reason = "as a check takes it")]
-fn bits(model: &Vec<f64>) -> Vec<u64> {
+pub(super) fn bits(model: &Vec<f64>) -> Vec<u64> {
     model.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -302,6 +302,8 @@ fn a_run_on_disk_goes_on_after_it_was_cut_off_at_any_byte_and_pays_for_what_is_m
     };
     let whole = fit(&mut Paying::default()).unwrap();
     assert!(whole.certificate.verify().is_ok() && whole.n_releases == 9);
+    let last = whole.certificate.releases.last().unwrap();
+    assert_eq!(last.entry_hash.as_ref(), Some(&whole.releases_hash));
     let bytes = std::fs::read(&path).unwrap();
     let mut n_cut_off = 0;
     for end in (0..bytes.len()).step_by(97).chain([bytes.len()]) {

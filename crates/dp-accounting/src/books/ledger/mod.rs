@@ -309,21 +309,35 @@ impl Ledger {
         })
     }
 
-    /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
-    fn pay(&mut self, plan: &Plan, held: bool) -> Result<Vec<String>> {
+    /// Whether the budget has room for `plan` now, without paying for it.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), but for those of writing.
+    pub fn affords(&self, plan: &Plan) -> Result<()> {
+        self.priced(plan, false).map(|_| ())
+    }
+
+    /// The ledger's entries for `plan`, if the budget has room for it.
+    fn priced(&self, plan: &Plan, held: bool) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
         if plan.adjacency() != self.budget.adjacency() {
             return Err(Error::AdjacencyMismatch {
                 found: plan.adjacency(),
                 expected: self.budget.adjacency(),
             });
         }
-        if plan.releases().is_empty() {
+        self.check_schedule_is_free()?;
+        let entries = self.entries(plan.releases(), held)?;
+        self.chain.account.check(&entries.0.account, plan)?;
+        check_draws(self.budget.target(), entries.0.n_draws)?;
+        Ok(entries)
+    }
+
+    /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
+    fn pay(&mut self, plan: &Plan, held: bool) -> Result<Vec<String>> {
+        if plan.releases().is_empty() && plan.adjacency() == self.budget.adjacency() {
             return Ok(Vec::new());
         }
-        self.check_schedule_is_free()?;
-        let (chain, text, records) = self.entries(plan.releases(), held)?;
-        self.chain.account.check(&chain.account, plan)?;
-        check_draws(self.budget.target(), chain.n_draws)?;
+        let (chain, text, records) = self.priced(plan, held)?;
         let ids = records.iter().map(|r| r.release_id.clone()).collect();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-written-after-the-release") {
@@ -370,6 +384,7 @@ impl Ledger {
                 event: release.event().clone(),
                 n_draws: release.n_draws(),
                 release_id: hash.clone(),
+                entry_hash: None,
             });
             chain.add(cost, release.n_draws(), hash);
         }
