@@ -8,7 +8,6 @@ pub mod cost;
 mod dp_sgd;
 mod encoder;
 mod error;
-mod events;
 mod features;
 pub mod federated;
 mod learn;
@@ -52,10 +51,11 @@ pub use residual::{
 pub use ssp::{ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams};
 pub use trainer::With;
 
-// what a program needs beside the algorithms, so that it depends on this crate alone
+// what programs need with the algorithms, so that they depend on this crate alone
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
+#[allow(clippy::disallowed_types, reason = "for those who drive runs")]
 pub use dp_mechanism::{
     Fitted, NoiseSource, Observed, ObservedSums, Observer, Progress, Provenance, ReleaseList, Run,
-    Trainer,
+    RunFolder, Trainer,
 };

@@ -1,8 +1,8 @@
-//! What the trainers of this crate have in common: settings with a model to train, checks, and the certificate's sentences.
+//! What the trainers of this crate have in common: settings with a model to train, requests, checks, and the certificate's sentences.
 
-use dp_accounting::CertificateBuilder;
-use dp_core::{Interactions, Private, params};
-use dp_mechanism::Run;
+use dp_accounting::{CertificateBuilder, PlannedRelease, ReleaseRequest, Requests};
+use dp_core::{DpEvent, Interactions, Private, ReplaceFactor, params};
+use dp_mechanism::{PoissonSampling, Run};
 
 use crate::learn::StatisticsLearner;
 use crate::problem::{Vectors, assumptions};
@@ -74,4 +74,33 @@ pub(crate) fn describe(
         certificate = certificate.assumption(assumption);
     }
     certificate
+}
+
+/// Coordinates of a vector sum are numbered in 32 bits.
+pub(crate) fn check_coordinates(n_coordinates: usize) -> Result<()> {
+    if (1..=u32::MAX as usize).contains(&n_coordinates) {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        what: "a sum without coordinates, or with more than 2^32",
+    })
+}
+
+/// Equal steps of one vector each, on a Poisson sample of the units.
+pub(crate) fn sampled_steps(
+    name: &'static str,
+    n_steps: usize,
+    sampling: PoissonSampling,
+    n_draws: usize,
+) -> Requests {
+    Requests::schedule(move |noise_multiplier| {
+        let event = sampling.event(DpEvent::gaussian(noise_multiplier));
+        let step = |t| PlannedRelease::new(format!("{name} {t}"), event.clone(), n_draws as u64);
+        (1..=n_steps).map(step).collect()
+    })
+}
+
+/// A request of the general replacement factor.
+pub(crate) fn request(label: impl Into<String>, share: f64, n_draws: usize) -> ReleaseRequest {
+    ReleaseRequest::new(label, share, ReplaceFactor::Two, n_draws as u64)
 }

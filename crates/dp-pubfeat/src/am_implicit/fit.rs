@@ -12,7 +12,7 @@ use super::item_step::{Learned, LikesRound, Popularity, learn};
 use super::{AmImplicitSspParams, LikesContribution, LikesModel};
 use crate::am_residual::{Totals, mean_moment, round_shares};
 use crate::residual::TotalsContribution;
-use crate::{Error, FeaturePrior, ProblemSetup, ProtectedUnit, Result, With, events};
+use crate::{Error, FeaturePrior, ProblemSetup, ProtectedUnit, Result, With, trainer};
 
 const OUTPUT: &str = "item vectors and weights of features, made of the noisy sums listed below; total weights of items; settings";
 
@@ -91,17 +91,17 @@ impl AmImplicitSsp {
         ProtectedUnit::User.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
         let n = self.n_coordinates(n_items);
-        events::check_coordinates(n)?;
+        trainer::check_coordinates(n)?;
         let AmImplicitSspParams {
             n_rounds,
             round_growth,
             totals_share,
             ..
         } = self.params;
-        let mut all = vec![events::request("total weights", totals_share, n_items + 1)];
+        let mut all = vec![trainer::request("total weights", totals_share, n_items + 1)];
         let shares = round_shares(n_rounds, round_growth, totals_share);
         let rounds = (1..).zip(shares);
-        all.extend(rounds.map(|(t, share)| events::request(format!("likes {t}"), share, n)));
+        all.extend(rounds.map(|(t, share)| trainer::request(format!("likes {t}"), share, n)));
         Ok(Requests::Shares(all))
     }
 

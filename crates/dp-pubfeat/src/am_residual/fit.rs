@@ -8,11 +8,10 @@ use dp_mechanism::{Run, Trainer, plan_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-use super::evidence::{Evidence, Round, mean_moment};
-use super::totals::Totals;
+use super::evidence::{Evidence, Round, Totals, mean_moment};
 use super::{AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, RoundContribution};
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
-use crate::{Error, ProblemSetup, ProtectedUnit, Result, SparseKernel, With, events};
+use crate::{Error, ProblemSetup, ProtectedUnit, Result, SparseKernel, With, trainer};
 
 const OUTPUT: &str =
     "item vectors and weights of features, made of the noisy sums listed below; settings";
@@ -91,11 +90,11 @@ impl AmResidualSsp {
         ProtectedUnit::User.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
         let n = self.n_coordinates(n_items);
-        events::check_coordinates(n)?;
+        trainer::check_coordinates(n)?;
         let share = self.params.totals_share;
-        let mut all = vec![events::request("total weights", share, n_items + 1)];
+        let mut all = vec![trainer::request("total weights", share, n_items + 1)];
         let rounds = (1..).zip(self.params.round_shares());
-        all.extend(rounds.map(|(t, share)| events::request(format!("residuals {t}"), share, n)));
+        all.extend(rounds.map(|(t, share)| trainer::request(format!("residuals {t}"), share, n)));
         Ok(Requests::Shares(all))
     }
 

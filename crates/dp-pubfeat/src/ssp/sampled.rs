@@ -9,7 +9,7 @@ use super::fit::OUTPUT;
 use super::{ItemStatistics, scale_jointly};
 use crate::learn::StatisticsLearner;
 use crate::problem::{UnitValues, Vectors};
-use crate::{Error, ProblemSetup, Result, With, events, trainer};
+use crate::{Error, ProblemSetup, Result, With, trainer};
 
 /// Settings of [`SampledSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -100,9 +100,9 @@ impl SampledSsp {
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         self.params.setup.unit.check(adjacency)?;
         let n = self.n_coordinates(n_items);
-        events::check_coordinates(n)?;
+        trainer::check_coordinates(n)?;
         let n_steps = self.params.n_steps;
-        Ok(events::sampled_steps(
+        Ok(trainer::sampled_steps(
             "statistics",
             n_steps,
             self.sampling,

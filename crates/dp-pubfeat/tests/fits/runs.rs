@@ -1,13 +1,16 @@
 //! Models are functions of releases: resumed, replayed, by shards and by workers, and bit for bit those that they have been.
 
+use std::ops::ControlFlow;
+
+use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::TrainerCheck;
 use dp_pubfeat::federated::{Aggregator, Client};
 use dp_pubfeat::{
     AmImplicitSspParams, ConvexSspParams, Descent, EncoderDescent, Error, Fitted, ItemStatistics,
-    KernelRidge, LinearEncoder, Logistic, NoiseSource, Optimiser, Plan, ProblemSetup,
-    ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Run, SspParams, StatisticsLearner,
-    Trainer,
+    KernelRidge, LinearEncoder, Logistic, NoiseSource, Observer, Optimiser, ProblemSetup, Progress,
+    ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Run, RunFolder, SspParams,
+    StatisticsLearner, Trainer,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -54,6 +57,65 @@ where
     if let Err(law) = check.all() {
         panic!("{name}, {adjacency}: {law}");
     }
+    for n_before in 1..=3 {
+        resume_in_a_folder(&check, n_before);
+    }
+}
+
+/// Ends a run after so many releases.
+struct EndAfter(usize);
+
+impl Observer for EndAfter {
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        self.0 -= 1;
+        match self.0 {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn reads_users(&self) -> bool {
+        false
+    }
+}
+
+/// A run that ends after `n_before` releases goes on from its files: to the same bits, and its ledger pays for every release once.
+fn resume_in_a_folder<T>(check: &TrainerCheck<'_, T>, n_before: usize)
+where
+    T: Trainer<Data = Private<Interactions>, Error = Error>,
+{
+    let place = tempfile::tempdir().unwrap();
+    let (target, adjacency) = (check.plan.target(), check.plan.adjacency());
+    // one of Gaussian releases pays for each as it comes, one with samples for all before
+    let budget = match check.plan.mu_squared() {
+        Ok(_) => Budget::new(target, adjacency),
+        Err(_) => Budget::schedule(target, adjacency),
+    };
+    let budget = budget.unwrap();
+    let open = || Ledger::open(place.path().join("ledger"), "made", budget).unwrap();
+    let train = |observer: &mut dyn Observer| {
+        let noise = &mut NoiseSource::insecure_seeded(12);
+        let (folder, ledgers) = (RunFolder::new(place.path().join("run")), &mut [open()]);
+        let (trainer, plan) = (check.trainer, check.plan);
+        folder.train(trainer, check.data, plan, ledgers, "r", noise, observer)
+    };
+    let ended = train(&mut EndAfter(n_before));
+    assert!(matches!(
+        ended.map(drop),
+        Err(Error::Mechanism(dp_mechanism::Error::Cancelled))
+    ));
+    let resumed = train(&mut ()).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(12);
+    let fitted = check
+        .trainer
+        .fit(check.data, check.plan, pay(check.plan), noise)
+        .unwrap();
+    assert_eq!((check.bits)(&resumed.model), (check.bits)(&fitted.model));
+    assert_eq!(open().n_releases(), check.plan.releases().len() as u64);
+    assert_eq!(
+        resumed.certificate.releases.len(),
+        check.plan.releases().len()
+    );
 }
 
 fn vectors<L: StatisticsLearner>(learner: &L) -> Vec<f64> {
@@ -104,7 +166,7 @@ fn encoder() -> LinearEncoder {
 #[test]
 fn statistics_and_what_learns_from_them_follow_from_the_releases() {
     for adjacency in ALL {
-        let ssp = ssp(setup_for(adjacency), 2);
+        let ssp = ssp(setup_for(adjacency), 3);
         check("statistics", &ssp, adjacency, |all| {
             let rhs =
                 |one: &ItemStatistics| (0..N_ITEMS).flat_map(|j| one.rhs(j).to_vec()).collect();
@@ -178,7 +240,7 @@ where
 
 fn made_by_messages(adjacency: Adjacency) -> Result<Fitted<Vec<f64>>> {
     let (data, ssp) = (table(40, None), ssp(setup_for(adjacency), 1));
-    let plan: Plan = ssp.plan(N_ITEMS, target(), adjacency)?;
+    let plan = ssp.plan(N_ITEMS, target(), adjacency)?;
     let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run")?;
     for number in 0..40 {
         let client = Client::new(&data, number as usize, number)?;

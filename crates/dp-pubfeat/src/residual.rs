@@ -1,15 +1,18 @@
-//! The residual form of sufficient statistics perturbation.
+//! Releases of clipped residuals around what is known already.
 
 use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{GramGrids, GramSums, ReleasedGrams, Run, Trainer, plan_for};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_linalg::project_psd_in_place;
+use dp_mechanism::{
+    GramGrids, GramSums, ReleasedGrams, ReleasedVector, Run, SparseBuffer, Trainer,
+    VectorContribution, plan_for,
+};
 
-use super::pooled::Pooled;
-use super::{ResidualContribution, ShrinkingBound, TotalsContribution};
+use crate::features::in_public_range;
 use crate::learn::{StatisticsLearner, vectors_of};
-use crate::problem::Vectors;
-use crate::ssp::{OUTPUT, SspContribution};
-use crate::{Error, ProblemSetup, Result, With, events, trainer};
+use crate::problem::{UnitValues, Vectors};
+use crate::ssp::{OUTPUT, SspContribution, scale_jointly};
+use crate::{Error, ItemStatistics, ProblemSetup, Result, With, trainer};
 
 /// Settings of [`ResidualSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -124,10 +127,10 @@ impl ResidualSsp {
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         let (params, dim) = (&self.params, self.params.setup.dim);
         params.setup.unit.check(adjacency)?;
-        events::check_coordinates(n_items.saturating_mul(dim))?;
+        trainer::check_coordinates(n_items.saturating_mul(dim))?;
         let step = (1.0 - 2.0 * params.pooled_share) / params.n_steps as f64;
         let mut all = vec![
-            events::request("total weights", params.pooled_share, n_items + 1),
+            trainer::request("total weights", params.pooled_share, n_items + 1),
             ReleaseRequest::new(
                 "pooled matrix",
                 params.pooled_share,
@@ -136,7 +139,7 @@ impl ResidualSsp {
             ),
         ];
         let steps = 1..=params.n_steps;
-        all.extend(steps.map(|t| events::request(format!("residuals {t}"), step, n_items * dim)));
+        all.extend(steps.map(|t| trainer::request(format!("residuals {t}"), step, n_items * dim)));
         Ok(Requests::Shares(all))
     }
 
@@ -235,5 +238,208 @@ impl<L: StatisticsLearner + Clone> Trainer for With<ResidualSsp, L> {
             .unit
             .with_rows(data, |rows| self.settings.steps(&mut learner, rows, run))?;
         Ok(learner)
+    }
+}
+
+/// Public bound `c_t` on a unit's residuals in step `t`.
+///
+/// ```text
+/// c_t = max(floor, first ratio^(t - 1))        t = 1, 2, ...
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShrinkingBound {
+    /// Bound of the first step, data units of a label, from 1e-6 to 1e6.
+    pub first: f64,
+    /// What a step leaves of it, above 0 and at most 1.
+    pub ratio: f64,
+    /// Least bound, from 1e-6 to `first`: about the noise of labels.
+    pub floor: f64,
+}
+
+impl ShrinkingBound {
+    pub(crate) fn check(&self) -> Result<()> {
+        in_public_range("first", self.first)?;
+        in_public_range("floor", self.floor)?;
+        params::finite_non_negative("first - floor", self.first - self.floor)?;
+        params::finite_positive("ratio", self.ratio)?;
+        params::closed_unit("ratio", self.ratio)?;
+        Ok(())
+    }
+
+    /// `c_t`, `t` from 1.
+    #[must_use]
+    pub fn at(&self, step: usize) -> f64 {
+        let power = step.saturating_sub(1) as f64;
+        (self.first * self.ratio.powf(power)).max(self.floor)
+    }
+}
+
+/// One unit's share of the residual sums of all items at given item vectors.
+///
+/// ```text
+/// e_j = y_j - <u, v_j>,   all of the unit's scaled so that ||u||^2 sum_j w_j^2 e_j^2 <= c^2
+/// r_j += w_j e_j u
+/// ```
+///
+/// `u` is shortened to `Gamma_u` and `y_j` clipped to `Gamma_y` first. Coordinates: item by item, `d` each.
+///
+/// # Privacy
+/// The unit adds the blocks `w_j e_j u`, one per item, of squared norm `w_j^2 e_j^2 ||u||^2`; their sum is at most `c^2` by construction, whatever the item vectors, which are released
+/// values. L2 sensitivity `c` under add/remove, `2 c` under replacement.
+#[derive(Debug, Clone, Copy)]
+pub struct ResidualContribution<'a> {
+    /// Checked settings.
+    pub setup: &'a ProblemSetup,
+    /// Released item vectors, shape `(m, d)`.
+    pub item_vectors: &'a [f64],
+    /// The bound `c`, data units of a label times those of `u`.
+    pub bound: f64,
+}
+
+impl VectorContribution for ResidualContribution<'_> {
+    type Scratch = UnitValues;
+
+    fn scratch(&self) -> UnitValues {
+        UnitValues::default()
+    }
+
+    fn contribute(&self, unit: UserRow<'_>, own: &mut UnitValues, out: &mut SparseBuffer) {
+        let dim = self.setup.dim;
+        own.read(self.setup, unit);
+        let (u, residuals) = (&own.vector, &mut own.labels);
+        for (residual, &item) in residuals.iter_mut().zip(unit.items()) {
+            let v = &self.item_vectors[item as usize * dim..][..dim];
+            *residual -= u.iter().zip(v).map(|(u, v)| u * v).sum::<f64>();
+        }
+        let norm = u.iter().map(|u| u * u).sum::<f64>().sqrt();
+        if norm > 0.0 {
+            scale_jointly(residuals, &own.weights, self.bound / norm);
+        }
+        let each = own.weights.iter().zip(&*residuals);
+        for (&item, (w, e)) in unit.items().iter().zip(each) {
+            let first = item as usize * dim;
+            let at = |a: usize| u32::try_from(first + a).unwrap_or(u32::MAX); // checked by the plan
+            out.extend(u.iter().enumerate().map(|(a, u)| (at(a), w * e * u)));
+        }
+    }
+}
+
+/// One unit's share of the items' total weights, and of the number of units.
+///
+/// ```text
+/// t_j += .95 w_j,   t_m += sqrt(1 - .95^2)      for a unit with items
+/// ```
+///
+/// # Privacy
+/// Squared norm `.95^2 sum_j w_j^2 + 1 - .95^2 <= 1`: sensitivity 1 under add/remove, 2 under replacement.
+#[derive(Debug, Clone, Copy)]
+pub struct TotalsContribution<'a> {
+    /// Checked settings.
+    pub setup: &'a ProblemSetup,
+    /// Number of items `m`.
+    pub n_items: usize,
+}
+
+impl TotalsContribution<'_> {
+    /// Share of a unit's norm that goes to its items.
+    pub(crate) const ITEMS: f64 = 0.95;
+
+    /// Share of a unit's norm that counts the unit.
+    pub(crate) fn units() -> f64 {
+        (1.0 - Self::ITEMS * Self::ITEMS).sqrt()
+    }
+}
+
+impl VectorContribution for TotalsContribution<'_> {
+    type Scratch = Vec<f64>;
+
+    fn scratch(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    fn contribute(&self, unit: UserRow<'_>, weights: &mut Vec<f64>, out: &mut SparseBuffer) {
+        if unit.is_empty() {
+            return;
+        }
+        weights.clear();
+        weights.resize(unit.len(), 0.0);
+        self.setup.weights.weigh(unit, weights);
+        let each = unit.items().iter().copied().zip(&*weights);
+        out.extend(each.map(|(item, w)| (item, Self::ITEMS * w)));
+        out.push(
+            u32::try_from(self.n_items).unwrap_or(u32::MAX),
+            Self::units(),
+        );
+    }
+}
+
+/// Released pooled matrices `A_j = W_j C`, and right-hand sides that are refined.
+pub(super) struct Pooled {
+    dim: usize,
+    /// `(m, d, d)`.
+    matrices: Vec<f64>,
+    /// Sum of `b^t / s_t^2` and of `1 / s_t^2`.
+    weighted: (Vec<f64>, f64),
+}
+
+impl Pooled {
+    /// `C = PSD(S) / n` from the released sum and number of units; `W_j` the released total weights, at least one standard deviation of their noise.
+    pub(super) fn new(
+        sums: &ReleasedGrams,
+        totals: &ReleasedVector,
+        #[cfg(privacy_mutants)] data: &Private<Interactions>,
+    ) -> Result<Self> {
+        let (dim, n_items) = (sums.dim(), sums.n_items());
+        let (mut average, mut rhs) = (vec![0.0; dim * dim], vec![0.0; dim]);
+        sums.write_item(0, &mut average, &mut rhs);
+        project_psd_in_place(&mut average, dim)?;
+        let values = totals.values();
+        let least = totals.noise_stddev();
+        let n_units = (values[n_items] / TotalsContribution::units()).max(1.0);
+        #[cfg(privacy_mutants)]
+        let n_units = crate::mutants::units(n_units, data);
+        let average: Vec<f64> = (0..dim * dim)
+            .map(|at| (average[at] + average[at % dim * dim + at / dim]) / (2.0 * n_units))
+            .collect();
+        let scaled = values[..n_items].iter().flat_map(|total| {
+            let weight = total.max(least) / TotalsContribution::ITEMS;
+            average.iter().map(move |c| weight * c)
+        });
+        Ok(Self {
+            dim,
+            matrices: scaled.collect(),
+            weighted: (vec![0.0; n_items * dim], 0.0),
+        })
+    }
+
+    /// Released residuals at `v` stand for right-hand sides `r + A v`, whose noise is that of `r`. Returns the statistics of all releases so
+    /// far, each weighed by one over its variance; of this one alone with `forget`.
+    pub(super) fn observe(
+        &mut self,
+        v: &[f64],
+        residuals: &[f64],
+        stddev: f64,
+        forget: bool,
+    ) -> Result<ItemStatistics> {
+        let dim = self.dim;
+        if forget {
+            self.weighted.0.fill(0.0);
+            self.weighted.1 = 0.0;
+        }
+        let precision = (stddev * stddev).recip();
+        let items = self.matrices.chunks_exact(dim * dim);
+        let each = v.chunks_exact(dim).zip(residuals.chunks_exact(dim));
+        let sums = self.weighted.0.chunks_exact_mut(dim);
+        for ((matrix, (v, r)), sum) in items.zip(each).zip(sums) {
+            for ((sum, row), r) in sum.iter_mut().zip(matrix.chunks_exact(dim)).zip(r) {
+                let image: f64 = row.iter().zip(v).map(|(a, v)| a * v).sum();
+                *sum += precision * (r + image);
+            }
+        }
+        self.weighted.1 += precision;
+        let rhs = self.weighted.0.iter().map(|b| b / self.weighted.1);
+        let noise = self.weighted.1.sqrt().recip();
+        ItemStatistics::new(dim, self.matrices.clone(), rhs.collect(), [0.0, noise])
     }
 }
