@@ -62,7 +62,7 @@ pub use run::{
     ChannelLink, ChannelPool, Coordinator, CoordinatorLink, DealUsers, Fitted, FromWorker,
     GridForm, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer, Progress,
     Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList, Round,
-    Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool,
+    Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool, plan_for,
     worker_channels,
 };
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};

@@ -32,7 +32,7 @@ pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
-pub use trainer::{Fitted, Provenance, Trainer};
+pub use trainer::{Fitted, Provenance, Trainer, plan_for};
 pub use workers::{
     ChannelLink, ChannelPool, Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker,
     WorkerPool, worker_channels,
@@ -257,6 +257,13 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn list_head(&self) -> &str {
         self.list.head()
+    }
+
+    /// Whether an observer of the run [asks what users add](Observer::reads_users).
+    #[must_use]
+    pub fn is_read_by_user(&self) -> bool {
+        let observer = self.observer.as_ref();
+        observer.is_some_and(|observer| observer.reads_users())
     }
 
     /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose

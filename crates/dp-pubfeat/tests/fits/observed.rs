@@ -1,10 +1,12 @@
-//! What a watch is shown of steps on samples: every user's integers, in every step, within the bound.
+//! What an observer is shown of steps on samples: every user's integers, in every step, within the bound.
 
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{DpSgdParams, Error, LinearEncoder, Observed, ObservedSums, PublicEncoder};
 
-use crate::support::{ADD_REMOVE, DIM, N_ITEMS, features, pay, ridge, sampled, sgd, table, target};
+use crate::support::{
+    ADD_REMOVE, DIM, N_ITEMS, features, observed, ridge, sampled, sgd, table, target,
+};
 
 /// Counts a step; users with items add something, of norm at most the bound.
 fn check(observed: &Observed<'_>, data: &Private<Interactions>, n_steps: &mut usize) {
@@ -28,8 +30,8 @@ fn steps_on_samples_bound_every_user() {
     let mut n_steps = 0;
     let fit = sampled();
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    fit.fit_watched(ridge(), &data, &plan, pay(&plan), noise, &mut |o| {
-        check(&o, &data, &mut n_steps);
+    observed(&fit.with(ridge()), &data, &plan, noise, |o| {
+        check(o, &data, &mut n_steps);
     })
     .unwrap();
     assert_eq!(n_steps, 4);
@@ -38,17 +40,17 @@ fn steps_on_samples_bound_every_user() {
     let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
     let n_rows = encoder.parameters().len() / DIM;
     let plan = fit.plan(n_rows, target(), ADD_REMOVE).unwrap();
-    fit.fit_watched(encoder, &data, &plan, pay(&plan), noise, &mut |o| {
-        check(&o, &data, &mut n_steps);
+    observed(&fit.with(encoder), &data, &plan, noise, |o| {
+        check(o, &data, &mut n_steps);
     })
     .unwrap();
     assert_eq!(n_steps, 8);
 }
 
 #[test]
-fn watches_of_records_are_refused() {
+fn observers_of_users_are_refused_where_records_are_units() {
     let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
-    let never = &mut |_: Observed<'_>| panic!("shown a release");
+    let never = |_: &Observed<'_>| panic!("shown a release");
     let mut params = DpSgdParams {
         sampling_probability: 1.0,
         ..sgd().params().clone()
@@ -59,7 +61,7 @@ fn watches_of_records_are_refused() {
     let n_rows = encoder.parameters().len() / DIM;
     let plan = fit.plan(n_rows, target(), Adjacency::ReplaceRecord);
     let plan = plan.unwrap();
-    let refused = fit.fit_watched(encoder, &data, &plan, pay(&plan), os, never);
+    let refused = observed(&fit.with(encoder), &data, &plan, os, never);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
 
     let mut params = sampled().params().clone();
@@ -68,6 +70,6 @@ fn watches_of_records_are_refused() {
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target(), Adjacency::ReplaceRecord);
     let plan = plan.unwrap();
-    let refused = fit.fit_watched(ridge(), &data, &plan, pay(&plan), os, never);
+    let refused = observed(&fit.with(ridge()), &data, &plan, os, never);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }
