@@ -62,6 +62,7 @@ pub use run::{
     Coordinator, CoordinatorLink, Fitted, FromWorker, GridForm, Observed, ObservedSums, Observer,
     OneUser, OpenSum, PaidLine, Payer, Progress, Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry,
     ReleaseForm, ReleaseKind, ReleaseList, Round, Run, Shard, ToWorker, Trainer, WorkerPool,
+    try_grids,
 };
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
