@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dp_core::{Interactions, PerUser, UserRow};
+use dp_core::{Interactions, InteractionsBuilder, PerUser, UserRow};
 use dp_linalg::{PlainLoops, with_vector_instructions};
 use dp_mechanism::{SparseBuffer, VectorContribution};
 use rayon::prelude::*;
@@ -207,6 +207,11 @@ impl LocalStates {
         Self {
             states: PerUser::of(table, new),
         }
+    }
+
+    pub(super) fn of_nobody() -> Self {
+        let nobody = InteractionsBuilder::new(1).build().0;
+        Self::new(&nobody, 0, false)
     }
 
     fn of(&self, user: UserRow<'_>) -> Option<MutexGuard<'_, LocalState>> {

@@ -23,8 +23,8 @@ use crate::{Result, UserBatches};
 /// Where users train only in rounds in which they are asked
 /// ([`LocalTraining::WhenAsked`](crate::LocalTraining::WhenAsked) under Poisson sampling), `theta_i` depend on the users' coins as well,
 /// which no list holds. Such a run is not resumed: with releases to go on from, [`Trainer::run`] returns
-/// [`NotResumable`](dp_mechanism::Error::NotResumable) before anything is paid. Without users it can be replayed, since shared parameters
-/// follow from releases alone.
+/// [`NotResumable`](dp_mechanism::Error::NotResumable) before anything is paid. It can be replayed, since shared
+/// parameters follow from releases alone; the model then has local parameters of nobody.
 ///
 /// # Privacy
 /// As for [`PpSgd`].
@@ -107,9 +107,7 @@ impl<'a, O: PersonalizedObjective> Trainer for PpSgdTrainer<'a, O> {
     }
 
     fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<PpSgdModel> {
-        if !self.fit.everybody_trains() {
-            run.keeps_secret_state()?;
-        }
+        let trains_here = self.fit.everybody_trains() || run.keeps_secret_state()?;
         let mut rounds = Rounds::new(&self.fit, self.objective, data)?;
         let mut patience = self.stopping.as_ref().map(Patience::of);
         for round in 1..=self.fit.params().n_rounds {
@@ -122,6 +120,9 @@ impl<'a, O: PersonalizedObjective> Trainer for PpSgdTrainer<'a, O> {
             if patience.as_mut().is_some_and(|p| p.is_over(parameters)) {
                 break;
             }
+        }
+        if !trains_here {
+            rounds.states = LocalStates::of_nobody();
         }
         Ok(rounds.into_model(run.provenance()))
     }
