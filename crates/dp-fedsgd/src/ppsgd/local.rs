@@ -214,6 +214,10 @@ impl LocalStates {
         Self::new(&nobody, 0, false)
     }
 
+    pub(super) fn n_users(&self) -> usize {
+        self.states.values().len()
+    }
+
     fn of(&self, user: UserRow<'_>) -> Option<MutexGuard<'_, LocalState>> {
         let place = self.states.place(user.key())?;
         #[cfg(privacy_mutants)]

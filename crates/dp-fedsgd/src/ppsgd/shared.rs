@@ -235,12 +235,19 @@ impl SharedModel {
     reason = "holds private models; printing them is never wanted"
 )]
 pub struct LocalModels {
+    pub(crate) n_users: usize,
     pub(crate) n_local: usize,
     pub(crate) last: Vec<f64>,
     pub(crate) average: Option<Vec<f64>>,
 }
 
 impl LocalModels {
+    /// Users whose local parameters these are; as private as the number of users of the table.
+    #[must_use]
+    pub const fn n_users(&self) -> usize {
+        self.n_users
+    }
+
     /// `theta_i` after the last round.
     ///
     /// # Panics

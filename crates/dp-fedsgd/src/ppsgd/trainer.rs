@@ -215,6 +215,7 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
         let average = self.fit.params().average;
         let (last, averages) = self.states.collect(self.shared.n_rounds(), average);
         let local = LocalModels {
+            n_users: self.states.n_users(),
             n_local: self.objective.n_local(),
             last,
             average: averages,
