@@ -260,8 +260,11 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
 #[allow(missing_debug_implementations, reason = "holds a function")]
 pub struct PublicEarlyStopping<'a> {
     patience: usize,
-    public_loss: Box<dyn Fn(&[f64]) -> f64 + Send + Sync + 'a>,
+    public_loss: Box<PublicLoss<'a>>,
 }
+
+/// A loss on public data, of shared parameters.
+type PublicLoss<'a> = dyn Fn(&[f64]) -> f64 + Send + Sync + 'a;
 
 impl<'a> PublicEarlyStopping<'a> {
     /// Stops after `patience` rounds in a row (at least one) without a new least value of `public_loss`, a function of the shared
