@@ -7,7 +7,7 @@ use dp_core::UserRow;
 use crate::gram_sum::{GramContribution, GramGrids};
 use crate::kronecker_sum::OffDiagonalNoise;
 use crate::release::{ReleasedGrams, ReleasedVector};
-use crate::{Grid, Result};
+use crate::{Grid, ReleaseEntry, Result};
 
 /// Sees what a run makes, as it makes it: for progress, measurements and audits.
 ///
@@ -16,6 +16,11 @@ pub trait Observer {
     /// A release, with what each user added to it: for audits. Not called for a release that is replayed from a list.
     fn release(&mut self, seen: &Observed<'_>) {
         let _ = seen;
+    }
+
+    /// A release is made, or replayed, and stands in the list: for whoever keeps or publishes it.
+    fn listed(&mut self, entry: &ReleaseEntry) {
+        let _ = entry;
     }
 
     /// A round is over.
