@@ -40,7 +40,10 @@ pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 #[doc(no_inline)]
 pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
 #[doc(no_inline)]
-#[allow(clippy::disallowed_types, reason = "users choose where noise comes from")]
+#[allow(
+    clippy::disallowed_types,
+    reason = "users choose where noise comes from"
+)]
 pub use dp_mechanism::{
     Coordinator, CoordinatorLink, Fitted, FromWorker, NoiseSource, Observed, ObservedSums,
     Observer, Payer, Progress, Provenance, ReleaseList, Round, Run, Shard, ToWorker, Trainer,

@@ -183,8 +183,8 @@ impl MatrixFactorization {
     #[must_use]
     pub fn n_rounds_after(&self, n_releases: usize) -> usize {
         let params = self.params();
-        let before = usize::from(params.releases_counts())
-            + usize::from(params.weight_share().is_some());
+        let before =
+            usize::from(params.releases_counts()) + usize::from(params.weight_share().is_some());
         let of_rounds = n_releases.saturating_sub(before);
         (1..=params.n_rounds)
             .take_while(|&n| params.releases_of(n) <= of_rounds)

@@ -1,9 +1,9 @@
 use dp_core::{ApproxDp, ParamError, params};
 
+use super::defaults;
 use super::implicit::Feedback;
 use super::item_update::{GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
-use super::defaults;
 use crate::allocation::n_head;
 use crate::{Error, LocalBias, Result};
 

@@ -145,7 +145,9 @@ impl Trainer for MultiTaskNoisyGd {
         let steps = step_requests("gradients", params.n_steps, 1.0 - share, n_tasks * dim);
         rest.extend(steps);
         let allocation = &params.setup.allocation;
-        Ok(Requests::Shares(allocation.with_count_request(n_tasks, rest)))
+        Ok(Requests::Shares(
+            allocation.with_count_request(n_tasks, rest),
+        ))
     }
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
@@ -193,7 +195,9 @@ impl Trainer for WithLoss<'_> {
         let known = setup.task_counts(counts.as_ref());
         let shape = (data.expose().n_items(), 1.0);
         let scales = totals.scales(&run.vector(data, shape, &totals)?, known);
-        let coefficients = self.descent.descend(self.loss, data, &weights, &scales, run)?;
+        let coefficients = self
+            .descent
+            .descend(self.loss, data, &weights, &scales, run)?;
         let model = TaskModels::new(setup.dim, coefficients, run.provenance())?;
         Ok(model.with_counts(counts))
     }

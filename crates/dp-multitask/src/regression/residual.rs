@@ -246,7 +246,9 @@ impl Trainer for ResidualSsp {
             }
         }
         let allocation = &params.setup.allocation;
-        Ok(Requests::Shares(allocation.with_count_request(n_tasks, rest)))
+        Ok(Requests::Shares(
+            allocation.with_count_request(n_tasks, rest),
+        ))
     }
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {

@@ -1,11 +1,12 @@
 //! Every trainer of this crate with settings that reach each of its releases, on small made data.
 
-use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_multitask::{
-    BudgetAllocation, FactorizationParams, Feedback, Gramian, GradientClip, GradientRounds,
-    ItemGramian, ItemUpdate, Iterate, MatrixFactorization, MultiTaskNoisyGdParams,
-    MultiTaskSspParams, PooledMatrices, RecordSampling, RegressionLoss, ResidualRounds,
-    ResidualSspParams, ScoreModel, SspSolve, StepSize, TaskCounts, TaskSetup, Tuning, TuningParams,
+    Adjacency, ApproxDp, BudgetAllocation, Error, FactorModel, FactorizationParams, Feedback,
+    GradientClip, GradientRounds, Gramian, Interactions, InteractionsBuilder, ItemGramian,
+    ItemUpdate, Iterate, MatrixFactorization, MultiTaskNoisyGd, MultiTaskNoisyGdParams,
+    MultiTaskSsp, MultiTaskSspParams, NoisyCounts, PooledMatrices, Private, RecordSampling,
+    RegressionLoss, ResidualRounds, ResidualSsp, ResidualSspParams, ScoreModel, SspSolve, StepSize,
+    TaskCounts, TaskModels, TaskSetup, Trainer, TunedModel, Tuning, TuningParams,
 };
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -35,6 +36,71 @@ pub(crate) fn users() -> Private<Interactions> {
     }
     builder.ensure_users(152);
     Private::new(builder.build().0)
+}
+
+/// Nobody, in the same public shape.
+pub(crate) fn nobody() -> Private<Interactions> {
+    let builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    Private::new(builder.build().0)
+}
+
+/// What makes two models equal.
+pub(crate) trait Numbers {
+    fn numbers(&self) -> Vec<f64>;
+
+    fn bits(&self) -> Vec<u64> {
+        self.numbers().iter().map(|x| x.to_bits()).collect()
+    }
+}
+
+fn with_counts(numbers: &[f64], counts: Option<&NoisyCounts>) -> Vec<f64> {
+    let counts = counts.map_or(&[][..], NoisyCounts::values);
+    [numbers, counts].concat()
+}
+
+impl Numbers for FactorModel {
+    fn numbers(&self) -> Vec<f64> {
+        with_counts(self.item_factors(), self.counts())
+    }
+}
+
+impl Numbers for TunedModel {
+    fn numbers(&self) -> Vec<f64> {
+        let model = [self.model.item_factors(), &self.scores].concat();
+        with_counts(&model, self.model.counts())
+    }
+}
+
+impl Numbers for TaskModels {
+    fn numbers(&self) -> Vec<f64> {
+        with_counts(self.coefficients(), self.counts())
+    }
+}
+
+/// Something that holds for a trainer.
+pub(crate) trait Check {
+    fn check<T>(&mut self, name: &str, trainer: &T)
+    where
+        T: Trainer<Data = Private<Interactions>, Error = Error> + Sync,
+        T::Model: Numbers;
+}
+
+pub(crate) fn for_each_trainer(check: &mut impl Check) {
+    for (name, trainer) in factorizations() {
+        check.check(name, &trainer);
+    }
+    for (name, trainer) in tunings() {
+        check.check(name, &trainer);
+    }
+    for (name, trainer) in statistics() {
+        check.check(name, &trainer);
+    }
+    for (name, trainer) in descents() {
+        check.check(name, &trainer);
+    }
+    for (name, trainer) in refinements() {
+        check.check(name, &trainer);
+    }
 }
 
 fn residual(n_statistics_rounds: usize, pull: f64) -> ItemUpdate {
@@ -126,13 +192,11 @@ pub(crate) fn factorizations() -> Vec<(&'static str, MatrixFactorization)> {
         ),
         ("likes, pooled", implicit(ItemGramian::Pooled, 0.1)),
         ("likes, per item", implicit(ItemGramian::PerItem, 0.1)),
-        (
-            "likes, per item alone",
-            implicit(ItemGramian::PerItem, 0.0),
-        ),
+        ("likes, per item alone", implicit(ItemGramian::PerItem, 0.0)),
         ("likes without biases", plain),
     ];
-    all.map(|(name, params)| (name, params.check().unwrap())).into()
+    all.map(|(name, params)| (name, params.check().unwrap()))
+        .into()
 }
 
 pub(crate) fn tunings() -> Vec<(&'static str, Tuning)> {
@@ -166,7 +230,7 @@ fn released() -> TaskSetup {
     ))
 }
 
-pub(crate) fn statistics() -> Vec<(&'static str, dp_multitask::MultiTaskSsp)> {
+pub(crate) fn statistics() -> Vec<(&'static str, MultiTaskSsp)> {
     let with = |solve| MultiTaskSspParams {
         solve,
         ..MultiTaskSspParams::new(released())
@@ -184,7 +248,7 @@ pub(crate) fn statistics() -> Vec<(&'static str, dp_multitask::MultiTaskSsp)> {
     .into()
 }
 
-pub(crate) fn descents() -> Vec<(&'static str, dp_multitask::MultiTaskNoisyGd)> {
+pub(crate) fn descents() -> Vec<(&'static str, MultiTaskNoisyGd)> {
     let huber = MultiTaskNoisyGdParams {
         loss: RegressionLoss::Huber { threshold: 0.7 },
         clip: GradientClip::PerTask,
@@ -204,7 +268,7 @@ pub(crate) fn descents() -> Vec<(&'static str, dp_multitask::MultiTaskNoisyGd)> 
     .into()
 }
 
-pub(crate) fn refinements() -> Vec<(&'static str, dp_multitask::ResidualSsp)> {
+pub(crate) fn refinements() -> Vec<(&'static str, ResidualSsp)> {
     let per_task = ResidualSspParams {
         gramian: Gramian::PerTask { share: 0.3 },
         n_steps: 3,
