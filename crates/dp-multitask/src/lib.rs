@@ -46,6 +46,6 @@ pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Privat
 )]
 pub use dp_mechanism::{
     Coordinator, CoordinatorLink, Fitted, FromWorker, NoiseSource, Observed, ObservedSums,
-    Observer, Payer, Progress, Provenance, ReleaseList, Round, Run, Shard, ToWorker, Trainer,
-    WorkerPool,
+    Observer, Payer, Progress, Provenance, ReleaseEntry, ReleaseList, Round, Run, RunFolder, Shard,
+    ShardAnswer, ToWorker, Trainer, WorkerPool,
 };
