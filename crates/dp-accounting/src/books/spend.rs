@@ -96,6 +96,7 @@ impl Spend {
             event: self.event().clone(),
             n_draws: self.n_draws(),
             release_id: self.release_id.clone(),
+            entry_hash: None,
         }
     }
 }
@@ -178,4 +179,8 @@ pub struct ReleaseRecord {
     pub n_draws: u64,
     /// Hash of the ledger line that paid for it, 64 lowercase hexadecimal digits.
     pub release_id: String,
+    /// Hash of the release in the run's list of releases, 64 lowercase hexadecimal digits; absent where the release was paid for and
+    /// not made, or made outside a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_hash: Option<String>,
 }

@@ -1,6 +1,6 @@
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
-use dp_mechanism::{NoiseSource, Observed};
+use dp_mechanism::{NoiseSource, Run, Trainer as _};
 use dp_personalize::{AltMin, ResidualAltMin};
 
 use super::failed;
@@ -103,10 +103,11 @@ impl Trainer for AuditedPersonalization {
         let (plan, spends) = (&self.plan, self.spends()?);
         let samples = samples_of(data.expose(), self.n_features, self.max_rows)?;
         let mut seen = Views::of(data.expose(), canaries);
-        let watch = &mut |one: Observed<'_>| seen.look(one);
+        let run = Run::new(plan, spends, noise).map_err(failed)?;
+        let run = run.observed_by(&mut seen);
         let fitted = match &self.fit {
-            Personalization::AltMin(fit) => fit.fit_watched(&samples, plan, spends, noise, watch),
-            Personalization::Residual(fit) => fit.fit_watched(&samples, plan, spends, noise, watch),
+            Personalization::AltMin(fit) => fit.run(&samples, run),
+            Personalization::Residual(fit) => fit.run(&samples, run),
         };
         fitted.map_err(failed)?;
         seen.all(self.n_releases())

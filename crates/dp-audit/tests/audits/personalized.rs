@@ -9,7 +9,8 @@ use dp_core::{
     Adjacency, ApproxDp, Gdp, Interactions, Private, UserRow, UserSamples, UserSamplesBuilder,
 };
 use dp_mechanism::{
-    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, kronecker_contribution,
+    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, Trainer as _,
+    kronecker_contribution,
 };
 use dp_personalize::{
     AltMinParams, Candidates, ConvexLoss, DpGdEmbedding, Embedding, ExponentialSelectionParams,
@@ -388,9 +389,8 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     let line = |u: &[f64; 2]| Subspace::spanned_by(2, 1, u, Provenance::NonPrivate).unwrap();
     let net = Candidates::new(lines.iter().map(line).collect()).unwrap();
     let loss = SelectionLoss::Explained;
-    let selection = ExponentialSelectionParams { epsilon, loss }
-        .check()
-        .unwrap();
+    let params = ExponentialSelectionParams { epsilon, loss };
+    let selection = params.check(net.clone()).unwrap();
     let data = |counts: [usize; 2]| {
         let axes = (0..2).flat_map(|a| std::iter::repeat_n(a, counts[a]));
         let user = |a: usize| {
@@ -407,16 +407,16 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     ] {
         let counts = neighbours.map(|users| {
             let samples = data(users);
-            let plan = selection.plan(DELTA, adjacency).unwrap();
+            let plan = selection.plan(2, target(epsilon), adjacency).unwrap();
             let budget = Budget::schedule(plan.target(), adjacency).unwrap();
             let pay = || {
                 let mut ledger = Ledger::in_memory("toy", budget).unwrap();
-                ledger.reserve(&plan).unwrap().remove(0)
+                ledger.reserve(&plan).unwrap()
             };
             let mut counts = [0_u64; 3];
             for _ in 0..N {
                 let noise = &mut NoiseSource::operating_system();
-                let found = selection.fit(&samples, &net, &plan, pay(), noise).unwrap();
+                let found = selection.fit(&samples, &plan, pay(), noise).unwrap();
                 let is = |s: &Subspace| s.basis() == found.model.basis();
                 counts[net.subspaces().iter().position(is).unwrap()] += 1;
             }

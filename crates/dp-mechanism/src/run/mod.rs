@@ -429,6 +429,14 @@ impl<'a> Run<'a> {
     fn finish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
         self.list.append(&entry)?;
         self.insecure |= entry.is_insecure();
+        for line in entry.paid() {
+            let account = self.accounts.get_mut(line.account);
+            let records = account.map(|account| account.records.iter_mut());
+            let last = records.into_iter().flatten().rev().take(entry.paid().len());
+            for record in last.filter(|record| record.release_id == line.release_id) {
+                record.entry_hash = Some(entry.hash().to_owned());
+            }
+        }
         backend.released(&entry)?;
         self.report(&entry)?;
         Ok(entry)
@@ -513,6 +521,7 @@ impl<'a> Run<'a> {
                 event: planned.event().clone(),
                 n_draws: planned.n_draws(),
                 release_id: line.release_id.clone(),
+                entry_hash: Some(entry.hash().to_owned()),
             });
         }
         Ok(())

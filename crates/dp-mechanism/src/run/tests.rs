@@ -302,6 +302,8 @@ fn a_run_on_disk_goes_on_after_it_was_cut_off_at_any_byte_and_pays_for_what_is_m
     };
     let whole = fit(&mut Paying::default()).unwrap();
     assert!(whole.certificate.verify().is_ok() && whole.n_releases == 9);
+    let last = whole.certificate.releases.last().unwrap();
+    assert_eq!(last.entry_hash.as_ref(), Some(&whole.releases_hash));
     let bytes = std::fs::read(&path).unwrap();
     let mut n_cut_off = 0;
     for end in (0..bytes.len()).step_by(97).chain([bytes.len()]) {

@@ -384,6 +384,7 @@ impl Ledger {
                 event: release.event().clone(),
                 n_draws: release.n_draws(),
                 release_id: hash.clone(),
+                entry_hash: None,
             });
             chain.add(cost, release.n_draws(), hash);
         }

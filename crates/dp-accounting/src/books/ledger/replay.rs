@@ -88,6 +88,7 @@ impl Chain {
             event: record.event,
             n_draws: record.n_draws,
             release_id: hash,
+            entry_hash: None,
         };
         releases.add(release, record.held);
         Some(())

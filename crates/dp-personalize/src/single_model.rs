@@ -1,13 +1,13 @@
 //! One private linear model for everybody.
 
-use dp_accounting::{Certificate, Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
 use dp_linalg::{PsdScratch, packed_len, psd_part_plus_ridge_solve};
-use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
+use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
 
-use crate::paid::{Paid, plan_of};
 use crate::small::{clip_factor, norm, read_symmetric, write_symmetric};
-use crate::{PersonalModel, Result};
+use crate::subspace::describe;
+use crate::{Error, PersonalModel, Result};
 
 /// Settings of [`SingleModel`], not yet checked. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -29,21 +29,12 @@ pub struct SingleModelParams {
 ///
 /// # Privacy
 /// See [`SingleModelStatistics`]. Released to everybody: the coefficients. Unit: the user with all rows.
+///
+/// # Errors
+/// [`plan`](Trainer::plan): [`crate::Error::Param`] unless `dim` is from 1 to 1024.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SingleModel {
     params: SingleModelParams,
-}
-
-/// The released model with the certificate of its run.
-#[allow(
-    missing_debug_implementations,
-    reason = "models do not print themselves"
-)]
-pub struct FittedSingleModel {
-    /// The released coefficients, the same for every user.
-    pub model: PersonalModel,
-    /// What was released, under which guarantee.
-    pub certificate: Certificate,
 }
 
 impl SingleModelParams {
@@ -67,51 +58,36 @@ impl SingleModelParams {
     }
 }
 
-impl SingleModel {
-    /// What a fit over `dim` features will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] unless `dim` is from 1 to 1024; [`crate::Error::Accounting`] when the target
-    /// cannot be met.
-    pub fn plan(dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        plan_of(&Self::requests(dim)?, target, adjacency)
+impl Trainer for SingleModel {
+    type Data = UserSamples;
+    /// The coefficients, the same for every user.
+    type Model = PersonalModel;
+    type Error = Error;
+
+    fn width(&self, samples: &UserSamples) -> usize {
+        samples.n_features()
     }
 
-    fn requests(dim: usize) -> Result<[ReleaseRequest; 1]> {
+    fn requests(&self, dim: usize, _: Adjacency) -> Result<Requests> {
         params::in_range("dim", dim, 1, 1024, "a whole number from 1 to 1024")?;
         let draws = SingleModelStatistics::n_coordinates(dim) as u64;
-        Ok([ReleaseRequest::new(
-            "single model",
-            1.0,
-            ReplaceFactor::Two,
-            draws,
-        )])
+        let request = ReleaseRequest::new("single model", 1.0, ReplaceFactor::Two, draws);
+        Ok(Requests::Shares(vec![request]))
     }
 
-    /// Estimates the model, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// As [`AltMin::fit`](crate::AltMin::fit).
-    pub fn fit(
-        &self,
-        samples: &UserSamples,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedSingleModel> {
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        describe(certificate, "coefficients of one model")
+    }
+
+    fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<PersonalModel> {
         let dim = samples.n_features();
-        let mut paid = Paid::new(plan, &Self::requests(dim)?, spends, 1)?;
-        let spend = paid.next()?;
-        let max_rows = samples.max_rows();
         let share = SingleModelStatistics {
             params: self.params,
             n_features: dim,
-            max_rows,
+            max_rows: samples.max_rows(),
         };
-        let grid = Grid::new(spend.noise_multiplier()?, 2.0_f64.sqrt())?;
-        let n = SingleModelStatistics::n_coordinates(dim);
-        let sum = VectorSum::accumulate(samples.table(), n, grid, &share)?;
-        let released = sum.release(spend, noise)?;
+        let shape = (SingleModelStatistics::n_coordinates(dim), 2.0_f64.sqrt());
+        let released = run.vector(samples.table(), shape, &share)?;
         let values = released.values();
         let (matrix, rhs) = values.split_at(packed_len(dim));
         let (matrix, mut theta) = (read_symmetric(matrix, dim), rhs.to_vec());
@@ -119,10 +95,7 @@ impl SingleModel {
         psd_part_plus_ridge_solve(&matrix, ridge, &mut theta, &mut PsdScratch::new(dim)?)?;
         let unit = self.params.label_clip / self.params.design_clip;
         theta.iter_mut().for_each(|t| *t *= unit);
-        Ok(FittedSingleModel {
-            model: PersonalModel::of_coefficients(theta),
-            certificate: paid.certificate("coefficients of one model", &[], noise.is_insecure())?,
-        })
+        Ok(PersonalModel::of_coefficients(theta))
     }
 }
 

@@ -1,11 +1,12 @@
-//! Alternating minimisation without noise.
+//! What a private shared representation is measured against, without privacy: alternating minimisation without noise, a user's own data, zero.
 
-use dp_core::{UserSamples, params};
+use dp_core::{SampleRows, UserSamples, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
+use dp_mechanism::Provenance;
 
 use crate::design::{TINY_RIDGE, UserDesign, min_norm_least_squares, read_rows};
 use crate::small::norm;
-use crate::{Provenance, Result, Subspace};
+use crate::{PersonalModel, Result, Subspace};
 
 /// Alternating minimisation without privacy, on all rows: exact projector sum, then steps in which users
 /// fit their models and `U` is the exact least-squares solution.
@@ -87,4 +88,19 @@ fn step(subspace: &Subspace, samples: &UserSamples) -> Result<Subspace> {
     cholesky_in_place(&mut matrix, n)?;
     cholesky_solve_in_place(&matrix, n, &mut solution)?;
     Subspace::spanned_by(dim, rank, &solution, Provenance::NonPrivate)
+}
+
+/// A user's model from own rows alone: the least-squares solution of smallest norm, `X_j^+ y_j`, without any subspace. Local and
+/// free.
+#[must_use]
+pub fn own_data_model(rows: SampleRows<'_>, n_features: usize) -> PersonalModel {
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    read_rows(rows, &mut x, &mut y);
+    PersonalModel::of_coefficients(min_norm_least_squares(&x, &y, n_features))
+}
+
+/// The model that predicts 0.
+#[must_use]
+pub fn zero_model(n_features: usize) -> PersonalModel {
+    PersonalModel::of_coefficients(vec![0.0; n_features])
 }

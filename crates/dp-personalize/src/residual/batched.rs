@@ -1,12 +1,12 @@
-//! Residual gradients of users side by side.
+//! Residual gradients of users, batched.
 
 use dp_linalg::{
     Across, PlainLoops, lower_product_beside, separate, solve_beside, with_vector_instructions,
 };
 
-use super::user::Public;
+use super::gradient::Public;
 use crate::Result;
-use crate::beside::{USERS, UserBlock, UsersBeside, add_product, inverse_roots};
+use crate::batched::{BatchedUsers, USERS, UserBlock, add_product, inverse_roots};
 use crate::design::SINGLE_RIDGE;
 use crate::user_rows::{NORM_MARGIN, single};
 
@@ -14,13 +14,13 @@ use crate::user_rows::{NORM_MARGIN, single};
 const HEAD: usize = 2;
 
 /// Public values of a step in single precision, and working memory.
-pub(super) struct GradientsBeside {
+pub(super) struct BatchedGradients {
     rank: usize,
     /// The basis by columns.
     columns: Vec<f32>,
     /// The transform; empty for the identity.
     lower: Vec<f32>,
-    users: UsersBeside,
+    users: BatchedUsers,
     /// Of each row its products with the columns and its squared norm.
     products: Vec<Across>,
     gram: Vec<Across>,
@@ -30,7 +30,7 @@ pub(super) struct GradientsBeside {
     numbers: Vec<Across>,
 }
 
-impl GradientsBeside {
+impl BatchedGradients {
     pub(super) fn new(public: &Public<'_>) -> Result<Self> {
         let (dim, rank) = (public.n_features, public.subspace.rank());
         let column = |k: usize| public.basis.iter().skip(k).step_by(rank);
@@ -39,7 +39,7 @@ impl GradientsBeside {
             rank,
             columns: (0..rank).flat_map(column).map(|&b| single(b)).collect(),
             lower: lower.iter().map(|&w| single(w)).collect(),
-            users: UsersBeside::new(dim)?,
+            users: BatchedUsers::new(dim)?,
             products: Vec::new(),
             gram: vec![Across::default(); dp_linalg::packed_len(rank)],
             own: vec![Across::default(); rank],
@@ -66,9 +66,9 @@ impl GradientsBeside {
     }
 
     fn compute(&mut self, users: UserBlock<'_>, out: &mut [f32]) -> Result<()> {
-        let Self { users: beside, .. } = self;
-        beside.load(users)?;
-        let UsersBeside { rows, labels } = beside;
+        let Self { users: batched, .. } = self;
+        batched.load(users)?;
+        let BatchedUsers { rows, labels } = batched;
         rows.products(&self.columns, &mut self.products)?;
         let (lifts, counts) = with_vector_instructions(NormalEquations {
             products: &self.products,

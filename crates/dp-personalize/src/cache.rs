@@ -1,16 +1,16 @@
-//! Tables of what users would compute more than once.
+//! Caches of numbers that a user's contribution would compute more than once.
 //!
-//! What is kept of a user is a function of that user's own rows and of public values, and only that user's contribution reads it: an entry is found by where the
-//! rows lie in memory, which no two users of a table share. Rows from elsewhere have no entry.
+//! What a cache holds of a user is a function of that user's own rows and of public values, and only that user's contribution reads it: an entry is found by the
+//! key of the user's row. A row of another table has no entry, and is computed anew with the same result.
 
-use dp_core::{UserRow, UserSamples};
+use dp_core::{PerUser, UserRow, UserSamples};
 use dp_linalg::fetch_ahead;
 use rayon::prelude::*;
 
-use crate::beside::{USERS, UserBlock};
+use crate::batched::{USERS, UserBlock};
 use crate::user_rows::UserCells;
 
-/// A table takes this much memory at most; beyond it everything is computed anew.
+/// A cache takes this much memory at most; beyond it everything is computed anew.
 const MOST_BYTES: usize = 1 << 30;
 /// Users of one task.
 pub(crate) const USERS_PER_TASK: usize = 512;
@@ -20,15 +20,10 @@ pub(crate) fn fits(samples: &UserSamples, bytes_per_user: usize) -> bool {
     samples.users().len() <= MOST_BYTES / bytes_per_user.max(1)
 }
 
-/// The user's number, if the rows are those of the table.
-pub(crate) fn place(samples: &UserSamples, user: UserRow<'_>) -> Option<usize> {
+/// Finds where the entry of a user lies, from 0, by the key of the user's row.
+pub(crate) fn places(samples: &UserSamples) -> PerUser<()> {
     let table = samples.table().expose();
-    let cells = user.features();
-    let first = table.users().next()?.features().as_ptr().addr();
-    let offset = cells.as_ptr().addr().checked_sub(first)?;
-    let at = offset.checked_div(size_of_val(cells))?;
-    let here = at < table.n_users() && std::ptr::eq(table.user(at).features(), cells);
-    here.then_some(at)
+    PerUser::from_values(table, vec![(); table.n_users()])
 }
 
 /// Hands the users of a task their entries, with working memory.
@@ -52,19 +47,19 @@ pub(crate) fn fill<E, S>(
     }
 }
 
-/// Some numbers of every user, computed for [`USERS`] users side by side.
-pub(crate) struct KeptNumbers<'a> {
-    samples: &'a UserSamples,
+/// Some numbers of every user, computed for [`USERS`] users at a time.
+pub(crate) struct Cache {
+    places: PerUser<()>,
     width: usize,
     /// Shape `(n_users, width)`.
     numbers: Vec<f32>,
 }
 
-impl<'a> KeptNumbers<'a> {
+impl Cache {
     /// `width` numbers of every user, if they fit into memory; `write` is given users, working memory and where their numbers go. What it writes of a
     /// user must not depend on the others. `memory` is used again.
     pub(crate) fn of<S>(
-        samples: &'a UserSamples,
+        samples: &UserSamples,
         width: usize,
         memory: Vec<f32>,
         scratch: impl Fn() -> S + Sync,
@@ -90,21 +85,21 @@ impl<'a> KeptNumbers<'a> {
             }
         });
         Some(Self {
-            samples,
+            places: places(samples),
             width,
             numbers,
         })
     }
 
-    /// Those of the user whose rows these are.
+    /// Those of the user whose row this is.
     pub(crate) fn find(&self, user: UserRow<'_>) -> Option<&[f32]> {
-        let at = place(self.samples, user)?;
+        let at = self.places.place(user.key())?;
         #[cfg(privacy_mutants)]
-        let at = dp_core::mutants::pick("kept-of-the-neighbour", at, at & !1);
+        let at = dp_core::mutants::pick("cache-of-the-neighbour", at, at & !1);
         self.numbers.get(at * self.width..(at + 1) * self.width)
     }
 
-    /// The memory of a table that is not needed any more.
+    /// The memory of a cache that is not needed any more.
     pub(crate) fn into_memory(self) -> Vec<f32> {
         self.numbers
     }
@@ -123,21 +118,20 @@ fn with_block(samples: &UserSamples, first: usize, work: impl FnOnce(UserBlock<'
 
 /// Some numbers of every user of one block, computed when the first of them is asked for.
 #[derive(Default)]
-pub(crate) struct BlockAtHand {
+pub(crate) struct BlockCache {
     first: Option<usize>,
     numbers: Vec<f32>,
 }
 
-impl BlockAtHand {
-    /// Those of the user whose rows these are, as [`KeptNumbers::of`] would write and find them. One block serves one table, one width and one `write`.
+impl BlockCache {
+    /// Those of the user at place `at` of the table, as [`Cache::of`] would write them. One block serves one table, one width and one
+    /// `write`.
     pub(crate) fn find(
         &mut self,
-        samples: &UserSamples,
-        user: UserRow<'_>,
+        (samples, at): (&UserSamples, usize),
         width: usize,
         write: impl FnOnce(UserBlock<'_>, &mut [f32]),
     ) -> Option<&[f32]> {
-        let at = place(samples, user)?;
         let first = at / USERS * USERS;
         if self.first != Some(first) {
             with_block(samples, first, |block| {

@@ -1,4 +1,4 @@
-//! Users side by side, one in each vector lane: the quick way where every user has a few rows.
+//! Batched work on users, one user in each vector lane: the fast way where every user has a few rows.
 
 use dp_linalg::{Across, RowsBeside, StridedRows};
 
@@ -10,8 +10,8 @@ pub(crate) const USERS: usize = RowsBeside::SETS;
 /// Where users may have more rows than this, each is worked on alone.
 const MOST_ROWS: usize = 64;
 
-/// Whether users whose table has room for so many rows go side by side.
-pub(crate) const fn go_beside(user: UserCells<'_>) -> bool {
+/// Whether users whose table has room for so many rows are batched.
+pub(crate) const fn is_batched(user: UserCells<'_>) -> bool {
     user.n_rows() <= MOST_ROWS
 }
 
@@ -34,14 +34,14 @@ impl<'a> UserBlock<'a> {
 }
 
 /// Rows and labels of up to [`USERS`] users.
-pub(crate) struct UsersBeside {
+pub(crate) struct BatchedUsers {
     /// Rows, those of each user times a power of two.
     pub(crate) rows: RowsBeside,
     /// One for each row, those of each user times another power of two: sizes are below 4.
     pub(crate) labels: Vec<Across>,
 }
 
-impl UsersBeside {
+impl BatchedUsers {
     pub(crate) fn new(n_features: usize) -> Result<Self> {
         Ok(Self {
             rows: RowsBeside::new(n_features)?,
