@@ -4,9 +4,7 @@ use dp_mechanism::{
     Fitted, Grid, NoiseSource, Observed, ObservedSums, Observer, ReleasedGrams, Round, Run,
     Trainer as _, vector_contribution,
 };
-use dp_multitask::{
-    CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights,
-};
+use dp_multitask::{CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights};
 
 use super::failed;
 use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};

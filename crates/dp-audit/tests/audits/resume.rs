@@ -73,15 +73,8 @@ fn go_on(folder: &Path, n_steps: usize) -> Vec<f64> {
         listed: Vec::new(),
     };
     let noise = &mut NoiseSource::operating_system();
-    let ended = RunFolder::new(folder).train(
-        &fit(),
-        &nobody(),
-        &plan(),
-        ledgers,
-        RUN,
-        noise,
-        &mut killed,
-    );
+    let ended =
+        RunFolder::new(folder).train(&fit(), &nobody(), &plan(), ledgers, RUN, noise, &mut killed);
     assert!(matches!(
         ended,
         Err(dp_multitask::Error::Mechanism(Error::Cancelled))

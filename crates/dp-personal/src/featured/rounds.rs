@@ -3,7 +3,7 @@
 use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NoisyCounts, Progress, Provenance, ScoreModel, Scoring,
+    FactorModel, Fitted, LocalBias, NoisyCounts, Progress, Provenance, ScoreModel, Scoring,
     UserPenalties,
 };
 use dp_pubfeat::{
@@ -26,7 +26,7 @@ pub(super) enum Rounds {
 
 /// What a run leaves: factors, and the encoder behind them.
 pub(super) struct Made {
-    pub(super) fitted: FittedModel,
+    pub(super) fitted: Fitted<FactorModel>,
     pub(super) weights: FeatureWeights,
 }
 
@@ -143,16 +143,14 @@ fn as_factors(
     (scoring, rows): (Scoring, Vec<f64>),
     certificate: Certificate,
     (counts, insecure): (Option<NoisyCounts>, bool),
-) -> Result<FittedModel> {
-    let provenance = if insecure {
-        Provenance::SeededNoise
-    } else {
-        Provenance::Private
-    };
-    Ok(FittedModel {
-        model: FactorModel::new(scoring, rows, provenance)?,
+) -> Result<Fitted<FactorModel>> {
+    let provenance = Provenance::of(insecure);
+    Ok(Fitted {
+        model: FactorModel::new(scoring, rows, provenance)?.with_counts(counts),
+        provenance,
+        n_releases: certificate.releases.len(),
+        releases_hash: String::new(), // these trainers keep no list yet
         certificate,
-        counts,
     })
 }
 
@@ -222,7 +220,10 @@ mod tests {
         let noise = &mut NoiseSource::insecure_seeded(3);
         let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
         let found = of_likes(made.clone(), true).unwrap().fitted;
-        assert_eq!(found.counts.unwrap().values(), made.model.total_weights());
+        assert_eq!(
+            found.model.counts().unwrap().values(),
+            made.model.total_weights()
+        );
         for row in data.expose().users() {
             let own = made.model.fold_in(row).unwrap();
             let other = found.model.fold_in(row).unwrap();
