@@ -537,7 +537,10 @@ impl<'a> Run<'a> {
                     what: "a run with reserved spends does not go on from a list".to_owned(),
                 });
             }
-            noise.skip(ask.n_keys);
+            let n_keys = ask.n_keys;
+            #[cfg(privacy_mutants)]
+            let n_keys = dp_core::mutants::pick("key-reused-on-resume", n_keys, 0);
+            noise.skip(n_keys);
         }
         self.report(&entry)?;
         Ok(Made {

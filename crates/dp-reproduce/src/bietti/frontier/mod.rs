@@ -5,8 +5,8 @@ mod measured;
 use dp_core::{ApproxDp, Private};
 use dp_data::{Ratings, RatingsFormat, SampleTable};
 use dp_fedsgd::PpSgdModel;
-use dp_mechanism::NoiseSource;
-use dp_multitask::NoisyCounts;
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_multitask::CountContribution;
 use serde_json::{Map, Value, json};
 
 use self::measured::Measured;
@@ -210,8 +210,13 @@ impl Named {
                 let Some(spend) = paid.items else {
                     return Err(Error::Usage("no counts of items".to_owned()));
                 };
-                let counts = NoisyCounts::release(table, n_items, 1.0, spend, noise)?;
-                counts.values().to_vec()
+                let grid = Grid::new(spend.noise_multiplier()?, 1.0);
+                let votes = CountContribution::new(1.0)?;
+                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
+                let released = grid
+                    .and_then(counted)
+                    .and_then(|sum| sum.release(spend, noise));
+                released.map_err(dp_multitask::Error::from)?.values()
             }
         };
         let rows = items.described(&counts).rows_of(ratings)?;
