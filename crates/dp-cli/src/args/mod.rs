@@ -1,15 +1,19 @@
 //! The command line.
 
 mod account;
+mod flags;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
+pub(crate) use flags::Flags;
+
 use dp_personal::settings::{
-    AuditArgs, DemoArgs, EvaluateArgs, FederateArgs, PersonalizeArgs, PredictArgs, RecommendArgs,
-    ReportArgs, SynthArgs, TrainArgs, TuneArgs, VerifyArgs,
+    AuditSettings, DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings,
+    PredictSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -78,33 +82,33 @@ use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output c
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Generate ratings, train on them at epsilon 1 and 5, compare with no privacy
-    Demo(DemoArgs),
+    Demo(Flags<DemoSettings>),
     /// Generate data to try the other commands on
-    Synth(SynthArgs),
+    Synth(Flags<SynthSettings>),
     /// Train private item factors from a file of ratings
-    Train(Box<TrainArgs>),
+    Train(Box<Flags<TrainSettings>>),
     /// Train several settings within one budget and keep the best
-    Tune(Box<TuneArgs>),
+    Tune(Box<Flags<TuneSettings>>),
     /// Learn what small groups of rows have in common, so that each gets its own model
-    Personalize(Box<PersonalizeArgs>),
+    Personalize(Box<Flags<PersonalizeSettings>>),
     /// Learn users' models partly together, partly alone: how much of which, at which privacy
-    Federate(Box<FederateArgs>),
+    Federate(Box<Flags<FederateSettings>>),
     /// Fit users' own models in the space of `dp personalize`, locally, and predict
-    Predict(PredictArgs),
+    Predict(Flags<PredictSettings>),
     /// Measure the model of `dp train` on ratings it has not seen (internal: not covered)
-    Evaluate(EvaluateArgs),
+    Evaluate(Flags<EvaluateSettings>),
     /// Write pages about runs: what was released, and apart from it what is not covered
-    Report(ReportArgs),
+    Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
-    Recommend(RecommendArgs),
+    Recommend(Flags<RecommendSettings>),
     /// Recompute a certificate from its list of releases
-    Verify(VerifyArgs),
+    Verify(Flags<VerifySettings>),
     /// Answer questions about the privacy of any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
     /// Train many times with planted users and measure what they give away
-    Audit(Box<AuditArgs>),
+    Audit(Box<Flags<AuditSettings>>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -130,6 +134,35 @@ impl Command {
             Self::Completions(_) => "completions",
         }
     }
+}
+
+/// A text with the names between backticks replaced by what `flag` knows of them.
+pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    for (at, part) in text.split('`').enumerate() {
+        match flag(part).filter(|_| at % 2 == 1) {
+            Some(flag) => out.push_str(&flag),
+            None if at % 2 == 1 => out.push_str(&format!("`{part}`")),
+            None => out.push_str(part),
+        }
+    }
+    out
+}
+
+/// How the argument of this name is written on the command line of a command, or else of another one.
+pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
+    let all = Cli::command();
+    let own = all.find_subcommand(command).into_iter();
+    let mut commands = own.chain(all.get_subcommands());
+    let arg = commands.find_map(|command| command.get_arguments().find(|arg| arg.get_id() == name));
+    arg.map(|arg| match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(letter)) => format!("-{letter}"),
+        (None, None) => arg.get_value_names().map_or_else(
+            || name.to_uppercase(),
+            |names| names.iter().map(ToString::to_string).collect(),
+        ),
+    })
 }
 
 #[cfg(test)]

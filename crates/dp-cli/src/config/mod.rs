@@ -18,7 +18,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::error::{Error, Result};
-use crate::output::say;
+use crate::screen::say;
 use sources::{Given, Setting};
 
 /// What is to be done.

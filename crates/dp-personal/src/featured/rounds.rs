@@ -13,8 +13,8 @@ use dp_pubfeat::{
 
 use super::settings::RoundSettings;
 use crate::error::Result;
-use crate::progress::ReleaseBar;
-use crate::settings::OutputArgs;
+use crate::settings::OutputSettings;
+use crate::watch::{Stage, Watch, made};
 
 /// Checked settings.
 pub(super) enum Rounds {
@@ -63,24 +63,26 @@ impl Rounds {
         prior: &FeaturePrior,
         train: &Private<Interactions>,
         (plan, spends): (&Plan, Vec<Spend>),
-        output: &OutputArgs,
+        output: &OutputSettings,
+        watch: &mut dyn Watch,
     ) -> Result<Made> {
         let total = plan.releases().len();
-        let (bar, mut done) = (ReleaseBar::new(total), 0);
+        let mut done = 0;
+        watch.progress(Stage::Releases, 0, total);
         let insecure = output.insecure_seed.is_some();
         let noise = &mut output.noise();
-        let mut watch = |_: dp_pubfeat::Observed<'_>| {
+        let mut observe = |_: dp_pubfeat::Observed<'_>| {
             done += 1;
-            bar.show(Progress { done, total });
+            made(watch, Progress { done, total });
         };
         match self {
             Self::Ratings(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_ratings(made, insecure)
+                let model = fit.fit_watched(prior, train, plan, spends, noise, &mut observe)?;
+                of_ratings(model, insecure)
             }
             Self::Likes(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_likes(made, insecure)
+                let model = fit.fit_watched(prior, train, plan, spends, noise, &mut observe)?;
+                of_likes(model, insecure)
             }
         }
     }

@@ -38,8 +38,8 @@ impl RunSettings {
             params = params.sampled(sampling(probability)?.into());
         }
         if let Some(ratio) = self.shrink {
-            dp_core::params::finite_positive("--shrink", ratio)?;
-            dp_core::params::closed_unit("--shrink", ratio)?;
+            dp_core::params::finite_positive("shrink", ratio)?;
+            dp_core::params::closed_unit("shrink", ratio)?;
             params = params.shrinking(ratio);
         }
         Ok(params.check()?)

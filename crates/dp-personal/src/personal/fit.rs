@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::Result;
 
 /// Ways to a subspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     // `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.

@@ -11,8 +11,8 @@ use dp_multitask::{
 
 use crate::error::{Error, Result};
 use crate::output::warn;
-use crate::progress::ReleaseBar;
-use crate::settings::{LedgerArgs, ResumeArgs};
+use crate::settings::{LedgerSettings, ResumeSettings};
+use crate::watch::{Stage, Watch, made};
 use crate::workflows::ledger::Account;
 
 /// Where a run's checkpoint is, and what was found there.
@@ -25,7 +25,7 @@ pub(crate) struct Resume {
 
 impl Resume {
     /// Reads the checkpoint, if a folder was named. The ledger must be the one that paid for it.
-    pub(crate) fn open(args: &ResumeArgs, ledger: &LedgerArgs) -> Result<Option<Self>> {
+    pub(crate) fn open(args: &ResumeSettings, ledger: &LedgerSettings) -> Result<Option<Self>> {
         let (Some(path), Some(ledger)) = (&args.resume, &ledger.ledger) else {
             return Ok(None);
         };
@@ -77,15 +77,16 @@ impl Resume {
         plan: &Plan,
         account: &mut Account,
         data: &Private<Interactions>,
+        watch: &mut dyn Watch,
     ) -> Result<FittedModel> {
         if let (true, Some(checkpoint)) = (self.ends_here, self.found) {
             return Ok(fit.model_so_far(checkpoint, plan)?);
         }
         let folder = opened(&self.folder)?;
-        let bar = ReleaseBar::new(plan.releases().len());
+        watch.progress(Stage::Releases, 0, plan.releases().len());
         let mut pay = |step: &Plan| account.reserve_step(step);
         let mut noise = NoiseSource::operating_system();
-        let mut progress = |done| bar.show(done);
+        let mut progress = |done| made(watch, done);
         Ok(fit.fit_with_checkpoints(data, plan, &mut pay, &mut noise, &folder, &mut progress)?)
     }
 }

@@ -16,7 +16,7 @@ pub struct Column {
 }
 
 /// Where a user's level is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Intercept {
     // Every user takes the own means off features and labels; the subspace holds slopes.
@@ -142,7 +142,7 @@ impl Inputs {
         let (most, dim) = (self.sparse, self.dim());
         if most > dim {
             return Err(format!(
-                "{most} coefficients beside the subspace (--sparse), and {dim} features (a shared intercept \
+                "{most} coefficients beside the subspace (`sparse`), and {dim} features (a shared intercept \
                  included)"
             ));
         }
@@ -160,22 +160,22 @@ impl Inputs {
         }
         match self.task {
             Task::Classification { threshold } if !threshold.is_finite() => {
-                return Err("the threshold (--threshold) is not finite".to_owned());
+                return Err("the threshold (`threshold`) is not finite".to_owned());
             }
             Task::Classification { .. } if self.intercept == Intercept::Own => {
                 return Err(
-                    "classes have no own means: the intercept (--intercept) must be shared or none"
+                    "classes have no own means: the intercept (`intercept`) must be shared or none"
                         .to_owned(),
                 );
             }
             Task::Classification { .. } if self.sparse > 0 => {
-                return Err("coefficients beside the subspace (--sparse) are for regression, not for classes".to_owned());
+                return Err("coefficients beside the subspace (`sparse`) are for regression, not for classes".to_owned());
             }
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
         if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
-            return Err("every ridge (--l2-penalty) must be finite and above 0".to_owned());
+            return Err("every ridge (`l2_penalty`) must be finite and above 0".to_owned());
         }
         Ok(())
     }
