@@ -170,12 +170,83 @@ mod tests {
     use clap::CommandFactory;
     use dp_core::ApproxDp;
     use dp_personal::multitask::FactorizationParams;
+    use dp_personal::settings::{Kind, Settings};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Arguments that say nothing of a run.
+    const OWN: [&str; 7] = [
+        "json",
+        "config",
+        "print_config",
+        "verbose",
+        "quiet",
+        "help",
+        "version",
+    ];
+
+    #[test]
+    fn every_flag_of_a_run_is_in_the_table_and_agrees_with_it() {
+        let mut all = Cli::command();
+        all.build();
+        for (name, table) in [
+            ("train", TrainSettings::table()),
+            ("tune", TuneSettings::table()),
+            ("personalize", PersonalizeSettings::table()),
+            ("federate", FederateSettings::table()),
+            ("audit", AuditSettings::table()),
+        ] {
+            let command = all.find_subcommand(name).unwrap();
+            let own = |arg: &&clap::Arg| !OWN.contains(&arg.get_id().as_str());
+            let args: Vec<&clap::Arg> = command.get_arguments().filter(own).collect();
+            assert_eq!(args.len(), table.len(), "{name}");
+            for (arg, row) in args.into_iter().zip(table) {
+                assert_eq!(arg.get_id(), row.name, "{name}");
+                assert_eq!(arg.is_positional(), row.positional, "{name}: {}", row.name);
+                assert_eq!(
+                    arg.is_required_set(),
+                    row.is_required(),
+                    "{name}: {}",
+                    row.name
+                );
+                if !row.positional {
+                    assert_eq!(flag_of(name, row.name), Some(row.flag()));
+                    assert_eq!(crate::config::key_of(arg), row.key());
+                }
+                let defaults = arg.get_default_values().iter();
+                let defaults: Vec<_> = defaults.map(|text| text.to_str().unwrap()).collect();
+                let of_table: Vec<&str> = row.default.into_iter().collect();
+                if row.kind != Kind::Switch {
+                    assert_eq!(defaults, of_table, "{name}: {}", row.name);
+                }
+                let text = arg.get_help().unwrap().to_string();
+                for part in [row.doc.trim(), row.usual.unwrap_or_default()] {
+                    let part = with_flags(part, |word| flag_of(name, word));
+                    assert!(text.contains(&part), "{name}: {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_between_backticks_become_flags() {
+        let flag = |command: &'static str| move |name: &str| flag_of(command, name);
+        let said = "`min_rating` needs `feedback` implicit, not `this`";
+        assert_eq!(
+            with_flags(said, flag("recommend")),
+            "--min-rating needs --feedback implicit, not `this`"
+        );
+        assert_eq!(
+            with_flags("`count` or `ratings`", flag("recommend")),
+            "-k or RATINGS"
+        );
+        assert_eq!(with_flags("`n_rounds`", flag("federate")), "--rounds");
+        assert_eq!(with_flags("`n_rounds`", flag("tune")), "--steps");
     }
 
     /// The number in `[default: X]` of a flag's help.
@@ -195,15 +266,15 @@ mod tests {
             let params = FactorizationParams::for_target(target);
             assert_eq!(params.dim, None);
             for (flag, value) in [
-                ("steps", params.n_rounds as f64),
+                ("n_rounds", params.n_rounds as f64),
                 ("weight_exponent", params.weight_exponent),
                 ("clip_norm", params.clip_norm),
                 ("label_center", params.label_center),
                 ("label_bound", params.label_bound),
-                ("reg", params.item_ridge_factor),
+                ("item_ridge_factor", params.item_ridge_factor),
                 ("count_share", params.count_share),
             ] {
-                assert_eq!(stated_default(flag), Some(value), "--{flag} at {epsilon}");
+                assert_eq!(stated_default(flag), Some(value), "{flag} at {epsilon}");
             }
         }
     }

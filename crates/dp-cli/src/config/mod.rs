@@ -19,6 +19,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use crate::args::Cli;
 use crate::error::{Error, Result};
 use crate::screen::say;
+#[cfg(test)]
+pub(crate) use sources::key as key_of;
 use sources::{Given, Setting};
 
 /// What is to be done.

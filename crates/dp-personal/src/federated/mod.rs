@@ -1,6 +1,11 @@
 //! Models that users learn partly together and partly alone: what `dp federate` and the reproductions of Bietti et al. 2022 have
 //! in common.
 
+#![allow(
+    missing_debug_implementations,
+    reason = "users' data and their figures are not for messages"
+)]
+
 mod convergence;
 mod figures;
 mod items;

@@ -19,8 +19,11 @@ pub struct Shares {
 
 /// One user's rows: private.
 pub struct PartedUser {
+    /// What is trained on.
     pub history: SampleUser,
+    /// What alphas are compared on.
     pub validation: SampleUser,
+    /// What is tested on.
     pub test: SampleUser,
 }
 
@@ -32,7 +35,9 @@ pub struct Group {
 
 /// The users who are trained on, and those who are not.
 pub struct Parts {
+    /// Those who are trained on.
     pub trained: Group,
+    /// Those who join when everything is released.
     pub held_out: Group,
 }
 
@@ -43,6 +48,9 @@ impl Parts {
     /// Where a row or user goes depends on the own user's rows and id and the seed alone, so that a guarantee for what is trained and compared on is one
     /// for the whole input. The rows of users who are not
     /// trained on are dealt alike, so that figures of both kinds of users are for as many rows.
+    ///
+    /// # Errors
+    /// When rows do not fit the inputs.
     pub fn new(
         inputs: &Inputs,
         users: Private<Vec<SampleUser>>,
@@ -89,10 +97,12 @@ impl Group {
         })
     }
 
+    /// The users with their parts: private.
     pub fn users(&self) -> &[PartedUser] {
         self.users.expose()
     }
 
+    /// The histories as models see them.
     pub const fn rows(&self) -> &Users {
         &self.rows
     }

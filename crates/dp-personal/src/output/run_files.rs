@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub(crate) const RELEASED: &str = "report.json";
 /// Figures computed from private data.
 pub(crate) const INTERNAL: &str = "internal.json";
-/// The same, of `dp evaluate `save`.
+/// The same, of `dp evaluate --save`.
 pub(crate) const EVALUATION: &str = "internal-evaluation.json";
 /// Version of what is released, and of what `dp evaluate` saves.
 pub(crate) const SCHEMA_VERSION: u32 = 1;

@@ -220,7 +220,7 @@ pub trait Source {
 
 /// A setting whose value is missing or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` {reason}")]
+#[error("`{name}`: {reason}")]
 pub struct Unread {
     /// The name of the setting.
     pub name: &'static str,
@@ -254,7 +254,7 @@ pub trait Value: Sized {
 fn missing(setting: &Setting) -> Unread {
     Unread {
         name: setting.name,
-        reason: "must be given".to_owned(),
+        reason: "a value is needed".to_owned(),
     }
 }
 
@@ -262,14 +262,14 @@ fn unreadable(setting: &Setting, text: &OsStr) -> Unread {
     let expected = match setting.kind {
         Kind::Switch => "true or false".to_owned(),
         Kind::Number => "a number".to_owned(),
-        Kind::Whole => "a whole number, 0 or above".to_owned(),
+        Kind::Whole => "a whole number".to_owned(),
         Kind::Text => "text".to_owned(),
         Kind::Path => "the name of a file".to_owned(),
         Kind::Choice(words) => format!("one of {}", words.join(", ")),
     };
     Unread {
         name: setting.name,
-        reason: format!("is {}, expected {expected}", text.display()),
+        reason: format!("{} is not {expected}", text.display()),
     }
 }
 
@@ -301,7 +301,7 @@ impl Value for PathBuf {
 
 impl Value for bool {
     const KIND: Kind = Kind::Switch;
-    const OPTIONAL: bool = true;
+    const OPTIONAL: Self = true;
 
     fn parsed(text: &OsStr) -> Option<Self> {
         from_text(text)

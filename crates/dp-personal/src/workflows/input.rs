@@ -157,6 +157,9 @@ const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
 const HISTORY_SHARE: f64 = 0.8;
 
 /// Users to train on, to choose by and to test on.
+///
+/// # Errors
+/// When the split cannot be made.
 pub fn hold_out_users(ratings: &Ratings, seed: u64) -> Result<UserSplit> {
     let [train, valid, test] = USER_SHARES;
     let shares = SplitFractions::new(train, valid, test)?;

@@ -84,7 +84,9 @@ fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
 /// Flags of the other kind are a mistake, not something to pass over.
 fn refuse(kind: &str, flags: [&str; 3], given: [Option<usize>; 3]) -> Result<()> {
     match flags.iter().zip(given).find(|(_, value)| value.is_some()) {
-        Some((flag, _)) => Err(Error::Usage(format!("`{flag}` does not go with {kind}"))),
+        Some((flag, _)) => Err(Error::Usage(format!(
+            "`{flag}` does not go with `kind` {kind}"
+        ))),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What flags of several commands say of columns, their public ranges and held-out rows.
+//! What settings of several workflows say of columns, their public ranges and held-out rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,6 +18,10 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// The ranges that settings and their file name.
+    ///
+    /// # Errors
+    /// When a range is none, or the file cannot be read.
     pub fn new(args: &RangeSettings) -> Result<Self> {
         Ok(Self {
             by_column: match &args.bounds {
@@ -30,6 +34,9 @@ impl Ranges {
     }
 
     /// What models see of the columns of a table.
+    ///
+    /// # Errors
+    /// When a column is named twice, or the file of ranges names one that is not in use.
     pub fn inputs(&self, draft: &Inputs, table: &SampleTable) -> Result<Inputs> {
         let target = table.target().unwrap_or_default();
         refuse_repeated(table.features(), target)?;
@@ -37,6 +44,9 @@ impl Ranges {
     }
 
     /// The same by the names of the columns.
+    ///
+    /// # Errors
+    /// When the file of ranges names a column that is not in use.
     pub fn inputs_of(&self, draft: &Inputs, features: &[String], target: &str) -> Result<Inputs> {
         let by_column = self.by_column.iter();
         let by_column: HashMap<&str, [f64; 2]> = by_column
@@ -77,6 +87,9 @@ fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
 }
 
 /// The columns to read, with `max_rows` checked.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
     params::in_range(
         "max_rows",
@@ -100,6 +113,9 @@ pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
 }
 
 /// What is predicted.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     match (kind, threshold) {
         (TaskKind::Regression, None) => Ok(Task::Regression),
@@ -114,6 +130,9 @@ pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
 }
 
 /// What is held out, checked: nothing with `no_split`.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn shares_of(no_split: bool, shares: SampleShares) -> Result<SampleShares> {
     if no_split {
         return Ok(SampleShares {
