@@ -1,5 +1,4 @@
-//! Private personalization as a library: the workflows behind the binary `dp`, which read and check inputs, open a
-//! ledger, pay, train, measure and write a release folder.
+#![doc = include_str!("../README.md")]
 
 mod columns;
 pub mod error;

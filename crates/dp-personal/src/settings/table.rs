@@ -186,6 +186,12 @@ impl Setting {
         long.unwrap_or_else(|| self.name.replace('_', "-"))
     }
 
+    /// Whether this is its name or its key.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.key() == name
+    }
+
     /// How it is written on a command line.
     #[must_use]
     pub fn flag(&self) -> String {
@@ -223,9 +229,73 @@ pub trait Source {
 #[error("`{name}`: {reason}")]
 pub struct Unread {
     /// The name of the setting.
-    pub name: &'static str,
+    pub name: String,
     /// What is wrong.
     pub reason: String,
+}
+
+/// Settings as names and texts; what is not given has its default.
+///
+/// # Examples
+/// ```
+/// use dp_personal::settings::{Given, TrainSettings};
+///
+/// let given = Given::default()
+///     .with("ratings", "ratings.csv")
+///     .with("epsilon", "1")
+///     .with("delta", "1e-5");
+/// let settings: TrainSettings = given.settings()?;
+/// assert_eq!(settings.split.split_seed, 0);
+/// assert!(given.with("epsilom", "1").settings::<TrainSettings>().is_err());
+/// # Ok::<(), dp_personal::settings::Unread>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Given(Vec<(String, OsString)>);
+
+impl Given {
+    /// The same with a value of a setting, by its name or its key; of a list, one more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.0.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Whether a value of a setting is given.
+    #[must_use]
+    pub fn has(&self, setting: &Setting) -> bool {
+        self.0.iter().any(|(name, _)| setting.is_called(name))
+    }
+
+    /// The settings with these values.
+    ///
+    /// # Errors
+    /// When a name is that of no setting, one that is needed is missing, or a value cannot be read.
+    pub fn settings<S: Settings>(&self) -> Result<S, Unread> {
+        let table = S::table();
+        let known = |name: &str| table.iter().any(|setting| setting.is_called(name));
+        match self.0.iter().find(|(name, _)| !known(name)) {
+            Some((name, _)) => Err(Unread {
+                name: name.clone(),
+                reason: "there is no such setting".to_owned(),
+            }),
+            None => S::read(self),
+        }
+    }
+}
+
+impl Source for Given {
+    fn values(&self, setting: &Setting) -> Option<Vec<OsString>> {
+        let given = self.0.iter().filter(|(name, _)| setting.is_called(name));
+        let given: Vec<OsString> = given.map(|(_, value)| value.clone()).collect();
+        if !given.is_empty() {
+            return Some(given);
+        }
+        let default = setting.default?;
+        Some(match setting.delimiter {
+            Some(delimiter) => default.split(delimiter).map(OsString::from).collect(),
+            None => vec![default.into()],
+        })
+    }
 }
 
 /// A type of settings' values.
@@ -253,7 +323,7 @@ pub trait Value: Sized {
 
 fn missing(setting: &Setting) -> Unread {
     Unread {
-        name: setting.name,
+        name: setting.name.to_owned(),
         reason: "a value is needed".to_owned(),
     }
 }
@@ -268,7 +338,7 @@ fn unreadable(setting: &Setting, text: &OsStr) -> Unread {
         Kind::Choice(words) => format!("one of {}", words.join(", ")),
     };
     Unread {
-        name: setting.name,
+        name: setting.name.to_owned(),
         reason: format!("{} is not {expected}", text.display()),
     }
 }

@@ -1,6 +1,5 @@
 //! `dp tune`: several settings trained, compared and paid for within one budget.
 
-use std::ffi::OsString;
 use std::time::Instant;
 
 use dp_core::ApproxDp;
@@ -12,7 +11,7 @@ use super::train::{ADJACENCY, TrainOutcome, held_out_by, protect, with_assumptio
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::output::{Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
-use crate::settings::{ChoiceSettings, FactorSettings, Setting, Settings, Source, TuneSettings};
+use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
 use crate::watch::{Stage, Watch, go_on, made};
 
 /// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
@@ -161,16 +160,6 @@ fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
     Ok(())
 }
 
-/// A candidate's own settings as they were typed.
-struct Own(Vec<(&'static str, OsString)>);
-
-impl Source for Own {
-    fn values(&self, setting: &Setting) -> Option<Vec<OsString>> {
-        let mut given = self.0.iter().filter(|(name, _)| *name == setting.name);
-        given.next().map(|(_, value)| vec![value.clone()])
-    }
-}
-
 /// The settings that a candidate may have of its own. The model of the scores decides defaults of others, so that all
 /// candidates have the same.
 fn own_settings() -> impl Iterator<Item = Setting> {
@@ -181,7 +170,7 @@ fn own_settings() -> impl Iterator<Item = Setting> {
 /// Settings `key=value,...` by the keys of the table.
 fn with_settings(params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
     let wrong = |what: &str| Error::Usage(format!("`candidates` {text}: {what}"));
-    let mut own = Own(Vec::new());
+    let mut own = Given::default();
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (key, value) = setting
             .split_once('=')
@@ -192,16 +181,16 @@ fn with_settings(params: FactorizationParams, text: &str) -> Result<Factorizatio
             let keys = keys.join(", ");
             return Err(wrong(&format!("{key} is not a setting; there are {keys}")));
         };
-        if own.values(&known).is_some() {
+        if own.has(&known) {
             let text = format!("{key} stands there twice; expected each setting once");
             return Err(wrong(&text));
         }
         if known.name == "head_fraction" && params.feedback.implicit().is_none() {
             return Err(wrong(&format!("{key} needs `feedback` implicit")));
         }
-        own.0.push((known.name, value.trim().into()));
+        own = own.with(known.name, value.trim());
     }
-    let own = FactorSettings::read(&own).map_err(|error| wrong(&error.to_string()))?;
+    let own: FactorSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
     Ok(with_given(params, &own))
 }
 
