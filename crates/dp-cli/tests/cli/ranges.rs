@@ -8,11 +8,12 @@ use dp_personal::settings::{
 use crate::support::Sandbox;
 
 /// What a setting needs beside it to have a meaning.
-const NEEDS: [(&str, &str); 7] = [
+const NEEDS: [(&str, &str); 8] = [
     ("head_fraction", "--feedback implicit"),
     ("ledger_epsilon", "--ledger l"),
     ("ledger_delta", "--ledger l"),
     ("gradient_clip", "--method gradient"),
+    ("rank", "--method gradient"),
     ("n_features", "--format leaf"),
     ("min_items", "--method am-ssp --items items.csv"),
     ("learning_rate", "--method gradient"),
@@ -44,6 +45,8 @@ fn line(command: &str, setting: &Setting, value: f64) -> Vec<String> {
     let mut words = vec![command.to_owned(), "nowhere.csv".to_owned()];
     let usual: &[(&str, &str)] = match command {
         "personalize" => &[("rank", "--rank 1")],
+        // what candidates set themselves is not looked at
+        "tune" if setting.name == "dim" => &[("", "--try reg=1 --try reg=2")],
         "tune" => &[("", "--try dim=1 --try dim=2")],
         _ => &[],
     };

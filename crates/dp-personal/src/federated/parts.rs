@@ -8,7 +8,7 @@ use crate::personal::{Inputs, Users};
 
 /// What is not trained on.
 #[derive(Clone, Copy)]
-pub struct Shares {
+pub struct HoldOut {
     /// Of each user's rows.
     pub test: f64,
     /// Of the rows that are not tested on.
@@ -54,7 +54,7 @@ impl Parts {
     pub fn new(
         inputs: &Inputs,
         users: Private<Vec<SampleUser>>,
-        shares: Shares,
+        shares: HoldOut,
         max_rows: usize,
         seed: u64,
     ) -> Result<Self> {

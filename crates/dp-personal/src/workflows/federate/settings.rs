@@ -6,7 +6,7 @@ use dp_core::{ApproxDp, ParamError, params};
 use dp_data::SampleColumns;
 
 use crate::error::{Error, Result};
-use crate::federated::{RunSettings, Shares};
+use crate::federated::{HoldOut, RunSettings};
 use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
 use crate::settings::{DataFormat, FederateSettings};
 
@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub(super) targets: Vec<ApproxDp>,
     /// In order, without repeats.
     pub(super) alphas: Vec<f64>,
-    shares: Shares,
+    shares: HoldOut,
     ranges: Ranges,
     draft: Inputs,
 }
@@ -87,13 +87,13 @@ impl Settings {
     }
 
     /// What is held out: rows to compare on only where alphas are compared.
-    pub(super) fn shares_of_run(&self) -> Shares {
+    pub(super) fn shares_of_run(&self) -> HoldOut {
         let validation = if self.has_choice() {
             self.shares.validation
         } else {
             0.0
         };
-        Shares {
+        HoldOut {
             validation,
             ..self.shares
         }
@@ -199,7 +199,7 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
     Ok(alphas)
 }
 
-fn shares_of(args: &FederateSettings) -> Result<Shares> {
+fn shares_of(args: &FederateSettings) -> Result<HoldOut> {
     let held_out = &args.held_out;
     let tested = crate::personal::shares_of(held_out.no_split, held_out.shares.given())?;
     let (name, validation) = ("validation_share", args.choice.validation_share);
@@ -210,7 +210,7 @@ fn shares_of(args: &FederateSettings) -> Result<Shares> {
             expected: "from 0 to below 1",
         }));
     }
-    Ok(Shares {
+    Ok(HoldOut {
         test: tested.test_rows,
         validation,
         held_out_users: tested.held_out_users,
