@@ -8,12 +8,11 @@ use dp_personal::settings::{
 use crate::support::Sandbox;
 
 /// What a setting needs beside it to have a meaning.
-const NEEDS: [(&str, &str); 8] = [
+const NEEDS: [(&str, &str); 7] = [
     ("head_fraction", "--feedback implicit"),
     ("ledger_epsilon", "--ledger l"),
     ("ledger_delta", "--ledger l"),
     ("gradient_clip", "--method gradient"),
-    ("rank", "--method gradient"),
     ("n_features", "--format leaf"),
     ("min_items", "--method am-ssp --items items.csv"),
     ("learning_rate", "--method gradient"),

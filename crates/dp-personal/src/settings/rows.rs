@@ -46,7 +46,7 @@ settings! {
         /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
         data: PathBuf = { positional: true },
         /// Dimension of the shared space of the users' coefficients
-        rank: usize = { value_name: "K", range: Range::of(1.0, 1024.0) },
+        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
