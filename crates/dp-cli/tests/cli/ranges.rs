@@ -13,7 +13,7 @@ const NEEDS: [(&str, &str); 7] = [
     ("ledger_epsilon", "--ledger l"),
     ("ledger_delta", "--ledger l"),
     ("gradient_clip", "--method gradient"),
-    ("n_features", "--format leaf"),
+    ("n_features", "--format leaf --intercept none"),
     ("min_items", "--method am-ssp --items items.csv"),
     ("learning_rate", "--method gradient"),
 ];
