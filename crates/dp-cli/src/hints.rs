@@ -46,7 +46,9 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "these settings leave one release too little of the budget, or too much, for \
              its noise to be drawn exactly; change --epsilon, --count-share or --steps"
         }
-        WorkflowError::Training(multitask::Error::CheckpointMismatch { .. }) => {
+        WorkflowError::Training(multitask::Error::Mechanism(
+            mechanism::Error::ListOfAnotherRun { .. },
+        )) => {
             "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
              --ledger, or name another folder for a new run"
         }

@@ -1,8 +1,9 @@
 //! The progress bar: on standard error, only when a person watches.
 
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 
-use dp_personal::watch::{Stage, Watch};
+use dp_personal::watch::{Progress, Stage, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::screen::is_quiet;
@@ -12,12 +13,15 @@ use crate::screen::is_quiet;
 pub(crate) struct Bar(Option<ProgressBar>);
 
 impl Watch for Bar {
-    fn progress(&mut self, stage: Stage, done: usize, total: usize) {
-        let bar = self.0.get_or_insert_with(|| bar(stage, total));
-        bar.set_position(done as u64);
-        if done == total {
-            self.end();
+    fn progress(&mut self, stage: Stage, Progress { done, total }: Progress) -> ControlFlow<()> {
+        if let Some(unit) = unit(stage) {
+            let bar = self.0.get_or_insert_with(|| bar(unit, total));
+            bar.set_position(done as u64);
+            if done == total {
+                self.end();
+            }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -36,14 +40,18 @@ impl Drop for Bar {
     }
 }
 
-fn bar(stage: Stage, length: usize) -> ProgressBar {
+const fn unit(stage: Stage) -> Option<&'static str> {
+    match stage {
+        Stage::Preparation => None,
+        Stage::Releases => Some("private steps"),
+        Stage::Runs => Some("training runs"),
+    }
+}
+
+fn bar(unit: &str, length: usize) -> ProgressBar {
     if is_quiet() || !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let unit = match stage {
-        Stage::Releases => "private steps",
-        Stage::Runs => "training runs",
-    };
     let bar = ProgressBar::new(length as u64);
     if let Ok(style) = ProgressStyle::with_template(&format!(
         "{{bar:32}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left"

@@ -16,7 +16,8 @@ pub use error::{Error, ParamError, Result, ShapeError};
 pub use event::{DpEvent, Relation, ReplaceFactor, Stopping};
 pub use guarantee::{ApproxDp, Gdp, Zcdp};
 pub use interactions::{
-    DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, Origin, UserRow,
+    DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, Origin, PerUser,
+    UserKey, UserRow,
 };
 pub use private::Private;
 pub use user_samples::{SampleRows, UserSamples, UserSamplesBuilder};

@@ -57,6 +57,26 @@ impl UserSamples {
         self.max_rows
     }
 
+    /// Deals every user to one of `n_parts` tables, as [`Interactions::deal`] does.
+    pub fn deal(&self, n_parts: usize, part: impl Fn(u128) -> usize) -> Vec<Self> {
+        let tables = self.table.expose().deal(n_parts, part).into_iter();
+        let samples = tables.map(|table| Self {
+            table: Private::new(table),
+            ..*self
+        });
+        samples.collect()
+    }
+
+    /// Nobody, in the same public shape: for a coordinator, which holds no users, and for making a model again from what was
+    /// released.
+    #[must_use]
+    pub fn without_users(&self) -> Self {
+        Self {
+            table: Private::new(self.table.expose().without_users()),
+            ..*self
+        }
+    }
+
     /// The rows of one user: private, as [`Private::expose`] gives them.
     ///
     /// # Panics
@@ -138,6 +158,8 @@ pub struct UserSamplesBuilder {
     max_rows: usize,
     /// Per user number, the cells so far.
     users: std::collections::BTreeMap<u32, Vec<f32>>,
+    /// Ids that were given.
+    ids: Vec<(u32, u128)>,
     dropped: DroppedRecords,
 }
 
@@ -154,6 +176,7 @@ impl UserSamplesBuilder {
             n_features,
             max_rows,
             users: std::collections::BTreeMap::new(),
+            ids: Vec::new(),
             dropped: DroppedRecords::default(),
         })
     }
@@ -174,6 +197,12 @@ impl UserSamplesBuilder {
         Ok(())
     }
 
+    /// Says who a user is beyond this table: [`InteractionsBuilder::set_id`].
+    pub fn set_id(&mut self, user: u32, id: u128) {
+        self.users.entry(user).or_default();
+        self.ids.push((user, id));
+    }
+
     /// Merges the rows. The second part counts rows that were left out for their values: private.
     #[must_use]
     #[allow(
@@ -188,6 +217,9 @@ impl UserSamplesBuilder {
             let whole = table.push(user, 0, place(&cells));
             let given = whole.and_then(|()| table.set_features(user, &cells));
             given.expect("item 0 of one, and cells of the width");
+        }
+        for (user, id) in self.ids {
+            table.set_id(user, id);
         }
         let samples = UserSamples {
             table: Private::new(table.build().0),

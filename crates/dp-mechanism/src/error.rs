@@ -1,7 +1,7 @@
 use dp_core::{ParamError, ShapeError};
 
 /// Errors of dp-mechanism. None of them depends on private data.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of range.
@@ -62,6 +62,83 @@ pub enum Error {
         paid: u64,
         /// Draws that the release makes.
         needed: u64,
+    },
+    /// A plan that was made for other settings, or for data of another width.
+    #[error(
+        "the plan does not fit the settings or the data (first difference: release `{label}`): nothing was released"
+    )]
+    Plan {
+        /// Label of the first release that differs.
+        label: String,
+    },
+    /// The spends handed to a run are not those of its plan.
+    #[error(
+        "the run needs {expected} spends in plan order, found {found} (first mismatch: `{label}`)"
+    )]
+    Spends {
+        /// Number of spends that the plan asks for.
+        expected: usize,
+        /// Number of spends given.
+        found: usize,
+        /// Label of the first release without its spend.
+        label: String,
+    },
+    /// Planning, paying or certifying failed.
+    #[error(transparent)]
+    Accounting(#[from] dp_accounting::Error),
+    /// A list of releases that belongs to another run.
+    #[error("the list of releases belongs to {what}: it is left as it is")]
+    ListOfAnotherRun {
+        /// What differs.
+        what: &'static str,
+    },
+    /// A list of releases that does not hold together.
+    #[error("the list of releases is not usable: {what}")]
+    List {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The run ended before its next release: a replayed list has no more, or the coordinator ended the worker.
+    #[error("there are no more releases in the list")]
+    EndOfList,
+    /// A run whose users keep state that depends on secret coins of earlier rounds has releases to go on from.
+    #[error(
+        "the run cannot go on from a list of releases: users train only in rounds in which they are asked, and who was asked is in \
+         no list; start a new run, or let everybody train in every round"
+    )]
+    NotResumable,
+    /// Whoever observes the run ended it.
+    #[error(
+        "the run was cancelled; what it had released is kept, and what was paid in advance stays paid"
+    )]
+    Cancelled,
+    /// An answer of a worker that does not count.
+    #[error("the answer of shard {shard} does not count: {what}")]
+    Answer {
+        /// Number of the shard.
+        shard: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The link between coordinator and worker broke.
+    #[error("the link between coordinator and worker broke: {what}")]
+    Link {
+        /// How.
+        what: &'static str,
+    },
+    /// A worker was given users who belong to another shard.
+    #[error("shard {shard} holds users of another shard: deal users to shards by their ids")]
+    UsersOfAnotherShard {
+        /// Number of the shard.
+        shard: usize,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system says.
+        source: std::io::Error,
     },
 }
 

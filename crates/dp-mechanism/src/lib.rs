@@ -33,6 +33,7 @@ mod payment;
 mod quantile;
 mod random_bits;
 mod release;
+mod run;
 mod sampler;
 mod scalar;
 mod sum_backend;
@@ -40,10 +41,9 @@ mod summed_users;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
-mod watch;
 
 pub use client_sampling::{
-    ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling,
+    ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling, RoundKey,
 };
 pub use contribution::{FactorBuffer, FactorContribution, SparseBuffer, VectorContribution};
 pub use error::{Error, Result};
@@ -57,10 +57,17 @@ pub use kronecker_sum::{
 pub use noise_source::NoiseSource;
 pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
+pub use run::{
+    ChannelLink, ChannelPool, Coordinator, CoordinatorLink, DealUsers, Fitted, FromWorker,
+    GridForm, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer, Progress,
+    Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList, Round,
+    Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool, plan_for,
+    try_grids, worker_channels,
+};
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
 pub use sum_backend::{
-    InProcess, NoisyShare, ShardSum, Sharded, Share, ShareServer, SumBackend, TwoServers,
+    InProcess, NoisyShare, ShardAnswer, ShardSum, Sharded, Share, ShareServer, SumBackend,
+    SumRequest, Tally, TwoServers,
 };
 pub use vector_sum::{PaidSum, VectorSum, vector_contribution};
-pub use watch::{Observed, ObservedSums, OneUser, Watch, WatchedNoise};

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::random_bits::RandomBits;
 use crate::sampler::{DiscreteGaussian, FlooredGaussian};
-use crate::{Error, Result};
+use crate::{Error, Result, RoundKey};
 
 /// Coordinates that share one cipher stream. Part of what a seed reproduces.
 const CHUNK: usize = 4096;
@@ -73,6 +73,13 @@ impl NoiseSource {
     #[must_use]
     pub const fn is_insecure(&self) -> bool {
         matches!(self.origin, Origin::Seeded { .. })
+    }
+
+    /// Passes over the keys of releases that are replayed, so that seeded noise goes on where it would be.
+    pub(crate) const fn skip(&mut self, n_keys: u64) {
+        if let Origin::Seeded { n_releases, .. } = &mut self.origin {
+            *n_releases = n_releases.wrapping_add(n_keys);
+        }
     }
 
     /// The noise of one release.
@@ -192,6 +199,11 @@ impl NoiseStream {
     /// The key's random bits in order, for what is drawn one after the other.
     pub(crate) fn into_bits(self) -> RandomBits {
         RandomBits::new(self.substream(0))
+    }
+
+    /// The key itself, for the secret coins of a sample.
+    pub(crate) fn into_round_key(self) -> RoundKey {
+        RoundKey::new(self.key)
     }
 
     /// Runs `add` on each chunk with the index of its first coordinate and its own generator.

@@ -1,7 +1,7 @@
 //! Exact uniform whole numbers from the key of one release.
 
 use chacha20::ChaCha20Rng;
-use chacha20::rand_core::Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// Random bits of one release, drawn in order from one cipher stream.
 pub(crate) struct RandomBits(ChaCha20Rng);
@@ -12,6 +12,10 @@ impl RandomBits {
     }
 
     /// 64 fresh uniform bits.
+    pub(crate) fn of_key(key: &[u8; 32]) -> Self {
+        Self(ChaCha20Rng::from_seed(*key))
+    }
+
     pub(crate) fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -93,7 +97,6 @@ const fn wide_product(a: u128, b: u128) -> (u128, u128) {
 
 #[cfg(test)]
 mod tests {
-    use chacha20::rand_core::SeedableRng;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use dp_linalg::packed_len;
 
-use crate::{GramLayout, Grid};
+use crate::{GramGrids, GramLayout, GramSums, Grid};
 
 /// What was added to the exact integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,10 @@ impl ReleasedVector {
     pub const fn is_insecure(&self) -> bool {
         self.insecure
     }
+
+    pub(crate) fn into_integers(self) -> Vec<i64> {
+        self.integers
+    }
 }
 
 /// Released noisy matrices `A_i` and vectors `b_i`, one pair per item, or one matrix for all of them.
@@ -92,6 +96,25 @@ pub struct ReleasedGrams {
 }
 
 impl ReleasedGrams {
+    /// What one integer vector stands for: matrices, then right-hand sides.
+    pub(crate) fn of_integers(
+        grids: &GramGrids,
+        dim: usize,
+        integers: Vec<i64>,
+        insecure: bool,
+    ) -> Self {
+        let (matrices, rhs) = GramSums::split(grids, dim, integers);
+        Self {
+            dim,
+            matrix_grid: *grids.matrix(),
+            rhs_grid: *grids.rhs(),
+            layout: grids.layout(),
+            matrices,
+            rhs,
+            insecure,
+        }
+    }
+
     /// Length of the factors; matrices are `dim x dim`.
     #[must_use]
     pub const fn dim(&self) -> usize {
@@ -180,5 +203,11 @@ impl ReleasedGrams {
     #[must_use]
     pub const fn is_insecure(&self) -> bool {
         self.insecure
+    }
+
+    pub(crate) fn into_integers(self) -> Vec<i64> {
+        let mut integers = self.matrices;
+        integers.extend(self.rhs);
+        integers
     }
 }

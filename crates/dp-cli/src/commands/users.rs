@@ -23,7 +23,9 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
     match found.provenance {
         Provenance::Private => {}
         Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
-        Provenance::NonPrivate => warn("this model is not private: it has no noise"),
+        Provenance::NonPrivate | Provenance::NotTrained => {
+            warn("this model is not private: it has no noise")
+        }
     }
     if found.says_nothing {
         return print(

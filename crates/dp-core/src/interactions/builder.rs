@@ -1,6 +1,8 @@
-use super::Interactions;
+use std::collections::BTreeMap;
+
 use super::records::Records;
 use super::user_numbers::{Rows, UserNumbers};
+use super::{Interactions, UserIds};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.
@@ -45,6 +47,8 @@ pub struct InteractionsBuilder {
     /// Whose each vector of `features` is.
     feature_users: Vec<u32>,
     features: Vec<f32>,
+    /// Ids that were given, by user number.
+    ids: BTreeMap<u32, u128>,
 }
 
 impl InteractionsBuilder {
@@ -59,6 +63,7 @@ impl InteractionsBuilder {
             feature_dim: 0,
             feature_users: Vec::new(),
             features: Vec::new(),
+            ids: BTreeMap::new(),
         }
     }
 
@@ -119,6 +124,14 @@ impl InteractionsBuilder {
         Ok(())
     }
 
+    /// Says who a user is beyond this table ([`Interactions::user_id`]), such as a hash of the id in
+    /// the data. Give one to every user or to none; two users must not have the same. A user of
+    /// whom nothing is said has their number as id.
+    pub fn set_id(&mut self, user: u32, id: u128) {
+        self.users.insert(user);
+        self.ids.insert(user, id);
+    }
+
     /// Names users `0..n_users`, so that those without records have a row too.
     pub fn ensure_users(&mut self, n_users: usize) {
         self.users.insert_below(n_users);
@@ -140,6 +153,8 @@ impl InteractionsBuilder {
             features,
             by_item: std::sync::OnceLock::new(),
             origin: super::Origin::of_a_new_table(),
+            keys: Interactions::new_keys(),
+            ids: self.ids_by_row(&rows),
         };
         self.records
             .for_each_row(&rows, |row| append_merged(&mut table, row));
@@ -148,6 +163,15 @@ impl InteractionsBuilder {
             repeated: n_given - table.items.len(),
         };
         (table, dropped)
+    }
+
+    /// Who the user of each row is.
+    fn ids_by_row(&self, rows: &Rows) -> UserIds {
+        if self.ids.is_empty() && rows.are_consecutive() {
+            return UserIds::From(rows.numbers().next().unwrap_or(0).into());
+        }
+        let id = |number| self.ids.get(&number).copied().unwrap_or(number.into());
+        UserIds::Each(rows.numbers().map(id).collect())
     }
 
     /// The last vector given of each row.

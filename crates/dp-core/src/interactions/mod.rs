@@ -3,17 +3,22 @@
 mod builder;
 mod item_major;
 mod origin;
+mod per_user;
 mod records;
 mod user_numbers;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::{DroppedRecords, InteractionsBuilder};
 pub use item_major::{ItemEntry, ItemMajor};
 pub use origin::Origin;
+pub use per_user::{PerUser, UserKey};
 
 /// One user's records: what a per-user contribution may look at.
-#[derive(Clone, Copy, PartialEq)]
+///
+/// Two rows are equal when their records and features are; whose they are does not count.
+#[derive(Clone, Copy)]
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -22,6 +27,13 @@ pub struct UserRow<'a> {
     items: &'a [u32],
     values: &'a [f32],
     features: &'a [f32],
+    key: UserKey,
+}
+
+impl PartialEq for UserRow<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.items, self.values, self.features) == (other.items, other.values, other.features)
+    }
 }
 
 impl<'a> UserRow<'a> {
@@ -41,6 +53,12 @@ impl<'a> UserRow<'a> {
     #[must_use]
     pub const fn features(self) -> &'a [f32] {
         self.features
+    }
+
+    /// Finds what a [`PerUser`] holds for this user.
+    #[must_use]
+    pub const fn key(self) -> UserKey {
+        self.key
     }
 
     /// How many records the user has.
@@ -97,6 +115,19 @@ pub struct Interactions {
     by_item: OnceLock<ItemMajor>,
     /// Not part of what makes two tables equal.
     origin: Origin,
+    /// The key of the first user; those of the others follow.
+    keys: UserKey,
+    /// Not part of what makes two tables equal.
+    ids: UserIds,
+}
+
+/// Who the users of a table are, beyond this table.
+#[derive(Clone)]
+enum UserIds {
+    /// Numbers that follow each other, from this one on.
+    From(u64),
+    /// One to a user, in order.
+    Each(Vec<u128>),
 }
 
 impl PartialEq for Interactions {
@@ -140,6 +171,25 @@ impl Interactions {
             items: &self.items[range.clone()],
             values: &self.values[range],
             features: &self.features[self.feature_range(user, user + 1)],
+            key: UserKey {
+                table: self.keys.table,
+                row: self.keys.row + user,
+            },
+        }
+    }
+
+    /// Who a user is in every table of the same data set, whichever process reads it: what the
+    /// builder was told ([`InteractionsBuilder::set_id`]), else the number that the user was given
+    /// under. For secret coins and for dealing users to shards; contributions do not see it.
+    ///
+    /// # Panics
+    /// When `user` is not below [`n_users`](Self::n_users).
+    #[must_use]
+    pub fn user_id(&self, user: usize) -> u128 {
+        assert!(user < self.n_users());
+        match &self.ids {
+            UserIds::From(first) => u128::from(*first) + user as u128,
+            UserIds::Each(ids) => ids[user],
         }
     }
 
@@ -202,6 +252,66 @@ impl Interactions {
         shards
     }
 
+    /// Deals every user, with everything that is theirs, to one of `n_parts` tables by `part(id)` of
+    /// the user's [id](Self::user_id); a user whose part is `n_parts` or above is left out. Every
+    /// user is in one table at most, so sums over the parts add up to sums over the whole.
+    pub fn deal(&self, n_parts: usize, part: impl Fn(u128) -> usize) -> Vec<Self> {
+        let cut = Origin::new_cut();
+        let mut parts: Vec<Self> = (0..n_parts)
+            .map(|at| Self {
+                offsets: vec![0],
+                items: Vec::new(),
+                values: Vec::new(),
+                features: Vec::new(),
+                by_item: OnceLock::new(),
+                origin: self.origin.dealt(at, n_parts, cut),
+                keys: Self::new_keys(),
+                ids: UserIds::Each(Vec::new()),
+                ..*self
+            })
+            .collect();
+        for (user, row) in self.users().enumerate() {
+            let id = self.user_id(user);
+            let Some(table) = parts.get_mut(part(id)) else {
+                continue;
+            };
+            table.items.extend_from_slice(row.items);
+            table.values.extend_from_slice(row.values);
+            table.features.extend_from_slice(row.features);
+            table.offsets.push(table.items.len());
+            if let UserIds::Each(ids) = &mut table.ids {
+                ids.push(id);
+            }
+        }
+        parts
+    }
+
+    /// Nobody, in the same public shape: for a coordinator, which holds no users, and for making a model again from what was
+    /// released.
+    #[must_use]
+    pub fn without_users(&self) -> Self {
+        Self {
+            offsets: vec![0],
+            items: Vec::new(),
+            values: Vec::new(),
+            features: Vec::new(),
+            by_item: OnceLock::new(),
+            origin: Origin::of_a_new_table(),
+            keys: Self::new_keys(),
+            ids: UserIds::Each(Vec::new()),
+            ..*self
+        }
+    }
+
+    /// Keys of a table like no other of this process.
+    fn new_keys() -> UserKey {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        UserKey {
+            table: NEXT.fetch_add(1, Ordering::Relaxed),
+            row: 0,
+        }
+    }
+
     /// Deals every record to one of `n_parts` tables over the same users and items, by
     /// `part(user, item, value)`; a record whose part is `n_parts` or above is left out.
     ///
@@ -222,6 +332,8 @@ impl Interactions {
             features: self.features.clone(),
             by_item: OnceLock::new(),
             origin: self.origin.clone(),
+            keys: self.keys,
+            ids: self.ids.clone(),
         };
         let mut parts = vec![empty; n_parts];
         for (user, row) in self.users().enumerate() {
@@ -252,6 +364,14 @@ impl Interactions {
             features: self.features[self.feature_range(first, last)].to_vec(),
             by_item: OnceLock::new(),
             origin,
+            keys: UserKey {
+                row: self.keys.row + first,
+                ..self.keys
+            },
+            ids: match &self.ids {
+                UserIds::From(number) => UserIds::From(number + first as u64),
+                UserIds::Each(ids) => UserIds::Each(ids[first..last].to_vec()),
+            },
         }
     }
 }
@@ -305,6 +425,44 @@ mod tests {
             let whole: Vec<_> = t.users().map(|r| r.iter().collect::<Vec<_>>()).collect();
             assert_eq!(joined, whole);
         }
+    }
+
+    #[test]
+    fn dealt_users_keep_everything_and_are_in_one_table() {
+        let mut builder = InteractionsBuilder::new(2).with_feature_dim(1);
+        for user in [4, 900, 17] {
+            builder.push(user, user % 2, user as f32).unwrap();
+            builder.set_features(user, &[-(user as f32)]).unwrap();
+        }
+        builder.set_id(17, 1 << 100);
+        let t = builder.build().0;
+        assert_eq!([0, 1, 2].map(|user| t.user_id(user)), [4, 1 << 100, 900]);
+        assert_eq!(t.shards(3)[1].user_id(0), 1 << 100);
+        let parts = t.deal(2, |id| usize::from(id > 4));
+        assert_eq!([parts[0].n_users(), parts[1].n_users()], [1, 2]);
+        assert_eq!(parts[1].user(0).values(), &[17.0]);
+        assert_eq!(parts[1].user(1).features(), &[-900.0]);
+        assert_eq!(parts[1].user_id(0), 1 << 100);
+        let (a, b) = (parts[0].origin(), parts[1].origin());
+        assert!(!a.overlaps(b) && a.overlaps(t.origin()));
+        // another way of dealing may put a user of one part into another
+        assert!(t.deal(2, |_| 0)[0].origin().overlaps(b));
+        assert!(t.shards(2)[0].origin().overlaps(b));
+    }
+
+    #[test]
+    fn ids_that_follow_each_other_are_those_of_the_numbers_given() {
+        let mut builder = InteractionsBuilder::new(1);
+        builder.ensure_users(5);
+        let t = builder.build().0;
+        assert_eq!(
+            (0..5).map(|u| t.user_id(u)).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 4]
+        );
+        assert_eq!(
+            t.shards(2).last().map(|s| s.user_id(s.n_users() - 1)),
+            Some(4)
+        );
     }
 
     #[test]

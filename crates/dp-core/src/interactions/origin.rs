@@ -22,8 +22,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     table: u64,
-    /// Number of a shard and into how many was cut, outermost first.
-    cuts: Vec<(usize, usize)>,
+    /// Number of a shard and how was cut, outermost first.
+    cuts: Vec<(usize, Cut)>,
+}
+
+/// How a table was cut. Shards of equal cuts are apart, shards of different ones may share users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    n_parts: usize,
+    /// 0 for consecutive users; else which dealing it was, of all in this process.
+    dealing: u64,
 }
 
 impl Origin {
@@ -39,8 +47,25 @@ impl Origin {
     /// Shard `index` of `n_shards` of a table of this origin.
     pub(super) fn shard(&self, index: usize, n_shards: usize) -> Self {
         let mut shard = self.clone();
-        shard.cuts.push((index, n_shards));
+        let cut = Cut {
+            n_parts: n_shards,
+            dealing: 0,
+        };
+        shard.cuts.push((index, cut));
         shard
+    }
+
+    /// A number for one way of dealing users to tables.
+    pub(super) fn new_cut() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Part `index` of `n_parts` that users were dealt to.
+    pub(super) fn dealt(&self, index: usize, n_parts: usize, dealing: u64) -> Self {
+        let mut part = self.clone();
+        part.cuts.push((index, Cut { n_parts, dealing }));
+        part
     }
 
     /// Whether a user may be in tables of both origins, as far as is known: always for a table and

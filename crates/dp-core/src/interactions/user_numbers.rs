@@ -74,6 +74,27 @@ impl Rows {
         first(block)..first(block + 1)
     }
 
+    /// The numbers in order.
+    #[allow(clippy::cast_possible_truncation, reason = "numbers are 32 bits")]
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().enumerate().flat_map(|(at, &word)| {
+            let bits = (0..64_u32).filter(move |bit| word >> bit & 1 == 1);
+            bits.map(move |bit| at as u32 * 64 + bit)
+        })
+    }
+
+    /// Whether no number between the first and the last is missing.
+    pub(super) fn are_consecutive(&self) -> bool {
+        let first = self.words.iter().position(|&word| word != 0);
+        let last = self.words.iter().rposition(|&word| word != 0);
+        let (Some(first), Some(last)) = (first, last) else {
+            return true;
+        };
+        let start = first * 64 + self.words[first].trailing_zeros() as usize;
+        let end = last * 64 + 64 - self.words[last].leading_zeros() as usize;
+        end - start == self.n_rows
+    }
+
     /// The row of a number that was inserted.
     pub(super) fn of(&self, user: usize) -> usize {
         let word = user / 64;
@@ -98,6 +119,25 @@ mod tests {
         assert_eq!(rows.n_rows(), sorted.len());
         for (row, user) in sorted.into_iter().enumerate() {
             assert_eq!(rows.of(user as usize), row);
+            assert_eq!(rows.numbers().nth(row), Some(user));
+        }
+        assert!(!rows.are_consecutive());
+    }
+
+    #[test]
+    fn numbers_are_consecutive_where_none_is_missing() {
+        for (first, end, missing) in [
+            (0, 5, None),
+            (60, 200, None),
+            (60, 200, Some(130)),
+            (0, 0, None),
+        ] {
+            let mut numbers = UserNumbers::default();
+            (first..end)
+                .filter(|&n| Some(n) != missing)
+                .for_each(|n| numbers.insert(n));
+            let rows = numbers.into_rows();
+            assert_eq!(rows.are_consecutive(), missing.is_none());
         }
     }
 

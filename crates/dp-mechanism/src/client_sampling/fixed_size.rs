@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use dp_core::{DpEvent, params};
 
-use super::ClientSample;
+use super::{ClientSample, RoundKey};
 use crate::{NoiseSource, Result};
 
 /// Fixed-size sampling without replacement: a uniform one of all subsets of a given size.
@@ -113,17 +113,23 @@ impl FixedSizeSampling {
     /// # Errors
     /// [`crate::Error::EntropyUnavailable`].
     pub fn sample(&self, noise: &mut NoiseSource) -> Result<ClientSample> {
-        let mut bits = noise.release_stream()?.into_bits();
+        let key = RoundKey::draw(noise)?;
+        Ok(ClientSample {
+            sampling: (*self).into(),
+            indices: self.drawn(&key),
+            insecure: noise.is_insecure(),
+        })
+    }
+
+    /// The subset that follows from a key.
+    pub(super) fn drawn(&self, key: &RoundKey) -> Vec<usize> {
+        let mut bits = key.bits();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("fixed-size-with-replacement") {
             let draw = |_| bits.at_most(self.population_size.saturating_sub(1));
             let mut indices: Vec<usize> = (0..self.sample_size).map(draw).collect();
             indices.sort_unstable();
-            return Ok(ClientSample {
-                sampling: (*self).into(),
-                indices,
-                insecure: noise.is_insecure(),
-            });
+            return indices;
         }
         let mut drawn = BTreeSet::new();
         let first = self.population_size.saturating_sub(self.sample_size);
@@ -135,10 +141,6 @@ impl FixedSizeSampling {
                 drawn.insert(last);
             }
         }
-        Ok(ClientSample {
-            sampling: (*self).into(),
-            indices: drawn.into_iter().collect(),
-            insecure: noise.is_insecure(),
-        })
+        drawn.into_iter().collect()
     }
 }

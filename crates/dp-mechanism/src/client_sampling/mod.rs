@@ -3,11 +3,13 @@
 mod fixed_size;
 mod paid;
 mod poisson;
+mod round_key;
 mod scheme;
 
 pub use fixed_size::FixedSizeSampling;
 pub use paid::PaidSample;
 pub use poisson::PoissonSampling;
+pub use round_key::RoundKey;
 pub use scheme::ClientSampling;
 
 /// The clients drawn for one step, indices increasing.

@@ -1,7 +1,12 @@
 use dp_core::{DpEvent, ParamError};
 
-use super::ClientSample;
+use rayon::prelude::*;
+
+use super::{ClientSample, RoundKey};
 use crate::{Error, NoiseSource, Result};
+
+/// Coins that one task tosses.
+const COINS_PER_TASK: usize = 1 << 12;
 
 /// 2^64: the number of values of one random word.
 const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
@@ -9,7 +14,7 @@ const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
 /// Poisson sampling: every client takes part independently, with exactly the same probability.
 ///
 /// ```text
-/// client i takes part  iff  u_i < T,   u_i uniform 64-bit,   T = ceil(q 2^64)
+/// client i takes part  iff  u_i < T,   u_i the 64-bit coin of RoundKey,   T = ceil(q 2^64)
 /// exact probability    q' = T / 2^64  >=  q
 /// ```
 ///
@@ -119,24 +124,38 @@ impl PoissonSampling {
     /// # Errors
     /// [`Error::EntropyUnavailable`].
     pub fn sample(&self, n_clients: usize, noise: &mut NoiseSource) -> Result<ClientSample> {
-        let mut bits = noise.release_stream()?.into_bits();
-        // every index is written and the end moves on a hit: the same work for either outcome
-        let mut indices = vec![0; n_clients];
-        let mut n_drawn = 0_usize;
+        let key = RoundKey::draw(noise)?;
+        Ok(ClientSample {
+            sampling: (*self).into(),
+            indices: self.drawn(n_clients, |client| client as u128, &key),
+            insecure: noise.is_insecure(),
+        })
+    }
+
+    /// Those of `n_clients` whose coin is below the threshold.
+    pub(super) fn drawn(
+        &self,
+        n_clients: usize,
+        id: impl Fn(usize) -> u128 + Sync,
+        key: &RoundKey,
+    ) -> Vec<usize> {
         let threshold = self.threshold;
         #[cfg(privacy_mutants)]
         let threshold = crate::mutants::threshold(threshold);
-        for client in 0..n_clients {
+        let coins = (0..n_clients).into_par_iter().with_min_len(COINS_PER_TASK);
+        let heads: Vec<bool> = coins
+            .map(|client| u128::from(key.coin(id(client))) < threshold)
+            .collect();
+        // every index is written and the end moves on a hit: the same work for either outcome
+        let mut indices = vec![0; n_clients];
+        let mut n_drawn = 0_usize;
+        for (client, head) in heads.into_iter().enumerate() {
             if let Some(slot) = indices.get_mut(n_drawn) {
                 *slot = client;
             }
-            n_drawn = n_drawn.saturating_add(usize::from(u128::from(bits.word()) < threshold));
+            n_drawn = n_drawn.saturating_add(usize::from(head));
         }
         indices.truncate(n_drawn);
-        Ok(ClientSample {
-            sampling: (*self).into(),
-            indices,
-            insecure: noise.is_insecure(),
-        })
+        indices
     }
 }

@@ -1,7 +1,7 @@
 use dp_accounting::Spend;
-use dp_core::DpEvent;
+use dp_core::{DpEvent, Interactions};
 
-use super::{ClientSample, FixedSizeSampling, PoissonSampling};
+use super::{ClientSample, FixedSizeSampling, PoissonSampling, RoundKey};
 use crate::payment::check_neighbours;
 use crate::{Error, NoiseSource, Result};
 
@@ -12,7 +12,7 @@ use crate::{Error, NoiseSource, Result};
 ///
 /// # Examples
 /// ```
-/// use dp_core::DpEvent;
+/// use dp_core::{DpEvent, Interactions};
 /// use dp_mechanism::{ClientSampling, PoissonSampling};
 ///
 /// let sampling = ClientSampling::from(PoissonSampling::new(0.25)?);
@@ -65,6 +65,33 @@ impl ClientSampling {
                     return Err(Error::Population { expected });
                 }
                 fixed.sample(noise)
+            }
+        }
+    }
+
+    /// Whether samples of shards of users make a sample of all of them.
+    pub(crate) const fn check_shards(&self) -> Result<()> {
+        match self {
+            Self::Poisson(_) => Ok(()),
+            Self::FixedSize(_) => Err(Error::Sampling),
+        }
+    }
+
+    /// Who of the users of a table takes part in the round of `key`. Under Poisson sampling that depends on each user's
+    /// [id](Interactions::user_id) alone, wherever the user's records are; a sample of fixed size needs all users in one table.
+    ///
+    /// # Errors
+    /// [`Error::Population`] as for [`sample`](Self::sample).
+    pub(crate) fn drawn(&self, users: &Interactions, key: &RoundKey) -> Result<Vec<usize>> {
+        let n_users = users.n_users();
+        match self {
+            Self::Poisson(poisson) => Ok(poisson.drawn(n_users, |user| users.user_id(user), key)),
+            Self::FixedSize(fixed) => {
+                let expected = fixed.population_size();
+                if n_users != expected {
+                    return Err(Error::Population { expected });
+                }
+                Ok(fixed.drawn(key))
             }
         }
     }

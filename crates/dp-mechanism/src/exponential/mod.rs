@@ -242,6 +242,10 @@ pub struct SelectedIndex {
 }
 
 impl SelectedIndex {
+    pub(crate) const fn of(index: usize, insecure: bool) -> Self {
+        Self { index, insecure }
+    }
+
     /// The selected candidate.
     #[must_use]
     pub const fn index(&self) -> usize {

@@ -31,7 +31,7 @@ pub(super) fn gather_items(
         .try_for_each_init(
             || ItemScratch::new(dim),
             |scratch, (item, (matrix, rhs))| {
-                let scratch = scratch.as_mut().map_err(|e| e.clone())?;
+                let scratch = scratch.as_mut().map_err(|error| *error)?;
                 for run in own(item_major.item(item), &bounded.users).chunks(rows_between_spills) {
                     scratch.add_run(run, bounded)?;
                     scratch.spill(matrix, rhs)?;
@@ -51,7 +51,7 @@ struct ItemScratch {
 }
 
 impl ItemScratch {
-    fn new(dim: usize) -> Result<Self> {
+    fn new(dim: usize) -> Result<Self, dp_linalg::Error> {
         Ok(Self {
             gram: GramAccumulator::new(dim)?,
             users: Vec::new(),

@@ -14,7 +14,7 @@ use dp_linalg::packed_len;
 use crate::contribution::FactorContribution;
 use crate::payment::{check_spend, same_grid};
 use crate::release::ReleasedGrams;
-use crate::sum_backend::{InProcess, SumBackend, add_sums, sum_over_users};
+use crate::sum_backend::{InProcess, SumBackend, SumRequest, add_sums, sum_over_users};
 use crate::summed_users::SummedUsers;
 use crate::{NoiseSource, Result};
 
@@ -90,39 +90,76 @@ impl GramSums {
     ) -> Result<Self> {
         let data = data.expose();
         let dim = grids::check_dim(contribution.dim())?;
-        let (n_matrix, n_rhs) = lengths(data.n_items(), dim, grids.layout());
-        let n_coordinates = n_matrix.saturating_add(n_rhs);
-        let mut matrices = sum_over_users(backend, data, n_coordinates, |shard| {
-            let mut sums = vec![0; n_coordinates];
-            let (matrices, rhs) = sums.split_at_mut(n_matrix);
-            for users in factors::blocks(shard) {
-                let bounded = factors::bounded_factors(shard, users, &grids, contribution)?;
-                match grids.layout() {
-                    GramLayout::PerItem => {
-                        accumulate::gather_items(
-                            shard.item_major(),
-                            &bounded,
-                            &grids,
-                            matrices,
-                            rhs,
-                        )?;
-                    }
-                    GramLayout::Pooled => {
-                        pooled::gather_users(&bounded, &grids, matrices)?;
-                        pooled::gather_labels(shard.item_major(), &bounded, &grids, rhs)?;
-                    }
+        let n = Self::n_coordinates(data.n_items(), dim, &grids);
+        let total = sum_over_users(backend, data, &SumRequest::alone(n), |shard| {
+            Self::shard_sum(shard, &grids, contribution)
+        })?;
+        Ok(Self {
+            users: SummedUsers::of(data),
+            ..Self::of_total(grids, dim, total)
+        })
+    }
+
+    /// Length of the sum as one integer vector: matrices, then right-hand sides.
+    pub(crate) const fn n_coordinates(n_items: usize, dim: usize, grids: &GramGrids) -> usize {
+        let (n_matrix, n_rhs) = lengths(n_items, dim, grids.layout());
+        n_matrix.saturating_add(n_rhs)
+    }
+
+    /// The sum over the users of one shard, as one integer vector.
+    pub(crate) fn shard_sum<C: FactorContribution>(
+        shard: &Interactions,
+        grids: &GramGrids,
+        contribution: &C,
+    ) -> Result<Vec<i64>> {
+        let dim = grids::check_dim(contribution.dim())?;
+        let (n_matrix, n_rhs) = lengths(shard.n_items(), dim, grids.layout());
+        let mut sums = vec![0; n_matrix.saturating_add(n_rhs)];
+        let (matrices, rhs) = sums.split_at_mut(n_matrix);
+        for users in factors::blocks(shard) {
+            let bounded = factors::bounded_factors(shard, users, grids, contribution)?;
+            let by_item = shard.item_major();
+            match grids.layout() {
+                GramLayout::PerItem => {
+                    accumulate::gather_items(by_item, &bounded, grids, matrices, rhs)?;
+                }
+                GramLayout::Pooled => {
+                    pooled::gather_users(&bounded, grids, matrices)?;
+                    pooled::gather_labels(by_item, &bounded, grids, rhs)?;
                 }
             }
-            Ok(sums)
-        })?;
-        let rhs = matrices.split_off(n_matrix);
-        Ok(Self {
+        }
+        Ok(sums)
+    }
+
+    /// Matrices and right-hand sides of one integer vector.
+    pub(crate) fn split(
+        grids: &GramGrids,
+        dim: usize,
+        mut total: Vec<i64>,
+    ) -> (Vec<i64>, Vec<i64>) {
+        let triangle = packed_len(dim);
+        let n_matrix = match grids.layout() {
+            GramLayout::PerItem => {
+                let n_items = total.len().checked_div(triangle.saturating_add(dim));
+                n_items.unwrap_or(0).saturating_mul(triangle)
+            }
+            GramLayout::Pooled => triangle,
+        };
+        let rhs = total.split_off(n_matrix.min(total.len()));
+        (total, rhs)
+    }
+
+    /// The sums that one integer vector stands for.
+    pub(crate) fn of_total(grids: GramGrids, dim: usize, total: Vec<i64>) -> Self {
+        let (matrices, rhs) = Self::split(&grids, dim, total);
+        Self {
             grids,
             dim,
             matrices,
             rhs,
-            users: SummedUsers::of(data),
-        })
+            users: SummedUsers::Unknown,
+        }
     }
 
     /// The sums of nobody, on the same footing as those of a shard: what shards are merged into.

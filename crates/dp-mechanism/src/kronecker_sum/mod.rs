@@ -62,12 +62,29 @@ impl KroneckerSum {
         grid: KroneckerGrid,
         contribution: &C,
     ) -> Result<Self> {
+        let sums = Self::shard_sum(data.expose(), &grid, contribution)?;
+        let dim = user::check_shape(contribution)?.side();
+        Ok(Self::of_total(grid, dim, sums))
+    }
+
+    /// The side of the matrix that a contribution is to.
+    pub(crate) fn side<C: KroneckerContribution>(contribution: &C) -> Result<usize> {
+        Ok(user::check_shape(contribution)?.side())
+    }
+
+    /// The sum over the users of one shard.
+    pub(crate) fn shard_sum<C: KroneckerContribution>(
+        shard: &Interactions,
+        grid: &KroneckerGrid,
+        contribution: &C,
+    ) -> Result<Vec<i64>> {
         let shape = user::check_shape(contribution)?;
-        Ok(Self {
-            grid,
-            sums: accumulate::all_users(data.expose(), shape, &grid, contribution)?,
-            dim: shape.side(),
-        })
+        accumulate::all_users(shard, shape, grid, contribution)
+    }
+
+    /// The sum of a matrix of this side.
+    pub(crate) const fn of_total(grid: KroneckerGrid, dim: usize, sums: Vec<i64>) -> Self {
+        Self { grid, sums, dim }
     }
 
     /// Noise coordinates that the release of matrices of side `d k` draws.

@@ -163,22 +163,51 @@ impl PrivateQuantile {
         if let Some(high) = crate::mutants::range_end(data.expose(), &value, self.high) {
             return Self { high, ..*self }.release(data, value, spend, noise);
         }
-        let mut bits = noise.release_stream()?.into_bits();
-        let data = data.expose();
-        let mut counts = vec![0_u64; self.n_points];
-        for user in 0..data.n_users() {
-            if let Some(count) = counts.get_mut(self.point_of(value(data.user(user)))) {
+        let counts = self.shard_sum(data.expose(), &value);
+        let point = self.select(&counts, spend, noise)?;
+        Ok(self.released(point, noise.is_insecure()))
+    }
+
+    /// Users of one shard at each point.
+    pub(crate) fn shard_sum(
+        &self,
+        shard: &Interactions,
+        value: impl Fn(UserRow<'_>) -> f64,
+    ) -> Vec<i64> {
+        let mut counts = vec![0_i64; self.n_points];
+        for user in 0..shard.n_users() {
+            if let Some(count) = counts.get_mut(self.point_of(value(shard.user(user)))) {
                 let one = 1;
                 #[cfg(privacy_mutants)]
-                let one = crate::mutants::votes(one, data.user(user));
-                *count = count.wrapping_add(one);
+                let one = crate::mutants::votes(one, shard.user(user));
+                *count = count.wrapping_add_unsigned(one);
             }
         }
-        let point = self.mechanism.draw(&self.scores(&counts), &mut bits);
-        Ok(ReleasedQuantile {
+        counts
+    }
+
+    /// The point selected by users per point.
+    pub(crate) fn select(
+        &self,
+        counts: &[i64],
+        spend: Spend,
+        noise: &mut NoiseSource,
+    ) -> Result<usize> {
+        self.mechanism.check_spend(&spend)?;
+        let mut bits = noise.release_stream()?.into_bits();
+        Ok(self.mechanism.draw(&self.scores(counts), &mut bits))
+    }
+
+    /// The quantile that a point stands for.
+    pub(crate) fn released(&self, point: usize, insecure: bool) -> ReleasedQuantile {
+        ReleasedQuantile {
             value: self.value_of(point),
-            insecure: noise.is_insecure(),
-        })
+            insecure,
+        }
+    }
+
+    pub(crate) const fn n_points(&self) -> usize {
+        self.n_points
     }
 
     /// The grid point nearest to a value, NaN to the lowest.
@@ -202,11 +231,11 @@ impl PrivateQuantile {
     }
 
     /// The scores `u_i` of all grid points in steps of the mechanism, from users per point.
-    fn scores(&self, counts: &[u64]) -> Vec<i64> {
-        let n = counts.iter().fold(0, |n: u64, &c| n.wrapping_add(c));
+    fn scores(&self, counts: &[i64]) -> Vec<i64> {
+        let n = counts.iter().fold(0, |n: i64, &c| n.wrapping_add(c));
         let aim = i128::from(n).saturating_mul(self.level.into());
         let mut below = 0_i128;
-        let score = |&count: &u64| {
+        let score = |&count: &i64| {
             let upto = below.saturating_add(i128::from(count) << LEVEL_ONE.trailing_zeros());
             let off = 0
                 .max(below.saturating_sub(aim))

@@ -20,7 +20,7 @@ fn by_definition(values: &[usize], level: f64, n_points: usize) -> Vec<f64> {
         .collect()
 }
 
-fn counts_of(values: &[usize]) -> Vec<u64> {
+fn counts_of(values: &[usize]) -> Vec<i64> {
     let mut counts = vec![0; 11];
     for &v in values {
         counts[v] += 1;
@@ -112,7 +112,7 @@ fn a_hundred_thousand_hostile_values_move_no_score_beyond_the_sensitivity() {
         let quantile = quantile(level, relation);
         let bound = largest_move(&quantile, relation);
         let mut rng = Lcg(9);
-        let mut counts: Vec<u64> = (0..11).map(|_| rng.below(1_000)).collect();
+        let mut counts: Vec<i64> = (0..11).map(|_| rng.below(1_000).cast_signed()).collect();
         let (mut before, mut reached) = (quantile.scores(&counts), false);
         for _ in 0..100_000 {
             let point = quantile.point_of(rng.hostile() * 20.0);

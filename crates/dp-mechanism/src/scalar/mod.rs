@@ -3,10 +3,12 @@
 use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow};
 
-use crate::{Grid, NoiseSource, Result, SparseBuffer, VectorContribution, VectorSum};
+use crate::{
+    Grid, NoiseSource, ReleasedVector, Result, SparseBuffer, VectorContribution, VectorSum,
+};
 
 /// One number per user as a vector contribution of length 1.
-struct Scalar<F>(F);
+pub(crate) struct Scalar<F>(pub(crate) F);
 
 impl<F: Fn(UserRow<'_>) -> f64 + Sync> VectorContribution for Scalar<F> {
     type Scratch = ();
@@ -27,6 +29,15 @@ pub struct ReleasedScalar {
 }
 
 impl ReleasedScalar {
+    /// A vector of length 1.
+    pub(crate) fn of(released: &ReleasedVector) -> Self {
+        Self {
+            value: released.values().first().copied().unwrap_or(0.0),
+            noise_stddev: released.noise_stddev(),
+            insecure: released.is_insecure(),
+        }
+    }
+
     /// The noisy number, data units.
     #[must_use]
     pub const fn value(&self) -> f64 {
@@ -113,11 +124,7 @@ pub fn release_scalar_sum(
         |user: UserRow<'_>| dp_core::mutants::pick("scalar-no-clamp", clamped(user), value(user));
     let contribution = Scalar(clamped);
     let released = VectorSum::accumulate(data, 1, grid, &contribution)?.release(spend, noise)?;
-    Ok(ReleasedScalar {
-        value: released.values().first().copied().unwrap_or(0.0),
-        noise_stddev: released.noise_stddev(),
-        insecure: released.is_insecure(),
-    })
+    Ok(ReleasedScalar::of(&released))
 }
 
 /// Releases how many users there are: the sum of 1 over all users. As [`release_scalar_sum`] with

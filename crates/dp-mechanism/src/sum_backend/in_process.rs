@@ -1,6 +1,6 @@
 use dp_core::Private;
 
-use super::{ShardSum, SumBackend};
+use super::{ShardSum, SumBackend, SumRequest};
 use crate::Result;
 
 /// All users in one shard of this process; the kernel spreads them over the threads of rayon.
@@ -8,7 +8,7 @@ use crate::Result;
 pub struct InProcess;
 
 impl SumBackend for InProcess {
-    fn sum(&self, _: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+    fn sum(&self, _: &SumRequest, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
         shard(0)
     }
 }

@@ -2,16 +2,18 @@
 
 mod in_process;
 mod noisy_share;
+mod request;
 mod sharded;
 mod two_servers;
 mod users;
 
 use dp_core::{Private, params};
 
-use crate::Result;
+use crate::{ReleaseEntry, Result};
 
 pub use in_process::InProcess;
 pub use noisy_share::NoisyShare;
+pub use request::{ShardAnswer, SumRequest, Tally};
 pub use sharded::Sharded;
 pub(crate) use two_servers::join;
 pub use two_servers::{Share, ShareServer, TwoServers};
@@ -47,12 +49,27 @@ pub trait SumBackend: Sync {
         1
     }
 
-    /// The sum modulo 2^64 over all shards, of length `n_coordinates`. Asks `shard` for every
+    /// Whether the users are held by workers elsewhere ([`Coordinator`](crate::Coordinator)): then the table here is empty and
+    /// [`sum`](Self::sum) does not ask `shard`.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// The sum modulo 2^64 over all shards, of the length that `request` says. Asks `shard` for every
     /// number below [`n_shards`](Self::n_shards) once, in any order and from any thread.
     ///
     /// # Errors
     /// Those of `shard`, and whatever keeps the backend from forming the sum.
-    fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>>;
+    fn sum(&self, request: &SumRequest, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>>;
+
+    /// The release that was made of the last sum, after it is safe on disk: for workers, which need it for the next one.
+    ///
+    /// # Errors
+    /// Whatever keeps the backend from passing it on.
+    fn released(&self, entry: &ReleaseEntry) -> Result<()> {
+        let _ = entry;
+        Ok(())
+    }
 }
 
 /// Adds `other` to `sums`, modulo 2^64: the one addition of partial sums in this crate.

@@ -2,7 +2,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use dp_core::{Private, params};
 
-use super::{ShardSum, SumBackend, add_sums};
+use super::{ShardSum, SumBackend, SumRequest, add_sums};
 use crate::Result;
 
 /// `k` shards of users in `k` threads, whose sums are added as they come.
@@ -39,8 +39,8 @@ impl SumBackend for Sharded {
         self.n_shards
     }
 
-    fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
-        let mut total = vec![0; n_coordinates];
+    fn sum(&self, request: &SumRequest, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+        let mut total = vec![0; request.n_coordinates];
         thread::scope(|scope| {
             let workers: Vec<_> = (0..self.n_shards)
                 .map(|at| scope.spawn(move || shard(at)))

@@ -109,7 +109,7 @@ fn sums_wrap_alike_in_every_backend() {
     let backends: [&dyn SumBackend; 2] =
         [&Sharded::new(64).unwrap(), &TwoServers::new(64).unwrap()];
     for backend in backends {
-        let total = backend.sum(100, &shard).unwrap();
+        let total = backend.sum(&SumRequest::alone(100), &shard).unwrap();
         for (&sum, &exact) in total.expose().iter().zip(&expected) {
             assert_eq!(
                 i128::from(sum).rem_euclid(modulus),
@@ -212,7 +212,8 @@ impl SumBackend for Careless {
         2
     }
 
-    fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+    fn sum(&self, request: &SumRequest, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+        let n_coordinates = request.n_coordinates;
         let mut total = vec![0; n_coordinates];
         for &at in &self.asks {
             add_sums(&mut total, shard(at)?.expose())?;

@@ -3,7 +3,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use dp_core::{Private, params};
 use zeroize::Zeroizing;
 
-use super::{ShardSum, SumBackend, add_sums};
+use super::{ShardSum, SumBackend, SumRequest, add_sums};
 use crate::{Error, Grid, Result};
 
 /// Bytes of one coordinate.
@@ -59,8 +59,8 @@ impl SumBackend for TwoServers {
         self.n_clients
     }
 
-    fn sum(&self, n_coordinates: usize, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
-        let nothing = || Share::from_coordinates(vec![0; n_coordinates]);
+    fn sum(&self, request: &SumRequest, shard: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+        let nothing = || Share::from_coordinates(vec![0; request.n_coordinates]);
         let [mut left, mut right] = [nothing(), nothing()];
         for client in 0..self.n_clients {
             let [to_left, to_right] = Share::split(shard(client)?)?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dp_core::{Interactions, Private, ShapeError, params};
 
-use super::SumBackend;
+use super::{SumBackend, SumRequest};
 use crate::Result;
 
 /// The sum over all users, carried out by `backend`; `local` sums the users of one shard.
@@ -15,9 +15,10 @@ use crate::Result;
 pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
     backend: &B,
     data: &Interactions,
-    n_coordinates: usize,
+    request: &SumRequest,
     local: impl Fn(&Interactions) -> Result<Vec<i64>> + Sync,
 ) -> Result<Vec<i64>> {
+    let n_coordinates = request.n_coordinates;
     let n_shards = params::at_least_one("n_shards", backend.n_shards())?;
     let cut = match n_shards {
         1 => Vec::new(), // nothing to copy
@@ -28,7 +29,7 @@ pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
         _ => cut.iter().collect(),
     };
     let asked: Vec<AtomicUsize> = shards.iter().map(|_| AtomicUsize::new(0)).collect();
-    let total = backend.sum(n_coordinates, &|at| {
+    let total = backend.sum(request, &|at| {
         let (Some(shard), Some(times)) = (shards.get(at), asked.get(at)) else {
             return Err(wrong(
                 "number of a shard plus one",
@@ -39,7 +40,7 @@ pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
         once(times.fetch_add(1, Ordering::Relaxed).saturating_add(1))?;
         Ok(Private::new(local(shard)?))
     })?;
-    for times in asked {
+    for times in asked.into_iter().filter(|_| !backend.is_remote()) {
         once(times.into_inner())?;
     }
     let total = total.into_exposed();

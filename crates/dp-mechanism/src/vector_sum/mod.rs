@@ -14,10 +14,13 @@ use rayon::prelude::*;
 use crate::contribution::VectorContribution;
 use crate::payment::{check_spend, same_grid};
 use crate::release::{NoiseLaw, ReleasedVector};
-use crate::sum_backend::{InProcess, Share, SumBackend, add_sums, join, sum_over_users};
+use crate::sum_backend::{
+    InProcess, Share, SumBackend, SumRequest, add_sums, join, sum_over_users,
+};
 use crate::summed_users::SummedUsers;
-use crate::{ClientSampling, Error, Grid, NoiseSource, Result};
+use crate::{ClientSampling, Error, Grid, NoiseSource, Result, RoundKey};
 
+pub(crate) use bounded::observed_contribution;
 pub use bounded::vector_contribution;
 use local::local_sum;
 pub use paid::PaidSum;
@@ -147,12 +150,10 @@ impl VectorSum {
         contribution: &C,
     ) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
-        let local = |shard: &Interactions| {
-            let users = (0..shard.n_users()).into_par_iter();
-            local_sum(shard, users, n_coordinates, &grid, contribution)
-        };
+        let local =
+            |shard: &Interactions| Self::shard_sum(shard, None, n_coordinates, &grid, contribution);
         let data = data.expose();
-        let sums = sum_over_users(backend, data, n_coordinates, local)?;
+        let sums = sum_over_users(backend, data, &SumRequest::alone(n_coordinates), local)?;
         Ok(Self::of_all(grid, sums, SummedUsers::of(data)))
     }
 
@@ -170,6 +171,39 @@ impl VectorSum {
         let sums = join(totals)?.into_exposed();
         params::at_least_one("n_coordinates", sums.len())?;
         Ok(Self::of_all(grid, sums, SummedUsers::Unknown))
+    }
+
+    /// The sum over the users of one shard: all of them, or those whom a round's key draws.
+    pub(crate) fn shard_sum<C: VectorContribution>(
+        shard: &Interactions,
+        sample: Option<(ClientSampling, &RoundKey)>,
+        n_coordinates: usize,
+        grid: &Grid,
+        contribution: &C,
+    ) -> Result<Vec<i64>> {
+        let Some((sampling, key)) = sample else {
+            let users = (0..shard.n_users()).into_par_iter();
+            return local_sum(shard, users, n_coordinates, grid, contribution);
+        };
+        let drawn = sampling.drawn(shard, key)?;
+        let drawn = drawn.par_iter().copied();
+        local_sum(shard, drawn, n_coordinates, grid, contribution)
+    }
+
+    /// The sum that a total stands for.
+    pub(crate) const fn of_total(
+        grid: Grid,
+        sums: Vec<i64>,
+        sampling: Option<ClientSampling>,
+        insecure: bool,
+    ) -> Self {
+        Self {
+            grid,
+            sums,
+            sampling,
+            insecure,
+            users: SummedUsers::Unknown,
+        }
     }
 
     /// A sum over users of which none was left out by a sample.

@@ -1,14 +1,12 @@
 //! Sums over the clients of one sample.
 
 use dp_core::{Interactions, Private, params};
-use rayon::prelude::*;
 
 use super::bounded::square;
-use super::local::local_sum;
 use super::{PaidSum, VectorSum};
 use crate::contribution::VectorContribution;
 use crate::summed_users::SummedUsers;
-use crate::{ClientSample, ClientSampling, Grid, NoiseSource, PaidSample, Result};
+use crate::{ClientSample, ClientSampling, Grid, NoiseSource, PaidSample, Result, RoundKey};
 
 impl VectorSum {
     /// Draws a sample of the users and sums the contributions of those in it.
@@ -79,10 +77,16 @@ impl VectorSum {
     ) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
         let users = data.expose();
-        let sample = sampling.into().sample(users.n_users(), noise)?;
-        let drawn = sample.indices().par_iter().copied();
-        let sums = local_sum(users, drawn, n_coordinates, &grid, contribution)?;
-        Ok(Self::on_sample(&sample, grid, sums, SummedUsers::of(users)))
+        let (sampling, key) = (sampling.into(), RoundKey::draw(noise)?);
+        let drawn = Some((sampling, &key));
+        let sums = Self::shard_sum(users, drawn, n_coordinates, &grid, contribution)?;
+        Ok(Self {
+            grid,
+            sums,
+            sampling: Some(sampling),
+            insecure: noise.is_insecure(),
+            users: SummedUsers::of(users),
+        })
     }
 
     /// Sums the integer messages that the clients of one sample sent, as a server receives them.

@@ -38,6 +38,7 @@ impl From<dp_multitask::Error> for Error {
         match error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
+            dp_multitask::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Training(other),
         }
     }
@@ -48,6 +49,7 @@ impl From<dp_personalize::Error> for Error {
         match error {
             dp_personalize::Error::Param(param) => param.into(),
             dp_personalize::Error::Accounting(inner) => inner.into(),
+            dp_personalize::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Personalization(other),
         }
     }
@@ -58,6 +60,7 @@ impl From<dp_fedsgd::Error> for Error {
         match error {
             dp_fedsgd::Error::Param(param) => param.into(),
             dp_fedsgd::Error::Accounting(inner) => inner.into(),
+            dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Federation(other),
         }
     }
@@ -68,6 +71,7 @@ impl From<dp_pubfeat::Error> for Error {
         match error {
             dp_pubfeat::Error::Param(param) => param.into(),
             dp_pubfeat::Error::Accounting(inner) => inner.into(),
+            dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Features(other),
         }
     }

@@ -26,8 +26,8 @@ pub enum Error {
     /// A setting that is missing or cannot be read.
     #[error(transparent)]
     Unread(#[from] Unread),
-    /// The caller asked for an end before anything was paid for.
-    #[error("cancelled before anything was paid for")]
+    /// The caller asked for an end. What was paid until then stays paid.
+    #[error("cancelled by the caller; what was paid until then stays paid")]
     Cancelled,
     /// An input file that cannot be read.
     #[error(transparent)]
@@ -224,14 +224,19 @@ impl Error {
             | Self::Write { .. }
             | Self::Move { .. }
             | Self::Print(_)
-            | Self::Training(dp_multitask::Error::Io { .. }) => ErrorKind::Output,
+            | Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Io { .. })) => {
+                ErrorKind::Output
+            }
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 ErrorKind::of_accounting(error)
             }
             Self::Training(
-                dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))
-                | dp_multitask::Error::Unsupported { .. }
-                | dp_multitask::Error::CheckpointMismatch { .. },
+                dp_multitask::Error::Mechanism(
+                    dp_mechanism::Error::Param(_)
+                    | dp_mechanism::Error::ListOfAnotherRun { .. }
+                    | dp_mechanism::Error::List { .. },
+                )
+                | dp_multitask::Error::Unsupported { .. },
             )
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),

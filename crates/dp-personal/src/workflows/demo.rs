@@ -8,7 +8,7 @@ use dp_accounting::{Budget, Certificate, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, NonPrivateAls};
+use dp_multitask::{FactorizationParams, NonPrivateAls, Run, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
 use crate::output::{CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
 use crate::settings::{DemoSettings, Method};
-use crate::watch::{Stage, Watch, go_on, made};
+use crate::watch::{Watch, Watched, go_on};
 
 const EPSILONS: [f64; 2] = [1.0, 5.0];
 const DELTA: f64 = 1e-5;
@@ -111,15 +111,11 @@ fn train(
         .assuming("generated data: each run of the demo has a budget of its own");
     let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
     let mut ledger = Ledger::in_memory(DATA_SET, Budget::new(target, adjacency)?)?;
-    watch.progress(Stage::Releases, 0, plan.releases().len());
+    let (spends, noise) = (ledger.reserve(&plan)?, &mut NoiseSource::operating_system());
     let start = Instant::now();
-    let fitted = fit.fit(
-        &split.train,
-        &plan,
-        ledger.reserve(&plan)?,
-        &mut NoiseSource::operating_system(),
-        &mut |done| made(watch, done),
-    )?;
+    let run = Run::new(&plan, spends, noise).map_err(dp_multitask::Error::from)?;
+    let mut watched = Watched::begin(watch, &plan)?;
+    let fitted = fit.run(&split.train, run.observed_by(&mut watched))?;
     let trained = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let metrics = Metrics::measure(&fitted.model, split)?;

@@ -7,15 +7,16 @@ use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorModel, FittedModel, MatrixFactorization, Released};
-use serde_json::Value;
+use dp_multitask::{FactorModel, Fitted, MatrixFactorization, Observer, Round, Run, Trainer};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
 use crate::settings::{Method, OutputSettings, SplitSettings, TrainSettings};
-use crate::watch::{Stage, Watch, go_on, made};
+use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 use crate::workflows::ledger::{Account, data_set_id};
 use crate::workflows::resume::Resume;
@@ -59,10 +60,9 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         target,
         ADJACENCY,
     )?;
-    let mut resume = Resume::open(&args.resume, &args.ledger)?;
-    match &mut resume {
-        Some(resume) => resume.check(&draft, &account)?,
-        None => account.check(&draft)?,
+    let resume = Resume::open(&args.resume)?;
+    if resume.as_ref().is_none_or(|resume| !resume.is_begun()) {
+        account.check(&draft)?;
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
@@ -78,7 +78,10 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let start = Instant::now();
     let mut rounds = Rounds::for_split(&args.split);
     let fitted = match resume {
-        Some(resume) => resume.fit(&fit, &plan, &mut account, split.train(), watch)?,
+        Some(resume) => {
+            let run = run_name(args, &fit, &ratings)?;
+            resume.fit(&fit, (&plan, &run), &mut account, split.train(), watch)?
+        }
         None => {
             folder.mark_paid()?;
             let spends = account.reserve(&plan)?;
@@ -174,12 +177,27 @@ impl Rounds {
     fn for_split(split: &SplitSettings) -> Self {
         Self((!split.no_split).then(Vec::new))
     }
+}
 
-    fn keep(&mut self, released: &Released<'_>) {
-        if let (Some(kept), Released::Round { factors }) = (&mut self.0, released) {
-            kept.push(factors.to_vec());
+impl Observer for Rounds {
+    fn round(&mut self, round: &Round<'_>) {
+        if let (Some(kept), 1..) = (&mut self.0, round.round) {
+            kept.push(round.parameters.to_vec());
         }
     }
+}
+
+/// Stands for everything public that shapes a run beside its plan: a list of releases belongs to one such run.
+fn run_name(args: &TrainSettings, fit: &MatrixFactorization, ratings: &Ratings) -> Result<String> {
+    let public = json!({
+        "settings": fit.params(),
+        "assumptions": fit.assumptions(),
+        "items": ratings.catalogue().ids(),
+        "held_out": held_out_by(args),
+        "user_column": args.input.user_col,
+    });
+    let hash = Sha256::digest(serde_json::to_vec(&public)?);
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
@@ -246,11 +264,10 @@ fn fit_model(
     mut noise: NoiseSource,
     rounds: &mut Rounds,
     watch: &mut dyn Watch,
-) -> Result<FittedModel> {
-    watch.progress(Stage::Releases, 0, plan.releases().len());
-    let mut progress = |done| made(watch, done);
-    let mut keep = |released: Released<'_>| rounds.keep(&released);
-    Ok(fit.fit_watched(train, plan, spends, &mut noise, &mut progress, &mut keep)?)
+) -> Result<Fitted<FactorModel>> {
+    let mut watched = Watched::begin(watch, plan)?.with_rounds(rounds);
+    let run = Run::new(plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
+    Ok(fit.run(train, run.observed_by(&mut watched))?)
 }
 
 #[cfg(test)]
@@ -264,7 +281,14 @@ mod tests {
                 split_seed: 0,
                 no_split,
             });
-            rounds.keep(&Released::Round { factors: &[1.5] });
+            for round in 0..2 {
+                rounds.round(&Round {
+                    round,
+                    parameters: &[round as f64 + 0.5],
+                    shape: (1, 1),
+                    local: None,
+                });
+            }
             assert_eq!(rounds.0, kept);
         }
     }

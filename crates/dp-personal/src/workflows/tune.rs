@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use dp_core::ApproxDp;
-use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
+use dp_multitask::{
+    FactorizationParams, MatrixFactorization, Run, Trainer, TunedModel, Tuning, TuningParams,
+};
 
 use super::input::{HeldOut, as_feedback, read, settings_for, with_given};
 use super::ledger::{Account, data_set_id};
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::output::{Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
 use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
-use crate::watch::{Stage, Watch, go_on, made};
+use crate::watch::{Watch, Watched, go_on};
 
 /// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
 ///
@@ -72,24 +74,26 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut noise = train.output.noise();
-    watch.progress(Stage::Releases, 0, plan.releases().len());
-    let mut progress = |done| made(watch, done);
-    let tuned = tuning.fit(split.train(), &plan, spends, &mut noise, &mut progress)?;
+    let mut watched = Watched::begin(watch, &plan)?;
+    let run = Run::new(&plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
+    let tuned = tuning.run(split.train(), run.observed_by(&mut watched))?;
+    let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
+    let fitted = tuned.map(|tuned| tuned.model);
     let seconds = start.elapsed();
 
     let release = TrainRelease {
-        fitted: &tuned.fitted,
+        fitted: &fitted,
         method: train.target.method,
-        params: tuning.candidates()[tuned.chosen].params(),
+        params: tuning.candidates()[chosen].params(),
         ratings: &ratings,
         held_out: held_out_by(train),
-        comparison: Some(comparison(&args.choice, &tuned)),
+        comparison: Some(comparison),
     };
     release.write(&folder)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();
-        let metrics = Evaluation::measure(&tuned.fitted, &split)?;
+        let metrics = Evaluation::measure(&fitted, &split)?;
         let report = TrainReport {
             release: &release,
             metrics,

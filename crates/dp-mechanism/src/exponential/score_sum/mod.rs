@@ -88,15 +88,25 @@ impl ScoreSum {
         mechanism: ExponentialMechanism,
         contribution: &C,
     ) -> Result<Self> {
+        let steps = Self::shard_sum(data.expose(), n_candidates, mechanism, contribution)?;
+        Ok(Self { mechanism, steps })
+    }
+
+    /// The scores of one shard's users.
+    pub(crate) fn shard_sum<C: VectorContribution>(
+        shard: &Interactions,
+        n_candidates: usize,
+        mechanism: ExponentialMechanism,
+        contribution: &C,
+    ) -> Result<Vec<i64>> {
         let expected = "from 1 to 2^24 candidates";
         let most = usize::try_from(MAX_CANDIDATES).unwrap_or(usize::MAX);
         params::in_range("n_candidates", n_candidates, 1, most, expected)?;
         let allowed = mechanism.allowed_shares()?;
         let mut steps = vec![0_i64; n_candidates];
         let (mut scratch, mut buffer) = (contribution.scratch(), SparseBuffer::default());
-        let data = data.expose();
-        for user in 0..data.n_users() {
-            let row = data.user(user);
+        for user in 0..shard.n_users() {
+            let row = shard.user(user);
             if cfg!(debug_assertions) {
                 scratch = contribution.scratch(); // what one user left there shows in tests
             }
@@ -109,7 +119,12 @@ impl ScoreSum {
                 }
             }
         }
-        Ok(Self { mechanism, steps })
+        Ok(steps)
+    }
+
+    /// The scores that a total stands for.
+    pub(crate) const fn of_total(mechanism: ExponentialMechanism, steps: Vec<i64>) -> Self {
+        Self { mechanism, steps }
     }
 
     /// Selects a candidate by its score; larger is better, equal scores are equally likely.

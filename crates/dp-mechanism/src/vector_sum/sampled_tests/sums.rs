@@ -280,7 +280,11 @@ fn a_schedule_of_sampled_steps_is_planned_paid_and_released() {
         let mut ledger = Ledger::in_memory("test", budget).unwrap();
         let noise = &mut seeded(6);
         for spend in ledger.reserve(&plan).unwrap() {
-            assert_eq!(sampling.noise_multiplier(&spend), Ok(z));
+            assert!(
+                sampling
+                    .noise_multiplier(&spend)
+                    .is_ok_and(|found| found.to_bits() == z.to_bits())
+            );
             let grid = Grid::new(z, 2.0).unwrap();
             let sum = VectorSum::accumulate_sampled(sampling, &data, N_ITEMS, grid, &Votes, noise);
             assert!(sum.unwrap().release(spend, noise).is_ok());
@@ -311,7 +315,7 @@ fn sums_over_the_same_users_do_not_merge() {
             let (mut left, right) = (sum(a, sampled), sum(b, sampled));
             let before = left.sums.clone();
             match left.merge(right) {
-                Err(e) => e == Error::SameUsers && left.sums == before,
+                Err(e) => matches!(e, Error::SameUsers) && left.sums == before,
                 Ok(()) => false,
             }
         };
@@ -328,15 +332,18 @@ fn sums_over_the_same_users_do_not_merge() {
     all.merge(sum(&halves[1], false)).unwrap();
     all.merge(VectorSum::empty(N_ITEMS, grid()).unwrap())
         .unwrap();
-    assert_eq!(all.merge(sum(&halves[1], false)), Err(Error::SameUsers));
+    assert!(matches!(
+        all.merge(sum(&halves[1], false)),
+        Err(Error::SameUsers)
+    ));
     // nobody knows who is in a sum of shares
     let shares = || {
         let halves = Share::split(Private::new(vec![0; N_ITEMS])).unwrap();
         VectorSum::from_shares(grid(), halves).unwrap()
     };
-    assert_eq!(all.merge(shares()), Err(Error::SameUsers));
-    assert_eq!(shares().merge(shares()), Err(Error::SameUsers));
+    assert!(matches!(all.merge(shares()), Err(Error::SameUsers)));
+    assert!(matches!(shares().merge(shares()), Err(Error::SameUsers)));
     let mut empty = VectorSum::empty(N_ITEMS, grid()).unwrap();
     empty.merge(shares()).unwrap();
-    assert_eq!(empty.merge(shares()), Err(Error::SameUsers));
+    assert!(matches!(empty.merge(shares()), Err(Error::SameUsers)));
 }

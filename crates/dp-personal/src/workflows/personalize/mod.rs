@@ -7,7 +7,7 @@ mod settings;
 use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_personalize::{FittedSubspace, RoundEnd};
+use dp_personalize::{Fitted, Subspace};
 use serde_json::Value;
 
 use self::held_out::HeldOut;
@@ -25,7 +25,7 @@ const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 #[derive(Debug, Clone)]
 pub struct PersonalizeOutcome {
     /// The released subspace with its certificate.
-    pub fitted: FittedSubspace,
+    pub fitted: Fitted<Subspace>,
     /// What was released and, apart from it, what is internal, by a documented schema.
     pub json: Value,
     /// The same in words, for a terminal.
@@ -83,9 +83,8 @@ pub fn personalize(
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
-    let mut keep = |end: RoundEnd<'_>| rounds.keep(end);
     let samples = held_out.train().samples();
-    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut keep)?;
+    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut rounds)?;
     let train = start.elapsed();
 
     let fitted = with_assumptions(fitted, args);
@@ -128,7 +127,7 @@ pub fn personalize(
 }
 
 /// What the operator answers for.
-fn with_assumptions(mut fitted: FittedSubspace, args: &PersonalizeSettings) -> FittedSubspace {
+fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
     let assumption = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",

@@ -1,0 +1,643 @@
+//! The list of releases: what a run has made public so far, in memory or in a file that grows.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use dp_accounting::Plan;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Grid, Result};
+
+/// Version of the format of lists of releases.
+pub const RELEASE_LIST_SCHEMA: u32 = 1;
+const NAME: &str = "dp-personal";
+
+/// What a release is made of, all of it public before the release.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseForm {
+    /// The kernel's release: what the integers are.
+    pub kind: ReleaseKind,
+    /// Labels in the plan of the releases that it makes: two for matrices with right-hand sides, else one.
+    pub labels: Vec<String>,
+    /// The grid of each label's integers; none for a selection.
+    pub grids: Vec<GridForm>,
+    /// How many integers there are.
+    pub n_integers: usize,
+}
+
+/// Kinds of releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReleaseKind {
+    /// A vector sum with floored Gaussian noise.
+    Vector,
+    /// The packed upper triangle of one symmetric matrix.
+    Triangle,
+    /// The packed upper triangle of one symmetric matrix, off-diagonal noise larger than needed.
+    TriangleFullNoise,
+    /// One packed matrix for each item, then the right-hand sides of all items.
+    Grams,
+    /// One packed matrix for all items, then the right-hand sides of all items.
+    PooledGrams,
+    /// The index of a selected candidate or grid point.
+    Selection,
+}
+
+/// A grid, as a list records it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GridForm {
+    /// Noise multiplier, at least the one paid for.
+    pub noise_multiplier: f64,
+    /// Bound of one user's norm, data units.
+    pub clip_norm: f64,
+    /// log2 of the noise scale in grid steps.
+    pub log2_sigma: u32,
+    /// Bound of one user's integer norm.
+    pub l2_bound: u64,
+}
+
+impl From<&Grid> for GridForm {
+    fn from(grid: &Grid) -> Self {
+        Self {
+            noise_multiplier: grid.noise_multiplier(),
+            clip_norm: grid.clip_norm(),
+            log2_sigma: grid.log2_sigma(),
+            l2_bound: grid.l2_bound(),
+        }
+    }
+}
+
+/// A ledger line that paid for a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaidLine {
+    /// The account that was charged, from 0: more than one where batches of users have their own.
+    pub account: usize,
+    /// The ledger's data set.
+    pub data_set: String,
+    /// Hash of the ledger's line.
+    pub release_id: String,
+}
+
+/// One release in a list, public as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReleaseEntry {
+    head: Head,
+    integers: Vec<i64>,
+    hash: String,
+}
+
+/// Everything of an entry but its integers: one line of JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    step: usize,
+    release: ReleaseForm,
+    paid: Vec<PaidLine>,
+    insecure: bool,
+    integers_sha256: String,
+    previous_hash: String,
+}
+
+impl ReleaseEntry {
+    pub(super) fn new(
+        form: ReleaseForm,
+        paid: Vec<PaidLine>,
+        insecure: bool,
+        integers: Vec<i64>,
+        (step, previous_hash): (usize, &str),
+    ) -> Result<Self> {
+        let head = Head {
+            step,
+            release: form,
+            paid,
+            insecure,
+            integers_sha256: hex(&Sha256::digest(to_bytes(&integers))),
+            previous_hash: previous_hash.to_owned(),
+        };
+        let hash = hash_of(&head)?;
+        Ok(Self {
+            head,
+            integers,
+            hash,
+        })
+    }
+
+    /// Place in the list, from 0.
+    #[must_use]
+    pub const fn step(&self) -> usize {
+        self.head.step
+    }
+
+    /// Labels, grids and length.
+    #[must_use]
+    pub const fn form(&self) -> &ReleaseForm {
+        &self.head.release
+    }
+
+    /// The ledger lines that paid.
+    #[must_use]
+    pub fn paid(&self) -> &[PaidLine] {
+        &self.head.paid
+    }
+
+    /// Whether the noise was repeatable, which voids the guarantee.
+    #[must_use]
+    pub const fn is_insecure(&self) -> bool {
+        self.head.insecure
+    }
+
+    /// The released integers: sums with their noise, modulo 2^64, or one index.
+    #[must_use]
+    pub fn integers(&self) -> &[i64] {
+        &self.integers
+    }
+
+    /// SHA-256 over everything in the entry and the hash of the entry before it.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    pub(super) fn previous_hash(&self) -> &str {
+        &self.head.previous_hash
+    }
+
+    pub(super) fn into_integers(self) -> Vec<i64> {
+        self.integers
+    }
+
+    /// The entry as it stands in a file and goes over a link: a line of JSON, then the integers in 8 bytes each, little-endian, and a
+    /// newline.
+    ///
+    /// # Errors
+    /// [`Error::List`] where a number in the form is not finite.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = json(&self.head)?;
+        bytes.push(b'\n');
+        bytes.extend(to_bytes(&self.integers));
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    /// [`Error::List`] for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut rest = bytes;
+        match read_entry(&mut rest) {
+            Ok(Some(entry)) if rest.is_empty() => Ok(entry),
+            _ => Err(Error::List {
+                what: "an entry that is not whole".to_owned(),
+            }),
+        }
+    }
+}
+
+/// What the first line of a list says: which run the releases are of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    releases: String,
+    schema_version: u32,
+    run: String,
+    plan_sha256: String,
+}
+
+/// The releases that a run has made, chained by hashes.
+///
+/// A run appends each release as soon as it is made and before anybody is told. A list that was opened from a file is
+/// replayed first: a release that is in the list is returned and not made again.
+///
+/// # File
+/// One line of JSON names the schema, the run and the plan. Each entry is a line of JSON with labels, grids, ledger lines and the
+/// hash of the entry before it, followed by the released integers. An entry is written in one write and flushed to the device
+/// before the release leaves the kernel. An entry that a crash cut off was seen by nobody: it is removed when the list is opened again; what was
+/// paid for it stays paid. Anything else that does not fit the chain is an error.
+///
+/// # Privacy
+/// The list holds released values, which everybody may know under the run's guarantee, and no key, coin or exact sum.
+#[derive(Debug)]
+pub struct ReleaseList {
+    run: String,
+    /// Hash of the last entry, of the header before the first.
+    head: String,
+    n_entries: usize,
+    /// Ledger lines that paid for the releases which were there before the run.
+    paid_before: Vec<PaidLine>,
+    store: Store,
+    replay: Replay,
+}
+
+#[derive(Debug)]
+enum Store {
+    /// Hashes alone.
+    None,
+    File {
+        file: File,
+        path: PathBuf,
+    },
+}
+
+/// Entries that were there before the run, which it has not come to yet.
+#[derive(Debug)]
+enum Replay {
+    None,
+    Memory(std::vec::IntoIter<ReleaseEntry>),
+    File(BufReader<File>),
+}
+
+impl ReleaseList {
+    fn begun(run: &str, plan: &Plan, store: Store) -> Result<Self> {
+        Ok(Self {
+            run: run.to_owned(),
+            head: hash_of(&header(run, plan)?)?,
+            n_entries: 0,
+            paid_before: Vec::new(),
+            store,
+            replay: Replay::None,
+        })
+    }
+
+    /// A list that keeps hashes and no releases: for runs that are not resumed.
+    ///
+    /// # Errors
+    /// [`Error::List`] where the plan cannot be written.
+    pub fn hashes_only(run: &str, plan: &Plan) -> Result<Self> {
+        Self::begun(run, plan, Store::None)
+    }
+
+    /// A list of these releases, from memory: a run along `plan` replays them first.
+    ///
+    /// # Errors
+    /// [`Error::List`] where they are not the first releases of such a run.
+    pub fn of_entries(run: &str, plan: &Plan, entries: Vec<ReleaseEntry>) -> Result<Self> {
+        let mut list = Self::hashes_only(run, plan)?;
+        let mut checked = ChainCheck::from(list.head.clone());
+        for entry in &entries {
+            checked.next(entry)?;
+            list.paid_before.extend_from_slice(entry.paid());
+        }
+        list.replay = Replay::Memory(entries.into_iter());
+        Ok(list)
+    }
+
+    /// The list at `path` of the run named `run`: started where there is no file, else opened to go on from its releases. The file
+    /// stays locked until the list is dropped.
+    ///
+    /// `run` is any text that stands for everything public that shapes the run beside its plan (settings, catalogue, split): a
+    /// list of another run is refused.
+    ///
+    /// # Errors
+    /// [`Error::ListOfAnotherRun`] when the file was written for another run, plan or schema; [`Error::List`] when it is
+    /// damaged or another process writes it; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>, run: &str, plan: &Plan) -> Result<Self> {
+        let path = path.as_ref();
+        let failed = |error| io_error(path, error);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(damaged(path, "another process is writing it"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let header = header(run, plan)?;
+        let mut list = Self::begun(run, plan, Store::None)?;
+        let mut reader = BufReader::new(file.try_clone().map_err(failed)?);
+        let begins = read_line(&mut reader).map_err(failed)?;
+        let end = match begins {
+            None => {
+                let mut line = json(&header)?;
+                line.push(b'\n');
+                let mut file = &file;
+                file.set_len(0).map_err(failed)?;
+                file.seek(SeekFrom::Start(0)).map_err(failed)?;
+                file.write_all(&line).map_err(failed)?;
+                file.sync_all().map_err(failed)?;
+                sync_folder_of(path).map_err(failed)?;
+                line.len() as u64
+            }
+            Some(line) => {
+                check_header(&line, &header)?;
+                let first = reader.stream_position().map_err(failed)?;
+                let head = list.head.clone();
+                let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+                if end < file.metadata().map_err(failed)?.len() {
+                    file.set_len(end).map_err(failed)?; // a release that nobody was told
+                    file.sync_all().map_err(failed)?;
+                }
+                if end > first {
+                    // a handle of its own, since handles made from one another share their position
+                    let mut replayed = File::open(path).map_err(failed)?;
+                    replayed.seek(SeekFrom::Start(first)).map_err(failed)?;
+                    list.replay = Replay::File(BufReader::new(replayed));
+                }
+                end
+            }
+        };
+        let mut at_end = &file;
+        at_end.seek(SeekFrom::Start(end)).map_err(failed)?;
+        let path = path.to_owned();
+        list.store = Store::File { file, path };
+        Ok(list)
+    }
+
+    /// The list at `path`, to make its model again: nothing is locked or changed, and nothing can be appended. An entry that was
+    /// cut off is left out.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn read(path: impl AsRef<Path>, run: &str, plan: &Plan) -> Result<Self> {
+        let path = path.as_ref();
+        let failed = |error| io_error(path, error);
+        let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+        let mut list = Self::begun(run, plan, Store::None)?;
+        let line = read_line(&mut reader).map_err(failed)?;
+        check_header(&line.unwrap_or_default(), &header(run, plan)?)?;
+        let first = reader.stream_position().map_err(failed)?;
+        let head = list.head.clone();
+        whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+        reader.seek(SeekFrom::Start(first)).map_err(failed)?;
+        list.replay = Replay::File(reader);
+        Ok(list)
+    }
+
+    /// The name of the run that the list at `path` belongs to.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::List`] when it is not a list of releases.
+    pub fn run_of(path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        let failed = |error| io_error(path, error);
+        let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+        let line = read_line(&mut reader).map_err(failed)?;
+        let header: Header = serde_json::from_slice(&line.unwrap_or_default())
+            .map_err(|_| damaged(path, "not a list of releases"))?;
+        Ok(header.run)
+    }
+
+    /// The name of the run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Releases so far, those yet to be replayed not counted.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.n_entries
+    }
+
+    /// Whether there is no release yet.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.n_entries == 0
+    }
+
+    /// Hash of the last release, which stands for the whole list.
+    #[must_use]
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// The ledger lines that paid for the releases which were there before the run.
+    #[must_use]
+    pub fn paid_before(&self) -> &[PaidLine] {
+        &self.paid_before
+    }
+
+    /// The next release that was there before the run.
+    pub(super) fn next_replayed(&mut self) -> Result<Option<ReleaseEntry>> {
+        let entry = match &mut self.replay {
+            Replay::None => None,
+            Replay::Memory(entries) => entries.next(),
+            Replay::File(reader) => read_entry(reader).map_err(|error| Error::List {
+                what: error.to_string(),
+            })?,
+        };
+        let Some(entry) = entry else {
+            self.replay = Replay::None;
+            return Ok(None);
+        };
+        ChainCheck {
+            head: self.head.clone(),
+            n_entries: self.n_entries,
+        }
+        .next(&entry)?;
+        entry.hash.clone_into(&mut self.head);
+        self.n_entries = self.n_entries.saturating_add(1);
+        Ok(Some(entry))
+    }
+
+    /// Whether releases are left that were there before the run.
+    pub(super) fn is_replaying(&mut self) -> Result<bool> {
+        Ok(match &mut self.replay {
+            Replay::None => false,
+            Replay::Memory(entries) => entries.len() > 0,
+            Replay::File(reader) => {
+                let next = reader.fill_buf();
+                !next.map_err(list_error)?.is_empty()
+            }
+        })
+    }
+
+    /// Adds a release that was just made; returns when it is durable.
+    pub(super) fn append(&mut self, entry: &ReleaseEntry) -> Result<()> {
+        ChainCheck {
+            head: self.head.clone(),
+            n_entries: self.n_entries,
+        }
+        .next(entry)?;
+        match &mut self.store {
+            Store::None => {}
+            Store::File { file, path } => {
+                let bytes = entry.to_bytes()?;
+                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                written.map_err(|error| io_error(path, error))?;
+            }
+        }
+        entry.hash.clone_into(&mut self.head);
+        self.n_entries = self.n_entries.saturating_add(1);
+        Ok(())
+    }
+}
+
+/// Follows the chain of hashes.
+struct ChainCheck {
+    head: String,
+    n_entries: usize,
+}
+
+impl From<String> for ChainCheck {
+    fn from(head: String) -> Self {
+        Self { head, n_entries: 0 }
+    }
+}
+
+impl ChainCheck {
+    fn next(&mut self, entry: &ReleaseEntry) -> Result<()> {
+        if entry.step() != self.n_entries || entry.previous_hash() != self.head {
+            return Err(Error::List {
+                what: format!("release {} does not follow the one before it", entry.step()),
+            });
+        }
+        entry.hash.clone_into(&mut self.head);
+        self.n_entries = self.n_entries.saturating_add(1);
+        Ok(())
+    }
+}
+
+fn header(run: &str, plan: &Plan) -> Result<Header> {
+    let mut releases = Vec::new();
+    for release in plan.releases() {
+        releases.push((release.label(), release.event(), release.n_draws()));
+    }
+    let target = plan.target();
+    let whole = (plan.adjacency(), target.epsilon, target.delta, releases);
+    Ok(Header {
+        releases: NAME.to_owned(),
+        schema_version: RELEASE_LIST_SCHEMA,
+        run: run.to_owned(),
+        plan_sha256: hash_of(&whole)?,
+    })
+}
+
+fn check_header(line: &[u8], expected: &Header) -> Result<()> {
+    let what = match serde_json::from_slice::<Header>(line) {
+        Err(_) => "something else",
+        Ok(found) if found == *expected => return Ok(()),
+        Ok(found) if found.schema_version != expected.schema_version => "another version",
+        Ok(found) if found.run != expected.run => "other settings or other public inputs",
+        Ok(_) => "another plan",
+    };
+    Err(Error::ListOfAnotherRun { what })
+}
+
+/// Reads the entries from here on and returns where the last whole one ends.
+fn whole_entries(
+    reader: &mut BufReader<File>,
+    head: String,
+    path: &Path,
+    paid: &mut Vec<PaidLine>,
+) -> Result<u64> {
+    let failed = |error| io_error(path, error);
+    let mut chain = ChainCheck::from(head);
+    let mut end = reader.stream_position().map_err(failed)?;
+    loop {
+        match read_entry(reader) {
+            Ok(Some(entry)) => {
+                chain.next(&entry)?;
+                paid.extend_from_slice(entry.paid());
+            }
+            Ok(None) => return Ok(end),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                // what a crash left at the end, or damage
+                let at_end = reader.fill_buf().map_err(failed)?.is_empty();
+                return match at_end {
+                    true => Ok(end),
+                    false => Err(damaged(path, &error.to_string())),
+                };
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        end = reader.stream_position().map_err(failed)?;
+    }
+}
+
+/// Reads one entry; nothing at the end. `UnexpectedEof` where the input ends within it, `InvalidData` where it does not hold together.
+fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    if reader.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let head: Head =
+        serde_json::from_slice(&line).map_err(|_| invalid("an entry's line cannot be read"))?;
+    let expected = head.release.n_integers.saturating_mul(WIDTH) as u64;
+    let mut bytes = Vec::new();
+    reader.by_ref().take(expected).read_to_end(&mut bytes)?;
+    let mut newline = [0];
+    reader.read_exact(&mut newline)?;
+    if newline != *b"\n" || hex(&Sha256::digest(&bytes)) != head.integers_sha256 {
+        return Err(invalid("an entry's integers are not those that it names"));
+    }
+    let hash = hash_of(&head).map_err(io::Error::other)?;
+    Ok(Some(ReleaseEntry {
+        head,
+        integers: from_bytes(&bytes),
+        hash,
+    }))
+}
+
+/// A line without its newline; nothing where the input ends before one.
+fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line)?;
+    Ok((line.pop() == Some(b'\n')).then_some(line))
+}
+
+const WIDTH: usize = size_of::<i64>();
+
+fn to_bytes(integers: &[i64]) -> Vec<u8> {
+    integers.iter().flat_map(|z| z.to_le_bytes()).collect()
+}
+
+fn from_bytes(bytes: &[u8]) -> Vec<i64> {
+    let (words, _) = bytes.as_chunks::<WIDTH>();
+    words.iter().map(|word| i64::from_le_bytes(*word)).collect()
+}
+
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::List {
+        what: error.to_string(),
+    })
+}
+
+fn hash_of<T: Serialize>(value: &T) -> Result<String> {
+    Ok(hex(&Sha256::digest(json(value)?)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(unix)]
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+#[cfg(not(unix))]
+pub(super) fn sync_folder_of(_: &Path) -> io::Result<()> {
+    Ok(()) // folders cannot be synced here
+}
+
+fn io_error(path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::List {
+        what: format!("{}: {what}", path.display()),
+    }
+}
+
+fn list_error(error: io::Error) -> Error {
+    Error::List {
+        what: error.to_string(),
+    }
+}

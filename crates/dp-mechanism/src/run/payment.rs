@@ -1,0 +1,130 @@
+//! Where the spends of a run come from.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use dp_accounting::{Ledger, Plan, PlannedRelease, Spend};
+
+use crate::{Error, Result};
+
+/// Pays for releases as a run comes to them.
+///
+/// The payment must be durable when [`pay`](Self::pay) returns: the run draws noise, or secret coins, right after.
+pub trait Payer {
+    /// Pays for the `releases` of `plan` out of an account, numbered from 0, and returns their spends in order.
+    ///
+    /// # Errors
+    /// Those of the ledger; nothing is released then.
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        account: usize,
+    ) -> dp_accounting::Result<Vec<Spend>>;
+}
+
+/// Pays for each release just before it is made. A run that is abandoned has paid for what it released.
+impl Payer for Ledger {
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        _: usize,
+    ) -> dp_accounting::Result<Vec<Spend>> {
+        let releases = plan.releases().get(releases).unwrap_or_default().to_vec();
+        let (delta, adjacency) = (plan.target().delta, plan.adjacency());
+        self.reserve(&Plan::with_noise_multipliers(delta, adjacency, releases)?)
+    }
+}
+
+/// Spends of a run.
+pub(super) enum Spends<'a> {
+    /// All reserved before the run: a queue for each account.
+    Reserved(Vec<VecDeque<Spend>>),
+    /// Paid for one by one.
+    AsReleased(&'a mut dyn Payer),
+}
+
+impl Spends<'_> {
+    /// Spends that were reserved for `n_accounts` accounts, each for the whole plan, one account after the other.
+    pub(super) fn reserved(
+        plan: &Plan,
+        mut spends: Vec<Spend>,
+        n_accounts: usize,
+    ) -> Result<Vec<VecDeque<Spend>>> {
+        let n = plan.releases().len();
+        let expected = n.saturating_mul(n_accounts);
+        if spends.len() != expected {
+            return Err(Error::Spends {
+                expected,
+                found: spends.len(),
+                label: String::new(),
+            });
+        }
+        let mut accounts = Vec::with_capacity(n_accounts);
+        for _ in 0..n_accounts {
+            let rest = spends.split_off(n.min(spends.len()));
+            check(plan, plan.releases(), &spends, None)?;
+            accounts.push(spends.into());
+            spends = rest;
+        }
+        Ok(accounts)
+    }
+
+    /// The next spends of one account.
+    pub(super) fn next(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        account: usize,
+        data_set: Option<&str>,
+    ) -> Result<Vec<Spend>> {
+        let planned = plan.releases().get(releases.clone()).unwrap_or_default();
+        let spends = match self {
+            Self::Reserved(accounts) => {
+                let queue = accounts.get_mut(account);
+                queue.map_or_else(Vec::new, |queue| {
+                    queue.drain(..releases.len().min(queue.len())).collect()
+                })
+            }
+            Self::AsReleased(payer) => payer.pay(plan, releases, account)?,
+        };
+        check(plan, planned, &spends, data_set)?;
+        Ok(spends)
+    }
+
+    /// What was reserved and not used: its spends stay spent.
+    pub(super) fn left(&self, account: usize) -> impl Iterator<Item = &Spend> {
+        let queues = match self {
+            Self::Reserved(accounts) => accounts.get(account),
+            Self::AsReleased(_) => None,
+        };
+        queues.into_iter().flatten()
+    }
+}
+
+/// The spends must be those of the releases, in order, and of one data set.
+fn check(
+    plan: &Plan,
+    planned: &[PlannedRelease],
+    spends: &[Spend],
+    data_set: Option<&str>,
+) -> Result<()> {
+    let data_set = data_set.or(spends.first().map(Spend::data_set_id));
+    let wrong = planned.iter().enumerate().find(|(at, planned)| {
+        spends.get(*at).is_none_or(|spend| {
+            spend.label() != planned.label()
+                || spend.event() != planned.event()
+                || spend.adjacency() != plan.adjacency()
+                || Some(spend.data_set_id()) != data_set
+        })
+    });
+    if wrong.is_none() && spends.len() == planned.len() && !planned.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Spends {
+        expected: planned.len(),
+        found: spends.len(),
+        label: wrong.map_or("", |(_, planned)| planned.label()).to_owned(),
+    })
+}

@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use dp_core::{Private, params};
+
+use super::add_sums;
+use crate::{Error, Result, RoundKey};
+
+/// What a coordinator asks its workers for: the sum over their users for the next release.
+///
+/// It names the run, the step and everything released so far, so that an answer to anything else
+/// can be told apart.
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "may hold the key of a sample; printing it is never wanted"
+)]
+pub struct SumRequest {
+    /// Which run: the same text for coordinator and workers.
+    pub run: String,
+    /// Releases made before this one.
+    pub step: usize,
+    /// Hash of the list of releases so far.
+    pub list_head: String,
+    /// Length of the sum.
+    pub n_coordinates: usize,
+    /// The secret key of the round's sample; nothing where all users take part.
+    pub round_key: Option<RoundKey>,
+}
+
+impl SumRequest {
+    /// A request for a sum that belongs to no run.
+    #[must_use]
+    pub const fn alone(n_coordinates: usize) -> Self {
+        Self {
+            run: String::new(),
+            step: 0,
+            list_head: String::new(),
+            n_coordinates,
+            round_key: None,
+        }
+    }
+}
+
+/// One worker's answer to a [`SumRequest`].
+///
+/// # Privacy
+/// The sum is exact and as private as the worker's records: it goes to the coordinator and to
+/// nobody else, over a link that nobody else can read.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private sum; printing it is never wanted"
+)]
+pub struct ShardAnswer {
+    /// Number of the worker's shard, from 0.
+    pub shard: usize,
+    /// Into how many shards the users are dealt.
+    pub n_shards: usize,
+    /// The request's run.
+    pub run: String,
+    /// The request's step.
+    pub step: usize,
+    /// The request's hash of the list so far.
+    pub list_head: String,
+    /// The sum over the users of the shard.
+    pub sum: Private<Vec<i64>>,
+}
+
+/// Adds the answers of all shards to one request, each exactly once.
+///
+/// # Examples
+/// ```
+/// use dp_core::Private;
+/// use dp_mechanism::{ShardAnswer, SumRequest, Tally};
+/// let request = SumRequest { run: "nightly".to_owned(), ..SumRequest::alone(2) };
+/// let answer = |shard, sum: [i64; 2]| ShardAnswer {
+///     shard,
+///     n_shards: 2,
+///     run: "nightly".to_owned(),
+///     step: 0,
+///     list_head: String::new(),
+///     sum: Private::new(sum.to_vec()),
+/// };
+/// let mut tally = Tally::new(&request, 2)?;
+/// tally.receive(answer(1, [1, 2]))?;
+/// assert!(tally.receive(answer(1, [1, 2])).is_err()); // a shard counts once
+/// assert_eq!(tally.missing(), [0]);
+/// tally.receive(answer(0, [3, 4]))?;
+/// assert_eq!(tally.total()?.expose(), &[4, 6]);
+/// # Ok::<(), dp_mechanism::Error>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private sums; printing them is never wanted"
+)]
+pub struct Tally<'r> {
+    request: &'r SumRequest,
+    n_shards: usize,
+    /// Which shards have answered.
+    seen: BTreeMap<usize, ()>,
+    total: Vec<i64>,
+}
+
+impl<'r> Tally<'r> {
+    /// No answer yet, of `n_shards`.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when there are no shards.
+    pub fn new(request: &'r SumRequest, n_shards: usize) -> Result<Self> {
+        params::at_least_one("n_shards", n_shards)?;
+        Ok(Self {
+            request,
+            n_shards,
+            seen: BTreeMap::new(),
+            total: vec![0; request.n_coordinates],
+        })
+    }
+
+    /// Adds one answer. One that is refused changes nothing: the shard can be asked again.
+    ///
+    /// # Errors
+    /// [`Error::Answer`] for an answer to another request, of a shard that there is not or that has
+    /// answered, or of another length.
+    pub fn receive(&mut self, answer: ShardAnswer) -> Result<()> {
+        let request = self.request;
+        let wrong = [
+            ("another run", answer.run != request.run),
+            ("another step", answer.step != request.step),
+            (
+                "another list of releases",
+                answer.list_head != request.list_head,
+            ),
+            (
+                "users dealt to another number of shards",
+                answer.n_shards != self.n_shards || answer.shard >= self.n_shards,
+            ),
+            ("a shard that has answered", self.has(answer.shard)),
+            (
+                "a sum of another length",
+                answer.sum.expose().len() != request.n_coordinates,
+            ),
+        ];
+        if let Some(&(what, _)) = wrong.iter().find(|(_, is_wrong)| *is_wrong) {
+            return Err(Error::Answer {
+                shard: answer.shard,
+                what,
+            });
+        }
+        add_sums(&mut self.total, answer.sum.expose())?;
+        self.seen.insert(answer.shard, ());
+        Ok(())
+    }
+
+    fn has(&self, shard: usize) -> bool {
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("shard-counted-twice") {
+            return false;
+        }
+        self.seen.contains_key(&shard)
+    }
+
+    /// Shards that have not answered yet.
+    #[must_use]
+    pub fn missing(&self) -> Vec<usize> {
+        let all = 0..self.n_shards;
+        all.filter(|shard| !self.seen.contains_key(shard)).collect()
+    }
+
+    /// The sum over all shards.
+    ///
+    /// # Errors
+    /// [`Error::Answer`] while a shard is missing.
+    pub fn total(self) -> Result<Private<Vec<i64>>> {
+        match self.missing().first() {
+            Some(&shard) => Err(Error::Answer {
+                shard,
+                what: "no answer yet",
+            }),
+            None => Ok(Private::new(self.total)),
+        }
+    }
+}
