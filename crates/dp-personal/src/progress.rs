@@ -27,6 +27,10 @@ impl Observer for ReleaseBar {
         self.show(at);
         ControlFlow::Continue(())
     }
+
+    fn reads_users(&self) -> bool {
+        false
+    }
 }
 
 impl Drop for ReleaseBar {

@@ -34,6 +34,12 @@ impl<'a> Views<'a> {
     }
 
     /// All of them, as many as were planned.
+    /// The views of all releases seen.
+    pub(super) fn seen(self) -> Result<Vec<View>> {
+        self.views
+    }
+
+    /// The views of all releases, as many as were planned.
     pub(super) fn all(self, planned: usize) -> Result<Vec<View>> {
         let views = self.views?;
         dp_core::params::same_size("releases seen", views.len(), planned)?;

@@ -4,7 +4,7 @@ use dp_accounting::{Certificate, CertificateBuilder, Plan, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp};
 
 use super::Run;
-use crate::{Error, Grid, NoiseSource};
+use crate::{Error, Grid, NoiseSource, Result};
 
 /// A training algorithm with its settings, checked.
 ///
@@ -59,16 +59,11 @@ pub trait Trainer {
         target: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Plan, Self::Error> {
-        let requests = self.requests(width, adjacency)?;
-        let plan = requests
-            .calibrate(target, adjacency)
-            .map_err(Error::Accounting)?;
-        for release in plan.releases() {
-            if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
-                Grid::new(noise_multiplier, 1.0)?;
-            }
-        }
-        Ok(plan)
+        Ok(plan_for(
+            &self.requests(width, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
     /// Trains with spends that were reserved before, once for each account in turn.
@@ -94,15 +89,35 @@ pub trait Trainer {
         let requests = self.requests(self.width(data), run.plan().adjacency())?;
         run.begin(&requests, self.n_accounts())?;
         let model = self.train(data, &mut run)?;
-        let provenance = run.provenance();
-        Ok(Fitted {
-            model,
-            provenance,
-            n_releases: run.n_releases(),
-            releases_hash: run.list_head().to_owned(),
-            certificate: run.certificate(|builder| self.describe(builder))?,
-        })
+        Ok(run.finish(model, |builder| self.describe(builder))?)
     }
+}
+
+/// The plan for `requests` with the least noise that meets `target`: [`Trainer::plan`] where the settings are there and what is trained is not.
+///
+/// # Errors
+/// [`Error::Accounting`] when the target cannot be met; [`Error::Param`] when a release would get so small a share that its noise
+/// does not fit a grid.
+pub fn plan_for(requests: &Requests, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+    let plan = requests.calibrate(target, adjacency)?;
+    try_grids(&plan, &[1.0])?;
+    Ok(plan)
+}
+
+/// Tries the grid of every Gaussian release of `plan` with each of these bounds on a user's norm, so that nothing is paid for that
+/// could not be released.
+///
+/// # Errors
+/// [`Error::Param`] for the first that does not fit a grid.
+pub fn try_grids(plan: &Plan, clip_norms: &[f64]) -> crate::Result<()> {
+    for release in plan.releases() {
+        if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
+            for &clip_norm in clip_norms {
+                Grid::new(noise_multiplier, clip_norm)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A released model with the certificate of the run that made it.

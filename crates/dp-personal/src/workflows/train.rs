@@ -172,6 +172,10 @@ impl Observer for Watched<'_> {
     fn progress(&mut self, at: Progress) -> ControlFlow<()> {
         self.bar.progress(at)
     }
+
+    fn reads_users(&self) -> bool {
+        false
+    }
 }
 
 /// Stands for everything public that shapes a run beside its plan: a list of releases belongs to one such run.

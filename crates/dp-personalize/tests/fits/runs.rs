@@ -6,12 +6,12 @@ use dp_accounting::{Ledger, Plan, Spend};
 use dp_core::UserSamples;
 use dp_mechanism::{Error as KernelError, TrainerCheck};
 use dp_personalize::{
-    AltMinParams, Budget, Candidates, Error, ExponentialSelectionParams, Initialisation, Observer,
-    Payer, PersonalModel, Progress, Provenance, ReleaseList, ResidualAltMinParams, Run,
-    SingleModelParams, Subspace, Trainer,
+    AltMinParams, Candidates, Error, ExponentialSelectionParams, Initialisation, Observer, Payer,
+    PersonalModel, Progress, Provenance, ReleaseList, ResidualAltMinParams, Run, SingleModelParams,
+    Subspace, Trainer,
 };
 
-use crate::support::{ADJACENCIES, DIM, fit, made, seeded, target, variants};
+use crate::support::{ADJACENCIES, DIM, fit, ledger, made, seeded, target, variants};
 
 type Bits<M> = fn(&M) -> Vec<u64>;
 
@@ -31,10 +31,9 @@ struct Accounts {
 
 impl Accounts {
     fn of(plan: &Plan, n_accounts: usize) -> Self {
-        let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
-        let open = |account| Ledger::in_memory(&format!("account {account}"), budget).unwrap();
+        let accounts = 0..n_accounts;
         Self {
-            ledgers: (0..n_accounts).map(open).collect(),
+            ledgers: accounts.map(|account| ledger(plan, account)).collect(),
             n_paid: 0,
         }
     }

@@ -29,13 +29,19 @@ pub(crate) fn made(n_users: usize, feature_decay: f64) -> SubspaceData {
     set_up.generate(&mut ChaCha20Rng::seed_from_u64(1)).unwrap()
 }
 
-pub(crate) fn pay(plan: &Plan, n_accounts: usize) -> Vec<Spend> {
-    let pay_one = |account| {
-        let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
-        let mut ledger = Ledger::in_memory(&format!("test {account}"), budget).unwrap();
-        ledger.reserve(plan).unwrap()
+/// A ledger for one account of a run along the plan.
+pub(crate) fn ledger(plan: &Plan, account: usize) -> Ledger {
+    let budget = match plan.gdp() {
+        Ok(_) => Budget::new(plan.target(), plan.adjacency()),
+        Err(_) => Budget::schedule(plan.target(), plan.adjacency()),
     };
-    (0..n_accounts).flat_map(pay_one).collect()
+    Ledger::in_memory(&format!("test {account}"), budget.unwrap()).unwrap()
+}
+
+pub(crate) fn pay(plan: &Plan, n_accounts: usize) -> Vec<Spend> {
+    let accounts = 0..n_accounts;
+    let paid = accounts.map(|account| ledger(plan, account).reserve(plan).unwrap());
+    paid.flatten().collect()
 }
 
 pub(crate) fn seeded() -> NoiseSource {
