@@ -41,7 +41,6 @@ mod summed_users;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
-mod watch;
 
 pub use client_sampling::{
     ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling, RoundKey,
@@ -72,4 +71,3 @@ pub use sum_backend::{
     SumRequest, Tally, TwoServers,
 };
 pub use vector_sum::{PaidSum, VectorSum, vector_contribution};
-pub use watch::{Watch, WatchedNoise};
