@@ -97,6 +97,10 @@ impl Payer for DiesAfterPaying {
             .ok_or(dp_accounting::Error::LedgerPoisoned { path })?;
         Ok(spends)
     }
+
+    fn has_paid(&self, line: &dp_mechanism::PaidLine) -> bool {
+        self.0.has_paid(line)
+    }
 }
 
 /// A process that dies between payment and release of the step after `n_steps` more.

@@ -431,6 +431,10 @@ impl dp_mechanism::Payer for Held {
         let Self(ledger, reservation) = self;
         releases.map(|at| ledger.take(reservation, at)).collect()
     }
+
+    fn has_paid(&self, line: &dp_mechanism::PaidLine) -> bool {
+        self.0.has_paid(line)
+    }
 }
 
 #[test]

@@ -280,6 +280,22 @@ impl Ledger {
         Ok(self.reservation(releases, release_ids.to_vec()))
     }
 
+    /// The releases that a ledger for one schedule holds for `plan`, when it holds exactly those and has handed out none: what a run
+    /// left that ended between its payment and its first release.
+    #[must_use]
+    pub fn untouched(&self, plan: &Plan) -> Option<Reservation> {
+        if self.budget.kind() != BudgetKind::Schedule {
+            return None;
+        }
+        let ids = self.releases.ids(Standing::Held);
+        if ids.len() as u64 != self.n_releases() {
+            return None;
+        }
+        let reservation = self.held(&ids).ok()?;
+        let same = reservation.releases() == plan.releases() && !plan.releases().is_empty();
+        same.then_some(reservation)
+    }
+
     /// Whether a held release has been handed out; `None` when the ledger does not know the id, or
     /// the release was never held.
     #[must_use]
