@@ -84,6 +84,10 @@ impl Observer for Keep {
     fn listed(&mut self, entry: &ReleaseEntry) {
         self.entries.push(entry.clone());
     }
+
+    fn reads_users(&self) -> bool {
+        false
+    }
 }
 
 /// Pays for everything, each payment out of a ledger of its own, and counts.

@@ -32,7 +32,7 @@ pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
-pub use trainer::{Fitted, Provenance, Trainer, try_grids};
+pub use trainer::{Fitted, Provenance, Trainer, plan_for, try_grids};
 pub use workers::{
     ChannelLink, ChannelPool, Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker,
     WorkerPool, worker_channels,
@@ -290,6 +290,13 @@ impl<'a> Run<'a> {
         self.list.head()
     }
 
+    /// Whether an observer of the run [asks what users add](Observer::reads_users).
+    #[must_use]
+    pub fn is_read_by_user(&self) -> bool {
+        let observer = self.observer.as_ref();
+        observer.is_some_and(|observer| observer.reads_users())
+    }
+
     /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose
     /// contributions have a memory of their own brings it up to date itself then.
     ///
@@ -530,7 +537,10 @@ impl<'a> Run<'a> {
                     what: "a run with reserved spends does not go on from a list".to_owned(),
                 });
             }
-            noise.skip(ask.n_keys);
+            let n_keys = ask.n_keys;
+            #[cfg(privacy_mutants)]
+            let n_keys = dp_core::mutants::pick("key-reused-on-resume", n_keys, 0);
+            noise.skip(n_keys);
         }
         self.report(&entry)?;
         Ok(Made {

@@ -23,6 +23,12 @@ pub trait Observer {
         let _ = entry;
     }
 
+    /// Whether [`release`](Self::release) asks what users add. Runs that bound single records refuse such an observer: it would
+    /// be shown what whole users add.
+    fn reads_users(&self) -> bool {
+        true
+    }
+
     /// A round is over.
     fn round(&mut self, round: &Round<'_>) {
         let _ = round;
@@ -37,7 +43,11 @@ pub trait Observer {
 }
 
 /// Sees nothing.
-impl Observer for () {}
+impl Observer for () {
+    fn reads_users(&self) -> bool {
+        false
+    }
+}
 
 /// How far a run has come. Depends on public settings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,20 +1,17 @@
 //! The rounds, by what records mean, and their model as factors.
 
-use dp_accounting::{Certificate, Plan, Spend};
+use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NoisyCounts, Progress, Provenance, ScoreModel, Scoring,
-    UserPenalties,
-};
+use dp_multitask::{FactorModel, LocalBias, NoisyCounts, ScoreModel, Scoring, UserPenalties};
 use dp_pubfeat::{
-    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, FittedItems,
-    ItemFeatures, LikesModel, PriorVariances,
+    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
+    LikesModel, PriorVariances, Run, Trainer,
 };
 
 use super::settings::RoundSettings;
 use crate::error::Result;
-use crate::progress::ReleaseBar;
-use crate::settings::OutputArgs;
+use crate::settings::OutputSettings;
+use crate::watch::{Watch, Watched};
 
 /// Checked settings.
 pub(super) enum Rounds {
@@ -26,7 +23,7 @@ pub(super) enum Rounds {
 
 /// What a run leaves: factors, and the encoder behind them.
 pub(super) struct Made {
-    pub(super) fitted: FittedModel,
+    pub(super) fitted: Fitted<FactorModel>,
     pub(super) weights: FeatureWeights,
 }
 
@@ -63,25 +60,16 @@ impl Rounds {
         prior: &FeaturePrior,
         train: &Private<Interactions>,
         (plan, spends): (&Plan, Vec<Spend>),
-        output: &OutputArgs,
+        output: &OutputSettings,
+        watch: &mut dyn Watch,
     ) -> Result<Made> {
-        let total = plan.releases().len();
-        let (bar, mut done) = (ReleaseBar::new(total), 0);
-        let insecure = output.insecure_seed.is_some();
         let noise = &mut output.noise();
-        let mut watch = |_: dp_pubfeat::Observed<'_>| {
-            done += 1;
-            bar.show(Progress { done, total });
-        };
+        let mut watched = Watched::begin(watch, plan)?;
+        let run = Run::new(plan, spends, noise).map_err(dp_pubfeat::Error::from)?;
+        let run = run.observed_by(&mut watched);
         match self {
-            Self::Ratings(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_ratings(made, insecure)
-            }
-            Self::Likes(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_likes(made, insecure)
-            }
+            Self::Ratings(fit) => of_ratings(fit.with(prior).run(train, run)?),
+            Self::Likes(fit) => of_likes(fit.with(prior).run(train, run)?),
         }
     }
 }
@@ -90,7 +78,7 @@ impl Rounds {
 const NO_MEAN: f64 = 1e12;
 
 /// A model of ratings as factors, which users fold in by the same ridge.
-fn of_ratings(made: FittedItems<FeatureModel>, insecure: bool) -> Result<Made> {
+fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
     let (model, step) = (&made.model, made.model.user_step());
     let scoring = Scoring {
         unobserved_weight: None,
@@ -98,23 +86,24 @@ fn of_ratings(made: FittedItems<FeatureModel>, insecure: bool) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors((scoring, rows), made.certificate, (None, insecure))?;
     let weights = model.weights().clone();
+    let fitted = as_factors(made, (scoring, rows), None)?;
     Ok(Made { fitted, weights })
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
-fn of_likes(made: FittedItems<LikesModel>, insecure: bool) -> Result<Made> {
+fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
     let (model, step) = (&made.model, made.model.user_step());
     let scoring = Scoring {
         unobserved_weight: Some(step.unobserved_weight),
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
+    let insecure = made.provenance != dp_pubfeat::Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors((scoring, rows), made.certificate, (Some(counts), insecure))?;
     let weights = model.weights().clone();
+    let fitted = as_factors(made, (scoring, rows), Some(counts))?;
     Ok(Made { fitted, weights })
 }
 
@@ -139,21 +128,14 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
     }
 }
 
-fn as_factors(
+/// The same run with its model as factors.
+fn as_factors<M>(
+    made: Fitted<M>,
     (scoring, rows): (Scoring, Vec<f64>),
-    certificate: Certificate,
-    (counts, insecure): (Option<NoisyCounts>, bool),
-) -> Result<FittedModel> {
-    let provenance = if insecure {
-        Provenance::SeededNoise
-    } else {
-        Provenance::Private
-    };
-    Ok(FittedModel {
-        model: FactorModel::new(scoring, rows, provenance)?,
-        certificate,
-        counts,
-    })
+    counts: Option<NoisyCounts>,
+) -> Result<Fitted<FactorModel>> {
+    let model = FactorModel::new(scoring, rows, made.provenance)?.with_counts(counts);
+    Ok(made.map(|_| model))
 }
 
 #[cfg(test)]
@@ -195,8 +177,11 @@ mod tests {
         let plan = fit.plan(9, target, ADJACENCY).unwrap();
         let prior = FeaturePrior::new(&features, PriorVariances::for_features(&features)).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(3);
-        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
-        let factors = of_ratings(made.clone(), true).unwrap().fitted.model;
+        let made = fit
+            .with(prior)
+            .fit(&data, &plan, pay(&plan), noise)
+            .unwrap();
+        let factors = of_ratings(made.clone()).unwrap().fitted.model;
         for row in data.expose().users() {
             let (own, other) = (
                 made.model.fold_in(row).unwrap(),
@@ -220,9 +205,15 @@ mod tests {
         let plan = fit.plan(9, target, ADJACENCY).unwrap();
         let prior = FeaturePrior::new(&features, PriorVariances::for_likes(&features)).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(3);
-        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
-        let found = of_likes(made.clone(), true).unwrap().fitted;
-        assert_eq!(found.counts.unwrap().values(), made.model.total_weights());
+        let made = fit
+            .with(prior)
+            .fit(&data, &plan, pay(&plan), noise)
+            .unwrap();
+        let found = of_likes(made.clone()).unwrap().fitted;
+        assert_eq!(
+            found.model.counts().unwrap().values(),
+            made.model.total_weights()
+        );
         for row in data.expose().users() {
             let own = made.model.fold_in(row).unwrap();
             let other = found.model.fold_in(row).unwrap();

@@ -1,6 +1,6 @@
 //! What `dp personalize` releases: subspace, certificate, report and plot.
 
-use dp_personalize::{FittedSubspace, Subspace};
+use dp_personalize::{Fitted, Subspace};
 use serde_json::json;
 
 use super::bars::bars;
@@ -12,7 +12,7 @@ use crate::personal::{Inputs, Intercept, MethodSettings};
 
 /// The released part of a run: whole before anything is measured on held-out rows.
 pub(crate) struct PersonalRelease<'a> {
-    pub(crate) fitted: &'a FittedSubspace,
+    pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
 }

@@ -1,7 +1,7 @@
 //! What a training run releases.
 
 use dp_data::Ratings;
-use dp_multitask::{FactorizationParams, FittedModel, ScoreModel};
+use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
 use serde::Serialize;
 use serde_json::json;
 
@@ -47,7 +47,7 @@ impl TrainSettings for FactorizationParams {
 
 /// Model, certificate and released values of `dp train` or `dp tune`.
 pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
-    pub(crate) fitted: &'a FittedModel,
+    pub(crate) fitted: &'a Fitted<FactorModel>,
     pub(crate) method: Method,
     pub(crate) params: &'a S,
     pub(crate) ratings: &'a Ratings,
@@ -82,7 +82,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
             schema_version: SCHEMA_VERSION,
             command: self.command(),
             model: self.describe_model(),
-            counts: self.fitted.counts.clone(),
+            counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),
             charts: Vec::new(),
             settings,
@@ -129,7 +129,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
         }
         put(&mut text, ".\n\n## Guarantee\n");
         text.push_str(&privacy_statement(&self.fitted.certificate)?);
-        if let Some(counts) = &self.fitted.counts {
+        if let Some(counts) = self.fitted.model.counts() {
             put(
                 &mut text,
                 &format!(

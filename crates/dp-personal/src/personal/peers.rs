@@ -5,8 +5,8 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::SplitUser;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModel, SingleModelParams,
-    Subspace, own_data_model, zero_model,
+    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModelParams, Subspace, Trainer,
+    own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -31,6 +31,9 @@ pub struct Peers {
 }
 
 /// A budget of its own: for measurements of which nothing is released.
+///
+/// # Errors
+/// When the plan cannot be paid for.
 pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
@@ -38,6 +41,9 @@ pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
 
 impl Peers {
     /// The single model gets the same target in an account of its own: it is measured and thrown away.
+    ///
+    /// # Errors
+    /// When a comparison cannot be trained.
     pub fn new(
         train: &Users,
         private: &Subspace,
@@ -107,14 +113,16 @@ fn single_model(
         design_clip: (dim as f64).sqrt(),
         label_clip: 1.0,
     };
-    let plan = SingleModel::plan(dim, target, adjacency)?;
-    let fitted = params
-        .check()?
-        .fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
+    let single = params.check()?;
+    let plan = single.plan(dim, target, adjacency)?;
+    let fitted = single.fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
     Ok(fitted.model)
 }
 
 /// Every user's errors on the own test rows; `users` are those of `split`, in its order.
+///
+/// # Errors
+/// When the data do not fit the inputs, or a fit fails.
 pub fn errors_of_users(
     inputs: &Inputs,
     users: &Users,
@@ -134,6 +142,9 @@ pub fn errors_of_users(
 }
 
 /// The same of own fits in one subspace, and of no other method.
+///
+/// # Errors
+/// When the data do not fit the inputs, or a fit fails.
 pub fn errors_in_subspace(
     inputs: &Inputs,
     users: &Users,

@@ -1,7 +1,7 @@
 //! What methods make of made data at a budget. Settings were found on the truth for the full sizes: they show what methods can reach.
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     ConvexSspParams, DpSgdParams, KernelRidge, LinearEncoder, Logistic, Optimiser, ProblemSetup,
     PublicEncoder, ResidualSspParams, RidgeNoise, SspParams, StatisticsLearner, ValueDescent,
@@ -15,8 +15,10 @@ use dp_personal::error::Result;
 const DIM: usize = 8;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const MADE: &str = "made data";
-/// Weighted norm of a user's labels, and of those of the noise alone with some room.
-const LABELS: [f64; 2] = [0.4, 0.11];
+/// Weighted norm of a user's labels.
+const LABEL_NORM: f64 = 0.4;
+/// The same of the noise alone, with some room.
+const RESIDUAL_NORM: f64 = 0.11;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Method {
@@ -67,18 +69,34 @@ impl Method {
     }
 }
 
-/// Steps that this much noise bears: of statistics resampled, of statistics released once, of residuals.
-const fn n_steps(epsilon: f64) -> [usize; 3] {
-    match epsilon {
-        e if e < 3.0 => [5, 6, 20],
-        e if e < 10.0 => [12, 15, 20],
-        _ => [40, 35, 80],
+/// Steps that the noise of an epsilon bears.
+struct Steps {
+    /// Of statistics that are resampled.
+    resampled: usize,
+    /// Of statistics that are released once.
+    once: usize,
+    /// On residuals.
+    residual: usize,
+}
+
+impl Steps {
+    const fn at(epsilon: f64) -> Self {
+        let (resampled, once, residual) = match epsilon {
+            e if e < 3.0 => (5, 6, 20),
+            e if e < 10.0 => (12, 15, 20),
+            _ => (40, 35, 80),
+        };
+        Self {
+            resampled,
+            once,
+            residual,
+        }
     }
 }
 
 fn setup() -> ProblemSetup {
     ProblemSetup {
-        label_norm: LABELS[0],
+        label_norm: LABEL_NORM,
         ..ProblemSetup::new(DIM, 2.0)
     }
 }
@@ -91,7 +109,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn vectors(&mut self, method: Method) -> Result<Vec<f64>> {
-        let [resampled, once, residual] = n_steps(self.target.epsilon);
+        let Steps {
+            resampled,
+            once,
+            residual,
+        } = Steps::at(self.target.epsilon);
         match method {
             Method::Zero => Ok(vec![0.0; self.made.n_items() * DIM]),
             Method::SspC => self.ssp(self.ridge(1.0, 0.0)?, 1, 0.6),
@@ -128,7 +150,7 @@ impl Run<'_> {
 
     fn ssp(
         &mut self,
-        learner: impl StatisticsLearner,
+        learner: impl StatisticsLearner + Clone,
         n_resamples: usize,
         matrix_share: f64,
     ) -> Result<Vec<f64>> {
@@ -140,24 +162,28 @@ impl Run<'_> {
         let fit = params.check()?;
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(learner, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(learner)
+            .fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 
     fn residual(
         &mut self,
-        learner: impl StatisticsLearner,
+        learner: impl StatisticsLearner + Clone,
         n_steps: usize,
         forget: bool,
     ) -> Result<Vec<f64>> {
         let params = ResidualSspParams {
             forget,
-            ..ResidualSspParams::new(setup(), n_steps, LABELS[0], LABELS[1])
+            ..ResidualSspParams::new(setup(), n_steps, LABEL_NORM, RESIDUAL_NORM)
         };
         let fit = params.check()?;
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(learner, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(learner)
+            .fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 
@@ -177,7 +203,9 @@ impl Run<'_> {
         let fit = params.check()?;
         let plan = fit.plan(features.n_features(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay_schedule(&plan, MADE)?);
-        let fitted = fit.fit(encoder, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(encoder)
+            .fit(data, &plan, spends, &mut self.noise)?;
         let items: Vec<u32> = (0..).take(self.made.n_items()).collect();
         let mut vectors = vec![0.0; items.len() * DIM];
         fitted.model.forward(&items, &mut vectors)?;
@@ -194,7 +222,8 @@ impl Run<'_> {
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let learner = self.ridge(item_norm, 0.0)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(&Logistic, learner, data, &plan, spends, &mut self.noise)?;
+        let trainer = fit.with(Logistic, learner);
+        let fitted = trainer.fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 }

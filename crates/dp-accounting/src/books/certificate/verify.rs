@@ -1,3 +1,5 @@
+//! Verification: of a certificate from its events alone, and of its releases against a ledger.
+
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 

@@ -1,3 +1,5 @@
+//! The filter of one Renyi order.
+
 use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};
 
 use crate::engines::composition::Composition;

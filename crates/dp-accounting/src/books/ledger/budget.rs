@@ -1,3 +1,5 @@
+//! What may be spent, and what of it was.
+
 use std::fmt;
 
 use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};

@@ -217,7 +217,7 @@ pub(super) const QUANTILE: f64 = -1.644_853_626_951_472_7;
 
 impl Attacker {
     /// The attacker that the events leave room for, the sampler's part of delta added.
-    pub(super) fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
+    fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
         // n TV is at most half the reserve, and no bound rises faster than 20 TPR per FPR here
         let sampler = 11.0 * (guarantee.delta - usable_delta(guarantee.delta));
         let ideal = match guarantee.gdp_mu {
@@ -245,7 +245,7 @@ fn profile_rate(certificate: &Certificate) -> f64 {
 }
 
 /// Largest true-positive rate that (epsilon, delta) allows.
-pub(super) fn rate(epsilon: f64, delta: f64) -> f64 {
+fn rate(epsilon: f64, delta: f64) -> f64 {
     let direct = libm::exp(epsilon) * FALSE_POSITIVE_RATE + delta;
     let reverse = 1.0 - libm::exp(-epsilon) * (1.0 - delta - FALSE_POSITIVE_RATE);
     direct.min(reverse).min(1.0)

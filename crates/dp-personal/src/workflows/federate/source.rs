@@ -2,15 +2,15 @@
 
 use dp_accounting::Spend;
 use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable};
-use dp_mechanism::NoiseSource;
-use dp_multitask::NoisyCounts;
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_multitask::CountContribution;
 
 use super::settings::Settings;
 use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
-use crate::settings::{DataFormat, FederateArgs};
+use crate::settings::{DataFormat, FederateSettings};
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;
@@ -24,14 +24,14 @@ pub(super) enum Source {
 }
 
 /// The public list of items, of ratings.
-pub(super) fn items_of(args: &FederateArgs) -> Result<Option<ItemTable>> {
+pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
     let read = |path: &std::path::PathBuf| ItemTable::read(path);
     args.items.as_ref().map(read).transpose()
 }
 
 impl Source {
     pub(super) fn read(
-        args: &FederateArgs,
+        args: &FederateSettings,
         settings: &Settings,
         items: Option<ItemTable>,
     ) -> Result<Self> {
@@ -95,9 +95,13 @@ impl Source {
         let counts = match spend {
             Some(spend) => {
                 let table = ratings.interactions();
-                NoisyCounts::release(table, n_items, VOTES, spend, noise)?
-                    .values()
-                    .to_vec()
+                let grid = Grid::new(spend.noise_multiplier()?, VOTES);
+                let votes = CountContribution::new(VOTES)?;
+                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
+                let released = grid
+                    .and_then(counted)
+                    .and_then(|sum| sum.release(spend, noise));
+                released.map_err(dp_multitask::Error::from)?.values()
             }
             None => vec![0.0; n_items],
         };

@@ -13,7 +13,7 @@ use crate::personal::{
     Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
     shares_of,
 };
-use crate::settings::PersonalizeArgs;
+use crate::settings::PersonalizeSettings;
 
 /// Users with their parts.
 pub(super) struct HeldOut {
@@ -25,7 +25,11 @@ pub(super) struct HeldOut {
 }
 
 impl HeldOut {
-    pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
+    pub(super) fn new(
+        args: &PersonalizeSettings,
+        inputs: &Inputs,
+        table: SampleTable,
+    ) -> Result<Self> {
         let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let n_features = inputs.features.len();
         let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
@@ -51,17 +55,16 @@ impl HeldOut {
         &self.train
     }
 
-    /// Where rounds that will be measured are kept.
+    /// Keeps the rounds that will be measured.
     pub(super) fn rounds(&self, n_rounds: usize) -> Rounds {
         Rounds::of(n_rounds, self.measure)
     }
 
     /// The error of own fits after rounds, as [`measure`](Self::measure) takes it of the last; none where nothing was kept.
     pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
-        let kept = rounds.into_kept();
         let users = self.all.as_ref().unwrap_or(&self.train);
         let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for (round, subspace) in kept {
+        for (round, subspace) in rounds.into_subspaces()? {
             let users = errors_in_subspace(inputs, users, self.split.expose(), &subspace)?;
             numbers.push(round);
             for (held_out, values) in [false, true].into_iter().zip(&mut values) {

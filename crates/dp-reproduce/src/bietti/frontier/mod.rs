@@ -5,8 +5,8 @@ mod measured;
 use dp_core::{ApproxDp, Private};
 use dp_data::{Ratings, RatingsFormat, SampleTable};
 use dp_fedsgd::PpSgdModel;
-use dp_mechanism::NoiseSource;
-use dp_multitask::NoisyCounts;
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_multitask::CountContribution;
 use serde_json::{Map, Value, json};
 
 use self::measured::Measured;
@@ -16,7 +16,7 @@ use crate::groups::data::{DataSet, PARKINSONS, SCHOOL};
 use crate::report::Row;
 use dp_personal::error::{Error, Result};
 use dp_personal::federated::{
-    ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value,
+    HoldOut, ItemTable, Parts, RunSettings, Spending, Trainer, alpha_value,
 };
 use dp_personal::personal::{Column, Inputs, Intercept, Task};
 
@@ -26,7 +26,7 @@ const N_ROUNDS: usize = 50;
 const MAX_ROWS: usize = 256;
 const METRIC: &str = "test RMSE";
 /// Alphas are compared on a part of the rows of its own.
-const SHARES: Shares = Shares {
+const SHARES: HoldOut = HoldOut {
     test: 0.2,
     validation: 0.2,
     held_out_users: 0.0,
@@ -210,8 +210,13 @@ impl Named {
                 let Some(spend) = paid.items else {
                     return Err(Error::Usage("no counts of items".to_owned()));
                 };
-                let counts = NoisyCounts::release(table, n_items, 1.0, spend, noise)?;
-                counts.values().to_vec()
+                let grid = Grid::new(spend.noise_multiplier()?, 1.0);
+                let votes = CountContribution::new(1.0)?;
+                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
+                let released = grid
+                    .and_then(counted)
+                    .and_then(|sum| sum.release(spend, noise));
+                released.map_err(dp_multitask::Error::from)?.values()
             }
         };
         let rows = items.described(&counts).rows_of(ratings)?;

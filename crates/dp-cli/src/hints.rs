@@ -1,0 +1,131 @@
+//! What to do about an error.
+
+use dp_accounting::Error as AccountingError;
+use dp_accounting::questions::QuestionError;
+use dp_data::ColumnRole;
+
+use dp_personal::error::{Error as WorkflowError, Shortfall};
+use dp_personal::output::rounded_down;
+use dp_personal::{mechanism, multitask};
+
+use crate::error::Error;
+
+impl Error {
+    /// What to do about it, where that is not plain from the message.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Workflow(error) => return hint(error),
+            Self::Questions {
+                source: QuestionError::Syntax(_),
+                ..
+            } => {
+                "dp account reads cases and events, dp calibrate an event with one parameter \
+                 null; docs/command-line.md shows both layouts"
+            }
+            Self::Broken => {
+                "do not launch this configuration; the failed checks of the report say which release \
+                 is at fault"
+            }
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+fn hint(error: &WorkflowError) -> Option<String> {
+    let text = match error {
+        WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
+        WorkflowError::Accounting(error)
+        | WorkflowError::Training(multitask::Error::Accounting(error)) => {
+            return accounting_hint(error);
+        }
+        WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
+            return column_hint(*role);
+        }
+        WorkflowError::Training(multitask::Error::Mechanism(mechanism::Error::Param(_))) => {
+            "these settings leave one release too little of the budget, or too much, for \
+             its noise to be drawn exactly; change --epsilon, --count-share or --steps"
+        }
+        WorkflowError::Training(multitask::Error::Mechanism(
+            mechanism::Error::ListOfAnotherRun { .. },
+        )) => {
+            "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
+             --ledger, or name another folder for a new run"
+        }
+        WorkflowError::Data(dp_data::Error::WithoutParquet { .. }) => {
+            "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \
+             the same table as csv"
+        }
+        WorkflowError::OutputExists { .. } => {
+            "choose another --out, or pass --force where the command has it"
+        }
+        WorkflowError::Recovered { .. } => {
+            "to train anew, run again with another --out or with --force"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Which flag names a column that is called otherwise.
+fn column_hint(role: ColumnRole) -> Option<String> {
+    let flag = match role {
+        ColumnRole::User => "--user-col names it",
+        ColumnRole::Item => "of ratings --item-col names it, and in a table of items it is renamed",
+        ColumnRole::Rating => "--rating-col names it (dp federate: --target-col)",
+        ColumnRole::Target => "--target-col names it",
+        ColumnRole::Feature => {
+            "--feature-cols names them; dp predict wants the names of the training data, of ratings those of the \
+             model's item-features.csv"
+        }
+        _ => return None,
+    };
+    Some(format!("where it is called otherwise, {flag}"))
+}
+
+fn shortfall_hint(shortfall: &Shortfall) -> String {
+    if shortfall.left > 0.0 {
+        let left = rounded_down(shortfall.left);
+        return format!(
+            "a run with --epsilon {left} still fits; a spent budget does not come back"
+        );
+    }
+    "nothing more can be released from this data; a spent budget does not come back".to_owned()
+}
+
+fn accounting_hint(error: &AccountingError) -> Option<String> {
+    Some(match error {
+        AccountingError::SamplerAllowance { .. } => {
+            "the noise is exact only up to a tiny part of delta, which these settings exhaust; \
+             choose a smaller --epsilon or a larger --delta"
+                .to_owned()
+        }
+        AccountingError::LedgerLocked { .. } => {
+            "runs on one data set go one after another; start again when the other has ended"
+                .to_owned()
+        }
+        AccountingError::LedgerCorrupt { .. } => {
+            "if it is a ledger, restore it from a backup, since a new one would forget what was spent; if it never was \
+             one, name another file"
+                .to_owned()
+        }
+        AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
+        _ => return None,
+    })
+}
+
+fn mismatch_hint(field: &str, found: &str) -> String {
+    match field {
+        "data_set" => format!(
+            "one ledger counts one data set; if this file is a version of the same data, pass \
+             --data-set '{found}'"
+        ),
+        "epsilon" | "delta" => format!(
+            "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
+        ),
+        "filter" => "a ledger counts Gaussian releases of any number of runs, or one run with others among them: of dp \
+                     federate a choice among alphas or sampled users; use another ledger file and add the two budgets"
+            .to_owned(),
+        _ => "it was made by another version or for other neighbours".to_owned(),
+    }
+}

@@ -1,0 +1,88 @@
+//! Standard output and standard error. A reader that has gone away is no failure.
+
+use std::error::Error as _;
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dp_personal::error::Error as WorkflowError;
+
+use crate::args::{flag_of, with_flags};
+use crate::error::{Error, Result};
+
+/// Text on standard output. Whoever closed the pipe early, as `head` does, has seen enough.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Print(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// One JSON object on standard output.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on standard error has errors only, or all again.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether standard error has errors only.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Something the operator should know, on standard error.
+pub(crate) fn warn(text: &str) {
+    if !is_quiet() {
+        say(&format!("warning: {text}"));
+    }
+}
+
+/// The error of a command, what caused it and what to do, one line each, on standard error.
+pub(crate) fn print_error(error: &Error, command: &str) {
+    if matches!(error, Error::Refused) {
+        return;
+    }
+    let mut said = error.to_string();
+    say(&format!("error: {}", told(error, command)));
+    let mut cause = error.source();
+    while let Some(reason) = cause {
+        let text = reason.to_string();
+        if !said.contains(&text) {
+            say(&format!("  because: {text}"));
+            said = text;
+        }
+        cause = reason.source();
+    }
+    if let Some(hint) = error.hint() {
+        say(&format!("hint: {hint}"));
+    }
+}
+
+/// The message, with settings called by the flags that the command has for them.
+fn told(error: &Error, command: &str) -> String {
+    let flag = |name: &str| flag_of(command, name);
+    let text = error.to_string();
+    match error {
+        Error::Param(of) | Error::Workflow(WorkflowError::Param(of)) => {
+            let flag = flag(of.name).unwrap_or_else(|| of.name.to_owned());
+            let expected = with_flags(&text[of.name.len()..], |name| flag_of(command, name));
+            format!("{flag}{expected}")
+        }
+        Error::Workflow(WorkflowError::Usage(_) | WorkflowError::Model { .. }) => {
+            with_flags(&text, flag)
+        }
+        _ => text,
+    }
+}
+
+/// A failure to write here is left out on purpose: with standard error gone there is nobody left to
+/// tell, and the exit code still speaks.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}

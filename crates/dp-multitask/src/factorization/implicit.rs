@@ -1,0 +1,318 @@
+//! Implicit feedback: its settings, the Gramian of all users, and the solve with it.
+
+use dp_core::{UserRow, params};
+use dp_linalg::{
+    cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
+};
+use dp_mechanism::{
+    FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer, VectorContribution,
+};
+use rayon::prelude::*;
+
+use super::fit::{RoundState, Weighted};
+use super::item_step::{ItemStatistics, bias_coordinate, ridge};
+use super::params::{MatrixFactorization, in_public_range};
+use super::user_step::UserScratch;
+use crate::{Error, Result};
+
+/// Off-diagonal entries carry this in the isometric coordinates of symmetric matrices.
+const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
+/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+const INSIDE: f64 = 1.0 - 1e-12;
+
+/// What the records of a table mean.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Feedback {
+    /// Values are ratings to be predicted; items without a record say nothing.
+    #[default]
+    Explicit,
+    /// A record is a yes (its value is not looked at); every other item is a weak no.
+    Implicit(ImplicitFeedback),
+}
+
+impl Feedback {
+    /// The settings of implicit feedback.
+    #[must_use]
+    pub const fn implicit(&self) -> Option<&ImplicitFeedback> {
+        match self {
+            Self::Explicit => None,
+            Self::Implicit(settings) => Some(settings),
+        }
+    }
+}
+
+/// Whose Gramian the item step divides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ItemGramian {
+    /// Each item's own, `d x d` released numbers per item (Krichene et al. 2023, Algorithm 3).
+    PerItem,
+    /// One for all items, scaled by each item's released weight (with biases; without, the same for all): `d x d`
+    /// released numbers in all.
+    Pooled,
+}
+
+/// Settings of implicit feedback; public, as all settings.
+///
+/// ```text
+/// sum over records (1 - score_ij)^2  +  a0 sum over all items score_ij^2
+/// ```
+///
+/// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008) as in Krichene et al.
+/// 2023. Each `a0` is 0 or from 1e-6 to 1e6.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImplicitFeedback {
+    /// `a0` of the user step while training.
+    pub training_unobserved_weight: f64,
+    /// `a0` of the user step with the finished factors.
+    pub fold_in_unobserved_weight: f64,
+    /// `a0` of the item step, on the scale of the users' normalised record weights. With
+    /// [`ItemGramian::PerItem`] and 0 no Gramian of all users is released.
+    pub item_unobserved_weight: f64,
+    /// Whose Gramian the item step divides by.
+    pub item_gramian: ItemGramian,
+    /// Share of each round's budget spent on the Gramian of all users, strictly between 0 and 1.
+    pub gramian_share: f64,
+}
+
+impl ImplicitFeedback {
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, value) in [
+            (
+                "training_unobserved_weight",
+                self.training_unobserved_weight,
+            ),
+            ("fold_in_unobserved_weight", self.fold_in_unobserved_weight),
+            ("item_unobserved_weight", self.item_unobserved_weight),
+        ] {
+            params::finite_non_negative(name, value)?;
+            in_public_range(name, value.max(1e-6))?;
+        }
+        params::open_unit("gramian_share", self.gramian_share)?;
+        Ok(())
+    }
+
+    /// Whether each round releases the Gramian of all users.
+    #[must_use]
+    pub fn releases_gramian(&self) -> bool {
+        self.item_gramian == ItemGramian::Pooled || self.item_unobserved_weight > 0.0
+    }
+
+    /// Whether each round releases the matrices of all items.
+    #[must_use]
+    pub fn releases_matrices(&self) -> bool {
+        self.item_gramian == ItemGramian::PerItem
+    }
+}
+
+/// One user's share of the Gramian of all users, `G = sum_j f_j f_j^T`.
+///
+/// The packed upper triangle with off-diagonal entries times `sqrt 2`; `f_j` as in
+/// [`ItemStatistics`].
+///
+/// # Privacy
+/// `f_j` has norm at most `F`, and in these coordinates the norm of the contribution is the Frobenius norm
+/// `||f_j f_j^T|| = ||f_j||^2 <= F^2`, the L2 sensitivity when one user is added or removed; `F` is 1 with biases and
+/// `clip_norm` without. One release per round serves all items. Planned with replace factor 2: positive semidefinite contributions
+/// would allow `sqrt 2`, which sums of vectors do not make use of, so the replace-one figure is
+/// over-counted. A user without records adds nothing.
+#[derive(Debug)]
+pub struct UserGramian<'a>(pub &'a ItemStatistics<'a>);
+
+/// One user's share of the right-hand sides, `b_i = sum_j w_ij f_j`, as one vector.
+///
+/// # Privacy
+/// Squared norm `sum_i w_ij^2 ||f_j||^2 <= F^2`: the L2 sensitivity is `F` when one user is added or removed, 1 with biases.
+#[derive(Debug)]
+pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
+
+/// Working memory of a contribution; `None` never happens with a checked length.
+pub(super) type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
+
+impl VectorContribution for UserGramian<'_> {
+    type Scratch = ImplicitScratch;
+
+    fn scratch(&self) -> ImplicitScratch {
+        self.0.describing_scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
+        if user.is_empty() {
+            return;
+        }
+        self.0.describe(user, own);
+        let f = &own.1.factor;
+        let pairs = (0..f.len()).flat_map(|a| (a..f.len()).map(move |b| (a, b)));
+        for (at, (a, b)) in (0..).zip(pairs) {
+            let scale = if a == b { 1.0 } else { OFF_DIAGONAL };
+            out.push(at, INSIDE * scale * f[a] * f[b]);
+        }
+    }
+}
+
+impl VectorContribution for ImplicitSums<'_> {
+    type Scratch = ImplicitScratch;
+
+    fn scratch(&self) -> ImplicitScratch {
+        self.0.describing_scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
+        self.0.describe(user, own);
+        let own = &own.1;
+        let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
+        let records = user.items().iter().zip(&own.weights).zip(&own.labels);
+        for ((&item, w), y) in records {
+            for (k, f) in (0..).zip(&own.factor) {
+                // the plan refuses catalogues where this would not fit
+                out.push(
+                    item.saturating_mul(dim).saturating_add(k),
+                    INSIDE * w * y * f,
+                );
+            }
+        }
+    }
+}
+
+/// What one round released.
+struct Round {
+    dim: usize,
+    matrices: Option<ReleasedGrams>,
+    gramian: Option<ReleasedVector>,
+    sums: Option<ReleasedVector>,
+}
+
+impl MatrixFactorization {
+    /// One round of implicit feedback: users, sums, noise, items.
+    pub(super) fn implicit_round(
+        &self,
+        implicit: &ImplicitFeedback,
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let rhs_noise = self.rhs_noise(run.plan(), rounds.n_rounds + 1)?;
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let (dim, omega) = (statistics.n_coordinates(), on.weights.omega());
+        let bound = self.params().factor_bound();
+        let mut round = Round {
+            dim,
+            matrices: None,
+            gramian: None,
+            sums: None,
+        };
+        if implicit.releases_gramian() {
+            let shape = (packed_len(dim), bound.powi(2));
+            round.gramian = Some(run.vector(on.data, shape, &UserGramian(&statistics))?);
+        }
+        if implicit.releases_matrices() {
+            let grids = |of_matrix, of_rhs| self.grids(of_matrix, of_rhs);
+            round.matrices = Some(run.grams::<_, Error>(on.data, grids, &statistics)?);
+        } else {
+            let shape = (omega.len() * dim, bound);
+            round.sums = Some(run.vector(on.data, shape, &ImplicitSums(&statistics))?);
+        }
+        let solved = self.solve_implicit(implicit, omega, &round)?;
+        rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
+        Ok(())
+    }
+
+    /// Coefficients of the items, in the coordinates of users' factors, from what a round released, by post-processing:
+    ///
+    /// ```text
+    /// per item:               x_i = (PSD(A_i) + a0 PSD(G) + ridge I)^-1 b_i
+    /// pooled:                 x_i = ((n_i + a0 n) C + ridge I)^-1 b_i,   C = PSD(G)/n,   n = tr PSD(G)
+    ///                         n_i = max(0, b_i0 / sqrt(1 - Gamma^2))
+    /// pooled without biases:  x_i = (a0 PSD(G) + ridge I)^-1 b_i
+    /// ```
+    ///
+    /// With biases all users carry the same first coordinate, so that `b_i` itself tells the weight `n_i = sum_j w_ij`,
+    /// and all have norm 1, so that the trace tells their number. Without, nothing tells `n_i`, which is left out beside
+    /// `a0 n`: the users who have the item are few among all. Items without weight `omega` get 0.
+    fn solve_implicit(
+        &self,
+        implicit: &ImplicitFeedback,
+        omega: &[f64],
+        round: &Round,
+    ) -> Result<Vec<f64>> {
+        let dim = round.dim;
+        let a0 = implicit.item_unobserved_weight;
+        let is_biased = self.params().score_model.is_biased();
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let all_users = round.all_users()?;
+        let mut factors = match &round.sums {
+            Some(sums) => sums.values(),
+            None => vec![0.0; round.matrices.as_ref().map_or(0, ReleasedGrams::n_items) * dim],
+        };
+        let ridge = match (&round.matrices, &round.sums) {
+            (Some(released), _) => ridge(self.params(), released.matrix_noise_stddev(), dim),
+            (None, sums) => {
+                let noise = sums.as_ref().map_or(0.0, ReleasedVector::noise_stddev);
+                ridge(self.params(), noise, dim)
+            }
+        };
+        let items = factors.par_chunks_mut(dim).zip(omega).enumerate();
+        items.try_for_each_init(
+            || vec![0.0; dim * dim],
+            |matrix, (item, (x, &omega))| {
+                if omega <= 0.0 {
+                    x.fill(0.0);
+                    return Ok(());
+                }
+                let scale = match &round.matrices {
+                    Some(released) => {
+                        released.write_item(item, matrix, x);
+                        project_psd_in_place(matrix, dim)?;
+                        a0
+                    }
+                    None => {
+                        matrix.fill(0.0);
+                        let weight = if is_biased { x[0] / bias } else { 0.0 };
+                        a0 + weight.max(0.0) / all_users.n_users
+                    }
+                };
+                for (entry, g) in matrix.iter_mut().zip(&all_users.gramian) {
+                    *entry += scale * g;
+                }
+                for k in 0..dim {
+                    matrix[k * dim + k] += ridge;
+                }
+                cholesky_in_place(matrix, dim)?;
+                cholesky_solve_in_place(matrix, dim, x)?;
+                Ok::<_, dp_linalg::Error>(())
+            },
+        )?;
+        Ok(factors)
+    }
+}
+
+/// The released Gramian of all users, projected.
+struct AllUsers {
+    gramian: Vec<f64>,
+    n_users: f64,
+}
+
+impl Round {
+    fn all_users(&self) -> Result<AllUsers> {
+        let dim = self.dim;
+        let mut gramian = vec![0.0; dim * dim];
+        if let Some(released) = &self.gramian {
+            let mut packed = released.values();
+            let pairs = (0..dim).flat_map(|a| (a..dim).map(move |b| (a, b)));
+            for (entry, (a, b)) in packed.iter_mut().zip(pairs) {
+                if a != b {
+                    *entry /= OFF_DIAGONAL;
+                }
+            }
+            unpack_symmetric(&packed, dim, &mut gramian)?;
+            project_psd_in_place(&mut gramian, dim)?;
+        }
+        let trace: f64 = (0..dim).map(|k| gramian[k * dim + k]).sum();
+        Ok(AllUsers {
+            gramian,
+            n_users: trace.max(1.0),
+        })
+    }
+}
