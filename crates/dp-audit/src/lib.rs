@@ -40,13 +40,13 @@ pub use sampling::{SamplingAudit, audit_fixed_size, audit_poisson};
 pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
+#[cfg(feature = "multitask")]
+pub use trainers::AuditedFactorization;
 pub use trainers::AuditedTrainer;
 #[cfg(feature = "pubfeat")]
 pub use trainers::{
     AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
 };
-#[cfg(feature = "multitask")]
-pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
 #[cfg(feature = "fedsgd")]
 pub use trainers::{AuditedPpSgd, SgdRound, SgdRun};
 pub use uniform::audit_uniform_words;

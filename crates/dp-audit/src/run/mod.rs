@@ -121,7 +121,7 @@ pub struct RunAudit {
 ///
 /// # Errors
 /// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
-pub fn audit_run<T: Trainer>(
+pub fn audit_run<T: Trainer + ?Sized>(
     trainer: &T,
     canaries: &Canaries,
     settings: &RunSettings,
@@ -275,7 +275,11 @@ impl Evidence {
         self.game.observe(n_right, n_guesses);
     }
 
-    fn report<T: Trainer>(mut self, trainer: &T, settings: &RunSettings) -> Result<RunAudit> {
+    fn report<T: Trainer + ?Sized>(
+        mut self,
+        trainer: &T,
+        settings: &RunSettings,
+    ) -> Result<RunAudit> {
         let (claimed, gdp) = trainer.claim();
         let level = settings.level;
         let releases: Vec<ReleaseAudit> = self

@@ -8,8 +8,6 @@ mod observe;
 mod private_sgd;
 #[cfg(feature = "pubfeat")]
 mod public_features;
-#[cfg(feature = "multitask")]
-mod regression;
 
 use dp_accounting::Plan;
 use dp_core::{ApproxDp, Gdp};
@@ -23,8 +21,6 @@ pub use private_sgd::{AuditedPpSgd, SgdRound, SgdRun};
 pub use public_features::{
     AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
 };
-#[cfg(feature = "multitask")]
-pub use regression::{AuditedRegression, Regression};
 
 /// What a run along a plan claims. A plan of Gaussian releases always has a Gaussian-DP parameter.
 fn claim(plan: &Plan) -> (ApproxDp, Gdp) {

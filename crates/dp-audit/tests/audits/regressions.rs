@@ -1,9 +1,7 @@
 //! L3 and L4: whole runs of multi-task regression.
 
-use dp_audit::{
-    AuditedRegression, Canaries, Regression, RunSettings, Trainer, audit_run, audit_sensitivity,
-};
-use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_audit::{AuditedTrainer, Canaries, RunSettings, Trainer, audit_run, audit_sensitivity};
+use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams, TaskSetup,
@@ -37,28 +35,29 @@ fn setup() -> TaskSetup {
     }
 }
 
-fn trainers() -> Vec<(&'static str, AuditedRegression)> {
+fn trainers() -> Vec<(&'static str, Box<dyn Trainer>)> {
     let ssp = MultiTaskSspParams::new(setup()).check().unwrap();
     let mut descent = MultiTaskNoisyGdParams::new(setup());
     descent.n_steps = 3;
+    let descent = descent.check().unwrap();
     let pooled = ResidualSspParams::new(setup());
     let mut per_task = pooled.clone();
     per_task.gramian = Gramian::PerTask { share: 0.5 };
-    let n_tasks = canaries().n_items();
-    [
-        ("ssp", Regression::Ssp(ssp)),
-        ("descent", Regression::NoisyGd(descent.check().unwrap())),
-        ("pooled", Regression::Residual(pooled.check().unwrap())),
-        ("per task", Regression::Residual(per_task.check().unwrap())),
+    let [pooled, per_task] = [pooled, per_task].map(|params| params.check().unwrap());
+    vec![
+        ("ssp", audited(ssp)),
+        ("descent", audited(descent)),
+        ("pooled", audited(pooled)),
+        ("per task", audited(per_task)),
     ]
-    .into_iter()
-    .map(|(name, fit)| {
-        (
-            name,
-            AuditedRegression::new(fit, n_tasks, target()).unwrap(),
-        )
-    })
-    .collect()
+}
+
+fn audited<T>(fit: T) -> Box<dyn Trainer>
+where
+    T: dp_multitask::Trainer<Data = Private<Interactions>, Error = dp_multitask::Error> + 'static,
+{
+    let (n_tasks, adjacency) = (canaries().n_items(), Adjacency::AddRemoveUser);
+    Box::new(AuditedTrainer::new(fit, n_tasks, target(), adjacency).unwrap())
 }
 
 fn target() -> ApproxDp {
@@ -78,7 +77,7 @@ fn runs_of_every_method_give_away_what_they_claim_and_no_more() {
             n_runs: 4,
             ..RunSettings::default()
         };
-        let audit = audit_run(&trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
+        let audit = audit_run(&*trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
         assert!(audit.verdict.holds(), "{name}: {audit}");
         let share = audit.white_box_mu / audit.claimed_mu;
         assert!((share - 1.0).abs() < 0.03, "{name}: {share}: {audit}");
