@@ -8,7 +8,7 @@ use dp_multitask::{
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{ByRound, Chart, Headline};
+use crate::output::{ByRound, ChartData, Headline};
 use crate::ranking::RankingFigures;
 use crate::workflows::input::HeldOut;
 
@@ -90,7 +90,7 @@ impl Evaluation {
     }
 
     /// What is better seen than read.
-    pub(crate) fn charts(&self) -> Vec<Chart> {
+    pub(crate) fn charts(&self) -> Vec<ChartData> {
         match self {
             Self::Ratings(_) => Vec::new(),
             Self::Ranking(figures) => figures.by_popularity().into_iter().collect(),

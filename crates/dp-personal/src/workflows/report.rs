@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::error::{Error, Result};
 use crate::output::{self, CERTIFICATE, Replacement, read_certificate, replace_files};
-use crate::report::{RunFolder, Wanted, html, internal_page, item_table, markdown, released_page};
+use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
 use crate::settings::ReportArgs;
 
 /// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
@@ -16,10 +16,10 @@ const INTERNAL_PAGES: [&str; 2] = ["internal.html", "internal.md"];
 
 pub fn run(args: &ReportArgs) -> Result<()> {
     let wanted = Wanted::read(&args.titles, args.items.as_deref())?;
-    let runs: Result<Vec<RunFolder>> = args
+    let runs: Result<Vec<ReportedRun<'_>>> = args
         .folders
         .iter()
-        .map(|dir| RunFolder::read(dir))
+        .map(|dir| ReportedRun::read(dir))
         .collect();
     let runs = runs?;
     let out = args.out.as_deref().unwrap_or(&args.folders[0]);
@@ -29,7 +29,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         output::make_folder(out)?;
     }
     replace_files(out, &files, &stale(out, &files))?;
-    let is_private = runs.iter().all(RunFolder::is_private);
+    let is_private = runs.iter().all(ReportedRun::is_private);
     if !is_private {
         output::warn("not every run is private: its page says so");
     }
@@ -57,25 +57,25 @@ pub fn run(args: &ReportArgs) -> Result<()> {
 /// for.
 fn pages(
     args: &ReportArgs,
-    runs: &[RunFolder],
+    runs: &[ReportedRun<'_>],
     wanted: &Wanted,
 ) -> Result<Vec<Replacement<'static>>> {
     let released = released_page(runs, wanted)?;
     let mut files: Vec<Replacement<'static>> = vec![
-        ("report.html", html(&released).into_bytes(), false),
-        ("report.md", markdown(&released).into_bytes(), false),
+        ("report.html", released.html().into_bytes(), false),
+        ("report.md", released.markdown().into_bytes(), false),
     ];
     files.extend(item_table(&runs[0], wanted)?.map(|table| ("report-items.csv", table, false)));
     let with_internal = args.out.is_none() || args.internal;
     if let Some(page) = internal_page(runs).filter(|_| with_internal) {
-        files.push(("internal.html", html(&page).into_bytes(), true));
-        files.push(("internal.md", markdown(&page).into_bytes(), true));
+        files.push(("internal.html", page.html().into_bytes(), true));
+        files.push(("internal.md", page.markdown().into_bytes(), true));
     }
     Ok(files)
 }
 
 /// Pages about one run do not belong into the folder of another.
-fn refuse_another_run(out: &Path, run: &RunFolder) -> Result<()> {
+fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     let path = out.join(CERTIFICATE);
     if path.exists() && read_certificate(&path)?.digest != run.certificate.digest {
         let out = out.display();
