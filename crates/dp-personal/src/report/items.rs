@@ -75,7 +75,7 @@ fn note(is_private: bool) -> String {
         "The noise alone lifts 2.3 % of the items that nobody rated above two of its deviations.";
     if is_private {
         format!(
-            "{chance} Computed from released values alone, so it costs nothing. The same for every item: report-items.csv."
+            "{chance} Computed from released values alone, so it costs nothing. dp report writes the same for every item: report-items.csv."
         )
     } else {
         format!(
