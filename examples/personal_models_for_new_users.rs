@@ -6,7 +6,9 @@ use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp, UserSamplesBuilder};
 use dp_data::SharedSubspace;
 use dp_mechanism::NoiseSource;
-use dp_personalize::{LocalFit, PersonalModel, ResidualAltMinParams, own_data_model, zero_model};
+use dp_personalize::{
+    LocalFit, PersonalModel, ResidualAltMinParams, Trainer, own_data_model, zero_model,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 

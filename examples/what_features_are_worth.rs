@@ -8,7 +8,7 @@
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::PublicFeatureTask;
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     FeatureKernel, ItemFeaturesBuilder, KernelRidge, ProblemSetup, ResidualSspParams, RidgeNoise,
     SspParams, StatisticsLearner,
@@ -53,14 +53,18 @@ fn main() -> Result<()> {
 
     let once = SspParams::new(setup.clone()).check()?;
     let plan = once.plan(task.n_items, target, ADJACENCY)?;
-    let fitted = once.fit(ridge(0.0)?, data, &plan, pay(&plan)?, noise)?;
+    let fitted = once
+        .with(ridge(0.0)?)
+        .fit(data, &plan, pay(&plan)?, noise)?;
     let risk = made.excess_risk(&fitted.model.item_vectors()?);
     println!("released once    {risk:.5}");
 
     // six steps; the bound on a user's residuals falls from that of labels to that of their noise
     let steps = ResidualSspParams::new(setup, 6, 0.4, 0.11).check()?;
     let plan = steps.plan(task.n_items, target, ADJACENCY)?;
-    let fitted = steps.fit(ridge(0.0127)?, data, &plan, pay(&plan)?, noise)?;
+    let fitted = steps
+        .with(ridge(0.0127)?)
+        .fit(data, &plan, pay(&plan)?, noise)?;
     let risk = made.excess_risk(&fitted.model.item_vectors()?);
     println!("residual steps   {risk:.5}");
     Ok(())

@@ -16,7 +16,9 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_data::SharedSubspace;
 use dp_mechanism::NoiseSource;
-use dp_personalize::{AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams};
+use dp_personalize::{
+    AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams, Trainer,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 

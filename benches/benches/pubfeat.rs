@@ -15,11 +15,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::PublicFeatureTask;
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     FeatureKernel, ItemFeaturesBuilder, ItemStatistics, KernelRidge, ProblemSetup,
-    ResidualSspParams, RidgeNoise, Ssp, SspParams, StatisticsLearner, ValueDescent,
-    ValueDescentParams,
+    ResidualSspParams, RidgeNoise, SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -93,44 +92,16 @@ fn setup(dim: usize) -> ProblemSetup {
     }
 }
 
-/// Keeps what it is shown.
-struct Keep {
-    shape: (usize, usize),
-    seen: Option<ItemStatistics>,
-}
-
-impl StatisticsLearner for Keep {
-    fn n_items(&self) -> usize {
-        self.shape.0
-    }
-
-    fn dim(&self) -> usize {
-        self.shape.1
-    }
-
-    fn learn(&mut self, statistics: &ItemStatistics) -> dp_pubfeat::Result<()> {
-        self.seen = Some(statistics.clone());
-        Ok(())
-    }
-
-    fn item_vectors(&self) -> dp_pubfeat::Result<Vec<f64>> {
-        Ok(vec![0.0; self.shape.0 * self.shape.1])
-    }
-}
-
 /// User data to noisy matrices and right-hand sides.
 fn statistics(data: &Private<Interactions>) -> ItemStatistics {
-    let shape = (data.expose().n_items(), data.expose().feature_dim());
-    let ssp: Ssp = SspParams::new(setup(shape.1)).check().unwrap();
+    let (n_items, dim) = (data.expose().n_items(), data.expose().feature_dim());
+    let ssp = SspParams::new(setup(dim)).check().unwrap();
     let plan = ssp
-        .plan(shape.0, target(), Adjacency::AddRemoveUser)
+        .plan(n_items, target(), Adjacency::AddRemoveUser)
         .unwrap();
-    let (keep, noise) = (
-        Keep { shape, seen: None },
-        &mut NoiseSource::operating_system(),
-    );
-    let fitted = ssp.fit(keep, data, &plan, pay(&plan), noise).unwrap();
-    fitted.model.seen.unwrap()
+    let noise = &mut NoiseSource::operating_system();
+    let fitted = ssp.fit(data, &plan, pay(&plan), noise).unwrap();
+    fitted.model.into_iter().next().unwrap()
 }
 
 /// Six steps with the closed form.
@@ -144,6 +115,9 @@ fn residual(data: &Private<Interactions>, kernel: &FeatureKernel) -> Vec<f64> {
     let known = RidgeNoise::FromRelease { item_norm: 1.0 };
     let learner = KernelRidge::new(kernel.clone(), dim, known, 0.0127).unwrap();
     let noise = &mut NoiseSource::operating_system();
-    let fitted = fit.fit(learner, data, &plan, pay(&plan), noise).unwrap();
+    let fitted = fit
+        .with(learner)
+        .fit(data, &plan, pay(&plan), noise)
+        .unwrap();
     fitted.model.item_vectors().unwrap()
 }

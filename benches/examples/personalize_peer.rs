@@ -13,7 +13,7 @@ use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_data::SharedSubspace;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams, Subspace,
+    AltMinParams, Initialisation, NonPrivateAltMin, ResidualAltMinParams, Subspace, Trainer,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;

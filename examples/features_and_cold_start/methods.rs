@@ -2,7 +2,7 @@
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_multitask::{FactorizationParams, LocalBias};
 use dp_pubfeat::{
     AmResidualSspParams, AmSspParams, Descent, EncoderDescent, FeaturePrior, ItemFeatures,
@@ -75,7 +75,9 @@ impl<'a> Task<'a> {
         let new = new.filter(|item| self.without_new && is_new(*item));
         let prior = FeaturePrior::new(self.features, variances)?.with_unrated(new)?;
         let plan = fit.plan(prior.n_items(), self.target, ADJACENCY)?;
-        let fitted = fit.fit(&prior, self.train, &plan, pay(&plan)?, &mut self.noise())?;
+        let fitted = fit
+            .with(prior)
+            .fit(self.train, &plan, pay(&plan)?, &mut self.noise())?;
         let users = self.train.expose().users();
         let personal = users.map(|row| fitted.model.fold_in(row));
         let personal: Vec<_> = personal.collect::<dp_pubfeat::Result<_>>()?;
@@ -104,7 +106,9 @@ impl<'a> Task<'a> {
         encoder.parameters_mut().iter_mut().for_each(|t| *t *= 10.0);
         let descent = Descent::new(100, Optimiser::Adam { rate: 0.03 });
         let learner = EncoderDescent::new(encoder, descent, rng)?;
-        let fitted = fit.fit(learner, self.train, &plan, pay(&plan)?, &mut self.noise())?;
+        let fitted = fit
+            .with(learner)
+            .fit(self.train, &plan, pay(&plan)?, &mut self.noise())?;
         let vectors = fitted.model.item_vectors()?;
         let users = self.train.expose().users();
         let personal = users.map(|row| user_step.fold_in(&vectors, DIM, row));

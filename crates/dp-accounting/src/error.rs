@@ -1,10 +1,10 @@
 //! Typed errors of this crate.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use dp_core::{Adjacency, ParamError};
-
-use crate::Measure;
+use serde::Serialize;
 
 /// Errors of dp-accounting. No message holds data; labels, identifiers and paths are the
 /// operator's own.
@@ -102,6 +102,31 @@ pub enum Error {
         /// Releases reserved.
         n_releases: u64,
     },
+    /// A held release was handed out before; a release is made once.
+    #[error("release {label} was taken already; each held release is handed out once")]
+    AlreadyTaken {
+        /// The label that the plan gave the release.
+        label: String,
+    },
+    /// The ledger holds no such release.
+    #[error("the ledger does not hold release {release}: {reason}")]
+    NotHeld {
+        /// The release's id, or its number in the reservation.
+        release: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The ledger's file is of a version that has no held releases.
+    #[error(
+        "a ledger file of version {found} cannot hold releases, which needs version {needed}: \
+         pay with `reserve`, or start a new file with what is left of the budget"
+    )]
+    CannotHold {
+        /// The file's version.
+        found: u32,
+        /// First version that can.
+        needed: u32,
+    },
     /// Something has no figure of Gaussian differential privacy, because it is not Gaussian.
     #[error("{what} is not Gaussian")]
     NotGaussian {
@@ -183,6 +208,28 @@ pub enum Error {
         /// What follows from its events, or what the plan says.
         recomputed: String,
     },
+}
+
+/// What the figures of a budget or a balance are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// mu^2 of Gaussian differential privacy.
+    MuSquared,
+    /// Renyi divergence of the budget's order, nats.
+    Rdp,
+    /// Epsilon of a whole schedule at the budget's delta, nats.
+    Epsilon,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MuSquared => "mu^2",
+            Self::Rdp => "Renyi divergence",
+            Self::Epsilon => "epsilon",
+        })
+    }
 }
 
 /// Result with this crate's [`Error`].

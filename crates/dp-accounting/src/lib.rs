@@ -4,48 +4,32 @@
     reason = "a negated comparison is how a check refuses NaN as well"
 )]
 
-mod accountant;
-mod allowance;
-pub mod calibrate;
-mod certificate;
-mod composition;
+mod books;
+mod engines;
 mod error;
-mod figures;
-mod filter;
-mod gauss_legendre;
-pub mod gdp;
-mod ledger;
-mod loss;
-mod plan;
-mod pld;
-mod profile;
 pub mod questions;
-pub mod rdp;
-mod rounding;
-mod saddle_point;
-mod schedule;
-mod spend;
-mod statement;
-mod tightest;
-mod tuning;
-mod zcdp;
 
-pub use accountant::{Accountant, Method, PrivacyBound};
-pub use allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
-pub use certificate::{
+pub use engines::accountant::{Accountant, Method, PrivacyBound};
+pub use engines::gaussian::GdpAccountant;
+pub use engines::pld::PldAccountant;
+pub use engines::rdp::RdpAccountant;
+pub use engines::saddle_point::SaddlePointAccountant;
+pub use engines::tightest::TightestAccountant;
+pub use engines::zcdp::ZcdpAccountant;
+pub use engines::{calibrate, gdp, rdp};
+
+pub use books::allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
+pub use books::certificate::{
     Artifact, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee, GuaranteeKind,
     Project, ReleasedOutput, Status, Verified,
 };
-pub use error::{Error, Result};
-pub use figures::{rounded_down, rounded_up};
-pub use filter::{GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter};
-pub use gdp::GdpAccountant;
-pub use ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSummary, Measure};
-pub use plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
-pub use pld::PldAccountant;
-pub use rdp::RdpAccountant;
-pub use saddle_point::SaddlePointAccountant;
-pub use spend::{ReleaseRecord, Spend};
-pub use statement::{Attacker, PrivacyStatement};
-pub use tightest::TightestAccountant;
-pub use zcdp::ZcdpAccountant;
+pub use books::figures::{rounded_down, rounded_up};
+pub use books::filter::{
+    GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter,
+};
+pub use books::ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSummary};
+pub use books::plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
+pub use books::spend::{ReleaseRecord, Reservation, Spend};
+pub use books::statement::{Attacker, PrivacyStatement};
+
+pub use error::{Error, Measure, Result};

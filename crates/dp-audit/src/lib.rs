@@ -20,12 +20,6 @@ mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
-#[cfg(any(
-    feature = "fedsgd",
-    feature = "multitask",
-    feature = "personalize",
-    feature = "pubfeat"
-))]
 mod trainers;
 mod uniform;
 mod view;
@@ -46,14 +40,13 @@ pub use sampling::{SamplingAudit, audit_fixed_size, audit_poisson};
 pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
+pub use trainers::AuditedTrainer;
 #[cfg(feature = "pubfeat")]
 pub use trainers::{
     AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
 };
 #[cfg(feature = "multitask")]
 pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
-#[cfg(feature = "personalize")]
-pub use trainers::{AuditedPersonalization, Personalization};
 #[cfg(feature = "fedsgd")]
 pub use trainers::{AuditedPpSgd, SgdRound, SgdRun};
 pub use uniform::audit_uniform_words;

@@ -71,8 +71,10 @@ impl UserSamples {
     /// released.
     #[must_use]
     pub fn without_users(&self) -> Self {
-        let mut nobody = self.deal(1, |_| 1);
-        nobody.remove(0)
+        Self {
+            table: Private::new(self.table.expose().without_users()),
+            ..*self
+        }
     }
 
     /// The rows of one user: private, as [`Private::expose`] gives them.

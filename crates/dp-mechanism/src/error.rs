@@ -114,6 +114,12 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The link between coordinator and worker broke.
+    #[error("the link between coordinator and worker broke: {what}")]
+    Link {
+        /// How.
+        what: &'static str,
+    },
     /// A worker was given users who belong to another shard.
     #[error("shard {shard} holds users of another shard: deal users to shards by their ids")]
     UsersOfAnotherShard {

@@ -13,24 +13,21 @@ pub enum Error {
     /// Planning, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
-    /// Noise or release.
+    /// A run, its plan, its noise or one of its releases.
     #[error(transparent)]
-    Mechanism(#[from] dp_mechanism::Error),
+    Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
-    /// The spends handed to a fit are not those of its plan.
-    #[error(
-        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
-    )]
-    Spends {
-        /// Number of spends that the plan asks for.
-        expected: usize,
-        /// Number of spends given.
-        found: usize,
-        /// Label of the first release without its spend.
-        label: String,
-    },
+}
+
+impl From<dp_mechanism::Error> for Error {
+    fn from(error: dp_mechanism::Error) -> Self {
+        match error {
+            dp_mechanism::Error::Accounting(error) => Self::Accounting(error),
+            other => Self::Mechanism(other),
+        }
+    }
 }
 
 /// Result with this crate's [`Error`].

@@ -1,8 +1,8 @@
-//! Users for tests of what is computed side by side: of all sizes and numbers of rows, and ways to put them together.
+//! Users for tests of batched work: of all sizes and numbers of rows, and ways to put them together.
 
 use dp_core::{UserSamples, UserSamplesBuilder};
 
-use crate::beside::{USERS, UserBlock};
+use crate::batched::{USERS, UserBlock};
 use crate::user_rows::UserCells;
 
 /// More features than lanes, not a whole number of lanes.

@@ -2,35 +2,29 @@
 
 mod alt_min;
 mod baselines;
-mod beside;
+mod batched;
+mod cache;
 mod design;
 mod embedding;
 mod error;
 mod exponential;
 mod init;
 mod interval;
-mod kept;
 #[cfg(test)]
 mod lane_users;
 mod local_fit;
 mod metrics;
-mod paid;
 mod residual;
 #[cfg(test)]
 mod sensitivity_tests;
+mod single_model;
 mod small;
 mod subspace;
 mod theory;
 mod user_rows;
-mod watch;
 
-pub use alt_min::{
-    AltMin, AltMinParams, Embedding, FittedSubspace, Initialisation, RowSplit, UserBatches,
-};
-pub use baselines::{
-    FittedSingleModel, NonPrivateAltMin, SingleModel, SingleModelParams, SingleModelStatistics,
-    own_data_model, zero_model,
-};
+pub use alt_min::{AltMin, AltMinParams, Embedding, Initialisation, RowSplit, UserBatches};
+pub use baselines::{NonPrivateAltMin, own_data_model, zero_model};
 pub use embedding::{
     ConvexLoss, DpGdEmbedding, GradientScratch, RowUse, SspEmbedding, SspMatrix, SspRhs,
     SspScratch, SubspaceGradients, SymmetricNoise,
@@ -48,6 +42,19 @@ pub use residual::{
     DirectionMoments, MomentScratch, ResidualAltMin, ResidualAltMinParams, ResidualEnergy,
     ResidualScratch, ResidualStep, Whitening,
 };
-pub use subspace::{Provenance, Subspace};
+pub use single_model::{SingleModel, SingleModelParams, SingleModelStatistics};
+pub use subspace::Subspace;
 pub use theory::UtilityRates;
-pub use watch::{RoundEnd, RoundWatch};
+
+// What a fit needs of the crates below.
+pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
+pub use dp_core::{Adjacency, ApproxDp, Private, SampleRows, UserSamples, UserSamplesBuilder};
+pub use dp_mechanism::{
+    Coordinator, Fitted, Observer, Payer, Progress, Provenance, ReleaseList, Round, Run, Shard,
+    Trainer,
+};
+#[allow(
+    clippy::disallowed_types,
+    reason = "for those who start a run; no trainer sees them"
+)]
+pub use {dp_accounting::Spend, dp_mechanism::NoiseSource};

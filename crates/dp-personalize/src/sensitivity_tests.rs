@@ -8,8 +8,7 @@ use dp_mechanism::{
     OffDiagonalNoise, VectorContribution, VectorSum,
 };
 
-use crate::alt_min::StepUsers;
-use crate::embedding::SspUser;
+use crate::embedding::{SspUser, StepUsers};
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::residual::Public;
 use crate::{
@@ -216,7 +215,7 @@ fn algorithm_2_moves_by_one_bounded_share() {
                     subspace: &plane,
                     max_rows: ROWS,
                     users,
-                    kept: None,
+                    cache: None,
                 };
                 let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
                 let off_diagonal = symmetric_noise.off_diagonal();
@@ -264,7 +263,7 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
                 batch: Some((batch, 3)),
                 ..StepUsers::ALL
             },
-            kept: None,
+            cache: None,
         };
         let (matrix, rhs) = (SspMatrix(user), SspRhs(user));
         let kind = OffDiagonalNoise::Isometric;
@@ -330,7 +329,7 @@ fn refinement_moves_by_one_bounded_share() {
             subspace: &axis,
             transform,
             basis: axis.basis(),
-            kept: None,
+            cache: None,
         };
         for clip_norm in [1e-3, 0.5] {
             check_vector(1, 1.0, &ResidualEnergy { public, clip_norm });

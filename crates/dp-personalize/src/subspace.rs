@@ -1,32 +1,12 @@
 //! Orthonormal bases of the shared subspace, and how far apart two are.
 
+use dp_accounting::CertificateBuilder;
 use dp_core::{ParamError, ShapeError, params};
 use dp_linalg::symmetric_eigen;
+use dp_mechanism::{Provenance, Round, Run};
 
 use crate::Result;
 use crate::small::{inner, norm};
-
-/// How a subspace came about, and with it who may see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Provenance {
-    /// Released under the guarantee of its certificate.
-    Private,
-    /// Released with seeded noise: no guarantee.
-    SeededNoise,
-    /// Computed without noise, or given from outside.
-    NonPrivate,
-}
-
-impl Provenance {
-    pub(crate) const fn of(insecure: bool) -> Self {
-        if insecure {
-            Self::SeededNoise
-        } else {
-            Self::Private
-        }
-    }
-}
 
 /// The shared representation: an orthonormal basis `U`, shape `(dim, rank)`. User `j`'s model is
 /// `theta_j = U v_j` with the user's own `v_j`.
@@ -68,12 +48,22 @@ impl TryFrom<Unchecked> for Subspace {
     type Error = crate::Error;
 
     fn try_from(read: Unchecked) -> Result<Self> {
-        let Unchecked {
-            dim,
-            rank,
-            basis,
-            provenance,
-        } = read;
+        // that it was released under a guarantee is for its certificate to say, which a file of it alone lacks
+        let provenance = match read.provenance {
+            Provenance::Private => Provenance::NonPrivate,
+            known => known,
+        };
+        Self::of_orthonormal((read.dim, read.rank), read.basis, provenance)
+    }
+}
+
+impl Subspace {
+    /// A basis as it is, every bit of it.
+    fn of_orthonormal(
+        (dim, rank): (usize, usize),
+        basis: Vec<f64>,
+        provenance: Provenance,
+    ) -> Result<Self> {
         params::in_range("dim", dim, 1, 1024, "a whole number from 1 to 1024")?;
         params::in_range("rank", rank, 1, dim, "a whole number from 1 to dim")?;
         params::same_size("basis", basis.len(), dim * rank)?;
@@ -86,11 +76,6 @@ impl TryFrom<Unchecked> for Subspace {
                 return Err(not_orthonormal(product).into());
             }
         }
-        // that it was released under a guarantee is for its certificate to say, which a file of it alone lacks
-        let provenance = match provenance {
-            Provenance::Private => Provenance::NonPrivate,
-            known => known,
-        };
         Ok(Self {
             dim,
             rank,
@@ -98,9 +83,58 @@ impl TryFrom<Unchecked> for Subspace {
             provenance,
         })
     }
-}
 
-impl Subspace {
+    /// The subspace after a round, as an [`Observer`](dp_mechanism::Observer) sees it.
+    ///
+    /// `provenance` is that of the run ([`Fitted::provenance`](dp_mechanism::Fitted::provenance)); at round 0 of a fit whose start was given, that of the start.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] or [`crate::Error::Param`] when the parameters of the round are not an orthonormal basis.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_data::SharedSubspace;
+    /// use dp_personalize::{
+    ///     Adjacency, ApproxDp, Budget, Ledger, NoiseSource, Observer, Provenance, ResidualAltMinParams, Round, Run, Subspace, Trainer,
+    /// };
+    /// use rand::SeedableRng;
+    ///
+    /// #[derive(Default)]
+    /// struct Rounds(Vec<Subspace>);
+    ///
+    /// impl Observer for Rounds {
+    ///     fn round(&mut self, round: &Round<'_>) {
+    ///         self.0.extend(Subspace::of_round(round, Provenance::Private));
+    ///     }
+    /// }
+    ///
+    /// let set_up = SharedSubspace { n_users: 300, dim: 6, ..SharedSubspace::section_6() };
+    /// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
+    /// let (target, adjacency) = (ApproxDp::target(5.0, 1e-6)?, Adjacency::AddRemoveUser);
+    /// let fit = ResidualAltMinParams { n_steps: 3, ..ResidualAltMinParams::new(2) }.check()?;
+    /// let plan = fit.plan(6, target, adjacency)?;
+    /// let spends = Ledger::in_memory("made data", Budget::new(target, adjacency)?)?.reserve(&plan)?;
+    /// let (mut rounds, mut noise) = (Rounds::default(), NoiseSource::operating_system());
+    /// let run = Run::new(&plan, spends, &mut noise)?.observed_by(&mut rounds);
+    /// let fitted = fit.run(&data.samples, run)?;
+    /// assert_eq!(rounds.0.len(), 1 + 3); // what the first step starts from, and the steps
+    /// assert_eq!(rounds.0[3], fitted.model);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_round(round: &Round<'_>, provenance: Provenance) -> Result<Self> {
+        Self::of_orthonormal(round.shape, round.parameters.to_vec(), provenance)
+    }
+
+    /// Shows the subspace after a round to the observer of a run.
+    pub(crate) fn show(&self, round: usize, run: &mut Run<'_>) {
+        run.round(&Round {
+            round,
+            parameters: &self.basis,
+            shape: (self.dim, self.rank),
+            local: None,
+        });
+    }
+
     /// The span of the columns of a matrix of shape `(dim, rank)`, row-major, by Gram-Schmidt in the order of
     /// the columns. A column that is (numerically) in the span of those before it, or not finite, is
     /// replaced by the first unit vector that is not.
@@ -232,6 +266,16 @@ impl Subspace {
     }
 }
 
+/// What the certificates of this crate say, whatever the trainer.
+pub(crate) fn describe(certificate: CertificateBuilder, output: &str) -> CertificateBuilder {
+    certificate
+        .released_output(output, "anyone")
+        .assumption("one person has one user id")
+        .assumption("settings were not chosen by looking at this data set")
+        .not_covered("personal models, which stay with their users")
+        .tuning_included(false)
+}
+
 fn not_orthonormal(product: f64) -> ParamError {
     ParamError {
         name: "inner products of the basis",
@@ -240,7 +284,7 @@ fn not_orthonormal(product: f64) -> ParamError {
     }
 }
 
-/// The unit vector along what is left of `column` beside `basis`; `None` when hardly anything is.
+/// The unit vector along the part of `column` that is orthogonal to `basis`; `None` when hardly anything is left.
 fn orthogonal_part(mut column: Vec<f64>, basis: &[Vec<f64>]) -> Option<Vec<f64>> {
     let largest = column.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
     if !(largest > 0.0 && largest.is_finite()) {

@@ -1,14 +1,15 @@
 //! The exponential mechanism on toys small enough to know every probability.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests start runs")]
 
-use dp_accounting::{Budget, Ledger};
-use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
+use dp_accounting::{Budget, Ledger, Plan, Spend};
+use dp_core::{Adjacency, ApproxDp, UserSamples, UserSamplesBuilder};
 use dp_data::SharedSubspace;
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Error as KernelError, NoiseSource};
 use dp_personalize::{
     Candidates, Error, ExponentialSelection, ExponentialSelectionParams, Provenance, SelectionLoss,
-    Subspace,
+    Subspace, Trainer,
 };
 use rand::SeedableRng;
 
@@ -67,27 +68,33 @@ fn probabilities(counts: [usize; 3], net: &Candidates, rate: f64) -> Vec<f64> {
     weights.iter().map(|w| w / total).collect()
 }
 
-fn selection(epsilon: f64, loss: SelectionLoss) -> ExponentialSelection {
-    ExponentialSelectionParams { epsilon, loss }
-        .check()
+fn selection(epsilon: f64, loss: SelectionLoss, net: &Candidates) -> ExponentialSelection {
+    let params = ExponentialSelectionParams { epsilon, loss };
+    params.check(net.clone()).unwrap()
+}
+
+fn plan(selection: &ExponentialSelection, adjacency: Adjacency) -> Plan {
+    let dim = selection.candidates().subspaces()[0].dim();
+    let target = ApproxDp::target(selection.params().epsilon, 1e-6).unwrap();
+    selection.plan(dim, target, adjacency).unwrap()
+}
+
+fn pay(plan: &Plan) -> Vec<Spend> {
+    let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
+    Ledger::in_memory("toy", budget)
+        .unwrap()
+        .reserve(plan)
         .unwrap()
 }
 
 fn select(
-    selection: ExponentialSelection,
+    selection: &ExponentialSelection,
     data: &UserSamples,
-    net: &Candidates,
     adjacency: Adjacency,
     noise: &mut NoiseSource,
 ) -> Subspace {
-    let plan = selection.plan(1e-6, adjacency).unwrap();
-    let budget = Budget::schedule(plan.target(), adjacency).unwrap();
-    let spend = Ledger::in_memory("toy", budget)
-        .unwrap()
-        .reserve(&plan)
-        .unwrap()
-        .remove(0);
-    selection.fit(data, net, &plan, spend, noise).unwrap().model
+    let plan = plan(selection, adjacency);
+    selection.fit(data, &plan, pay(&plan), noise).unwrap().model
 }
 
 /// Draws follow `exp(epsilon score / R)` under add/remove and half the rate under replacement, which pins both exponents
@@ -97,16 +104,11 @@ fn draws_follow_the_corrected_exponents() {
     let (net, counts, epsilon, n) = (lines(4), [3, 1, 0], 1.5, 4_000.0);
     let data = samples(counts);
     let mut noise = NoiseSource::insecure_seeded(3);
+    let explained = selection(epsilon, SelectionLoss::Explained, &net);
     for (adjacency, rate) in ADJACENCIES.into_iter().zip([epsilon, epsilon / 2.0]) {
         let mut seen = [0.0; 4];
         for _ in 0..4_000 {
-            let found = select(
-                selection(epsilon, SelectionLoss::Explained),
-                &data,
-                &net,
-                adjacency,
-                &mut noise,
-            );
+            let found = select(&explained, &data, adjacency, &mut noise);
             let is = |s: &Subspace| s.basis() == found.basis();
             seen[net.subspaces().iter().position(is).unwrap()] += 1.0;
         }
@@ -187,7 +189,7 @@ fn the_true_line_is_found_and_bad_users_do_no_harm() {
     let mut noise = NoiseSource::insecure_seeded(4);
     for (loss, widest) in [(SelectionLoss::Explained, 0.3), (HUBER, 0.5)] {
         for adjacency in ADJACENCIES {
-            let found = select(selection(8.0, loss), &samples, &net, adjacency, &mut noise);
+            let found = select(&selection(8.0, loss, &net), &samples, adjacency, &mut noise);
             let distance = found.frobenius_distance(&truth).unwrap();
             assert!(distance < widest, "{loss:?} {adjacency}: {distance}");
         }
@@ -210,45 +212,37 @@ fn settings_and_spends_are_checked() {
         (1.0, huber(1.0, 1.0, -1.0)),
         (1.0, huber(1e200, 1e200, 1.0)),
     ] {
-        assert!(
-            ExponentialSelectionParams { epsilon, loss }
-                .check()
-                .is_err(),
-            "{epsilon} {loss:?}"
-        );
+        let bad = ExponentialSelectionParams { epsilon, loss };
+        assert!(bad.check(lines(3)).is_err(), "{epsilon} {loss:?}");
     }
-    let (one, two) = (selection(1.0, HUBER), selection(2.0, HUBER));
+    let (net, wide) = (lines(3), Candidates::net(3, 1, 2).unwrap());
+    let (one, two) = (selection(1.0, HUBER, &net), selection(2.0, HUBER, &net));
     let adjacency = ADJACENCIES[0];
-    let plan = one.plan(1e-6, adjacency).unwrap();
-    let pay = || {
-        let budget = Budget::schedule(plan.target(), adjacency).unwrap();
-        Ledger::in_memory("toy", budget)
-            .unwrap()
-            .reserve(&plan)
-            .unwrap()
-            .remove(0)
-    };
-    let (data, net, mut noise) = (
-        samples([1, 1, 0]),
-        lines(3),
-        NoiseSource::operating_system(),
-    );
-    let fitted = one.fit(&data, &net, &plan, pay(), &mut noise).unwrap();
+    let (cheap, dear) = (plan(&one, adjacency), plan(&two, adjacency));
+    let (data, mut noise) = (samples([1, 1, 0]), NoiseSource::operating_system());
+    let fitted = one.fit(&data, &cheap, pay(&cheap), &mut noise).unwrap();
     assert!(fitted.certificate.verify().unwrap().is_private());
     assert!(fitted.model.provenance() == Provenance::Private);
-    let refused = two.fit(&data, &net, &plan, pay(), &mut noise);
-    assert!(
-        matches!(refused, Err(Error::Mechanism(_))),
-        "a spend for epsilon 1 does not pay for 2"
-    );
-    let wide = Candidates::net(3, 1, 2).unwrap();
+    for (fit, plan) in [(&two, &cheap), (&one, &dear)] {
+        let refused = fit.fit(&data, plan, pay(plan), &mut noise);
+        assert!(
+            matches!(refused, Err(Error::Mechanism(KernelError::Plan { .. }))),
+            "a plan for one epsilon is none for another"
+        );
+    }
+    let refused = two.fit(&data, &dear, pay(&cheap), &mut noise);
     assert!(matches!(
-        one.fit(&data, &wide, &plan, pay(), &mut noise),
+        refused,
+        Err(Error::Mechanism(KernelError::Spends { .. }))
+    ));
+    let wide = selection(1.0, HUBER, &wide);
+    assert!(matches!(
+        wide.fit(&data, &cheap, pay(&cheap), &mut noise),
         Err(Error::Shape(_))
     ));
-    let dearer = two.plan(1e-6, adjacency).unwrap();
+    let less = ApproxDp::target(0.5, 1e-6).unwrap();
     assert!(matches!(
-        one.fit(&data, &net, &dearer, pay(), &mut noise),
-        Err(Error::Spends { .. })
+        one.plan(2, less, adjacency),
+        Err(Error::Accounting(_))
     ));
 }

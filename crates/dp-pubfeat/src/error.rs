@@ -18,7 +18,7 @@ pub enum Error {
     Accounting(#[from] dp_accounting::Error),
     /// Noise or release.
     #[error(transparent)]
-    Mechanism(#[from] dp_mechanism::Error),
+    Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
@@ -28,22 +28,20 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// The spends handed to a fit are not those of its plan.
-    #[error(
-        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
-    )]
-    Spends {
-        /// Number of releases in the plan.
-        expected: usize,
-        /// Number of spends given.
-        found: usize,
-        /// Label of the first release without its spend.
-        label: String,
-    },
     /// Training on released values left the finite numbers: too large a step, or raw matrices run for
     /// too long. What was paid stays paid.
     #[error("training diverged: take smaller or fewer steps, project the matrices, or add a ridge")]
     Diverged,
+}
+
+/// What went wrong in the books is [`Error::Accounting`], whichever crate came upon it.
+impl From<dp_mechanism::Error> for Error {
+    fn from(error: dp_mechanism::Error) -> Self {
+        match error {
+            dp_mechanism::Error::Accounting(inner) => Self::Accounting(inner),
+            other => Self::Mechanism(other),
+        }
+    }
 }
 
 /// Result with this crate's [`Error`].

@@ -8,18 +8,15 @@ pub mod cost;
 mod dp_sgd;
 mod encoder;
 mod error;
-mod events;
 mod features;
 pub mod federated;
 mod learn;
 #[cfg(privacy_mutants)]
 mod mutants;
-mod paid;
 mod problem;
 mod residual;
-mod run;
 mod ssp;
-mod watch;
+mod trainer;
 
 pub use alternating::{
     AmSsp, AmSspParams, PersonalVector, RatingStatistics, UserStep, UserStepScratch,
@@ -34,7 +31,7 @@ pub use am_residual::{
 pub use convex::{
     ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,
 };
-pub use dp_sgd::{DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
+pub use dp_sgd::{Alternating, DpSgd, DpSgdParams, EncoderGradients, GradientScratch};
 pub use encoder::{
     IdEncoder, JacobianEntry, LinearEncoder, Optimiser, OptimiserState, PublicEncoder, SparseRows,
     TwoLayerEncoder,
@@ -51,7 +48,14 @@ pub use problem::{
 pub use residual::{
     ResidualContribution, ResidualSsp, ResidualSspParams, ShrinkingBound, TotalsContribution,
 };
-pub use ssp::{
-    FittedItems, ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams,
+pub use ssp::{ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams};
+pub use trainer::With;
+
+// what programs need with the algorithms, so that they depend on this crate alone
+pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
+pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
+#[allow(clippy::disallowed_types, reason = "for those who drive runs")]
+pub use dp_mechanism::{
+    Fitted, NoiseSource, Observed, ObservedSums, Observer, Progress, Provenance, ReleaseList, Run,
+    RunFolder, Trainer,
 };
-pub use watch::{Observed, ObservedSums, Watch};

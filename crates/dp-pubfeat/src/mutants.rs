@@ -84,8 +84,3 @@ pub(crate) fn unit(right: ProtectedUnit) -> ProtectedUnit {
     let wrong = ProtectedUnit::Example;
     pick("pubfeat-users-split-into-records", right, wrong)
 }
-
-/// Repeatable noise that nobody is told of.
-pub(crate) fn insecure(right: bool) -> bool {
-    pick("pubfeat-seeded-noise-unmarked", right, false)
-}

@@ -2,9 +2,9 @@
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
-use super::error::Result;
+use super::answer::Result;
 use super::{Answer, Quantity, engine};
-use crate::Method;
+use crate::engines::accountant::Method;
 
 /// A value for the unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::error::{QuestionError, Result};
+use super::answer::{QuestionError, Result};
 use super::query::Query;
 use super::question::Question;
 use super::tokens::quoted_non_numbers;

@@ -3,10 +3,12 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
 use super::query::{Formula, Given};
-use crate::rdp::conversion::{self, Conversion};
-use crate::{
-    Accountant, Method, PrivacyBound, RdpAccountant, Result, TightestAccountant, calibrate,
-};
+use crate::Result;
+use crate::engines::accountant::{Accountant, Method, PrivacyBound};
+use crate::engines::calibrate;
+use crate::engines::rdp::RdpAccountant;
+use crate::engines::rdp::conversion::{self, Conversion};
+use crate::engines::tightest::TightestAccountant;
 
 /// Events with their counts.
 pub(super) type Counted = [(DpEvent, u64)];

@@ -4,12 +4,12 @@ use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::answer::{QuestionError, Result};
 use super::calibration::{Calibration, Trial};
-use super::error::{QuestionError, Result};
 use super::query::Given;
 use super::tokens::{Word, quoted_non_numbers, words};
 use super::{Answer, Quantity, engine};
-use crate::PrivacyBound;
+use crate::engines::accountant::PrivacyBound;
 
 /// An event file: one [`DpEvent`] and what is asked of it.
 ///

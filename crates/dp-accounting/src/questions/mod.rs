@@ -38,16 +38,13 @@
 mod answer;
 mod calibration;
 mod case;
-mod conversion;
 mod engine;
-mod error;
 mod event_question;
 mod mechanism;
 mod query;
 mod question;
 mod tokens;
 
-pub use answer::{Answer, Quantity};
+pub use answer::{Answer, Quantity, QuestionError};
 pub use case::{Case, QuestionFile};
-pub use error::QuestionError;
 pub use event_question::{EventQuestion, Solved};

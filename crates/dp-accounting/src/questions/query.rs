@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Quantity;
-use super::error::{QuestionError, Result};
+use super::answer::{QuestionError, Result};
 
 /// A query of the question file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -8,6 +8,7 @@ mod shared;
 mod audit;
 mod crashes_lose_nothing;
 mod damage_is_found;
+mod held_releases;
 mod other_budgets;
 mod other_ledgers_are_refused;
 mod pays_within_the_budget;

@@ -1,10 +1,10 @@
-//! The writer, in a process of its own: reserves and says what it was handed.
+//! The writer, in a process of its own: reserves, holds and takes, and says what it was handed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dp_accounting::Error;
+use dp_accounting::{Error, Ledger, Reservation, Result, Spend};
 
 use super::{patiently, plan};
 
@@ -12,7 +12,8 @@ const PATH: &str = "DP_LEDGER_TORTURE_PATH";
 const TURNS: &str = "DP_LEDGER_TORTURE_TURNS";
 const MARK: &str = "HANDED-OUT ";
 
-/// With a number of turns the file is opened anew for each; without one it is kept for ever.
+/// With a number of turns the file is opened anew for each; without one it is kept for ever. What a
+/// killed writer left held is taken first; then plans are reserved and held in turn.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH) else {
@@ -20,34 +21,58 @@ fn child() {
     };
     let path = Path::new(&path);
     let turns = std::env::var(TURNS).ok();
-    for _ in 0..turns.as_ref().map_or(1, |n| n.parse().unwrap()) {
+    for turn in 0..turns.as_ref().map_or(1, |n| n.parse().unwrap()) {
         let mut ledger = match patiently(path) {
             Ok(ledger) => ledger,
             Err(Error::Io { .. }) => return, // the disk is full
             Err(other) => panic!("{other}"),
         };
-        while say(ledger.reserve(&plan("r", 3)), &mut ledger) && turns.is_none() {}
+        let left = Ledger::audit(path).unwrap().held;
+        let left = ledger.held(&left).unwrap();
+        let mut goes_on = take_all(&left, &mut ledger);
+        let mut holds = turn % 2 == 1;
+        while goes_on {
+            goes_on = pay(holds, &mut ledger) && turns.is_none();
+            holds = !holds;
+        }
     }
 }
 
-/// Prints the ids; on a failed write, checks that the ledger is of no use any more.
-fn say(
-    outcome: dp_accounting::Result<Vec<dp_accounting::Spend>>,
-    ledger: &mut dp_accounting::Ledger,
-) -> bool {
+fn pay(holds: bool, ledger: &mut Ledger) -> bool {
+    if !holds {
+        let outcome = ledger.reserve(&plan("r", 3));
+        return say(outcome, ledger).is_some();
+    }
+    let outcome = ledger.hold(&plan("h", 3));
+    let reservation = went_well(outcome, ledger);
+    reservation.is_some_and(|reservation| take_all(&reservation, ledger))
+}
+
+fn take_all(reservation: &Reservation, ledger: &mut Ledger) -> bool {
+    (0..reservation.len()).all(|at| {
+        let outcome = ledger.take(reservation, at).map(|spend| vec![spend]);
+        say(outcome, ledger).is_some()
+    })
+}
+
+/// Prints the ids.
+fn say(outcome: Result<Vec<Spend>>, ledger: &mut Ledger) -> Option<()> {
     let mut out = std::io::stdout();
+    for spend in went_well(outcome, ledger)? {
+        writeln!(out, "{MARK}{}", spend.release_id()).unwrap();
+    }
+    out.flush().unwrap();
+    Some(())
+}
+
+/// On a failed write, checks that the ledger is of no use any more.
+fn went_well<T>(outcome: Result<T>, ledger: &mut Ledger) -> Option<T> {
     match outcome {
-        Ok(spends) => {
-            for spend in spends {
-                writeln!(out, "{MARK}{}", spend.release_id()).unwrap();
-            }
-            out.flush().unwrap();
-            true
-        }
+        Ok(value) => Some(value),
         Err(Error::Io { .. }) => {
             let again = ledger.reserve(&plan("r", 1));
             assert!(matches!(again, Err(Error::LedgerPoisoned { .. })));
-            false
+            None
         }
         Err(other) => panic!("{other}"),
     }

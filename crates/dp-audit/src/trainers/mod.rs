@@ -1,27 +1,22 @@
 //! Trainers of this workspace as something to audit.
 
+mod any;
 #[cfg(feature = "multitask")]
 mod factorization;
-#[cfg(any(feature = "multitask", feature = "personalize", feature = "pubfeat"))]
 mod observe;
-#[cfg(feature = "personalize")]
-mod personalization;
 #[cfg(feature = "fedsgd")]
 mod private_sgd;
 #[cfg(feature = "pubfeat")]
 mod public_features;
 #[cfg(feature = "multitask")]
 mod regression;
-#[cfg(any(feature = "fedsgd", feature = "personalize"))]
-mod samples;
 
 use dp_accounting::Plan;
 use dp_core::{ApproxDp, Gdp};
 
+pub use any::AuditedTrainer;
 #[cfg(feature = "multitask")]
 pub use factorization::AuditedFactorization;
-#[cfg(feature = "personalize")]
-pub use personalization::{AuditedPersonalization, Personalization};
 #[cfg(feature = "fedsgd")]
 pub use private_sgd::{AuditedPpSgd, SgdRound, SgdRun};
 #[cfg(feature = "pubfeat")]

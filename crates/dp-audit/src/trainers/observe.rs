@@ -1,7 +1,7 @@
 //! Views of what a trainer shows to its watch.
 
 use dp_core::Interactions;
-use dp_mechanism::{Observed, ObservedSums, OffDiagonalNoise};
+use dp_mechanism::{Observed, ObservedSums, Observer, OffDiagonalNoise};
 
 use crate::Result;
 use crate::kernel::{fill_grams_from, fill_vector, gram_views, vector_view};
@@ -34,10 +34,22 @@ impl<'a> Views<'a> {
     }
 
     /// All of them, as many as were planned.
+    /// The views of all releases seen.
+    pub(super) fn seen(self) -> Result<Vec<View>> {
+        self.views
+    }
+
+    /// The views of all releases, as many as were planned.
     pub(super) fn all(self, planned: usize) -> Result<Vec<View>> {
         let views = self.views?;
         dp_core::params::same_size("releases seen", views.len(), planned)?;
         Ok(views)
+    }
+}
+
+impl Observer for Views<'_> {
+    fn release(&mut self, seen: &Observed<'_>) {
+        self.look(*seen);
     }
 }
 

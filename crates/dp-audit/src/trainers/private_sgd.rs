@@ -6,8 +6,8 @@ use dp_fedsgd::{
 };
 use dp_mechanism::{ClientSampling, Grid, NoiseSource};
 
+use super::any::samples_of;
 use super::failed;
-use super::samples::samples_of;
 use crate::view::{Entries, Layout, View};
 use crate::{Result, Trainer};
 

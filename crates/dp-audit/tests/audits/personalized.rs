@@ -2,18 +2,20 @@
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
-    AuditedPersonalization, Canaries, Personalization, RunAudit, RunSettings, Trainer, View,
-    audit_frequencies, audit_range, audit_run, audit_sensitivity,
+    AuditedTrainer, Canaries, RunAudit, RunSettings, Trainer, View, audit_frequencies, audit_range,
+    audit_run, audit_sensitivity,
 };
 use dp_core::{
     Adjacency, ApproxDp, Gdp, Interactions, Private, UserRow, UserSamples, UserSamplesBuilder,
 };
 use dp_mechanism::{
-    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, kronecker_contribution,
+    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, Trainer as _,
+    kronecker_contribution,
 };
 use dp_personalize::{
-    AltMinParams, Candidates, ConvexLoss, DpGdEmbedding, Embedding, ExponentialSelectionParams,
-    Initialisation, Provenance, ResidualAltMinParams, SelectionLoss, Subspace, UserBatches,
+    AltMin, AltMinParams, Candidates, ConvexLoss, DpGdEmbedding, Embedding,
+    ExponentialSelectionParams, Initialisation, Provenance, ResidualAltMin, ResidualAltMinParams,
+    SelectionLoss, Subspace, UserBatches,
 };
 
 use crate::support::LEVEL;
@@ -138,14 +140,14 @@ fn audited(trainer: &impl Trainer, canaries: &Canaries, n_runs: usize) -> RunAud
     audit_run(trainer, canaries, &runs, NoiseSource::operating_system).unwrap()
 }
 
-fn alt_min(settings: AltMinParams, dim: usize, adjacency: Adjacency) -> AuditedPersonalization {
-    let fit = Personalization::AltMin(settings.check().unwrap());
-    AuditedPersonalization::new(fit, (dim, MAX_ROWS), target(4.0), adjacency).unwrap()
+fn alt_min(settings: AltMinParams, dim: usize, adjacency: Adjacency) -> AuditedTrainer<AltMin> {
+    let (fit, shape) = (settings.check().unwrap(), (dim, MAX_ROWS));
+    AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap()
 }
 
-fn residual(dim: usize, adjacency: Adjacency) -> AuditedPersonalization {
-    let fit = Personalization::Residual(refinement().check().unwrap());
-    AuditedPersonalization::new(fit, (dim, MAX_ROWS), target(4.0), adjacency).unwrap()
+fn residual(dim: usize, adjacency: Adjacency) -> AuditedTrainer<ResidualAltMin> {
+    let (fit, shape) = (refinement().check().unwrap(), (dim, MAX_ROWS));
+    AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap()
 }
 
 /// Canaries use 0.98 of the claim and more under add/remove, and what is released has the noise paid for. Under replacement a canary that
@@ -216,12 +218,12 @@ fn long_white_box_within_two_percent() {
 type Bug = fn(&mut View);
 
 /// A trainer with a bug.
-struct Broken {
-    inner: AuditedPersonalization,
+struct Broken<'a> {
+    inner: &'a dyn Trainer,
     bug: Bug,
 }
 
-impl Trainer for Broken {
+impl Trainer for Broken<'_> {
     fn claim(&self) -> (ApproxDp, Gdp) {
         self.inner.claim()
     }
@@ -254,11 +256,9 @@ fn too_little_noise_and_a_forgotten_clip_are_found() {
         for axes in [1, 2] {
             let (canaries, dim) = canaries(axes);
             let adjacency = Adjacency::AddRemoveUser;
-            let inner = if axes == 1 {
-                alt_min(AltMinParams::section_6(2), dim, adjacency)
-            } else {
-                residual(dim, adjacency)
-            };
+            let fit = alt_min(AltMinParams::section_6(2), dim, adjacency);
+            let refined = residual(dim, adjacency);
+            let inner: &dyn Trainer = if axes == 1 { &fit } else { &refined };
             let audit = audited(&Broken { inner, bug }, &canaries, 2);
             assert!(!audit.verdict.holds(), "{name}: {audit}");
         }
@@ -324,9 +324,9 @@ fn no_user_moves_the_first_release_of_refinement_further_than_paid_for() {
             whitening,
             ..refinement()
         };
-        let fit = Personalization::Residual(params.check().unwrap());
+        let fit = params.check().unwrap();
         let (shape, adjacency) = ((DIM, MAX_ROWS), Adjacency::AddRemoveUser);
-        let trainer = AuditedPersonalization::new(fit, shape, target(4.0), adjacency).unwrap();
+        let trainer = AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap();
         let audit = audit_sensitivity(data.table().expose(), &everybody, |data, noise| {
             Ok(trainer.train(data, one.table().expose(), noise)?.remove(0))
         })
@@ -388,9 +388,8 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     let line = |u: &[f64; 2]| Subspace::spanned_by(2, 1, u, Provenance::NonPrivate).unwrap();
     let net = Candidates::new(lines.iter().map(line).collect()).unwrap();
     let loss = SelectionLoss::Explained;
-    let selection = ExponentialSelectionParams { epsilon, loss }
-        .check()
-        .unwrap();
+    let params = ExponentialSelectionParams { epsilon, loss };
+    let selection = params.check(net.clone()).unwrap();
     let data = |counts: [usize; 2]| {
         let axes = (0..2).flat_map(|a| std::iter::repeat_n(a, counts[a]));
         let user = |a: usize| {
@@ -407,16 +406,16 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     ] {
         let counts = neighbours.map(|users| {
             let samples = data(users);
-            let plan = selection.plan(DELTA, adjacency).unwrap();
+            let plan = selection.plan(2, target(epsilon), adjacency).unwrap();
             let budget = Budget::schedule(plan.target(), adjacency).unwrap();
             let pay = || {
                 let mut ledger = Ledger::in_memory("toy", budget).unwrap();
-                ledger.reserve(&plan).unwrap().remove(0)
+                ledger.reserve(&plan).unwrap()
             };
             let mut counts = [0_u64; 3];
             for _ in 0..N {
                 let noise = &mut NoiseSource::operating_system();
-                let found = selection.fit(&samples, &net, &plan, pay(), noise).unwrap();
+                let found = selection.fit(&samples, &plan, pay(), noise).unwrap();
                 let is = |s: &Subspace| s.basis() == found.model.basis();
                 counts[net.subspaces().iter().position(is).unwrap()] += 1;
             }

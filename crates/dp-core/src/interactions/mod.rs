@@ -286,6 +286,23 @@ impl Interactions {
         parts
     }
 
+    /// Nobody, in the same public shape: for a coordinator, which holds no users, and for making a model again from what was
+    /// released.
+    #[must_use]
+    pub fn without_users(&self) -> Self {
+        Self {
+            offsets: vec![0],
+            items: Vec::new(),
+            values: Vec::new(),
+            features: Vec::new(),
+            by_item: OnceLock::new(),
+            origin: Origin::of_a_new_table(),
+            keys: Self::new_keys(),
+            ids: UserIds::Each(Vec::new()),
+            ..*self
+        }
+    }
+
     /// Keys of a table like no other of this process.
     fn new_keys() -> UserKey {
         static NEXT: AtomicU64 = AtomicU64::new(0);

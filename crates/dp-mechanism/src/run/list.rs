@@ -224,9 +224,12 @@ struct Header {
 /// The list holds released values, which everybody may know under the run's guarantee, and no key, coin or exact sum.
 #[derive(Debug)]
 pub struct ReleaseList {
+    run: String,
     /// Hash of the last entry, of the header before the first.
     head: String,
     n_entries: usize,
+    /// Ledger lines that paid for the releases which were there before the run.
+    paid_before: Vec<PaidLine>,
     store: Store,
     replay: Replay,
 }
@@ -235,7 +238,6 @@ pub struct ReleaseList {
 enum Store {
     /// Hashes alone.
     None,
-    Memory(Vec<ReleaseEntry>),
     File {
         file: File,
         path: PathBuf,
@@ -253,8 +255,10 @@ enum Replay {
 impl ReleaseList {
     fn begun(run: &str, plan: &Plan, store: Store) -> Result<Self> {
         Ok(Self {
+            run: run.to_owned(),
             head: hash_of(&header(run, plan)?)?,
             n_entries: 0,
+            paid_before: Vec::new(),
             store,
             replay: Replay::None,
         })
@@ -268,23 +272,16 @@ impl ReleaseList {
         Self::begun(run, plan, Store::None)
     }
 
-    /// A list that keeps its releases in memory.
-    ///
-    /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
-    pub fn in_memory(run: &str, plan: &Plan) -> Result<Self> {
-        Self::begun(run, plan, Store::Memory(Vec::new()))
-    }
-
-    /// A list of these releases, kept in memory: a run along `plan` replays them first.
+    /// A list of these releases, from memory: a run along `plan` replays them first.
     ///
     /// # Errors
     /// [`Error::List`] where they are not the first releases of such a run.
     pub fn of_entries(run: &str, plan: &Plan, entries: Vec<ReleaseEntry>) -> Result<Self> {
-        let mut list = Self::in_memory(run, plan)?;
+        let mut list = Self::hashes_only(run, plan)?;
         let mut checked = ChainCheck::from(list.head.clone());
         for entry in &entries {
             checked.next(entry)?;
+            list.paid_before.extend_from_slice(entry.paid());
         }
         list.replay = Replay::Memory(entries.into_iter());
         Ok(list)
@@ -331,7 +328,8 @@ impl ReleaseList {
             Some(line) => {
                 check_header(&line, &header)?;
                 let first = reader.stream_position().map_err(failed)?;
-                let end = whole_entries(&mut reader, list.head.clone(), path)?;
+                let head = list.head.clone();
+                let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
                 if end < file.metadata().map_err(failed)?.len() {
                     file.set_len(end).map_err(failed)?; // a release that nobody was told
                     file.sync_all().map_err(failed)?;
@@ -365,7 +363,8 @@ impl ReleaseList {
         let line = read_line(&mut reader).map_err(failed)?;
         check_header(&line.unwrap_or_default(), &header(run, plan)?)?;
         let first = reader.stream_position().map_err(failed)?;
-        whole_entries(&mut reader, list.head.clone(), path)?;
+        let head = list.head.clone();
+        whole_entries(&mut reader, head, path, &mut list.paid_before)?;
         reader.seek(SeekFrom::Start(first)).map_err(failed)?;
         list.replay = Replay::File(reader);
         Ok(list)
@@ -383,6 +382,12 @@ impl ReleaseList {
         let header: Header = serde_json::from_slice(&line.unwrap_or_default())
             .map_err(|_| damaged(path, "not a list of releases"))?;
         Ok(header.run)
+    }
+
+    /// The name of the run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.run
     }
 
     /// Releases so far, those yet to be replayed not counted.
@@ -403,13 +408,10 @@ impl ReleaseList {
         &self.head
     }
 
-    /// The releases, where they are kept in memory.
+    /// The ledger lines that paid for the releases which were there before the run.
     #[must_use]
-    pub fn entries(&self) -> &[ReleaseEntry] {
-        match &self.store {
-            Store::Memory(entries) => entries,
-            _ => &[],
-        }
+    pub fn paid_before(&self) -> &[PaidLine] {
+        &self.paid_before
     }
 
     /// The next release that was there before the run.
@@ -432,9 +434,6 @@ impl ReleaseList {
         .next(&entry)?;
         entry.hash.clone_into(&mut self.head);
         self.n_entries = self.n_entries.saturating_add(1);
-        if let Store::Memory(entries) = &mut self.store {
-            entries.push(entry.clone());
-        }
         Ok(Some(entry))
     }
 
@@ -459,7 +458,6 @@ impl ReleaseList {
         .next(entry)?;
         match &mut self.store {
             Store::None => {}
-            Store::Memory(entries) => entries.push(entry.clone()),
             Store::File { file, path } => {
                 let bytes = entry.to_bytes()?;
                 let written = file.write_all(&bytes).and_then(|()| file.sync_data());
@@ -524,13 +522,21 @@ fn check_header(line: &[u8], expected: &Header) -> Result<()> {
 }
 
 /// Reads the entries from here on and returns where the last whole one ends.
-fn whole_entries(reader: &mut BufReader<File>, head: String, path: &Path) -> Result<u64> {
+fn whole_entries(
+    reader: &mut BufReader<File>,
+    head: String,
+    path: &Path,
+    paid: &mut Vec<PaidLine>,
+) -> Result<u64> {
     let failed = |error| io_error(path, error);
     let mut chain = ChainCheck::from(head);
     let mut end = reader.stream_position().map_err(failed)?;
     loop {
         match read_entry(reader) {
-            Ok(Some(entry)) => chain.next(&entry)?,
+            Ok(Some(entry)) => {
+                chain.next(&entry)?;
+                paid.extend_from_slice(entry.paid());
+            }
             Ok(None) => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -605,7 +611,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(unix)]
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -613,7 +619,7 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn sync_folder_of(_: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(()) // folders cannot be synced here
 }
 

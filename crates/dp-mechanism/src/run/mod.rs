@@ -1,5 +1,9 @@
 //! One training run: its releases in plan order, wherever the users, the spends and the noise are.
 
+mod check;
+mod folder;
+#[cfg(test)]
+mod folder_tests;
 mod list;
 mod observer;
 mod payment;
@@ -9,6 +13,8 @@ mod tests;
 mod trainer;
 mod workers;
 
+use std::ops::ControlFlow;
+
 use dp_accounting::{
     Certificate, CertificateBuilder, Plan, PlannedRelease, ReleaseRecord, Requests, Spend,
 };
@@ -17,6 +23,8 @@ use dp_core::{DpEvent, Interactions, Private};
 use crate::sum_backend::{InProcess, SumBackend, SumRequest, sum_over_users};
 use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
+pub use check::{DealUsers, TrainerCheck, TrainerLaw};
+pub use folder::RunFolder;
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
@@ -24,8 +32,11 @@ pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
-pub use trainer::{Fitted, Provenance, Trainer};
-pub use workers::{Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker, WorkerPool};
+pub use trainer::{Fitted, Provenance, Trainer, plan_for};
+pub use workers::{
+    ChannelLink, ChannelPool, Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker,
+    WorkerPool, worker_channels,
+};
 
 /// One run in progress: the only way in which a [`Trainer`] makes a release.
 ///
@@ -248,6 +259,22 @@ impl<'a> Run<'a> {
         self.list.head()
     }
 
+    /// Whether an observer of the run [asks what users add](Observer::reads_users).
+    #[must_use]
+    pub fn is_read_by_user(&self) -> bool {
+        let observer = self.observer.as_ref();
+        observer.is_some_and(|observer| observer.reads_users())
+    }
+
+    /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose
+    /// contributions have a memory of their own brings it up to date itself then.
+    ///
+    /// # Errors
+    /// [`Error::List`] when the list cannot be read.
+    pub fn is_replaying(&mut self) -> Result<bool> {
+        self.list.is_replaying()
+    }
+
     /// Whether a replay is at the end of its list, so that the next release cannot be had: a trainer whose model is defined after
     /// fewer rounds may stop here. Of a run that makes releases: never.
     ///
@@ -333,8 +360,8 @@ impl<'a> Run<'a> {
         if let Some(entry) = self.list.next_replayed()? {
             return self.replayed(entry, &ask);
         }
-        let mut request = SumRequest {
-            run: String::new(),
+        let request = SumRequest {
+            run: self.list.run().to_owned(),
             step: self.list.len(),
             list_head: self.list.head().to_owned(),
             n_coordinates,
@@ -343,7 +370,6 @@ impl<'a> Run<'a> {
         let entry = match &mut self.source {
             Source::Nowhere => return Err(Error::EndOfList),
             Source::Worker { shard, link } => {
-                shard.run().clone_into(&mut request.run);
                 let entry = next_from(&mut **link, shard, &request, |key| {
                     shard_sum(data.expose(), key)
                 })?;
@@ -351,7 +377,7 @@ impl<'a> Run<'a> {
                 self.list.append(&entry)?;
                 self.charge_listed(&entry)?;
                 self.insecure |= entry.is_insecure();
-                self.report()?;
+                self.report(&entry)?;
                 return Ok(Made {
                     insecure: entry.is_insecure(),
                     integers: entry.into_integers(),
@@ -410,8 +436,16 @@ impl<'a> Run<'a> {
     fn finish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
         self.list.append(&entry)?;
         self.insecure |= entry.is_insecure();
+        for line in entry.paid() {
+            let account = self.accounts.get_mut(line.account);
+            let records = account.map(|account| account.records.iter_mut());
+            let last = records.into_iter().flatten().rev().take(entry.paid().len());
+            for record in last.filter(|record| record.release_id == line.release_id) {
+                record.entry_hash = Some(entry.hash().to_owned());
+            }
+        }
         backend.released(&entry)?;
-        self.report()?;
+        self.report(&entry)?;
         Ok(entry)
     }
 
@@ -465,7 +499,7 @@ impl<'a> Run<'a> {
             }
             noise.skip(ask.n_keys);
         }
-        self.report()?;
+        self.report(&entry)?;
         Ok(Made {
             insecure: entry.is_insecure(),
             integers: entry.into_integers(),
@@ -491,22 +525,26 @@ impl<'a> Run<'a> {
                 event: planned.event().clone(),
                 n_draws: planned.n_draws(),
                 release_id: line.release_id.clone(),
+                entry_hash: Some(entry.hash().to_owned()),
             });
         }
         Ok(())
     }
 
-    /// Tells the observer how far the run is.
-    fn report(&mut self) -> Result<()> {
+    /// Tells the observer about a release that is safe, and how far the run is.
+    fn report(&mut self, entry: &ReleaseEntry) -> Result<()> {
         let done = self.accounts.iter().map(|account| account.records.len());
         let at = Progress {
             done: done.max().unwrap_or(0),
             total: self.plan.releases().len(),
         };
-        let goes_on = self.observer.as_mut().map(|observer| observer.progress(at));
-        match goes_on {
-            Some(std::ops::ControlFlow::Break(())) => Err(Error::Cancelled),
-            _ => Ok(()),
+        let Some(observer) = &mut self.observer else {
+            return Ok(());
+        };
+        observer.listed(entry);
+        match observer.progress(at) {
+            ControlFlow::Break(()) => Err(Error::Cancelled),
+            ControlFlow::Continue(()) => Ok(()),
         }
     }
 

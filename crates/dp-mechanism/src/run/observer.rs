@@ -7,7 +7,7 @@ use dp_core::UserRow;
 use crate::gram_sum::{GramContribution, GramGrids};
 use crate::kronecker_sum::OffDiagonalNoise;
 use crate::release::{ReleasedGrams, ReleasedVector};
-use crate::{Grid, Result};
+use crate::{Grid, ReleaseEntry, Result};
 
 /// Sees what a run makes, as it makes it: for progress, measurements and audits.
 ///
@@ -16,6 +16,17 @@ pub trait Observer {
     /// A release, with what each user added to it: for audits. Not called for a release that is replayed from a list.
     fn release(&mut self, seen: &Observed<'_>) {
         let _ = seen;
+    }
+
+    /// A release is made, or replayed, and stands in the list: for whoever keeps or publishes it.
+    fn listed(&mut self, entry: &ReleaseEntry) {
+        let _ = entry;
+    }
+
+    /// Whether [`release`](Self::release) asks what users add. Runs that bound single records refuse such an observer: it would
+    /// be shown what whole users add.
+    fn reads_users(&self) -> bool {
+        true
     }
 
     /// A round is over.
@@ -32,7 +43,11 @@ pub trait Observer {
 }
 
 /// Sees nothing.
-impl Observer for () {}
+impl Observer for () {
+    fn reads_users(&self) -> bool {
+        false
+    }
+}
 
 /// How far a run has come. Depends on public settings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

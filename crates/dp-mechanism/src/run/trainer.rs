@@ -4,7 +4,7 @@ use dp_accounting::{Certificate, CertificateBuilder, Plan, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp};
 
 use super::Run;
-use crate::{Error, Grid, NoiseSource};
+use crate::{Error, Grid, NoiseSource, Result};
 
 /// A training algorithm with its settings, checked.
 ///
@@ -59,16 +59,11 @@ pub trait Trainer {
         target: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Plan, Self::Error> {
-        let requests = self.requests(width, adjacency)?;
-        let plan = requests
-            .calibrate(target, adjacency)
-            .map_err(Error::Accounting)?;
-        for release in plan.releases() {
-            if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
-                Grid::new(noise_multiplier, 1.0)?;
-            }
-        }
-        Ok(plan)
+        Ok(plan_for(
+            &self.requests(width, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
     /// Trains with spends that were reserved before, once for each account in turn.
@@ -103,6 +98,21 @@ pub trait Trainer {
             certificate: run.certificate(|builder| self.describe(builder))?,
         })
     }
+}
+
+/// The plan for `requests` with the least noise that meets `target`: [`Trainer::plan`] where the settings are there and what is trained is not.
+///
+/// # Errors
+/// [`Error::Accounting`] when the target cannot be met; [`Error::Param`] when a release would get so small a share that its noise
+/// does not fit a grid.
+pub fn plan_for(requests: &Requests, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+    let plan = requests.calibrate(target, adjacency)?;
+    for release in plan.releases() {
+        if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
+            Grid::new(noise_multiplier, 1.0)?;
+        }
+    }
+    Ok(plan)
 }
 
 /// A released model with the certificate of the run that made it.

@@ -1,5 +1,8 @@
 //! Workers that hold users, and the coordinator that holds spends and noise.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
 use dp_core::{Interactions, Private};
 use sha2::{Digest, Sha256};
 
@@ -205,5 +208,101 @@ impl<P: WorkerPool> SumBackend for Coordinator<P> {
     fn released(&self, entry: &ReleaseEntry) -> Result<()> {
         let message = ToWorker::Released(entry.clone());
         (0..self.pool.n_workers()).try_for_each(|shard| self.pool.send(shard, &message))
+    }
+}
+
+/// Links between a coordinator and workers in threads of one process, a link for each shard: for tests, and as the pattern for links
+/// between machines.
+#[must_use]
+pub fn worker_channels(n_workers: usize) -> (ChannelPool, Vec<ChannelLink>) {
+    let (answers, received) = channel();
+    let (mut to_workers, mut links) = (Vec::new(), Vec::new());
+    for shard in 0..n_workers {
+        let (to_worker, from_coordinator) = channel();
+        to_workers.push(to_worker);
+        links.push(ChannelLink {
+            shard,
+            answers: answers.clone(),
+            from_coordinator,
+        });
+    }
+    let received = Mutex::new(received);
+    let pool = ChannelPool {
+        to_workers,
+        received,
+    };
+    (pool, links)
+}
+
+/// What workers say over a channel.
+enum Said {
+    Answer(ShardAnswer),
+    Left { shard: usize },
+}
+
+/// A worker that leaves before the run is over would be waited for in vain.
+impl Drop for ChannelLink {
+    fn drop(&mut self) {
+        let shard = self.shard;
+        let _ = self.answers.send(Said::Left { shard });
+    }
+}
+
+/// The coordinator's end of [`worker_channels`].
+#[allow(
+    missing_debug_implementations,
+    reason = "private sums go through it; printing it is never wanted"
+)]
+pub struct ChannelPool {
+    to_workers: Vec<Sender<ToWorker>>,
+    received: Mutex<Receiver<Said>>,
+}
+
+/// A worker's end of [`worker_channels`].
+#[allow(
+    missing_debug_implementations,
+    reason = "private sums go through it; printing it is never wanted"
+)]
+pub struct ChannelLink {
+    shard: usize,
+    answers: Sender<Said>,
+    from_coordinator: Receiver<ToWorker>,
+}
+
+const BROKEN: Error = Error::Link {
+    what: "the other end of the channel is gone",
+};
+
+impl WorkerPool for ChannelPool {
+    fn n_workers(&self) -> usize {
+        self.to_workers.len()
+    }
+
+    fn send(&self, shard: usize, message: &ToWorker) -> Result<()> {
+        let to = self.to_workers.get(shard).ok_or(BROKEN)?;
+        // a worker that is done, or has died, needs no message; `receive` tells when all of them are gone
+        let _ = to.send(message.clone());
+        Ok(())
+    }
+
+    fn receive(&self) -> Result<FromWorker> {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        match received.recv().map_err(|_| BROKEN)? {
+            Said::Answer(answer) => Ok(FromWorker::Answer(answer)),
+            Said::Left { shard } => Err(Error::Answer {
+                shard,
+                what: "its worker has left",
+            }),
+        }
+    }
+}
+
+impl CoordinatorLink for ChannelLink {
+    fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker> {
+        if let Some(answer) = answer {
+            let answer = Said::Answer(answer);
+            self.answers.send(answer).map_err(|_| BROKEN)?;
+        }
+        self.from_coordinator.recv().map_err(|_| BROKEN)
     }
 }

@@ -3,13 +3,14 @@
 use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NoisyCounts, Progress, Provenance, ScoreModel, Scoring,
+    FactorModel, FittedModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring,
     UserPenalties,
 };
 use dp_pubfeat::{
-    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, FittedItems,
-    ItemFeatures, LikesModel, PriorVariances,
+    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
+    LikesModel, Observer, PriorVariances, Progress, Run, Trainer,
 };
+use std::ops::ControlFlow;
 
 use super::settings::RoundSettings;
 use crate::error::Result;
@@ -65,24 +66,29 @@ impl Rounds {
         (plan, spends): (&Plan, Vec<Spend>),
         output: &OutputArgs,
     ) -> Result<Made> {
-        let total = plan.releases().len();
-        let (bar, mut done) = (ReleaseBar::new(total), 0);
-        let insecure = output.insecure_seed.is_some();
+        let mut bar = Bar(ReleaseBar::new(plan.releases().len()));
         let noise = &mut output.noise();
-        let mut watch = |_: dp_pubfeat::Observed<'_>| {
-            done += 1;
-            bar.show(Progress { done, total });
-        };
+        let run = Run::new(plan, spends, noise).map_err(dp_pubfeat::Error::from)?;
+        let run = run.observed_by(&mut bar);
         match self {
-            Self::Ratings(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_ratings(made, insecure)
-            }
-            Self::Likes(fit) => {
-                let made = fit.fit_watched(prior, train, plan, spends, noise, &mut watch)?;
-                of_likes(made, insecure)
-            }
+            Self::Ratings(fit) => of_ratings(fit.with(prior).run(train, run)?),
+            Self::Likes(fit) => of_likes(fit.with(prior).run(train, run)?),
         }
+    }
+}
+
+/// Shows how far a run is.
+struct Bar(ReleaseBar);
+
+impl Observer for Bar {
+    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
+        let Progress { done, total } = at;
+        self.0.show(dp_multitask::Progress { done, total });
+        ControlFlow::Continue(())
+    }
+
+    fn reads_users(&self) -> bool {
+        false
     }
 }
 
@@ -90,7 +96,7 @@ impl Rounds {
 const NO_MEAN: f64 = 1e12;
 
 /// A model of ratings as factors, which users fold in by the same ridge.
-fn of_ratings(made: FittedItems<FeatureModel>, insecure: bool) -> Result<Made> {
+fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
     let (model, step) = (&made.model, made.model.user_step());
     let scoring = Scoring {
         unobserved_weight: None,
@@ -98,22 +104,27 @@ fn of_ratings(made: FittedItems<FeatureModel>, insecure: bool) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors((scoring, rows), made.certificate, (None, insecure))?;
+    let fitted = as_factors((scoring, rows), made.certificate, (None, made.provenance))?;
     let weights = model.weights().clone();
     Ok(Made { fitted, weights })
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
-fn of_likes(made: FittedItems<LikesModel>, insecure: bool) -> Result<Made> {
+fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
     let (model, step) = (&made.model, made.model.user_step());
     let scoring = Scoring {
         unobserved_weight: Some(step.unobserved_weight),
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
+    let insecure = made.provenance != dp_pubfeat::Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors((scoring, rows), made.certificate, (Some(counts), insecure))?;
+    let fitted = as_factors(
+        (scoring, rows),
+        made.certificate,
+        (Some(counts), made.provenance),
+    )?;
     let weights = model.weights().clone();
     Ok(Made { fitted, weights })
 }
@@ -142,12 +153,11 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
 fn as_factors(
     (scoring, rows): (Scoring, Vec<f64>),
     certificate: Certificate,
-    (counts, insecure): (Option<NoisyCounts>, bool),
+    (counts, provenance): (Option<NoisyCounts>, dp_pubfeat::Provenance),
 ) -> Result<FittedModel> {
-    let provenance = if insecure {
-        Provenance::SeededNoise
-    } else {
-        Provenance::Private
+    let provenance = match provenance {
+        dp_pubfeat::Provenance::Private => Provenance::Private,
+        _ => Provenance::SeededNoise,
     };
     Ok(FittedModel {
         model: FactorModel::new(scoring, rows, provenance)?,
@@ -195,8 +205,11 @@ mod tests {
         let plan = fit.plan(9, target, ADJACENCY).unwrap();
         let prior = FeaturePrior::new(&features, PriorVariances::for_features(&features)).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(3);
-        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
-        let factors = of_ratings(made.clone(), true).unwrap().fitted.model;
+        let made = fit
+            .with(prior)
+            .fit(&data, &plan, pay(&plan), noise)
+            .unwrap();
+        let factors = of_ratings(made.clone()).unwrap().fitted.model;
         for row in data.expose().users() {
             let (own, other) = (
                 made.model.fold_in(row).unwrap(),
@@ -220,8 +233,11 @@ mod tests {
         let plan = fit.plan(9, target, ADJACENCY).unwrap();
         let prior = FeaturePrior::new(&features, PriorVariances::for_likes(&features)).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(3);
-        let made = fit.fit(&prior, &data, &plan, pay(&plan), noise).unwrap();
-        let found = of_likes(made.clone(), true).unwrap().fitted;
+        let made = fit
+            .with(prior)
+            .fit(&data, &plan, pay(&plan), noise)
+            .unwrap();
+        let found = of_likes(made.clone()).unwrap().fitted;
         assert_eq!(found.counts.unwrap().values(), made.model.total_weights());
         for row in data.expose().users() {
             let own = made.model.fold_in(row).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_page::Table;
-use dp_personalize::{FittedSubspace, Subspace};
+use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
 
 use super::statement::{fact, released, summary};
@@ -19,7 +19,7 @@ use crate::report::{write_internal, write_released};
 
 /// The released part of a run: whole before anything is measured on held-out rows.
 pub(crate) struct PersonalRelease<'a> {
-    pub(crate) fitted: &'a FittedSubspace,
+    pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
 }

@@ -2,10 +2,10 @@
 
 use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Fitted, NoiseSource, Observer, Run, Trainer};
 use dp_personalize::{
-    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, FittedSubspace, Initialisation,
-    ResidualAltMin, ResidualAltMinParams, RoundWatch, RowSplit, UserBatches,
+    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Error as PersonalizeError,
+    Initialisation, ResidualAltMin, ResidualAltMinParams, RowSplit, Subspace, UserBatches,
 };
 use serde::Serialize;
 
@@ -127,11 +127,13 @@ impl Fit {
         plan: &Plan,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
-        watch: &mut RoundWatch<'_>,
-    ) -> Result<FittedSubspace> {
+        observer: &mut dyn Observer,
+    ) -> Result<Fitted<Subspace>> {
+        let run = Run::new(plan, spends, noise).map_err(PersonalizeError::from)?;
+        let run = run.observed_by(observer);
         Ok(match self {
-            Self::Residual(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
-            Self::AltMin(fit) => fit.fit_rounds_watched(samples, plan, spends, noise, watch)?,
+            Self::Residual(fit) => fit.run(samples, run)?,
+            Self::AltMin(fit) => fit.run(samples, run)?,
         })
     }
 }

@@ -5,8 +5,8 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::SplitUser;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModel, SingleModelParams,
-    Subspace, own_data_model, zero_model,
+    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModelParams, Subspace, Trainer,
+    own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -107,10 +107,9 @@ fn single_model(
         design_clip: (dim as f64).sqrt(),
         label_clip: 1.0,
     };
-    let plan = SingleModel::plan(dim, target, adjacency)?;
-    let fitted = params
-        .check()?
-        .fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
+    let single = params.check()?;
+    let plan = single.plan(dim, target, adjacency)?;
+    let fitted = single.fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
     Ok(fitted.model)
 }
 

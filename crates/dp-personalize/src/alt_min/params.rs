@@ -151,7 +151,7 @@ impl AltMinParams {
             Embedding::Ssp(ssp) => ssp.check()?,
             Embedding::Gd(gd) => gd.check()?,
         }
-        Ok(AltMin::new(self))
+        Ok(AltMin { params: self })
     }
 }
 

@@ -1,14 +1,13 @@
 //! A gradient step on the subspace, for convex losses.
 
-use dp_accounting::{ReleaseRequest, Spend};
+use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples, params};
-use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
+use dp_mechanism::{Run, SparseBuffer, VectorContribution};
 
-use super::ConvexLoss;
-use crate::alt_min::StepUsers;
+use super::{ConvexLoss, StepUsers};
 use crate::design::UserDesign;
 use crate::small::{clip_factor, norm};
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// Weight of the count of users in a release, against the gradient.
 const COUNT_WEIGHT: f64 = 0.25;
@@ -55,8 +54,7 @@ impl DpGdEmbedding {
         current: &Subspace,
         samples: &UserSamples,
         users: StepUsers,
-        spend: Spend,
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Subspace> {
         let max_rows = samples.max_rows();
         let gradients = SubspaceGradients {
@@ -67,7 +65,7 @@ impl DpGdEmbedding {
         };
         let n = current.basis().len() + 1;
         let shape = (n, COUNT_WEIGHT.hypot(1.0));
-        let released = out.vector(samples.table(), shape, &gradients, spend)?;
+        let released = run.vector(samples.table(), shape, &gradients)?;
         let values = released.values();
         let (gradient, count) = values.split_at(n - 1);
         let least = released.noise_stddev() / COUNT_WEIGHT;
@@ -83,8 +81,8 @@ impl DpGdEmbedding {
             .zip(gradient)
             .map(|(u, g)| u - scale * g);
         let columns: Vec<f64> = moved.collect();
-        let provenance = Provenance::of(out.is_insecure());
-        Subspace::spanned_by(current.dim(), current.rank(), &columns, provenance)
+        let (dim, rank) = (current.dim(), current.rank());
+        Subspace::spanned_by(dim, rank, &columns, run.provenance())
     }
 }
 

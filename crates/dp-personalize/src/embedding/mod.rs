@@ -1,7 +1,6 @@
 //! The private step of alternating minimisation: from personal models to a better subspace.
 
 mod gd;
-mod kept;
 mod loss;
 mod rows;
 mod ssp;
@@ -11,7 +10,9 @@ mod symmetric_noise;
 pub use gd::{DpGdEmbedding, GradientScratch, SubspaceGradients};
 pub use loss::ConvexLoss;
 pub use rows::RowUse;
+pub(crate) use rows::StepUsers;
 pub use ssp::SspEmbedding;
+#[cfg(test)]
 pub(crate) use ssp_user::SspUser;
 pub use ssp_user::{SspMatrix, SspRhs, SspScratch};
 pub use symmetric_noise::SymmetricNoise;

@@ -1,4 +1,6 @@
-//! Which of a user's rows a computation looks at.
+//! Which users take part in a step, and which of their rows a computation looks at.
+
+use dp_core::SampleRows;
 
 /// Which of a user's rows a computation looks at, by their order alone.
 ///
@@ -38,6 +40,31 @@ impl RowUse {
             Self::All => row < max_rows,
             Self::Quarter(quarter) => row < max_rows && 4 * row / max_rows == quarter,
         }
+    }
+}
+
+/// The users of one step, and the rows it looks at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepUsers {
+    /// The batch and how many there are; none for all users.
+    pub(crate) batch: Option<(usize, usize)>,
+    /// Rows that personal models are fitted on.
+    pub(crate) model_rows: RowUse,
+    /// Rows that the embedding is fitted on.
+    pub(crate) embedding_rows: RowUse,
+}
+
+impl StepUsers {
+    /// All users with all rows.
+    pub(crate) const ALL: Self = Self {
+        batch: None,
+        model_rows: RowUse::All,
+        embedding_rows: RowUse::All,
+    };
+
+    /// Whether the user takes part: a function of the user's own rows.
+    pub(crate) fn include(self, rows: SampleRows<'_>) -> bool {
+        self.batch.is_none_or(|(batch, n)| rows.batch(n) == batch)
     }
 }
 

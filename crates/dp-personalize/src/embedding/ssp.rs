@@ -1,15 +1,14 @@
 //! Algorithm 2: sufficient statistics of the embedding, perturbed.
 
-use dp_accounting::{ReleaseRequest, Spend};
+use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, UserSamples, params};
 use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric};
-use dp_mechanism::{KroneckerSum, ReleasedVector, WatchedNoise};
+use dp_mechanism::{KroneckerSum, Provenance, ReleasedVector, Run};
 
-use super::kept::KeptShares;
-use super::{SspMatrix, SspRhs, SspUser, SymmetricNoise};
-use crate::alt_min::StepUsers;
+use super::ssp_user::{ShareCache, SspMatrix, SspRhs, SspUser};
+use super::{StepUsers, SymmetricNoise};
 use crate::small::transposed;
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a least-squares
 /// problem in the `d k` entries of `U`, solved from two noisy sums.
@@ -89,28 +88,29 @@ impl SspEmbedding {
         current: &Subspace,
         samples: &UserSamples,
         users: StepUsers,
-        spends: [Spend; 2],
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Subspace> {
         let mut user = SspUser {
             settings: self,
             subspace: current,
             max_rows: samples.max_rows(),
             users,
-            kept: None,
+            cache: None,
         };
-        let kept = KeptShares::of(&user, samples);
-        user.kept = kept.as_ref();
-        let [matrix_spend, rhs_spend] = spends;
+        let mut cache = None;
+        if !run.is_replaying()? {
+            cache = ShareCache::of(&user, samples);
+        }
+        user.cache = cache.as_ref();
         let n = current.dim() * current.rank();
         let matrix = SspMatrix(user);
         let shape = (self.symmetric_noise.off_diagonal(), matrix.clip_norm());
-        let a = out.kronecker(samples.table(), shape, &matrix, matrix_spend)?;
+        let a = run.kronecker(samples.table(), shape, &matrix)?;
         let rhs = SspRhs(user);
-        let b = out.vector(samples.table(), (n, rhs.clip_norm()), &rhs, rhs_spend)?;
+        let b = run.vector(samples.table(), (n, rhs.clip_norm()), &rhs)?;
         // released column by column
         let b = transposed(&b.values(), current.rank());
-        self.solve(current, &a, b, out.is_insecure())
+        self.solve(current, &a, b, run.provenance())
     }
 
     /// Post-processing of the two releases.
@@ -119,7 +119,7 @@ impl SspEmbedding {
         current: &Subspace,
         matrix: &ReleasedVector,
         mut rhs: Vec<f64>,
-        insecure: bool,
+        provenance: Provenance,
     ) -> Result<Subspace> {
         let n = rhs.len();
         // in units of the clips, so that tiny ones stay far from underflow
@@ -130,11 +130,6 @@ impl SspEmbedding {
         unpack_symmetric(&values, n, &mut full)?;
         let ridge = self.ridge_factor * matrix.noise_stddev() / a_unit * (n as f64).sqrt();
         psd_part_plus_ridge_solve(&full, ridge, &mut rhs, &mut PsdScratch::new(n)?)?;
-        Subspace::spanned_by(
-            current.dim(),
-            current.rank(),
-            &rhs,
-            Provenance::of(insecure),
-        )
+        Subspace::spanned_by(current.dim(), current.rank(), &rhs, provenance)
     }
 }

@@ -1,12 +1,12 @@
-//! One user's share of the sums of Algorithm 2.
+//! What a user adds to the sums of Algorithm 2, and a cache of it for both sums.
 
-use dp_core::{SampleRows, UserRow, params};
+use dp_core::{PerUser, SampleRows, UserRow, UserSamples, params};
 use dp_linalg::write_outer_product;
 use dp_mechanism::{KroneckerContribution, RowsBuffer, SparseBuffer, VectorContribution};
+use rayon::prelude::*;
 
-use super::SspEmbedding;
-use super::kept::KeptShares;
-use crate::alt_min::StepUsers;
+use super::{SspEmbedding, StepUsers};
+use crate::cache::{USERS_PER_TASK, fill, fits, places};
 use crate::design::{SINGLE_RIDGE, UserDesign};
 use crate::small::{clip_factor, norm};
 use crate::user_rows::{Sweep, UserCells};
@@ -20,19 +20,19 @@ pub(crate) struct SspUser<'a> {
     pub(crate) max_rows: usize,
     pub(crate) users: StepUsers,
     /// What was computed before, for both sums.
-    pub(crate) kept: Option<&'a KeptShares<'a>>,
+    pub(crate) cache: Option<&'a ShareCache>,
 }
 
 /// What a user adds to both sums.
-pub(super) struct Share<'a> {
+struct Share<'a> {
     /// `v_j`.
-    pub(super) own: &'a [f64],
+    own: &'a [f64],
     /// Clip factors of all rows, 0 for those that are not in the step.
-    pub(super) factors: &'a [f64],
+    factors: &'a [f64],
     /// `sum_i y'_ij f_ij x_ij` with the clip factors `f`, times `||v_j||` and in units of the clips.
-    pub(super) pulled: &'a [f32],
+    pulled: &'a [f32],
     /// Working memory.
-    pub(super) scales: &'a mut Vec<f64>,
+    scales: &'a mut Vec<f64>,
 }
 
 /// Working memory: the user's rows and least squares, and the rows of the step.
@@ -46,7 +46,7 @@ pub struct SspScratch {
     design: UserDesign,
     rows: Vec<ClippedRow>,
     factors: Vec<f64>,
-    pub(super) scales: Vec<f64>,
+    scales: Vec<f64>,
 }
 
 /// Of a row `x_ij` of the step the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
@@ -65,7 +65,7 @@ impl<'a> SspUser<'a> {
             subspace,
             max_rows,
             users: StepUsers::ALL,
-            kept: None,
+            cache: None,
         })
     }
 }
@@ -73,18 +73,14 @@ impl<'a> SspUser<'a> {
 impl SspUser<'_> {
     /// What the user adds. `None` for a user who is not in the step.
     fn share<'s>(&'s self, user: UserRow<'_>, scratch: &'s mut SspScratch) -> Option<Share<'s>> {
-        match self.kept.and_then(|kept| kept.find(user)) {
-            Some(kept) => kept.share(&mut scratch.scales),
+        match self.cache.and_then(|cache| cache.find(user)) {
+            Some(cached) => cached.share(&mut scratch.scales),
             None => self.compute(user, scratch),
         }
     }
 
     /// The same from the user's rows: fits `v_j` and clips the rows of the step.
-    pub(super) fn compute<'s>(
-        &self,
-        user: UserRow<'_>,
-        scratch: &'s mut SspScratch,
-    ) -> Option<Share<'s>> {
+    fn compute<'s>(&self, user: UserRow<'_>, scratch: &'s mut SspScratch) -> Option<Share<'s>> {
         let (dim, most) = (self.subspace.dim(), self.max_rows);
         if !self.users.include(SampleRows::of(user, dim)) {
             return None;
@@ -129,7 +125,7 @@ impl SspUser<'_> {
         self.settings.design_clip * self.settings.label_clip
     }
 
-    pub(super) fn scratch(&self) -> SspScratch {
+    fn scratch(&self) -> SspScratch {
         let rank = self.subspace.rank();
         SspScratch {
             sweep: Sweep::new(self.subspace.basis(), rank),
@@ -234,7 +230,7 @@ impl VectorContribution for SspRhs<'_> {
     }
 
     fn reads_features(&self) -> bool {
-        self.0.kept.is_none()
+        self.0.cache.is_none()
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut SspScratch, out: &mut SparseBuffer) {
@@ -255,13 +251,98 @@ impl VectorContribution for SspRhs<'_> {
     }
 }
 
+/// Every user's own model, clip factors and weighted sum of rows at one subspace.
+pub(crate) struct ShareCache {
+    places: PerUser<()>,
+    /// Own models and then clip factors, shape `(n_users, rank + max_rows)`. A model that is not a number stands for a user who is not in the step.
+    models: Vec<f64>,
+    /// Weighted sums of rows, shape `(n_users, dim)`.
+    pulled: Vec<f32>,
+    dim: usize,
+    rank: usize,
+    max_rows: usize,
+}
+
+impl ShareCache {
+    /// The shares of all users, if they fit into memory.
+    pub(super) fn of(step: &SspUser<'_>, samples: &UserSamples) -> Option<Self> {
+        let (dim, rank) = (samples.n_features(), step.subspace.rank());
+        let (n_users, n) = (samples.users().len(), rank + samples.max_rows());
+        if !fits(samples, 4 * dim + 8 * n) {
+            return None;
+        }
+        let mut cache = Self {
+            places: places(samples),
+            models: vec![f64::NAN; n_users * n],
+            pulled: vec![0.0; n_users * dim],
+            dim,
+            rank,
+            max_rows: samples.max_rows(),
+        };
+        let models = cache.models.par_chunks_mut(USERS_PER_TASK * n);
+        let pulled = cache.pulled.par_chunks_mut(USERS_PER_TASK * dim);
+        let tasks = models.zip(pulled).enumerate();
+        tasks.for_each(|(task, (models, pulled))| {
+            let entries = models.chunks_exact_mut(n);
+            let entries = entries.zip(pulled.chunks_exact_mut(dim));
+            let scratch = || step.scratch();
+            fill(samples, task, entries, scratch, |user, own, entry| {
+                let (model, pulled) = entry;
+                if let Some(share) = step.compute(user, own) {
+                    let (own, factors) = model.split_at_mut(rank);
+                    own.copy_from_slice(share.own);
+                    factors.copy_from_slice(share.factors);
+                    pulled.copy_from_slice(share.pulled);
+                }
+            });
+        });
+        Some(cache)
+    }
+
+    /// The entry of the user whose row this is.
+    fn find(&self, user: UserRow<'_>) -> Option<CachedShare<'_>> {
+        let at = self.places.place(user.key())?;
+        let (dim, n) = (self.dim, self.rank + self.max_rows);
+        let (own, factors) = self.models[at * n..(at + 1) * n].split_at(self.rank);
+        Some(CachedShare {
+            own,
+            factors,
+            pulled: &self.pulled[at * dim..(at + 1) * dim],
+        })
+    }
+}
+
+/// One user's share, or that there is none.
+struct CachedShare<'a> {
+    own: &'a [f64],
+    factors: &'a [f64],
+    pulled: &'a [f32],
+}
+
+impl<'a> CachedShare<'a> {
+    fn share<'s>(self, scales: &'s mut Vec<f64>) -> Option<Share<'s>>
+    where
+        'a: 's,
+    {
+        let takes_part = self.own.first().is_some_and(|v| !v.is_nan());
+        takes_part.then_some(Share {
+            own: self.own,
+            factors: self.factors,
+            pulled: self.pulled,
+            scales,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use dp_core::UserSamplesBuilder;
-    use dp_mechanism::{Grid, vector_contribution};
+    use dp_mechanism::{
+        Grid, KroneckerGrid, Provenance, kronecker_contribution, vector_contribution,
+    };
 
     use super::*;
-    use crate::Provenance;
+    use crate::RowUse;
 
     /// Rounding must not carry the sum of many clipped rows over the bound, where the kernel takes the whole share for 0.
     #[test]
@@ -290,5 +371,64 @@ mod tests {
             let reached = square.sqrt() / grid.l2_bound() as f64;
             assert!(reached > 0.9999 && reached <= 1.0, "{reached}");
         }
+    }
+
+    fn samples() -> UserSamples {
+        let mut builder = UserSamplesBuilder::new(3, 8).unwrap();
+        for user in 0..250_u8 {
+            let angle = |row: u8| f32::from(user) * 0.7 + f32::from(row) * 1.3;
+            for row in 0..1 + user % 8 {
+                let x = [angle(row).sin(), angle(row).cos(), 1.0 - angle(row) % 2.0];
+                builder.push(user.into(), &x, angle(row) % 3.0).unwrap();
+            }
+        }
+        builder.build().0
+    }
+
+    #[test]
+    fn a_cache_holds_what_the_user_would_add() {
+        let samples = samples();
+        let columns = [1.0, 0.5, 0.1, 1.0, 0.3, -0.4];
+        let plane = Subspace::spanned_by(3, 2, &columns, Provenance::NonPrivate).unwrap();
+        let settings = SspEmbedding {
+            design_clip: 0.4,
+            label_clip: 2.0,
+            ..SspEmbedding::section_6()
+        };
+        let mut step = SspUser {
+            settings: &settings,
+            subspace: &plane,
+            max_rows: 8,
+            users: StepUsers {
+                batch: Some((1, 2)),
+                model_rows: RowUse::Quarter(0),
+                embedding_rows: RowUse::Quarter(1),
+            },
+            cache: None,
+        };
+        let (fresh, cache) = (step, ShareCache::of(&step, &samples).unwrap());
+        step.cache = Some(&cache);
+        let grids = (Grid::new(2.0, 1.0), KroneckerGrid::new(2.0, 1.0));
+        let grids = (grids.0.unwrap(), grids.1.unwrap());
+        let numbers = |step, user| {
+            let matrix = kronecker_contribution(&grids.1, &SspMatrix(step), user).unwrap();
+            (
+                matrix,
+                vector_contribution(&grids.0, 6, &SspRhs(step), user),
+            )
+        };
+        let (copy, others) = (samples.table().expose().clone(), self::samples());
+        let others = others.table().expose(); // the same rows, of which the cache knows nothing
+        let mut silent = 0;
+        for (at, user) in samples.table().expose().users().enumerate() {
+            assert!(cache.find(user).is_some() && cache.find(copy.user(at)).is_some());
+            assert!(cache.find(others.user(at)).is_none());
+            let expected = numbers(fresh, others.user(at));
+            silent += usize::from(expected.0.is_empty());
+            assert!(numbers(step, user) == expected, "{at}");
+            assert!(numbers(step, copy.user(at)) == expected, "{at}");
+            assert!(numbers(step, others.user(at)) == expected, "{at}");
+        }
+        assert!((80..200).contains(&silent), "{silent}");
     }
 }

@@ -1,8 +1,9 @@
 //! Public candidates: nets over all subspaces of a small space, or any list.
 
 use dp_core::{ParamError, params};
+use dp_mechanism::Provenance;
 
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// Most candidates of a net.
 const MOST: f64 = (1 << 20) as f64;

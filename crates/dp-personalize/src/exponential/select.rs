@@ -1,14 +1,15 @@
-//! Algorithm 4 with its plan and its payment.
+//! Algorithm 4 as a trainer.
 
-use dp_accounting::{Certificate, Plan, PlannedRelease, Spend};
+use dp_accounting::{CertificateBuilder, PlannedRelease, Requests};
 use dp_core::{Adjacency, SampleRows, UserRow, UserSamples, params};
 use dp_mechanism::{
-    ExponentialMechanism, NoiseSource, ScoreChange, ScoreSum, SparseBuffer, VectorContribution,
+    ExponentialMechanism, Provenance, Run, ScoreChange, SparseBuffer, Trainer, VectorContribution,
 };
 
 use super::{Candidates, SelectionLoss};
 use crate::design::UserDesign;
-use crate::{Error, FittedSubspace, Provenance, Result, Subspace};
+use crate::subspace::describe;
+use crate::{Error, Result, Subspace};
 
 /// Label of the one release.
 const LABEL: &str = "selected subspace";
@@ -33,13 +34,16 @@ impl ExponentialSelectionParams {
         }
     }
 
-    /// Checks every range.
+    /// Checks every range. The candidates are public settings as well.
     ///
     /// # Errors
     /// [`crate::Error::Param`] or [`crate::Error::Mechanism`] naming the first setting out of range.
-    pub fn check(self) -> Result<ExponentialSelection> {
+    pub fn check(self, candidates: Candidates) -> Result<ExponentialSelection> {
         self.loss.check()?;
-        let selection = ExponentialSelection { params: self };
+        let selection = ExponentialSelection {
+            params: self,
+            candidates,
+        };
         selection.mechanism(Adjacency::AddRemoveUser)?;
         Ok(selection)
     }
@@ -57,34 +61,37 @@ impl ExponentialSelectionParams {
 ///
 /// # Privacy
 /// Released to everybody: the index of a candidate. Unit: the user with all rows. Under add/remove one user's gains come or go, all of one sign and each
-/// at most `R`: a monotone score. Under replacement each score moves by at most `R` either way. [`ScoreSum`] clamps
+/// at most `R`: a monotone score. Under replacement each score moves by at most `R` either way. [`ScoreSum`](dp_mechanism::ScoreSum) clamps
 /// every share in exact integers, so the bound does not rest on the loss, and the mechanism samples exactly:
-/// (epsilon, 0), with a loss of bounded range.
+/// (epsilon, 0), with a loss of bounded range. What it costs is part of the settings: [`plan`](Trainer::plan) states it at the target's delta, which it
+/// does not need, and refuses a target with a smaller epsilon. Reserve it on a [`Budget::schedule`](dp_accounting::Budget::schedule).
+///
+/// # Errors
+/// [`plan`](Trainer::plan): [`crate::Error::Shape`] when the candidates have another length than the features;
+/// [`crate::Error::Accounting`] when the target is below the cost.
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::Adjacency;
 /// use dp_data::SharedSubspace;
-/// use dp_mechanism::NoiseSource;
-/// use dp_personalize::{Candidates, ExponentialSelectionParams, SelectionLoss};
+/// use dp_personalize::{
+///     Adjacency, ApproxDp, Budget, Candidates, ExponentialSelectionParams, Ledger, NoiseSource, Trainer,
+/// };
 /// use rand::SeedableRng;
 ///
 /// let set_up = SharedSubspace { n_users: 300, dim: 3, rank: 1, ..SharedSubspace::section_6() };
 /// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
-/// let selection = ExponentialSelectionParams::new(1.0).check()?;
-/// let adjacency = Adjacency::AddRemoveUser;
-/// let plan = selection.plan(1e-6, adjacency)?;
-/// let budget = Budget::schedule(plan.target(), adjacency)?;
-/// let spend = Ledger::in_memory("made data", budget)?.reserve(&plan)?.remove(0);
-/// let net = Candidates::net(3, 1, 6)?;
-/// let fitted = selection.fit(&data.samples, &net, &plan, spend, &mut NoiseSource::operating_system())?;
+/// let (target, adjacency) = (ApproxDp::target(1.0, 1e-6)?, Adjacency::AddRemoveUser);
+/// let selection = ExponentialSelectionParams::new(1.0).check(Candidates::net(3, 1, 6)?)?;
+/// let plan = selection.plan(3, target, adjacency)?;
+/// let spends = Ledger::in_memory("made data", Budget::schedule(target, adjacency)?)?.reserve(&plan)?;
+/// let fitted = selection.fit(&data.samples, &plan, spends, &mut NoiseSource::operating_system())?;
 /// assert_eq!(fitted.model.rank(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ExponentialSelection {
     params: ExponentialSelectionParams,
+    candidates: Candidates,
 }
 
 impl ExponentialSelection {
@@ -92,6 +99,12 @@ impl ExponentialSelection {
     #[must_use]
     pub const fn params(&self) -> &ExponentialSelectionParams {
         &self.params
+    }
+
+    /// What is chosen from.
+    #[must_use]
+    pub const fn candidates(&self) -> &Candidates {
+        &self.candidates
     }
 
     fn mechanism(&self, adjacency: Adjacency) -> Result<ExponentialMechanism> {
@@ -108,89 +121,49 @@ impl ExponentialSelection {
             adjacency.relation(),
         )?)
     }
+}
 
-    /// The plan of the one release. Its guarantee is stated at `delta`, which it does not need; reserve it on a
-    /// [`Budget::schedule`](dp_accounting::Budget::schedule).
-    ///
-    /// # Errors
-    /// [`crate::Error::Accounting`] for a delta outside (0, 1).
-    pub fn plan(&self, delta: f64, adjacency: Adjacency) -> Result<Plan> {
-        let release = PlannedRelease::new(LABEL, self.mechanism(adjacency)?.event(), 0);
-        Ok(Plan::with_noise_multipliers(
-            delta,
-            adjacency,
-            vec![release],
-        )?)
+impl Trainer for ExponentialSelection {
+    type Data = UserSamples;
+    type Model = Subspace;
+    type Error = Error;
+
+    fn width(&self, samples: &UserSamples) -> usize {
+        samples.n_features()
     }
 
-    /// Selects a candidate, consuming the spend of `plan`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when samples, candidates, plan and spend do not belong together, before any
-    /// data is touched; [`crate::Error::Mechanism`] when the release is refused or entropy fails.
-    pub fn fit(
-        &self,
-        samples: &UserSamples,
-        candidates: &Candidates,
-        plan: &Plan,
-        spend: Spend,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedSubspace> {
-        let subspaces = candidates.subspaces();
-        params::same_size("candidates' dim", subspaces[0].dim(), samples.n_features())?;
-        let [planned] = plan.releases() else {
-            return Err(not_paid());
-        };
-        if spend.label() != planned.label()
-            || spend.event() != planned.event()
-            || spend.adjacency() != plan.adjacency()
-            || planned.label() != LABEL
-        {
-            return Err(not_paid());
-        }
-        let certificate = Certificate::builder(plan, spend.data_set_id())
-            .releases(vec![spend.record()])
-            .released_output("index of the selected candidate, settings", "anyone")
-            .assumption("one person has one user id")
+    fn requests(&self, dim: usize, adjacency: Adjacency) -> Result<Requests> {
+        let candidates = self.candidates.subspaces();
+        params::same_size("candidates' dim", candidates[0].dim(), dim)?;
+        let event = self.mechanism(adjacency)?.event();
+        Ok(Requests::Fixed(vec![PlannedRelease::new(LABEL, event, 0)]))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        describe(certificate, "index of the selected candidate, settings")
             .assumption("the candidates were not chosen by looking at this data set")
-            .assumption("settings were not chosen by looking at this data set")
-            .not_covered("personal models, which stay with their users")
-            .not_covered("total running time");
-        let mechanism = self.mechanism(plan.adjacency())?;
+    }
+
+    fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<Subspace> {
+        let subspaces = self.candidates.subspaces();
         let gains = CandidateGains {
             loss: self.params.loss,
             subspaces,
         };
-        let sum = ScoreSum::accumulate(samples.table(), subspaces.len(), mechanism, &gains)?;
-        let selected = sum.select(spend, noise)?;
+        let mechanism = self.mechanism(run.plan().adjacency())?;
+        let selected = run.select(samples.table(), subspaces.len(), mechanism, &gains)?;
         // a candidate from seeded noise would be passed on unchanged
         let seeded = |one: &Subspace| one.provenance() == Provenance::SeededNoise;
-        let insecure = selected.is_insecure() || subspaces.iter().any(seeded);
-        let certificate = if insecure {
-            certificate.not_private("seeded noise")
-        } else {
-            certificate
-        };
+        run.taint(subspaces.iter().any(seeded));
         let chosen = &subspaces[selected.index().min(subspaces.len() - 1)];
-        Ok(FittedSubspace {
-            model: chosen.clone().with_provenance(Provenance::of(insecure)),
-            certificate: certificate.build()?,
-        })
-    }
-}
-
-fn not_paid() -> Error {
-    Error::Spends {
-        expected: 1,
-        found: 1,
-        label: LABEL.to_owned(),
+        Ok(chosen.clone().with_provenance(run.provenance()))
     }
 }
 
 /// One user's gains over all candidates.
 ///
 /// # Privacy
-/// Each gain is clamped to `[0, R]` by [`ScoreSum`] in exact integers.
+/// Each gain is clamped to `[0, R]` by [`ScoreSum`](dp_mechanism::ScoreSum) in exact integers.
 #[allow(
     missing_debug_implementations,
     reason = "public values; print those instead"

@@ -1,4 +1,4 @@
-//! Least-squares directions of users side by side.
+//! Least-squares directions of users, batched.
 
 use dp_core::{UserRow, UserSamples};
 use dp_linalg::{Across, RowsBeside, separate, solve_beside};
@@ -6,14 +6,14 @@ use dp_mechanism::{FactorBuffer, FactorContribution};
 
 use super::projector::{ProjectorScratch, ProjectorSum};
 use crate::Result;
-use crate::beside::{USERS, UserBlock, UsersBeside};
+use crate::batched::{BatchedUsers, USERS, UserBlock};
+use crate::cache::Cache;
 use crate::design::SINGLE_RIDGE;
-use crate::kept::KeptNumbers;
 use crate::user_rows::{UserCells, single};
 
 /// Working memory.
 pub(super) struct Directions {
-    users: UsersBeside,
+    users: BatchedUsers,
     moved: RowsBeside,
     kernel: Vec<Across>,
     sum: Vec<Across>,
@@ -21,7 +21,7 @@ pub(super) struct Directions {
 
 impl Directions {
     pub(super) fn new(n_features: usize) -> Result<Self> {
-        let users = UsersBeside::new(n_features)?;
+        let users = BatchedUsers::new(n_features)?;
         Ok(Self {
             moved: users.rows.clone(),
             users,
@@ -40,7 +40,7 @@ impl Directions {
 
     fn solve(&mut self, users: UserBlock<'_>, transform: &[f32], out: &mut [f32]) -> Result<()> {
         self.users.load(users)?;
-        let UsersBeside { rows, labels } = &mut self.users;
+        let BatchedUsers { rows, labels } = &mut self.users;
         let rows = if transform.is_empty() {
             rows
         } else {
@@ -74,15 +74,16 @@ fn lifts(kernel: &[Across], n_rows: usize) -> Across {
 }
 
 /// A [`ProjectorSum`] with the directions of all users computed before, if they fit into memory.
-pub(super) struct KeptDirections<'a> {
+pub(super) struct CachedDirections<'a> {
     sum: &'a ProjectorSum,
-    kept: Option<KeptNumbers<'a>>,
+    cache: Option<Cache>,
 }
 
-impl<'a> KeptDirections<'a> {
-    pub(super) fn of(sum: &'a ProjectorSum, samples: &'a UserSamples) -> Self {
+impl<'a> CachedDirections<'a> {
+    /// With a cache where there is `to_be` one.
+    pub(super) fn of(sum: &'a ProjectorSum, samples: &UserSamples, to_be: bool) -> Self {
         let (dim, first) = (sum.dim(), samples.table().expose().users().next());
-        let beside = first.is_some_and(|user| sum.goes_beside(UserCells::of(user, dim)));
+        let is_batched = first.is_some_and(|user| sum.is_batched(UserCells::of(user, dim)));
         let write = |users: UserBlock<'_>, own: &mut Option<Directions>, out: &mut [f32]| {
             match own {
                 Some(own) => own.write(users, sum.lower(), out),
@@ -90,15 +91,15 @@ impl<'a> KeptDirections<'a> {
             }
         };
         let scratch = || Directions::new(dim).ok();
-        let kept = || KeptNumbers::of(samples, dim, Vec::new(), scratch, write);
+        let cache = || Cache::of(samples, dim, Vec::new(), scratch, write);
         Self {
             sum,
-            kept: if beside { kept() } else { None },
+            cache: if to_be && is_batched { cache() } else { None },
         }
     }
 }
 
-impl FactorContribution for KeptDirections<'_> {
+impl FactorContribution for CachedDirections<'_> {
     type Scratch = Option<ProjectorScratch>;
 
     fn scratch(&self) -> Self::Scratch {
@@ -110,11 +111,11 @@ impl FactorContribution for KeptDirections<'_> {
     }
 
     fn reads_features(&self) -> bool {
-        self.kept.is_none()
+        self.cache.is_none()
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
-        match self.kept.as_ref().and_then(|kept| kept.find(user)) {
+        match self.cache.as_ref().and_then(|cache| cache.find(user)) {
             Some(direction) => {
                 let cells = out.factor.iter_mut().zip(direction);
                 cells.for_each(|(u, &x)| *u = x.into());
@@ -164,28 +165,31 @@ mod tests {
 
     #[test]
     fn what_the_kernel_is_handed_is_a_function_of_the_user_alone() {
-        let (samples, less) = (samples(0), samples(1));
+        let (samples, less, others) = (samples(0), samples(1), samples(0));
         let table = samples.table().expose();
         let (copy, less_table) = (table.clone(), less.table().expose());
+        let others = others.table().expose(); // the same rows, of which no cache knows anything
         for transform in [None, Some(&transform()[..])] {
             let sum = ProjectorSum::transformed(DIM, transform).unwrap();
-            let kept = KeptDirections::of(&sum, &samples);
-            let kept_of_less = KeptDirections::of(&sum, &less);
-            assert!(kept.kept.is_some() && kept_of_less.kept.is_some());
+            let cached = CachedDirections::of(&sum, &samples, true);
+            let cached_of_less = CachedDirections::of(&sum, &less, true);
+            assert!(cached.cache.is_some() && cached_of_less.cache.is_some());
+            assert!(CachedDirections::of(&sum, &samples, false).cache.is_none());
             let (mut used, mut moved) = (sum.scratch(), 0);
             for at in 0..table.n_users() {
                 let mut expected = buffer();
-                sum.contribute(copy.user(at), &mut sum.scratch(), &mut expected);
+                sum.contribute(others.user(at), &mut sum.scratch(), &mut expected);
                 moved += usize::from(expected.weights[0] > 0.0);
-                let check = |contribution: &KeptDirections<'_>, user, scratch: &mut _| {
+                let check = |contribution: &CachedDirections<'_>, user, scratch: &mut _| {
                     let mut found = buffer();
                     contribution.contribute(user, scratch, &mut found);
                     assert_eq!(bits(&found), bits(&expected), "{at}");
                 };
-                check(&kept, table.user(at), &mut used);
-                check(&kept, copy.user(at), &mut used);
+                for user in [table.user(at), copy.user(at), others.user(at)] {
+                    check(&cached, user, &mut used);
+                }
                 if at > 0 {
-                    check(&kept_of_less, less_table.user(at - 1), &mut used);
+                    check(&cached_of_less, less_table.user(at - 1), &mut used);
                 }
             }
             assert!(moved > 40, "{moved}");

@@ -1,12 +1,12 @@
 //! Algorithm 3: products of pairs of a user's rows.
 
-use dp_accounting::{ReleaseRequest, Spend};
+use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
 use dp_linalg::packed_len;
-use dp_mechanism::{SparseBuffer, VectorContribution, WatchedNoise};
+use dp_mechanism::{Run, SparseBuffer, VectorContribution};
 
 use crate::embedding::{RowUse, SymmetricNoise};
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// One user's share of `M = sum_j sum_i W_ij` of Jain et al. 2021, Algorithm 3.
 ///
@@ -57,14 +57,13 @@ impl SamplePairs {
         &self,
         samples: &UserSamples,
         rank: usize,
-        spend: Spend,
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Subspace> {
         let dim = self.n_features;
         let shape = (packed_len(dim), self.clip_norm());
-        let released = out.vector(samples.table(), shape, self, spend)?;
+        let released = run.vector(samples.table(), shape, self)?;
         let matrix = self.symmetric_noise.read(&released.values(), dim);
-        Subspace::top_eigenvectors(dim, rank, &matrix, Provenance::of(out.is_insecure()))
+        Subspace::top_eigenvectors(dim, rank, &matrix, run.provenance())
     }
 }
 

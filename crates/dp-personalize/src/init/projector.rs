@@ -1,16 +1,16 @@
 //! The sum over users of projectors on the user's own least-squares direction.
 
-use dp_accounting::{ReleaseRequest, Spend};
+use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, UserRow, UserSamples};
 use dp_linalg::{PaddedMatrix, WideRows, unpack_symmetric};
-use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, WatchedNoise};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramSums, Run};
 
-use super::directions::{Directions, KeptDirections};
-use crate::beside::{UserBlock, go_beside};
+use super::directions::{CachedDirections, Directions};
+use crate::batched::{UserBlock, is_batched};
 use crate::design::{min_norm_least_squares, solve_dual};
 use crate::small::{norm, transposed};
 use crate::user_rows::{UserCells, single};
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
 const RHS_SHARE: f64 = 1e-6;
@@ -72,9 +72,9 @@ impl ProjectorSum {
         &self.lower
     }
 
-    /// Whether users whose table has so many rows go side by side: few, and fewer than features.
-    pub(super) const fn goes_beside(&self, user: UserCells<'_>) -> bool {
-        go_beside(user) && user.n_rows() < self.n_features
+    /// Whether users whose table has so many rows are batched: few, and fewer than features.
+    pub(super) const fn is_batched(&self, user: UserCells<'_>) -> bool {
+        is_batched(user) && user.n_rows() < self.n_features
     }
 
     /// Makes a factor with a direction a unit vector, of weight 1.
@@ -103,18 +103,15 @@ impl ProjectorSum {
         &self,
         samples: &UserSamples,
         rank: usize,
-        spends: [Spend; 2],
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Subspace> {
-        let [matrix, rhs] = spends;
-        let (z, z_rhs) = (matrix.noise_multiplier()?, rhs.noise_multiplier()?);
-        let grids = GramGrids::new(z, 1.0, z_rhs, 1.0)?;
-        let kept = KeptDirections::of(self, samples);
-        let released = out.grams(samples.table(), grids, &kept, [matrix, rhs])?;
+        let directions = CachedDirections::of(self, samples, !run.is_replaying()?);
+        let grids = |matrix, rhs| GramGrids::new(matrix, 1.0, rhs, 1.0);
+        let released = run.grams(samples.table(), grids, &directions)?;
         let dim = self.n_features;
         let (mut sum, mut empty) = (vec![0.0; dim * dim], vec![0.0; dim]);
         released.write_item(0, &mut sum, &mut empty);
-        Subspace::top_eigenvectors(dim, rank, &sum, Provenance::of(out.is_insecure()))
+        Subspace::top_eigenvectors(dim, rank, &sum, run.provenance())
     }
 }
 
@@ -124,7 +121,7 @@ impl ProjectorSum {
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct ProjectorScratch {
-    beside: Directions,
+    batched: Directions,
     direction: Vec<f32>,
     /// Rows as they are and multiplied by the transform.
     rows: [WideRows; 2],
@@ -139,7 +136,7 @@ impl FactorContribution for ProjectorSum {
     fn scratch(&self) -> Self::Scratch {
         let rows = WideRows::new(self.n_features).ok()?;
         Some(ProjectorScratch {
-            beside: Directions::new(self.n_features).ok()?,
+            batched: Directions::new(self.n_features).ok()?,
             direction: vec![0.0; self.n_features],
             rows: [rows.clone(), rows],
             labels: Vec::new(),
@@ -157,10 +154,10 @@ impl FactorContribution for ProjectorSum {
         let Some(scratch) = scratch else {
             return; // not for any user: the length of the features is public
         };
-        if self.goes_beside(user) {
+        if self.is_batched(user) {
             let direction = &mut scratch.direction;
             let alone = UserBlock::alone(&user);
-            scratch.beside.write(alone, &self.lower, direction);
+            scratch.batched.write(alone, &self.lower, direction);
             let cells = out.factor.iter_mut().zip(direction);
             cells.for_each(|(u, x)| *u = (*x).into());
         } else if self

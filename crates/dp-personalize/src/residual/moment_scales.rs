@@ -1,13 +1,14 @@
-//! Scales that make a user's rows a share of the moments, for users side by side.
+//! Scales that make a user's rows a share of the moments, batched.
 
-use dp_core::{UserRow, UserSamples};
+use dp_core::{PerUser, UserRow, UserSamples};
 use dp_linalg::{Across, PlainLoops, with_vector_instructions};
 use dp_mechanism::{KroneckerContribution, RowsBuffer};
 
 use super::DirectionMoments;
 use super::whitening::{MomentScratch, push_rows};
 use crate::Result;
-use crate::beside::{UserBlock, UsersBeside, add_product, go_beside, inverse_roots};
+use crate::batched::{BatchedUsers, UserBlock, add_product, inverse_roots, is_batched};
+use crate::cache::places;
 use crate::small::clip_factor;
 use crate::user_rows::{UserCells, single};
 
@@ -17,7 +18,7 @@ const FROBENIUS_MARGIN: f64 = 1.0 + 5e-5;
 
 /// Working memory.
 pub(super) struct MomentScales {
-    users: UsersBeside,
+    users: BatchedUsers,
     products: Vec<Across>,
     inverses: Vec<Across>,
 }
@@ -25,7 +26,7 @@ pub(super) struct MomentScales {
 impl MomentScales {
     pub(super) fn new(n_features: usize) -> Result<Self> {
         Ok(Self {
-            users: UsersBeside::new(n_features)?,
+            users: BatchedUsers::new(n_features)?,
             products: Vec::new(),
             inverses: Vec::new(),
         })
@@ -102,8 +103,9 @@ impl PlainLoops for SquaredGramians<'_> {
 
 /// [`DirectionMoments`] of a table, whose scales are computed for several users at a time.
 pub(super) struct BlockMoments<'a> {
-    pub(super) moments: &'a DirectionMoments,
-    pub(super) samples: &'a UserSamples,
+    moments: &'a DirectionMoments,
+    samples: &'a UserSamples,
+    places: PerUser<()>,
 }
 
 impl KroneckerContribution for BlockMoments<'_> {
@@ -125,19 +127,28 @@ impl KroneckerContribution for BlockMoments<'_> {
     }
 }
 
-impl BlockMoments<'_> {
-    /// What [`MomentScales::write`] writes of the user, if the rows are those of the table and not many.
+impl<'a> BlockMoments<'a> {
+    pub(super) fn of(moments: &'a DirectionMoments, samples: &'a UserSamples) -> Self {
+        Self {
+            moments,
+            samples,
+            places: places(samples),
+        }
+    }
+
+    /// What [`MomentScales::write`] writes of the user, if the row is one of the table and rows are not many.
     fn scales<'s>(&self, user: UserRow<'_>, scratch: &'s mut MomentScratch) -> Option<&'s [f32]> {
         let (clip_norm, dim) = (self.moments.clip_norm, self.moments.n_features);
-        if !go_beside(UserCells::of(user, dim)) {
+        if !is_batched(UserCells::of(user, dim)) {
             return None;
         }
-        let beside = scratch.beside.as_mut()?;
-        let write = |block: UserBlock<'_>, out: &mut [f32]| beside.write(block, clip_norm, out);
+        let at = self.places.place(user.key())?;
+        let batched = scratch.batched.as_mut()?;
+        let write = |block: UserBlock<'_>, out: &mut [f32]| batched.write(block, clip_norm, out);
         let max_rows = self.samples.max_rows();
         // what is written of a user is a function of that user's own rows
-        let found = scratch.at_hand.find(self.samples, user, max_rows, write);
-        beside.users.rows.fetch_announced(); // while the kernel works on this user
+        let found = scratch.block.find((self.samples, at), max_rows, write);
+        batched.users.rows.fetch_announced(); // while the kernel works on this user
         found
     }
 }
@@ -171,11 +182,8 @@ mod tests {
     #[test]
     fn what_the_kernel_adds_is_a_function_of_the_user_alone() {
         let (samples, less) = (samples(0), samples(1));
-        let blocks = |samples| BlockMoments {
-            moments: &MOMENTS,
-            samples,
-        };
-        let (blocks, blocks_of_less) = (blocks(&samples), blocks(&less));
+        let blocks = BlockMoments::of(&MOMENTS, &samples);
+        let blocks_of_less = BlockMoments::of(&MOMENTS, &less);
         let grid = KroneckerGrid::new(1.0, MOMENTS.clip_norm).unwrap();
         let (table, less) = (samples.table().expose(), less.table().expose());
         let copy = table.clone();
@@ -183,9 +191,11 @@ mod tests {
         let mut moved = 0;
         for at in 0..table.n_users() {
             let user = table.user(at);
-            let expected = kronecker_contribution(&grid, &MOMENTS, copy.user(at)).unwrap();
-            let found = kronecker_contribution(&grid, &blocks, user).unwrap();
-            assert_eq!(found, expected, "{at}");
+            let expected = kronecker_contribution(&grid, &MOMENTS, user).unwrap();
+            for user in [user, copy.user(at)] {
+                let found = kronecker_contribution(&grid, &blocks, user).unwrap();
+                assert_eq!(found, expected, "{at}");
+            }
             moved += usize::from(!expected.is_empty());
             // working memory as it is kept from user to user
             let again = bits(blocks.scales(user, &mut used).unwrap());

@@ -83,6 +83,6 @@ impl ResidualAltMinParams {
         ] {
             params::finite_positive(name, value)?;
         }
-        Ok(ResidualAltMin::new(self))
+        Ok(ResidualAltMin { params: self })
     }
 }

@@ -1,14 +1,14 @@
-//! One refinement step: a joint release of residual gradients and of the moments of the models.
+//! One refinement step: the size of residual gradients as one number, then a joint release of the gradients and of the moments of the models.
 
 use dp_core::{UserRow, params};
 use dp_linalg::{
     PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen, write_outer_product,
 };
-use dp_mechanism::{ReleasedVector, SparseBuffer, VectorContribution};
+use dp_mechanism::{Provenance, ReleasedVector, SparseBuffer, VectorContribution};
 
-use super::user::{Public, ResidualScratch};
+use super::gradient::{Public, ResidualScratch};
 use crate::small::{clip_factor, norm, read_symmetric, transposed, write_symmetric_square};
-use crate::{Provenance, Result, Subspace};
+use crate::{Result, Subspace};
 
 /// One user's share of a residual Gauss-Newton step.
 ///
@@ -91,7 +91,7 @@ impl VectorContribution for ResidualStep<'_> {
     }
 
     fn reads_features(&self) -> bool {
-        self.public.kept.is_none()
+        self.public.cache.is_none()
     }
 
     fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
@@ -114,6 +114,51 @@ impl VectorContribution for ResidualStep<'_> {
     }
 }
 
+/// One user's share of the size of residual gradients: `min(||R_j||_F, c) / c`, with the `R_j` of
+/// [`ResidualStep`] and the clip `c` of the step before.
+///
+/// # Privacy
+/// A number from 0 to 1: sensitivity 1 under add/remove; paid for 2 under replacement.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct ResidualEnergy<'a> {
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
+}
+
+impl<'a> ResidualEnergy<'a> {
+    /// The shares for features as they are, in units of a clip.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the clip is not finite and positive.
+    pub fn new(subspace: &'a Subspace, clip_norm: f64) -> Result<Self> {
+        Ok(Self {
+            public: Public::unwhitened(subspace),
+            clip_norm: params::finite_positive("clip_norm", clip_norm)?,
+        })
+    }
+}
+
+impl VectorContribution for ResidualEnergy<'_> {
+    type Scratch = ResidualScratch;
+
+    fn scratch(&self) -> ResidualScratch {
+        self.public.scratch()
+    }
+
+    fn reads_features(&self) -> bool {
+        self.public.cache.is_none()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
+        if let Some(gradient) = self.public.gradient(user, own) {
+            out.push(0, (gradient.size / self.clip_norm).min(1.0));
+        }
+    }
+}
+
 /// What a released step says.
 pub(super) struct Released {
     /// The next subspace.
@@ -132,7 +177,7 @@ pub(super) fn advance(
     released: &ReleasedVector,
     clip_norm: f64,
     moment_weight: f64,
-    insecure: bool,
+    provenance: Provenance,
 ) -> Result<Released> {
     let (dim, rank) = (current.dim(), current.rank());
     let values = released.values();
@@ -152,8 +197,12 @@ pub(super) fn advance(
     let inverse_squares: f64 = inverse_squares.map(|s| (s.max(0.0) + ridge).powi(-2)).sum();
     let noise_energy = dim as f64 * (noise * clip_norm * moment_weight).powi(2) * inverse_squares;
     let size = norm(&change);
-    let kept = (1.0 - noise_energy / (size * size)).max(0.0);
-    let scale = if kept * size > 1.0 { 1.0 / size } else { kept };
+    let shrunk = (1.0 - noise_energy / (size * size)).max(0.0);
+    let scale = if shrunk * size > 1.0 {
+        1.0 / size
+    } else {
+        shrunk
+    };
     let moved = current
         .basis()
         .iter()
@@ -161,7 +210,7 @@ pub(super) fn advance(
         .map(|(u, d)| u + scale * d);
     let columns: Vec<f64> = moved.collect();
     Ok(Released {
-        subspace: Subspace::spanned_by(dim, rank, &columns, Provenance::of(insecure))?,
+        subspace: Subspace::spanned_by(dim, rank, &columns, provenance)?,
         weight: (trace / moment_weight).max(noise / moment_weight),
     })
 }

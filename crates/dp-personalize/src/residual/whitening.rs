@@ -1,17 +1,15 @@
 //! Second moments of the features, and the transform that makes them alike in all directions.
 
-use dp_accounting::{ReleaseRequest, Spend};
+use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, UserRow, UserSamples};
 use dp_linalg::{WideRows, cholesky_in_place, packed_index, symmetric_eigen, unpack_symmetric};
-use dp_mechanism::{
-    KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBuffer, WatchedNoise,
-};
+use dp_mechanism::{KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBuffer, Run};
 
 use super::Whitening;
 use super::moment_scales::{BlockMoments, MomentScales};
 use crate::Result;
-use crate::beside::{UserBlock, go_beside};
-use crate::kept::BlockAtHand;
+use crate::batched::{UserBlock, is_batched};
+use crate::cache::BlockCache;
 use crate::small::clip_factor;
 use crate::user_rows::UserCells;
 
@@ -44,8 +42,8 @@ impl KroneckerContribution for DirectionMoments {
 
     fn scratch(&self) -> Self::Scratch {
         MomentScratch {
-            beside: MomentScales::new(self.n_features).ok(),
-            at_hand: BlockAtHand::default(),
+            batched: MomentScales::new(self.n_features).ok(),
+            block: BlockCache::default(),
             scales: Vec::new(),
             rows: WideRows::new(self.n_features).ok(),
             products: Vec::new(),
@@ -59,15 +57,17 @@ impl KroneckerContribution for DirectionMoments {
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer) {
         let user = UserCells::of(user, self.n_features);
-        if !go_beside(user) {
+        if !is_batched(user) {
             return self.contribute_many_rows(user.without_padding(), scratch, out);
         }
-        let MomentScratch { beside, scales, .. } = scratch;
-        let Some(beside) = beside else {
+        let MomentScratch {
+            batched, scales, ..
+        } = scratch;
+        let Some(batched) = batched else {
             return; // not for any user: the length of the features is public
         };
         scales.resize(user.n_rows(), 0.0);
-        beside.write(UserBlock::alone(&user), self.clip_norm, scales);
+        batched.write(UserBlock::alone(&user), self.clip_norm, scales);
         push_rows(user.stride(), scales, out);
     }
 }
@@ -88,8 +88,8 @@ pub(super) fn push_rows(stride: usize, scales: &[f32], out: &mut RowsBuffer) {
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct MomentScratch {
-    pub(super) beside: Option<MomentScales>,
-    pub(super) at_hand: BlockAtHand,
+    pub(super) batched: Option<MomentScales>,
+    pub(super) block: BlockCache,
     scales: Vec<f32>,
     /// Rows in double precision, their inner products, and the inverse norms.
     rows: Option<WideRows>,
@@ -150,8 +150,7 @@ impl Whitening {
     pub(super) fn release(
         &self,
         samples: &UserSamples,
-        spend: Spend,
-        out: &mut WatchedNoise<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Option<Vec<f64>>> {
         let dim = samples.n_features();
         let moments = DirectionMoments {
@@ -159,9 +158,8 @@ impl Whitening {
             clip_norm: self.clip_norm,
         };
         let shape = (OffDiagonalNoise::Isometric, self.clip_norm);
-        let moments = &moments;
-        let blocks = BlockMoments { moments, samples };
-        let released = out.kronecker(samples.table(), shape, &blocks, spend)?;
+        let blocks = BlockMoments::of(&moments, samples);
+        let released = run.kronecker(samples.table(), shape, &blocks)?;
         self.transform(dim, &released.values(), released.noise_stddev())
     }
 

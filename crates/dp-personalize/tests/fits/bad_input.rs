@@ -2,10 +2,10 @@
 
 use dp_accounting::Plan;
 use dp_core::{UserSamples, UserSamplesBuilder};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Error as KernelError, NoiseSource};
 use dp_personalize::{
     AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Error, Initialisation, LocalFit,
-    Provenance, ResidualAltMinParams, RowSplit, SspEmbedding, Subspace, SymmetricNoise,
+    Provenance, ResidualAltMinParams, RowSplit, SspEmbedding, Subspace, SymmetricNoise, Trainer,
     UserBatches, Whitening, own_data_model,
 };
 
@@ -233,26 +233,32 @@ fn plans_and_spends_that_do_not_belong_are_refused() {
     let run = |plan: &Plan, spends| fit.fit(samples, plan, spends, &mut seeded());
     assert!(matches!(
         run(&plan, pay(&plan, 1)),
-        Err(Error::Spends { .. })
+        Err(Error::Mechanism(KernelError::Spends { .. }))
     ));
     assert!(matches!(
         run(&plan, pay(&plan, 3)),
-        Err(Error::Spends { .. })
+        Err(Error::Mechanism(KernelError::Spends { .. }))
     ));
     let mut mixed = pay(&plan, 2);
     mixed.swap(0, 3); // the accounts' first spends exchanged
-    assert!(matches!(run(&plan, mixed), Err(Error::Spends { .. })));
+    assert!(matches!(
+        run(&plan, mixed),
+        Err(Error::Mechanism(KernelError::Spends { .. }))
+    ));
     let other = fit.plan(DIM + 1, target(1.0), ADJACENCIES[0]).unwrap();
-    assert!(matches!(run(&other, pay(&other, 2)), Err(Error::Shape(_))));
+    assert!(matches!(
+        run(&other, pay(&other, 2)),
+        Err(Error::Mechanism(KernelError::Plan { .. }))
+    ));
     let cheaper = fit.plan(DIM, target(0.5), ADJACENCIES[0]).unwrap();
     assert!(matches!(
         run(&plan, pay(&cheaper, 2)),
-        Err(Error::Spends { .. })
+        Err(Error::Mechanism(KernelError::Spends { .. }))
     ));
     let replace = fit.plan(DIM, target(1.0), ADJACENCIES[1]).unwrap();
     assert!(matches!(
         run(&plan, pay(&replace, 2)),
-        Err(Error::Spends { .. })
+        Err(Error::Mechanism(KernelError::Spends { .. }))
     ));
     let fitted = fit
         .fit(

@@ -1,7 +1,7 @@
 //! What a run states about itself.
 
 use dp_mechanism::NoiseSource;
-use dp_personalize::{AltMinParams, Initialisation, Provenance, ResidualAltMinParams};
+use dp_personalize::{AltMinParams, Initialisation, Provenance, ResidualAltMinParams, Trainer};
 
 use crate::support::{ADJACENCIES, DIM, alt_min, made, pay, target};
 

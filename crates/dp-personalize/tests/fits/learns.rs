@@ -3,12 +3,12 @@
 use dp_core::{UserSamples, UserSamplesBuilder};
 use dp_personalize::{
     AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, GroundTruth, Initialisation, LocalFit,
-    NonPrivateAltMin, Provenance, ResidualAltMinParams, SingleModel, SingleModelParams, Subspace,
+    NonPrivateAltMin, Provenance, ResidualAltMinParams, SingleModelParams, Subspace,
     own_data_model, zero_model,
 };
 
 use crate::support::{
-    ADJACENCIES, DIM, alt_min, distance, made, mse, pay, residual, seeded, target, variants,
+    ADJACENCIES, DIM, alt_min, distance, fit, made, mse, residual, target, variants,
 };
 
 #[test]
@@ -80,14 +80,14 @@ fn refinement_does_not_know_the_units() {
         builder.build().0
     };
     let settings = ResidualAltMinParams::new(2);
-    let fit = |samples: &UserSamples| {
+    let fitted = |samples: &UserSamples| {
         residual(settings, samples, target(3.0), ADJACENCIES[0])
             .unwrap()
             .model
     };
-    let plain = fit(&scaled(1.0, 1.0));
+    let plain = fitted(&scaled(1.0, 1.0));
     // powers of two: the same floats but for exponents
-    let other = fit(&scaled(1024.0, 2.0_f32.powi(-20)));
+    let other = fitted(&scaled(1024.0, 2.0_f32.powi(-20)));
     assert!(plain.frobenius_distance(&other).unwrap() < 1e-6);
 }
 
@@ -171,10 +171,7 @@ fn much_noise_never_blows_anything_up() {
         }
         .check()
         .unwrap();
-        let plan = SingleModel::plan(DIM, target(0.05), adjacency).unwrap();
-        let fitted = single
-            .fit(&data.samples, &plan, pay(&plan, 1), &mut seeded())
-            .unwrap();
+        let fitted = fit(&single, &data.samples, target(0.05), adjacency).unwrap();
         let length: f64 = fitted.model.coefficients().iter().map(|t| t * t).sum();
         assert!(length < 10.0, "{length}");
     }

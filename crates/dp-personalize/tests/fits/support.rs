@@ -5,9 +5,9 @@ use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_data::{SharedSubspace, SubspaceData};
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, FittedSubspace, GroundTruth,
-    Initialisation, LocalFit, Provenance, ResidualAltMinParams, Result, RowSplit, SspEmbedding,
-    Subspace, SymmetricNoise, UserBatches,
+    AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Error, Fitted, GroundTruth, Initialisation,
+    LocalFit, Provenance, ResidualAltMinParams, Result, RowSplit, SspEmbedding, Subspace,
+    SymmetricNoise, Trainer, UserBatches,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -29,17 +29,38 @@ pub(crate) fn made(n_users: usize, feature_decay: f64) -> SubspaceData {
     set_up.generate(&mut ChaCha20Rng::seed_from_u64(1)).unwrap()
 }
 
-pub(crate) fn pay(plan: &Plan, n_accounts: usize) -> Vec<Spend> {
-    let pay_one = |account| {
-        let budget = Budget::new(plan.target(), plan.adjacency()).unwrap();
-        let mut ledger = Ledger::in_memory(&format!("test {account}"), budget).unwrap();
-        ledger.reserve(plan).unwrap()
+/// A ledger for one account of a run along the plan.
+pub(crate) fn ledger(plan: &Plan, account: usize) -> Ledger {
+    let budget = match plan.gdp() {
+        Ok(_) => Budget::new(plan.target(), plan.adjacency()),
+        Err(_) => Budget::schedule(plan.target(), plan.adjacency()),
     };
-    (0..n_accounts).flat_map(pay_one).collect()
+    Ledger::in_memory(&format!("test {account}"), budget.unwrap()).unwrap()
+}
+
+pub(crate) fn pay(plan: &Plan, n_accounts: usize) -> Vec<Spend> {
+    let accounts = 0..n_accounts;
+    let paid = accounts.map(|account| ledger(plan, account).reserve(plan).unwrap());
+    paid.flatten().collect()
 }
 
 pub(crate) fn seeded() -> NoiseSource {
     NoiseSource::insecure_seeded(5)
+}
+
+/// A fit of its own data set, with seeded noise.
+pub(crate) fn fit<T>(
+    trainer: &T,
+    samples: &UserSamples,
+    goal: ApproxDp,
+    adjacency: Adjacency,
+) -> Result<Fitted<T::Model>>
+where
+    T: Trainer<Data = UserSamples, Error = Error>,
+{
+    let plan = trainer.plan(samples.n_features(), goal, adjacency)?;
+    let spends = pay(&plan, trainer.n_accounts());
+    trainer.fit(samples, &plan, spends, &mut seeded())
 }
 
 pub(crate) fn alt_min(
@@ -47,11 +68,8 @@ pub(crate) fn alt_min(
     samples: &UserSamples,
     goal: ApproxDp,
     adjacency: Adjacency,
-) -> Result<FittedSubspace> {
-    let fit = settings.check()?;
-    let plan = fit.plan(samples.n_features(), goal, adjacency)?;
-    let spends = pay(&plan, fit.n_accounts());
-    fit.fit(samples, &plan, spends, &mut seeded())
+) -> Result<Fitted<Subspace>> {
+    fit(&settings.check()?, samples, goal, adjacency)
 }
 
 pub(crate) fn residual(
@@ -59,11 +77,8 @@ pub(crate) fn residual(
     samples: &UserSamples,
     goal: ApproxDp,
     adjacency: Adjacency,
-) -> Result<FittedSubspace> {
-    let fit = settings.check()?;
-    let plan = fit.plan(samples.n_features(), goal, adjacency)?;
-    let spends = pay(&plan, 1);
-    fit.fit(samples, &plan, spends, &mut seeded())
+) -> Result<Fitted<Subspace>> {
+    fit(&settings.check()?, samples, goal, adjacency)
 }
 
 pub(crate) fn mse(data: &SubspaceData, subspace: &Subspace) -> f64 {

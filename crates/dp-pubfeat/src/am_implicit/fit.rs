@@ -1,18 +1,18 @@
-//! Plan, rounds and certificate.
+//! The rounds on likes.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
+use std::borrow::Borrow;
+
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, WatchedNoise};
+use dp_mechanism::{Run, Trainer, plan_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::item_step::{Learned, LikesRound, Popularity, learn};
 use super::{AmImplicitSspParams, LikesContribution, LikesModel};
-use crate::am_residual::{Run, Totals, mean_moment, round_shares};
+use crate::am_residual::{Totals, mean_moment, round_shares};
 use crate::residual::TotalsContribution;
-use crate::ssp::FittedItems;
-use crate::watch::Watch;
-use crate::{FeaturePrior, ProblemSetup, ProtectedUnit, Result, events};
+use crate::{Error, FeaturePrior, ProblemSetup, ProtectedUnit, Result, With, trainer};
 
 const OUTPUT: &str = "item vectors and weights of features, made of the noisy sums listed below; total weights of items; settings";
 
@@ -73,10 +73,11 @@ impl AmImplicitSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        ProtectedUnit::User.check(adjacency)?;
-        params::at_least_one("n_items", n_items)?;
-        events::check_coordinates(self.n_coordinates(n_items))?;
-        events::plan(&self.requests(n_items), target, adjacency)
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
     /// Numbers in a round's release.
@@ -86,55 +87,28 @@ impl AmImplicitSsp {
             .saturating_mul(self.params.dim)
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        ProtectedUnit::User.check(adjacency)?;
+        params::at_least_one("n_items", n_items)?;
+        let n = self.n_coordinates(n_items);
+        trainer::check_coordinates(n)?;
         let AmImplicitSspParams {
             n_rounds,
             round_growth,
             totals_share,
             ..
         } = self.params;
-        let mut all = vec![events::request("total weights", totals_share, n_items + 1)];
-        let n = self.n_coordinates(n_items);
+        let mut all = vec![trainer::request("total weights", totals_share, n_items + 1)];
         let shares = round_shares(n_rounds, round_growth, totals_share);
         let rounds = (1..).zip(shares);
-        all.extend(rounds.map(|(t, share)| events::request(format!("likes {t}"), share, n)));
-        all
+        all.extend(rounds.map(|(t, share)| trainer::request(format!("likes {t}"), share, n)));
+        Ok(Requests::Shares(all))
     }
 
-    /// Runs the rounds, consuming exactly the spends of `plan`. Values of records and users' features are not looked at.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit).
-    pub fn fit(
-        &self,
-        prior: &FeaturePrior,
-        likes: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<LikesModel>> {
-        self.fit_watched(prior, likes, plan, spends, noise, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits, and for progress.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        prior: &FeaturePrior,
-        likes: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<LikesModel>> {
-        let (setup, requests) = (self.setup(), self.requests(prior.n_items()));
-        let out = WatchedNoise { noise, watch };
-        let mut run = Run::new(&setup, prior, likes, (plan, spends), &requests, out)?;
-        let model = self.rounds(prior, &setup, &mut run)?;
-        let certificate = run.certify(&setup, prior, OUTPUT)?;
-        Ok(FittedItems { certificate, model })
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
+        let (settings, start) = (self.clone(), prior);
+        With { settings, start }
     }
 
     /// Weights and unit, in the form that they have elsewhere.
@@ -148,16 +122,18 @@ impl AmImplicitSsp {
     fn rounds(
         &self,
         prior: &FeaturePrior,
-        setup: &ProblemSetup,
-        run: &mut Run<'_, '_>,
+        likes: &Private<Interactions>,
+        run: &mut Run<'_>,
     ) -> Result<LikesModel> {
         let (params, n_items) = (&self.params, prior.n_items());
-        let totals = Totals::release(setup, n_items, params.totals_floor, run)?;
+        let floor = params.totals_floor;
+        let totals = Totals::release(&self.setup(), n_items, floor, (likes, &mut *run))?;
         let mut popularity = Popularity::new(&totals);
-        let mut learned =
-            self.round(prior, &self.initial_vectors(n_items), &mut popularity, run)?;
+        let first = self.initial_vectors(n_items);
+        let mut learned = self.round(prior, &first, &mut popularity, (likes, &mut *run))?;
         for _ in 1..params.n_rounds {
-            learned = self.round(prior, &learned.vectors, &mut popularity, run)?;
+            let at = &learned.vectors;
+            learned = self.round(prior, at, &mut popularity, (likes, &mut *run))?;
         }
         let totals = (totals.released, totals.noise);
         LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
@@ -169,13 +145,12 @@ impl AmImplicitSsp {
         prior: &FeaturePrior,
         item_vectors: &[f64],
         popularity: &mut Popularity,
-        run: &mut Run<'_, '_>,
+        (likes, run): (&Private<Interactions>, &mut Run<'_>),
     ) -> Result<Learned> {
         let (params, dim) = (&self.params, self.params.dim);
         let contribution = LikesContribution::new(params, item_vectors)?;
         let shape = (contribution.n_coordinates(), LikesContribution::norm());
-        let spend = run.paid.next()?;
-        let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
+        let released = run.vector(likes, shape, &contribution)?;
         let values = released.values();
         let (sums, moments) = values.split_at(item_vectors.len());
         let round = LikesRound {
@@ -197,5 +172,31 @@ impl AmImplicitSsp {
             _ => scale * (2.0 * rng.random::<f64>() - 1.0),
         };
         (0..n_items * dim).map(draw).collect()
+    }
+}
+
+impl<P: Borrow<FeaturePrior>> Trainer for With<AmImplicitSsp, P> {
+    type Data = Private<Interactions>;
+    type Model = LikesModel;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.borrow().n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let setup = self.settings.setup();
+        self.start.borrow().describe(certificate, &setup, OUTPUT)
+    }
+
+    fn train(&self, likes: &Self::Data, run: &mut Run<'_>) -> Result<LikesModel> {
+        let (settings, prior) = (&self.settings, self.start.borrow());
+        let shape = (prior.n_items(), settings.params.dim);
+        settings.setup().check_ratings(likes, shape)?;
+        settings.rounds(prior, likes, run)
     }
 }

@@ -3,7 +3,7 @@
 use dp_core::{UserRow, params};
 
 use super::LikesStep;
-use super::user_step::LikesDesign;
+use super::contribution::LikesDesign;
 use crate::features::check_items;
 use crate::{FeatureWeights, PersonalVector, Result};
 

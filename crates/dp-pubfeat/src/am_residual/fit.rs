@@ -1,18 +1,17 @@
-//! Plan, rounds and certificate.
+//! The rounds on ratings.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
+use std::borrow::Borrow;
+
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, WatchedNoise};
+use dp_mechanism::{Run, Trainer, plan_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-use super::evidence::{Evidence, Round, mean_moment};
-use super::totals::{Run, Totals};
+use super::evidence::{Evidence, Round, Totals, mean_moment};
 use super::{AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, RoundContribution};
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
-use crate::ssp::FittedItems;
-use crate::watch::Watch;
-use crate::{ProblemSetup, ProtectedUnit, Result, SparseKernel, events};
+use crate::{Error, ProblemSetup, ProtectedUnit, Result, SparseKernel, With, trainer};
 
 const OUTPUT: &str =
     "item vectors and weights of features, made of the noisy sums listed below; settings";
@@ -74,10 +73,11 @@ impl AmResidualSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        ProtectedUnit::User.check(adjacency)?;
-        params::at_least_one("n_items", n_items)?;
-        events::check_coordinates(self.n_coordinates(n_items))?;
-        events::plan(&self.requests(n_items), target, adjacency)
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
     /// Numbers in a round's release.
@@ -86,49 +86,22 @@ impl AmResidualSsp {
         n_items.saturating_mul(dim).saturating_add(dim * dim)
     }
 
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
-        let share = self.params.totals_share;
-        let mut all = vec![events::request("total weights", share, n_items + 1)];
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        ProtectedUnit::User.check(adjacency)?;
+        params::at_least_one("n_items", n_items)?;
         let n = self.n_coordinates(n_items);
+        trainer::check_coordinates(n)?;
+        let share = self.params.totals_share;
+        let mut all = vec![trainer::request("total weights", share, n_items + 1)];
         let rounds = (1..).zip(self.params.round_shares());
-        all.extend(rounds.map(|(t, share)| events::request(format!("residuals {t}"), share, n)));
-        all
+        all.extend(rounds.map(|(t, share)| trainer::request(format!("residuals {t}"), share, n)));
+        Ok(Requests::Shares(all))
     }
 
-    /// Runs the rounds, consuming exactly the spends of `plan`. Users' features in the table are not looked at.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit).
-    pub fn fit(
-        &self,
-        prior: &FeaturePrior,
-        ratings: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<FeatureModel>> {
-        self.fit_watched(prior, ratings, plan, spends, noise, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits, and for progress.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        prior: &FeaturePrior,
-        ratings: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<FeatureModel>> {
-        let (setup, requests) = (self.setup(), self.requests(prior.n_items()));
-        let out = WatchedNoise { noise, watch };
-        let mut run = Run::new(&setup, prior, ratings, (plan, spends), &requests, out)?;
-        let model = self.rounds(prior, &setup, &mut run)?;
-        let certificate = run.certify(&setup, prior, OUTPUT)?;
-        Ok(FittedItems { certificate, model })
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
+        let (settings, start) = (self.clone(), prior);
+        With { settings, start }
     }
 
     /// Weights and unit, in the form that they have elsewhere.
@@ -142,11 +115,12 @@ impl AmResidualSsp {
     fn rounds(
         &self,
         prior: &FeaturePrior,
-        setup: &ProblemSetup,
-        run: &mut Run<'_, '_>,
+        ratings: &Private<Interactions>,
+        run: &mut Run<'_>,
     ) -> Result<FeatureModel> {
         let (params, n_items) = (&self.params, prior.n_items());
-        let totals = Totals::release(setup, n_items, params.totals_floor, run)?;
+        let floor = params.totals_floor;
+        let totals = Totals::release(&self.setup(), n_items, floor, (ratings, &mut *run))?;
         let made = prior.kernel(&totals.items, totals.noise)?;
         let mut learner = self.learner(made.kernel)?;
         let mut vectors = self.initial_vectors(n_items);
@@ -159,8 +133,7 @@ impl AmResidualSsp {
                 bound,
             };
             let shape = (contribution.n_coordinates(), contribution.norm());
-            let spend = run.paid.next()?;
-            let released = run.out.vector(run.ratings, shape, &contribution, spend)?;
+            let released = run.vector(ratings, shape, &contribution)?;
             let values = released.values();
             let (residuals, moments) = values.split_at(vectors.len());
             let round = Round {
@@ -218,5 +191,31 @@ impl AmResidualSsp {
         let (features, shared) = prior.scaled(&theta, dim, unknown);
         let (features, shared) = (self.with_biases(features), self.with_biases(shared));
         FeatureWeights::new(dim, prior.category_sizes(), shared, features)
+    }
+}
+
+impl<P: Borrow<FeaturePrior>> Trainer for With<AmResidualSsp, P> {
+    type Data = Private<Interactions>;
+    type Model = FeatureModel;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.borrow().n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let setup = self.settings.setup();
+        self.start.borrow().describe(certificate, &setup, OUTPUT)
+    }
+
+    fn train(&self, ratings: &Self::Data, run: &mut Run<'_>) -> Result<FeatureModel> {
+        let (settings, prior) = (&self.settings, self.start.borrow());
+        let shape = (prior.n_items(), settings.params.dim);
+        settings.setup().check_ratings(ratings, shape)?;
+        settings.rounds(prior, ratings, run)
     }
 }

@@ -2,7 +2,7 @@
 
 use dp_core::{ApproxDp, params};
 
-use super::{AmResidualSsp, LevelStep, defaults};
+use super::{AmResidualSsp, LevelStep};
 use crate::features::in_public_range;
 use crate::{ExampleWeights, Result, ShrinkingBound};
 
@@ -42,7 +42,7 @@ impl AmResidualSspParams {
     /// Defaults that follow from epsilon alone. Found on the validation part of MovieLens-1M (`docs/results.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        defaults::for_target(target)
+        defaults_for(target)
     }
 
     /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
@@ -127,6 +127,37 @@ pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> V
     shares.iter().map(|share| share / whole).collect()
 }
 
+fn defaults_for(target: ApproxDp) -> AmResidualSspParams {
+    let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
+        e if e < 2.0 => (3, 6, 0.5, 5.0),
+        e if e < 10.0 => (4, 10, 0.7, 5.0),
+        _ => (8, 12, 0.7, 8.0),
+    };
+    AmResidualSspParams {
+        dim,
+        n_rounds,
+        round_growth: 1.2,
+        totals_share: 0.08,
+        weights: ExampleWeights::equal(),
+        bound: ShrinkingBound {
+            first: 0.95,
+            ratio: 0.95,
+            floor: 0.7,
+        },
+        taste_norm,
+        user_step: LevelStep {
+            label_center: 3.5,
+            level_penalty: 5.0,
+            l2_penalty,
+        },
+        memory: 0.8,
+        totals_floor: 0.5,
+        item_variance: 0.15,
+        label_variance: 0.08,
+        init_seed: 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +211,17 @@ mod tests {
             let mut params = params();
             change(&mut params);
             assert!(params.check().is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn defaults_pass_their_own_checks_at_every_epsilon() {
+        for epsilon in [1e-6, 0.1, 1.0, 5.0, 20.0, 1e6] {
+            let target = ApproxDp {
+                epsilon,
+                delta: 1e-5,
+            };
+            assert!(defaults_for(target).check().is_ok(), "epsilon {epsilon}");
         }
     }
 }

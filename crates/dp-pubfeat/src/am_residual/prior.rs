@@ -1,9 +1,14 @@
 //! What public features are expected to say of items.
 
+use dp_accounting::CertificateBuilder;
 use dp_core::params;
 
 use crate::features::{below, in_public_range, to_unit_norm};
-use crate::{ItemFeatures, Result, SparseKernel};
+use crate::problem::Vectors;
+use crate::{ItemFeatures, ProblemSetup, Result, SparseKernel, trainer};
+
+const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
+const UNRATED: &str = "which items are said to be without ratings is public knowledge";
 
 /// Prior variances of the parts that an item's vector is a sum of, relative to each other. All are public.
 ///
@@ -160,8 +165,16 @@ impl FeaturePrior {
         &self.variances
     }
 
-    pub(crate) fn has_unrated(&self) -> bool {
-        self.unrated.contains(&true)
+    /// The certificate of rounds under this prior.
+    pub(crate) fn describe(
+        &self,
+        certificate: CertificateBuilder,
+        setup: &ProblemSetup,
+        output: &str,
+    ) -> CertificateBuilder {
+        let unrated = self.unrated.contains(&true).then_some(UNRATED);
+        let more: Vec<&str> = [DEFAULTS].into_iter().chain(unrated).collect();
+        trainer::describe(certificate, (setup, Vectors::Fitted), (output, &more))
     }
 
     /// Whether an item is said to be without ratings.

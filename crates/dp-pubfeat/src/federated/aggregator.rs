@@ -2,17 +2,12 @@
 
 use std::collections::HashSet;
 
-use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{InteractionsBuilder, Private, params};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Fitted, Run, Trainer};
 
 use super::message::STEPS;
 use super::{ExamplesMessage, Invitation, Rejection, StatisticsMessage};
-use crate::paid::Paid;
-use crate::problem::Vectors;
-use crate::run::certify;
-use crate::ssp::{OUTPUT, release};
-use crate::{Error, ItemStatistics, Result, Ssp, events};
+use crate::{Error, ItemStatistics, Result, Ssp};
 
 /// The trusted part of federated SSP-c: holds clients' messages until the round is closed, releases noisy statistics, and is used up.
 ///
@@ -23,9 +18,9 @@ use crate::{Error, ItemStatistics, Result, Ssp, events};
     missing_debug_implementations,
     reason = "holds private examples; printing them is never wanted"
 )]
-pub struct Aggregator<'p> {
+pub struct Aggregator {
+    ssp: Ssp,
     invitation: Invitation,
-    paid: Paid<'p>,
     roster_size: u32,
     seen: HashSet<u32>,
     examples: InteractionsBuilder,
@@ -37,18 +32,17 @@ const TRUST: [&str; 3] = [
     "the round was closed at a time that did not depend on who had answered or how many had",
 ];
 
-impl<'p> Aggregator<'p> {
-    /// An aggregator that has paid for the release of `plan`, for clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
+impl Aggregator {
+    /// An aggregator of the run named `run`, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
     /// part. What one message can take of memory is bounded by it and by the catalogue.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] for settings with more than one release; [`crate::Error::Param`] for an empty roster; [`crate::Error::Shape`] or [`crate::Error::Spends`] when settings, plan and spends do
-    /// not belong together.
+    /// [`Error::Unsupported`] for settings with more than one release; [`Error::Param`] for an empty roster or catalogue, or a run without a name;
+    /// [`Error::Shape`] for weights of another number of items.
     pub fn new(
         ssp: &Ssp,
         (n_items, roster_size): (usize, u32),
-        plan: &'p Plan,
-        spends: Vec<Spend>,
+        run: impl Into<String>,
     ) -> Result<Self> {
         if ssp.params().n_resamples != 1 {
             return Err(Error::Unsupported {
@@ -56,21 +50,16 @@ impl<'p> Aggregator<'p> {
             });
         }
         params::at_least_one("roster_size", roster_size as usize)?;
-        let setup = ssp.params().setup.clone();
-        setup.unit.check(plan.adjacency())?;
-        let run = spends.first().map(|spend| spend.release_id().to_owned());
-        let wanted = events::wanted(&ssp.requests(n_items));
-        let paid = Paid::new(plan, &wanted, spends)?;
         let invitation = Invitation {
-            run: run.unwrap_or_default(),
+            run: run.into(),
             n_items,
-            setup,
+            setup: ssp.params().setup.clone(),
         };
         invitation.check()?;
         Ok(Self {
             examples: InteractionsBuilder::new(n_items).with_feature_dim(invitation.setup.dim),
             invitation,
-            paid,
+            ssp: ssp.clone(),
             roster_size,
             seen: HashSet::new(),
         })
@@ -112,33 +101,30 @@ impl<'p> Aggregator<'p> {
         Ok(())
     }
 
-    /// Sums what came, adds noise, and forgets the messages.
+    /// Sums what came, adds noise, and forgets the messages: [`Ssp`] along `run`, on the table of the clients' examples. Where its plan does not fit the
+    /// settings nothing is paid for or released.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] when the release is refused or entropy fails, and nothing that depends on messages.
-    pub fn close(self, noise: &mut NoiseSource) -> Result<(StatisticsMessage, Certificate)> {
+    /// As [`Trainer::run`], and nothing that depends on messages.
+    pub fn close(self, mut run: Run<'_>) -> Result<Fitted<StatisticsMessage>> {
         let Self {
+            ssp,
             invitation,
-            mut paid,
             examples,
             ..
         } = self;
+        for assumption in TRUST {
+            run.assume(assumption);
+        }
         let data = Private::new(examples.build().0);
-        let setup = &invitation.setup;
-        let released = setup.unit.with_rows(&data, |rows| {
-            release(setup, rows, &mut paid, noise, &mut |_| {})
+        let fitted = ssp.run(&data, run)?;
+        let mut statistics = None;
+        let fitted = fitted.map(|all| statistics = all.into_iter().next());
+        let statistics: ItemStatistics = statistics.ok_or(Error::Unsupported {
+            what: "statistics without a release",
         })?;
-        let certificate = certify(
-            paid,
-            (setup, Vectors::Given),
-            (OUTPUT, &TRUST),
-            noise.is_insecure(),
-        )?;
-        let message = StatisticsMessage {
-            run: invitation.run,
-            statistics: ItemStatistics::of(&released),
-        };
-        Ok((message, certificate))
+        let run = invitation.run;
+        Ok(fitted.map(|()| StatisticsMessage { run, statistics }))
     }
 }
 

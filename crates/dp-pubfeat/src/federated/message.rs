@@ -12,7 +12,7 @@ pub(super) const STEPS: i32 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invitation {
-    /// The run: the release id of its first spend, which is public.
+    /// The name of the run: any text, public.
     pub run: String,
     /// Number of items of the public catalogue.
     pub n_items: usize,

@@ -11,11 +11,9 @@ use crate::{Error, Result, StatisticsLearner};
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::{Adjacency, ApproxDp, InteractionsBuilder, Private};
-/// use dp_mechanism::NoiseSource;
 /// use dp_pubfeat::federated::{Aggregator, Client, Server};
-/// use dp_pubfeat::{FeatureKernel, KernelRidge, ProblemSetup, RidgeNoise, SspParams};
+/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, FeatureKernel, InteractionsBuilder, KernelRidge, Ledger, NoiseSource, Private};
+/// use dp_pubfeat::{ProblemSetup, RidgeNoise, Run, SspParams, StatisticsLearner, Trainer};
 ///
 /// let mut builder = InteractionsBuilder::new(2).with_feature_dim(1);
 /// for user in 0..300 {
@@ -27,22 +25,21 @@ use crate::{Error, Result, StatisticsLearner};
 /// let ssp = SspParams::new(ProblemSetup::new(1, 1.0)).check()?;
 /// let (target, adjacency) = (ApproxDp::target(2.0, 1e-5)?, Adjacency::AddRemoveUser);
 /// let plan = ssp.plan(2, target, adjacency)?;
-/// let spends = Ledger::in_memory("devices", Budget::new(target, adjacency)?)?.reserve(&plan)?;
+/// let mut ledger = Ledger::in_memory("devices", Budget::new(target, adjacency)?)?;
 ///
-/// let mut aggregator = Aggregator::new(&ssp, (2, 300), &plan, spends)?;
+/// let mut aggregator = Aggregator::new(&ssp, (2, 300), "run 7")?;
 /// for number in 0..300 {
 ///     let message = Client::new(&devices, number as usize, number)?.answer(aggregator.invitation())?;
 ///     aggregator.receive(&message)?; // by any transport
 /// }
-/// let run = aggregator.invitation().run.clone();
-/// let (statistics, certificate) = aggregator.close(&mut NoiseSource::operating_system())?;
-/// assert!(certificate.verify()?.is_private());
+/// let noise = &mut NoiseSource::operating_system();
+/// let released = aggregator.close(Run::paying(&plan, &mut ledger, noise)?)?;
+/// assert!(released.certificate.verify()?.is_private());
 ///
 /// let learner = KernelRidge::new(FeatureKernel::id_only(2)?, 1, RidgeNoise::FromRelease { item_norm: 1.0 }, 0.0)?;
-/// let mut server = Server::new(run, learner);
-/// server.receive(&statistics)?;
+/// let mut server = Server::new("run 7", learner);
+/// server.receive(&released.model)?;
 /// assert!((server.learner().item_vectors()?[0] - 0.5).abs() < 0.4);
-/// # use dp_pubfeat::StatisticsLearner;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -52,7 +49,7 @@ pub struct Server<L> {
 }
 
 impl<L: StatisticsLearner> Server<L> {
-    /// A server of the run of this id.
+    /// A server of the run of this name.
     pub fn new(run: impl Into<String>, learner: L) -> Self {
         Self {
             run: run.into(),

@@ -54,7 +54,7 @@ impl Descent {
 /// ```
 ///
 /// Source: Krichene et al. 2024, Proposition 1. One forward and one backward pass per item and step; the gradient keeps the sparsity of the features.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct EncoderDescent<E, R> {
     encoder: E,
     descent: Descent,
@@ -63,7 +63,7 @@ pub struct EncoderDescent<E, R> {
 }
 
 impl<E: PublicEncoder, R: Rng> EncoderDescent<E, R> {
-    /// A learner that starts at the encoder's parameters; `rng` draws batches of items.
+    /// A learner that starts at the encoder's parameters; `rng` draws batches of items, the same ones in every run of a trainer.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a setting out of range.

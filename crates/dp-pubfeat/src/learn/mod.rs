@@ -4,7 +4,6 @@ mod collective;
 mod conjugate_gradients;
 mod encoder_descent;
 mod kernel_ridge;
-mod pooled_ridge;
 mod pooled_statistics;
 mod value_descent;
 

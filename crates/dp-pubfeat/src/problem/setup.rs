@@ -1,4 +1,4 @@
-//! Public bounds on what a unit brings.
+//! Public bounds on what a unit brings, and what is taken on trust about it.
 
 use dp_core::{Interactions, Private, UserRow, params};
 
@@ -76,12 +76,17 @@ impl ProblemSetup {
     }
 
     /// The same for a table whose users' vectors are fitted on all of their ratings: only users can be units then.
-    pub(crate) fn check_ratings(&self, data: &Private<Interactions>, n_items: usize) -> Result<()> {
+    pub(crate) fn check_ratings(
+        &self,
+        data: &Private<Interactions>,
+        (n_items, dim): (usize, usize),
+    ) -> Result<()> {
         if self.unit != ProtectedUnit::User {
             return Err(Error::Unsupported {
                 what: "single examples as units where users' vectors are fitted on all of theirs",
             });
         }
+        params::same_size("model's dim", dim, self.dim)?;
         params::same_size("items of the table", data.expose().n_items(), n_items)?;
         self.weights.check_items(n_items)
     }
@@ -109,4 +114,67 @@ pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
         let scale = bound / norm;
         vector.iter_mut().for_each(|v| *v *= scale);
     }
+}
+
+/// Working memory of one thread: what a unit brings, after the bounds on single values.
+#[derive(Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one unit's values; printing them is never wanted"
+)]
+pub struct UnitValues {
+    /// `u`, shortened to `Gamma_u`.
+    pub(crate) vector: Vec<f64>,
+    /// `w_j` per record.
+    pub(crate) weights: Vec<f64>,
+    /// Labels clipped to `Gamma_y`, or what becomes of them.
+    pub(crate) labels: Vec<f64>,
+}
+
+impl UnitValues {
+    /// Overwrites everything by the values of a unit.
+    pub(crate) fn read(&mut self, setup: &ProblemSetup, unit: UserRow<'_>) {
+        self.vector.resize(setup.dim, 0.0);
+        setup.write_vector(unit, &mut self.vector);
+        self.weights.clear();
+        self.weights.resize(unit.len(), 0.0);
+        setup.weights.weigh(unit, &mut self.weights);
+        self.labels.clear();
+        let labels = unit.values().iter().map(|&y| setup.label(y));
+        self.labels.extend(labels);
+    }
+}
+
+/// Where the vectors of users come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vectors {
+    /// They are given with the table or by clients.
+    Given,
+    /// They are fitted in the run, on a user's own ratings and released item vectors.
+    Fitted,
+}
+
+const USER: &[&str] = &["one person has one user id"];
+const USER_VECTOR: &str =
+    "each user's vector was made from that user's own data and from public or released values only";
+
+const EXAMPLE: &[&str] = &[
+    "the unit is the record of one pair of user and item: in neighbouring tables it has another label, or is exchanged for the record of a pair \
+     that the table does not have (for adding and removing: is there or not)",
+    "every pair of user and item has at most one record in either of two neighbouring tables: an exchange whose new record overwrites another one \
+     of its pair, or whose old record had covered another one, moves two units and is not covered",
+    "a person with several records is protected for each of them, not for all together",
+];
+const EXAMPLE_VECTOR: &str = "vectors of users are no part of the unit and not protected: they were made from public or released values, or from \
+     data other than the records, and are the same in neighbouring data sets";
+
+/// The meaning of the unit, the origin of users' vectors and of weights, one sentence each.
+pub(crate) fn assumptions(setup: &ProblemSetup, vectors: Vectors) -> Vec<String> {
+    let (unit, vector) = match setup.unit {
+        ProtectedUnit::User => (USER, USER_VECTOR),
+        ProtectedUnit::Example => (EXAMPLE, EXAMPLE_VECTOR),
+    };
+    let given = (vectors == Vectors::Given).then_some(vector);
+    let said = unit.iter().copied().chain(given).map(str::to_owned);
+    said.chain(setup.weights.assumption()).collect()
 }

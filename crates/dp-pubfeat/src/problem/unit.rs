@@ -1,6 +1,7 @@
 //! What counts as one unit: a user with everything, or a single record.
 
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
+use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
@@ -53,16 +54,6 @@ impl ProtectedUnit {
         }
     }
 
-    /// Refuses a watch that would be shown whole users for records.
-    pub(crate) fn check_watch(self) -> Result<()> {
-        match self {
-            Self::User => Ok(()),
-            Self::Example => Err(Error::Unsupported {
-                what: "a watch for a run that bounds single records: it would see what whole users add",
-            }),
-        }
-    }
-
     /// Runs `work` on the table whose rows are the units.
     pub(crate) fn with_rows<T>(
         self,
@@ -79,19 +70,31 @@ impl ProtectedUnit {
     }
 }
 
-/// Every record as a row of its own, with the vector of its user.
+/// Every record as a row of its own, with the vector of its user. Its id follows from the user's id and the item, so that the coins of a sample
+/// are the record's, wherever it is.
 fn one_row_per_record(data: &Private<Interactions>) -> Result<Private<Interactions>> {
     let data = data.expose();
     let mut builder = InteractionsBuilder::new(data.n_items()).with_feature_dim(data.feature_dim());
     let mut number = 0_u32;
-    for user in data.users() {
-        for (item, value) in user.iter() {
+    for (user, row) in data.users().enumerate() {
+        let user_id = data.user_id(user);
+        for (item, value) in row.iter() {
             builder.push(number, item, value)?;
-            builder.set_features(number, user.features())?;
+            builder.set_features(number, row.features())?;
+            builder.set_id(number, record_id(user_id, item));
             number = number.saturating_add(1); // tables hold fewer than 2^32 records
         }
     }
     Ok(Private::new(builder.build().0))
+}
+
+/// `SHA-256(user id, item)` cut to 128 bits.
+fn record_id(user_id: u128, item: u32) -> u128 {
+    let hash = Sha256::new_with_prefix(user_id.to_le_bytes())
+        .chain_update(item.to_le_bytes())
+        .finalize();
+    let (first, _) = hash.split_at(size_of::<u128>());
+    first.iter().fold(0, |id, byte| id << 8 | u128::from(*byte))
 }
 
 #[cfg(test)]
@@ -119,6 +122,28 @@ mod tests {
                 (vec![2], vec![3.0], 5.0)
             ]
         );
+    }
+
+    #[test]
+    fn a_record_has_the_same_id_in_whichever_table_its_user_is() {
+        let mut builder = InteractionsBuilder::new(3);
+        for (user, item) in [(0, 2), (0, 0), (1, 2), (2, 1)] {
+            builder.push(user, item, 1.0).unwrap();
+        }
+        let whole = builder.build().0;
+        let ids = |data: &Interactions| {
+            let rows = one_row_per_record(&Private::new(data.clone())).unwrap();
+            let rows = rows.expose();
+            (0..rows.n_users())
+                .map(|row| rows.user_id(row))
+                .collect::<Vec<_>>()
+        };
+        let all = ids(&whole);
+        let distinct: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), 4);
+        let parts = whole.deal(2, |id| usize::from(id == 1));
+        assert_eq!(ids(&parts[1]), [all[2]]);
+        assert_eq!(ids(&parts[0]), [all[0], all[1], all[3]]);
     }
 
     #[test]

@@ -1,16 +1,13 @@
 //! SSP-c and SSP-i.
 
-use dp_accounting::{Certificate, Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{GramSums, NoiseSource, ReleasedGrams, WatchedNoise};
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, params};
+use dp_mechanism::{GramSums, Run, Trainer};
 
 use super::{ItemStatistics, SspContribution};
 use crate::learn::StatisticsLearner;
-use crate::paid::Paid;
 use crate::problem::Vectors;
-use crate::run::{Fit, certify};
-use crate::watch::Watch;
-use crate::{ProblemSetup, Result, events};
+use crate::{Error, ProblemSetup, Result, With, trainer};
 
 /// Settings of [`Ssp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -51,6 +48,8 @@ impl SspParams {
 
 /// Sufficient statistics perturbation: noisy `A_j`, `b_j` of all items, and an encoder trained on them.
 ///
+/// As a [`Trainer`] it releases the statistics and no more; [`with`](Self::with) a learner it trains that on each release.
+///
 /// Source: Krichene et al. 2024, Algorithms 2 (SSP-i) and 3 (SSP-c); batches of items, Algorithm 5, are a setting of the learner
 /// ([`Descent::item_batch`](crate::Descent::item_batch)); batches of examples, Algorithm 4, are [`SampledSsp`](crate::SampledSsp).
 ///
@@ -61,11 +60,9 @@ impl SspParams {
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::{Adjacency, ApproxDp};
 /// use dp_data::PublicFeatureTask;
-/// use dp_mechanism::NoiseSource;
-/// use dp_pubfeat::{FeatureKernel, KernelRidge, ItemFeaturesBuilder, ProblemSetup, RidgeNoise, SspParams, StatisticsLearner};
+/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, FeatureKernel, ItemFeaturesBuilder, KernelRidge, Ledger, NoiseSource};
+/// use dp_pubfeat::{ProblemSetup, RidgeNoise, SspParams, StatisticsLearner, Trainer};
 /// use rand::SeedableRng;
 ///
 /// let set_up = PublicFeatureTask { n_users: 1500, n_items: 60, items_per_user: 15, ..PublicFeatureTask::new(40) };
@@ -82,7 +79,7 @@ impl SspParams {
 ///
 /// let kernel = FeatureKernel::new(&builder.build(), 0.0)?;
 /// let learner = KernelRidge::new(kernel, 8, RidgeNoise::FromRelease { item_norm: 1.0 }, 0.0)?;
-/// let fitted = ssp.fit(learner, &made.examples, &plan, spends, &mut NoiseSource::operating_system())?;
+/// let fitted = ssp.with(learner).fit(&made.examples, &plan, spends, &mut NoiseSource::operating_system())?;
 /// assert!(fitted.certificate.verify()?.is_private());
 /// assert!(made.excess_risk(&fitted.model.item_vectors()?) < made.excess_risk(&vec![0.0; 60 * 8]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -90,15 +87,6 @@ impl SspParams {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ssp {
     params: SspParams,
-}
-
-/// What a run learned, with its certificate.
-#[derive(Debug, Clone)]
-pub struct FittedItems<L> {
-    /// The learner after the run, or item vectors. Released.
-    pub model: L,
-    /// What was released, under which guarantee.
-    pub certificate: Certificate,
 }
 
 pub(crate) const OUTPUT: &str =
@@ -111,108 +99,100 @@ impl Ssp {
         &self.params
     }
 
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Unsupported`] for neighbours that are not of the unit, [`crate::Error::Param`] without items,
-    /// [`crate::Error::Accounting`] when the target cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.params.setup.unit.check(adjacency)?;
-        params::at_least_one("n_items", n_items)?;
-        events::plan(&self.requests(n_items), target, adjacency)
+    /// The trainer that has `learner` learn from each release.
+    pub fn with<L>(&self, learner: L) -> With<Self, L> {
+        let (settings, start) = (self.clone(), learner);
+        With { settings, start }
     }
 
-    pub(crate) fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
-        let share = self.params.matrix_share;
-        let releases = 1..=self.params.n_resamples;
-        let of_one = |t| gram_requests(&format!("statistics {t}"), self.dim(), n_items, share, 1.0);
-        releases.flat_map(of_one).collect()
-    }
-
-    const fn dim(&self) -> usize {
-        self.params.setup.dim
-    }
-
-    /// Releases the statistics and has `learner` learn from each release, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`], [`crate::Error::Unsupported`] or [`crate::Error::Spends`] when learner, table, plan and spends do not belong together, before any data is
-    /// touched; [`crate::Error::Mechanism`] when a release is refused or entropy fails; those of the learner. Spends are consumed either way.
-    pub fn fit<L: StatisticsLearner>(
+    /// Releases the statistics of all items, once for each resample, and hands each to `learn`.
+    fn release(
         &self,
-        learner: L,
         data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<L>> {
-        self.run(learner, data, plan, spends, noise, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
-    pub fn fit_watched<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        self.params.setup.unit.check_watch()?;
-        self.run(learner, data, plan, spends, noise, watch)
-    }
-
-    fn run<L: StatisticsLearner>(
-        &self,
-        mut learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
+        run: &mut Run<'_>,
+        mut learn: impl FnMut(ItemStatistics) -> Result<()>,
+    ) -> Result<()> {
         let setup = &self.params.setup;
-        let model = (learner.n_items(), learner.dim());
-        let wanted = events::wanted(&self.requests(model.0));
-        let mut paid = Fit { setup, data, model }.pay(plan, &wanted, spends)?;
         #[cfg(privacy_mutants)]
         let setup = &crate::mutants::setup(setup, data);
+        let contribution = SspContribution::new(setup);
         setup.unit.with_rows(data, |rows| {
             for _ in 0..self.params.n_resamples {
-                let released = release(setup, rows, &mut paid, noise, watch)?;
-                learner.learn(&ItemStatistics::of(&released))?;
+                let grids = |matrix, rhs| contribution.grids(matrix, rhs);
+                let released = run.grams(rows, grids, &contribution)?;
+                learn(ItemStatistics::of(&released))?;
             }
             Ok(())
-        })?;
-        Ok(FittedItems {
-            certificate: certify(
-                paid,
-                (setup, Vectors::Given),
-                (OUTPUT, &[]),
-                noise.is_insecure(),
-            )?,
-            model: learner,
         })
     }
 }
 
-/// Releases all statistics with the next two spends.
-pub(crate) fn release(
-    setup: &ProblemSetup,
-    rows: &Private<Interactions>,
-    paid: &mut Paid<'_>,
-    noise: &mut NoiseSource,
-    watch: &mut Watch<'_>,
-) -> Result<ReleasedGrams> {
-    let (matrix, rhs) = (paid.next()?, paid.next()?);
-    let contribution = SspContribution::new(setup);
-    let grids = contribution.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-    let mut out = WatchedNoise { noise, watch };
-    Ok(out.grams(rows, grids, &contribution, [matrix, rhs])?)
+impl Trainer for Ssp {
+    type Data = Private<Interactions>;
+    /// The statistics of every resample.
+    type Model = Vec<ItemStatistics>;
+    type Error = Error;
+
+    fn width(&self, data: &Self::Data) -> usize {
+        data.expose().n_items()
+    }
+
+    /// Matrices and right-hand sides of `n_items` items for every resample.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for neighbours that are not of the unit, [`Error::Param`] without items.
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        let params = &self.params;
+        params.setup.unit.check(adjacency)?;
+        params::at_least_one("n_items", n_items)?;
+        let of_one = |t| {
+            let name = format!("statistics {t}");
+            gram_requests(&name, params.setup.dim, n_items, params.matrix_share, 1.0)
+        };
+        let releases = 1..=params.n_resamples;
+        Ok(Requests::Shares(releases.flat_map(of_one).collect()))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.params.setup, Vectors::Given);
+        trainer::describe(certificate, said, (OUTPUT, &[]))
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<Self::Model> {
+        let setup = &self.params.setup;
+        trainer::check(setup, (self.width(data), setup.dim), data, run)?;
+        let mut all = Vec::new();
+        self.release(data, run, |statistics| {
+            all.push(statistics);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+impl<L: StatisticsLearner + Clone> Trainer for With<Ssp, L> {
+    type Data = Private<Interactions>;
+    type Model = L;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.settings.describe(certificate)
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<L> {
+        let mut learner = trainer::begin((&self.settings.params.setup, &self.start), data, run)?;
+        let learn = |statistics: ItemStatistics| learner.learn(&statistics);
+        self.settings.release(data, run, learn)?;
+        Ok(learner)
+    }
 }
 
 /// The two requests of a release of statistics, `share` of the budget between them.

@@ -7,7 +7,7 @@ mod statistics;
 
 pub use contribution::SspContribution;
 pub(crate) use contribution::scale_jointly;
-pub use fit::{FittedItems, Ssp, SspParams};
-pub(crate) use fit::{OUTPUT, gram_requests, release};
+pub(crate) use fit::{OUTPUT, gram_requests};
+pub use fit::{Ssp, SspParams};
 pub use sampled::{SampledSsp, SampledSspParams};
 pub use statistics::ItemStatistics;

@@ -1,17 +1,15 @@
 //! Mini-batches of examples or users: Algorithm 4.
 
-use dp_accounting::{Plan, PlannedRelease, Spend};
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_linalg::packed_len;
-use dp_mechanism::{NoiseSource, PoissonSampling, SparseBuffer, VectorContribution, WatchedNoise};
+use dp_mechanism::{PoissonSampling, Run, SparseBuffer, Trainer, VectorContribution, plan_for};
 
 use super::fit::OUTPUT;
-use super::{FittedItems, ItemStatistics, scale_jointly};
+use super::{ItemStatistics, scale_jointly};
 use crate::learn::StatisticsLearner;
 use crate::problem::{UnitValues, Vectors};
-use crate::run::{Fit, certify};
-use crate::watch::{Watch, sampled_vector};
-use crate::{ProblemSetup, Result, events};
+use crate::{Error, ProblemSetup, Result, With, trainer};
 
 /// Settings of [`SampledSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -92,18 +90,24 @@ impl SampledSsp {
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
     pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.params.setup.unit.check(adjacency)?;
-        events::check_coordinates(self.n_coordinates(n_items))?;
-        let steps = |z| self.planned(n_items, z);
-        let plan = Plan::calibrate_noise(target, adjacency, steps)?.0;
-        events::try_grids(&plan)?;
-        Ok(plan)
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
     }
 
-    fn planned(&self, n_items: usize, noise_multiplier: f64) -> Vec<PlannedRelease> {
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.params.setup.unit.check(adjacency)?;
         let n = self.n_coordinates(n_items);
+        trainer::check_coordinates(n)?;
         let n_steps = self.params.n_steps;
-        events::sampled_steps("statistics", n_steps, self.sampling, noise_multiplier, n)
+        Ok(trainer::sampled_steps(
+            "statistics",
+            n_steps,
+            self.sampling,
+            n,
+        ))
     }
 
     const fn n_coordinates(&self, n_items: usize) -> usize {
@@ -111,78 +115,18 @@ impl SampledSsp {
         n_items.saturating_mul(packed_len(dim) + dim)
     }
 
-    /// Releases the statistics of each step's sample and has `learner` learn from them, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// As [`Ssp::fit`](crate::Ssp::fit).
-    pub fn fit<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedItems<L>> {
-        self.run(learner, data, plan, spends, noise, &mut |_| {})
+    /// The trainer that has `learner` learn from the statistics of each step's sample.
+    pub fn with<L>(&self, learner: L) -> With<Self, L> {
+        let (settings, start) = (self.clone(), learner);
+        With { settings, start }
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users add to it if they are drawn, not with who was: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit); [`crate::Error::Unsupported`] where records are units, of which a watch would see users.
-    pub fn fit_watched<L: StatisticsLearner>(
-        &self,
-        learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        self.params.setup.unit.check_watch()?;
-        self.run(learner, data, plan, spends, noise, watch)
-    }
-
-    fn run<L: StatisticsLearner>(
-        &self,
-        mut learner: L,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedItems<L>> {
-        let setup = &self.params.setup;
-        let model = (learner.n_items(), learner.dim());
-        let fit = Fit { setup, data, model };
-        let mut paid = fit.pay(plan, &self.planned(model.0, 1.0), spends)?;
-        setup.unit.with_rows(data, |rows| {
-            let mut out = WatchedNoise { noise, watch };
-            for _ in 0..self.params.n_steps {
-                let statistics = self.release(rows, paid.next()?, &mut out)?;
-                learner.learn(&statistics)?;
-            }
-            Ok(())
-        })?;
-        let words = (OUTPUT, &[SECRET][..]);
-        Ok(FittedItems {
-            certificate: certify(paid, (setup, Vectors::Given), words, noise.is_insecure())?,
-            model: learner,
-        })
-    }
-
-    fn release(
-        &self,
-        rows: &Private<Interactions>,
-        spend: Spend,
-        out: &mut WatchedNoise<'_>,
-    ) -> Result<ItemStatistics> {
+    fn release(&self, rows: &Private<Interactions>, run: &mut Run<'_>) -> Result<ItemStatistics> {
         let setup = &self.params.setup;
         let n_items = rows.expose().n_items();
         let contribution = VectorStatistics::new(setup, self.params.matrix_share, n_items);
         let n = self.n_coordinates(n_items);
-        let from = (self.sampling, rows);
-        let released = sampled_vector(out, from, (n, 1.0), &contribution, spend)?;
+        let released = run.sampled_vector(self.sampling, rows, (n, 1.0), &contribution)?;
         let q = self.sampling.sampling_probability();
         let scales = (
             1.0 / (contribution.matrix_scale * q),
@@ -194,6 +138,37 @@ impl SampledSsp {
             scales,
             released.noise_stddev(),
         )
+    }
+}
+
+impl<L: StatisticsLearner + Clone> Trainer for With<SampledSsp, L> {
+    type Data = Private<Interactions>;
+    type Model = L;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let said = (&self.settings.params.setup, Vectors::Given);
+        trainer::describe(certificate, said, (OUTPUT, &[SECRET]))
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<L> {
+        let params = &self.settings.params;
+        let mut learner = trainer::begin((&params.setup, &self.start), data, run)?;
+        params.setup.unit.with_rows(data, |rows| {
+            for _ in 0..params.n_steps {
+                learner.learn(&self.settings.release(rows, run)?)?;
+            }
+            Ok(())
+        })?;
+        Ok(learner)
     }
 }
 

@@ -5,13 +5,13 @@ use dp_data::{MadeLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
-    ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, UserStep,
+    ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, Trainer, UserStep,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
 
-use crate::support::{ADD_REMOVE, made, pay};
+use crate::support::{ADD_REMOVE, made, observed, pay};
 
 const N_ITEMS: usize = 80;
 const DIM: usize = 4;
@@ -83,7 +83,8 @@ fn ratings_alone_teach_items_and_items_never_rated() {
     let plan = am.plan(N_ITEMS, target, ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(3);
     let fitted = am
-        .fit(learner(&features), &history, &plan, pay(&plan), noise)
+        .with(learner(&features))
+        .fit(&history, &plan, pay(&plan), noise)
         .unwrap();
     let vectors = fitted.model.item_vectors().unwrap();
     let (model, level) = errors(history.expose(), &held_out, &vectors);
@@ -117,23 +118,14 @@ fn gradients_with_local_user_steps_learn_too() {
     let noise = &mut NoiseSource::insecure_seeded(3);
     let step = am_ssp().params().user_step;
     let encoder = learner(&features).into_encoder();
-    let paid = (&plan, pay(&plan));
-    let fitted = sgd
-        .fit_ratings(encoder, (&step, 10), &history, paid, noise)
-        .unwrap();
+    let trainer = sgd.alternating(encoder, step, 10).unwrap();
+    let fitted = trainer.fit(&history, &plan, pay(&plan), noise).unwrap();
     let mut vectors = vec![0.0; N_ITEMS * DIM];
     let items: Vec<u32> = (0..N_ITEMS as u32).collect();
     fitted.model.forward(&items, &mut vectors).unwrap();
     let (model, level) = errors(history.expose(), &held_out, &vectors);
     assert!(model < 0.7 * level, "{model} {level}");
-    let none = sgd.fit_ratings(
-        fitted.model,
-        (&step, 0),
-        &history,
-        (&plan, pay(&plan)),
-        noise,
-    );
-    assert!(none.is_err());
+    assert!(sgd.alternating(fitted.model, step, 0).is_err());
 }
 
 #[test]
@@ -151,7 +143,7 @@ fn every_round_bounds_every_user() {
     let (table, noise) = (&data.examples, &mut NoiseSource::insecure_seeded(3));
     let mut rounds = 0;
     let learner = learner(&features);
-    am.fit_watched(learner, table, &plan, pay(&plan), noise, &mut |observed| {
+    observed(&am.with(learner), table, &plan, noise, |observed| {
         let ObservedSums::Grams {
             grids, one_user, ..
         } = observed.sums

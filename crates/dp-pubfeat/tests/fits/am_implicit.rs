@@ -4,11 +4,11 @@ use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmImplicitSsp, AmImplicitSspParams, Error, FeaturePrior, ItemFeaturesBuilder, LikesModel,
-    ObservedSums, PriorVariances,
+    ObservedSums, PriorVariances, Trainer,
 };
 
 use crate::am_residual::prior;
-use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, pay, table, target};
+use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, observed, pay, table, target};
 
 /// Least squared norm of a user with likes over the squared bound: every one is at the bound, so that one that is wrong by .1 % in either direction fails.
 const REACHED: f64 = 0.998;
@@ -23,8 +23,8 @@ fn rounds(dim: usize, n_rounds: usize) -> AmImplicitSsp {
 fn releases(fit: &AmImplicitSsp, data: &Private<Interactions>) -> Vec<Seen> {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
-    fit.fit_watched(&prior(), data, &plan, pay(&plan), noise, &mut |o| {
-        seen.extend(look(&o));
+    observed(&fit.with(&prior()), data, &plan, noise, |o| {
+        seen.extend(look(o));
     })
     .unwrap();
     seen
@@ -56,7 +56,7 @@ fn every_round_bounds_every_user_whatever_was_released_before() {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(4);
     let mut round = 0;
-    fit.fit_watched(&prior(), &data, &plan, pay(&plan), noise, &mut |observed| {
+    observed(&fit.with(&prior()), &data, &plan, noise, |observed| {
         let ObservedSums::Vector { grid, one_user, .. } = observed.sums else {
             panic!("another release")
         };
@@ -103,7 +103,8 @@ fn the_certificate_lists_what_was_paid_under_either_adjacency() {
         let os = &mut NoiseSource::operating_system();
         let prior = prior().with_unrated([4]).unwrap();
         let certificate = fit
-            .fit(&prior, &data, &plan, spends, os)
+            .with(&prior)
+            .fit(&data, &plan, spends, os)
             .unwrap()
             .certificate;
         assert!(certificate.verify().unwrap().is_private());
@@ -116,7 +117,10 @@ fn the_certificate_lists_what_was_paid_under_either_adjacency() {
     assert!(matches!(record, Err(Error::Unsupported { .. })));
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(1);
-    let seeded = fit.fit(&prior(), &data, &plan, pay(&plan), noise).unwrap();
+    let seeded = fit
+        .with(&prior())
+        .fit(&data, &plan, pay(&plan), noise)
+        .unwrap();
     assert!(!seeded.certificate.verify().unwrap().is_private());
 }
 
@@ -126,13 +130,16 @@ fn what_does_not_belong_together_is_refused_before_data_is_touched() {
     let os = &mut NoiseSource::operating_system();
     for other in [rounds(3, 5), rounds(4, 4)] {
         let wrong = other.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = fit.fit(&prior(), &data, &wrong, pay(&wrong), os);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        let refused = fit.with(&prior()).fit(&data, &wrong, pay(&wrong), os);
+        assert!(matches!(
+            refused,
+            Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
+        ));
     }
     let few = ItemFeaturesBuilder::new(N_ITEMS - 1, &[1]).unwrap().build();
     let few = FeaturePrior::new(&few, PriorVariances::for_likes(&few)).unwrap();
     let plan = fit.plan(N_ITEMS - 1, target(), ADD_REMOVE).unwrap();
-    let refused = fit.fit(&few, &data, &plan, pay(&plan), os);
+    let refused = fit.with(&few).fit(&data, &plan, pay(&plan), os);
     assert!(matches!(refused, Err(Error::Shape(_))));
     assert!(fit.plan(0, target(), ADD_REMOVE).is_err());
     assert!(fit.plan(u32::MAX as usize, target(), ADD_REMOVE).is_err());
@@ -147,7 +154,7 @@ fn tables_without_likes_and_items_without_features_are_no_failure() {
     let empty = Private::new(empty.build().0);
     let (fit, os) = (rounds(3, 2), &mut NoiseSource::operating_system());
     let plan = fit.plan(2, target(), ADD_REMOVE).unwrap();
-    let made = fit.fit(&prior, &empty, &plan, pay(&plan), os).unwrap();
+    let made = fit.with(&prior).fit(&empty, &plan, pay(&plan), os).unwrap();
     assert!(made.model.item_vectors().iter().all(|v| v.is_finite()));
     for user in empty.expose().users() {
         let own = made.model.fold_in(user).unwrap();
@@ -211,7 +218,10 @@ fn likes_alone_teach_items_and_features_of_items_never_rated() {
     let fit = params.check().unwrap();
     let plan = fit.plan(60, target, ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(3);
-    let made = fit.fit(&prior, &likes, &plan, pay(&plan), noise).unwrap();
+    let made = fit
+        .with(&prior)
+        .fit(&likes, &plan, pay(&plan), noise)
+        .unwrap();
     let model = made.model;
     let stored = |item: usize| model.item_vectors()[item * 4..][..4].to_vec();
     let by_features = |item: usize| {

@@ -6,7 +6,7 @@ use dp_data::{MadeLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmResidualSsp, AmResidualSspParams, Error, FeatureModel, FeaturePrior, ItemFeaturesBuilder,
-    PriorVariances,
+    PriorVariances, Trainer,
 };
 
 use crate::support::{ADD_REMOVE, N_ITEMS, features, made, pay, table, target};
@@ -34,7 +34,7 @@ fn the_certificate_lists_what_was_paid_under_either_adjacency() {
         let ids: Vec<String> = spends.iter().map(|s| s.release_id().to_owned()).collect();
         let os = &mut NoiseSource::operating_system();
         let prior = prior().with_unrated([4]).unwrap();
-        let fitted = fit.fit(&prior, &data, &plan, spends, os).unwrap();
+        let fitted = fit.with(&prior).fit(&data, &plan, spends, os).unwrap();
         let certificate = fitted.certificate;
         assert!(certificate.verify().unwrap().is_private());
         let listed: Vec<_> = certificate
@@ -51,7 +51,10 @@ fn the_certificate_lists_what_was_paid_under_either_adjacency() {
     assert!(matches!(record, Err(Error::Unsupported { .. })));
     let noise = &mut NoiseSource::insecure_seeded(1);
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let seeded = fit.fit(&prior(), &data, &plan, pay(&plan), noise).unwrap();
+    let seeded = fit
+        .with(&prior())
+        .fit(&data, &plan, pay(&plan), noise)
+        .unwrap();
     assert!(!seeded.certificate.verify().unwrap().is_private());
     let unrated = |a: &String| a.contains("without ratings is public");
     assert!(!seeded.certificate.assumptions.iter().any(unrated));
@@ -68,15 +71,21 @@ fn what_does_not_belong_together_is_refused_before_data_is_touched() {
     let other = rounds(3, 5).plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let longer = rounds(4, 4).plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     for wrong in [&other, &longer] {
-        let refused = fit.fit(&prior(), &data, wrong, pay(wrong), os);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        let refused = fit.with(&prior()).fit(&data, wrong, pay(wrong), os);
+        assert!(matches!(
+            refused,
+            Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
+        ));
     }
-    let refused = fit.fit(&prior(), &data, &plan, pay(&other), os);
-    assert!(matches!(refused, Err(Error::Spends { .. })));
+    let refused = fit.with(&prior()).fit(&data, &plan, pay(&other), os);
+    assert!(matches!(
+        refused,
+        Err(Error::Mechanism(dp_mechanism::Error::Spends { .. }))
+    ));
     let few = ItemFeaturesBuilder::new(N_ITEMS - 1, &[1]).unwrap().build();
     let few = FeaturePrior::new(&few, PriorVariances::for_features(&few)).unwrap();
     let plan = fit.plan(N_ITEMS - 1, target(), ADD_REMOVE).unwrap();
-    let refused = fit.fit(&few, &data, &plan, pay(&plan), os);
+    let refused = fit.with(&few).fit(&data, &plan, pay(&plan), os);
     assert!(matches!(refused, Err(Error::Shape(_))));
     assert!(fit.plan(0, target(), ADD_REMOVE).is_err());
     assert!(fit.plan(u32::MAX as usize, target(), ADD_REMOVE).is_err());
@@ -104,7 +113,8 @@ fn tables_without_users_and_items_without_features_are_no_failure() {
         let (fit, os) = (rounds(3, 2), &mut NoiseSource::operating_system());
         let plan = fit.plan(2, target(), ADD_REMOVE).unwrap();
         let model = fit
-            .fit(&prior, &empty, &plan, pay(&plan), os)
+            .with(&prior)
+            .fit(&empty, &plan, pay(&plan), os)
             .unwrap()
             .model;
         assert!(model.item_vectors().iter().all(|v| v.is_finite()));
@@ -127,7 +137,8 @@ fn vectors_are_those_of_the_features_where_nothing_else_may_differ() {
     let (fit, noise) = (rounds(3, 3), &mut NoiseSource::insecure_seeded(2));
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let model = fit
-        .fit(&prior, &data, &plan, pay(&plan), noise)
+        .with(&prior)
+        .fit(&data, &plan, pay(&plan), noise)
         .unwrap()
         .model;
     for item in 0..N_ITEMS {
@@ -194,7 +205,8 @@ fn ratings_alone_teach_items_and_features_of_items_never_rated() {
     let plan = fit.plan(80, target, ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(3);
     let model = fit
-        .fit(&prior, &history, &plan, pay(&plan), noise)
+        .with(&prior)
+        .fit(&history, &plan, pay(&plan), noise)
         .unwrap()
         .model;
     let stored = |item: usize| model.item_vectors()[item * 5..][..5].to_vec();

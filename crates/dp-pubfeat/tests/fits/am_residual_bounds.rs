@@ -5,7 +5,7 @@ use dp_mechanism::NoiseSource;
 use dp_pubfeat::{AmResidualSsp, ObservedSums};
 
 use crate::am_residual::{prior, rounds};
-use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, pay, table, target};
+use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, observed, table, target};
 
 /// Least squared norm, over the squared bound, of a user whose residuals are clipped: a bound that is wrong by .1 % in either direction fails, since a user beyond it is left out.
 const REACHED: f64 = 0.998;
@@ -14,8 +14,8 @@ const REACHED: f64 = 0.998;
 fn releases(fit: &AmResidualSsp, data: &Private<Interactions>) -> Vec<Seen> {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
-    fit.fit_watched(&prior(), data, &plan, pay(&plan), noise, &mut |o| {
-        seen.extend(look(&o));
+    observed(&fit.with(&prior()), data, &plan, noise, |o| {
+        seen.extend(look(o));
     })
     .unwrap();
     seen
@@ -69,7 +69,7 @@ fn every_round_s_bound_is_reached_and_passed_by_nobody_whatever_was_released_bef
         let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
         let noise = &mut NoiseSource::insecure_seeded(4);
         let (mut round, data) = (0, &data);
-        fit.fit_watched(&prior(), data, &plan, pay(&plan), noise, &mut |observed| {
+        observed(&fit.with(&prior()), data, &plan, noise, |observed| {
             let ObservedSums::Vector { grid, one_user, .. } = observed.sums else {
                 panic!("another release")
             };

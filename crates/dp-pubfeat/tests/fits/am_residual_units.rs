@@ -4,7 +4,7 @@ use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmResidualSspParams, FeatureModel, FeaturePrior, ItemFeatures, ItemFeaturesBuilder,
-    PriorVariances,
+    PriorVariances, Trainer,
 };
 
 use crate::support::{ADD_REMOVE, N_ITEMS, features, pay, target};
@@ -21,7 +21,7 @@ fn fitted(
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(8);
-    let made = fit.fit(prior, data, &plan, pay(&plan), noise).unwrap();
+    let made = fit.with(prior).fit(data, &plan, pay(&plan), noise).unwrap();
     made.model
 }
 

@@ -5,8 +5,8 @@ use dp_core::Adjacency;
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::federated::{Aggregator, Client};
 use dp_pubfeat::{
-    ConvexSspParams, ExampleWeights, FittedItems, ItemNumbers, LinearEncoder, Logistic,
-    ProblemSetup, PublicEncoder, ResidualSspParams, SspParams,
+    ConvexSspParams, ExampleWeights, Fitted, ItemNumbers, LinearEncoder, Logistic, ProblemSetup,
+    PublicEncoder, ResidualSspParams, Run, SspParams, Trainer,
 };
 
 use crate::first_release::multiplier;
@@ -18,7 +18,7 @@ use crate::support::{
 fn check<L>(
     plan: &Plan,
     budget: Budget,
-    fit: impl FnOnce(Vec<dp_accounting::Spend>) -> dp_pubfeat::Result<FittedItems<L>>,
+    fit: impl FnOnce(Vec<dp_accounting::Spend>) -> dp_pubfeat::Result<Fitted<L>>,
 ) -> Certificate {
     let mut ledger = Ledger::in_memory("the data", budget).unwrap();
     let spends = ledger.reserve(plan).unwrap();
@@ -52,7 +52,7 @@ fn every_fit_certifies_what_was_paid() {
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     assert_eq!(plan.releases().len(), 6);
     check(&plan, gaussian(), |spends| {
-        ssp.fit(ridge(), &data, &plan, spends, os)
+        ssp.with(ridge()).fit(&data, &plan, spends, os)
     });
 
     let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
@@ -60,19 +60,19 @@ fn every_fit_certifies_what_was_paid() {
         .unwrap();
     let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     check(&plan, gaussian(), |spends| {
-        residual.fit(ridge(), &data, &plan, spends, os)
+        residual.with(ridge()).fit(&data, &plan, spends, os)
     });
 
     let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
     let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     check(&plan, gaussian(), |spends| {
-        convex.fit(&Logistic, ridge(), &data, &plan, spends, os)
+        convex.with(Logistic, ridge()).fit(&data, &plan, spends, os)
     });
 
     let sampled = sampled();
     let plan = sampled.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     check(&plan, schedule(), |spends| {
-        sampled.fit(ridge(), &data, &plan, spends, os)
+        sampled.with(ridge()).fit(&data, &plan, spends, os)
     });
 
     let (sgd, encoder) = (sgd(), LinearEncoder::zeros(features(), DIM).unwrap());
@@ -80,7 +80,7 @@ fn every_fit_certifies_what_was_paid() {
         .plan(encoder.parameters().len() / DIM, target(), ADD_REMOVE)
         .unwrap();
     check(&plan, schedule(), |spends| {
-        sgd.fit(encoder, &data, &plan, spends, os)
+        sgd.with(encoder).fit(&data, &plan, spends, os)
     });
 }
 
@@ -92,7 +92,7 @@ fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
     let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let budget = Budget::new(target(), ADD_REMOVE).unwrap();
     let certificate = check(&plan, budget, |spends| {
-        am.fit(ridge(), &data, &plan, spends, os)
+        am.with(ridge()).fit(&data, &plan, spends, os)
     });
     assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
 
@@ -100,9 +100,10 @@ fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
     let n_rows = encoder.parameters().len() / DIM;
     let plan = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
     let budget = Budget::schedule(target(), ADD_REMOVE).unwrap();
-    let users = (&am.params().user_step, 2);
+    let step = am.params().user_step;
+    let alternating = sgd().alternating(encoder, step, 2).unwrap();
     let certificate = check(&plan, budget, |spends| {
-        sgd().fit_ratings(encoder, users, &data, (&plan, spends), os)
+        alternating.fit(&data, &plan, spends, os)
     });
     assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
 
@@ -110,14 +111,13 @@ fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let budget = Budget::new(target(), ADD_REMOVE).unwrap();
     let certificate = check(&plan, budget, |spends| {
-        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), &plan, spends)?;
+        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run")?;
         for number in 0..40 {
             let client = Client::new(&data, number as usize, number)?;
             let message = client.answer(aggregator.invitation())?;
             aggregator.receive(&message).unwrap();
         }
-        let (model, certificate) = aggregator.close(os)?;
-        Ok(FittedItems { model, certificate })
+        aggregator.close(Run::new(&plan, spends, os)?)
     });
     assert!(certificate.assumptions.iter().any(|a| a.contains(given)));
 }
@@ -149,7 +149,8 @@ fn users_and_examples_are_named_in_the_certificate() {
         let ssp = SspParams::new(setup).check().unwrap();
         let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
         let fitted = ssp
-            .fit(ridge(), &table(40, None), &plan, pay(&plan), os)
+            .with(ridge())
+            .fit(&table(40, None), &plan, pay(&plan), os)
             .unwrap();
         let certificate = fitted.certificate;
         assert!(certificate.verify().unwrap().is_private());
@@ -186,7 +187,8 @@ fn a_certificate_says_where_the_numbers_behind_weights_come_from() {
         let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
         let os = &mut NoiseSource::operating_system();
         let fitted = ssp
-            .fit(ridge(), &table(40, None), &plan, pay(&plan), os)
+            .with(ridge())
+            .fit(&table(40, None), &plan, pay(&plan), os)
             .unwrap();
         let said = fitted.certificate.assumptions;
         assert!(said.iter().any(|a| a.contains(words)), "{said:?}");
@@ -281,7 +283,10 @@ fn samples_of_examples_are_paid_for_as_records() {
         .plan(N_ITEMS, target(), Adjacency::ReplaceRecord)
         .unwrap();
     let data = table(40, None);
-    let fitted = sampled.fit(ridge(), &data, &plan, pay(&plan), os).unwrap();
+    let fitted = sampled
+        .with(ridge())
+        .fit(&data, &plan, pay(&plan), os)
+        .unwrap();
     assert!(fitted.certificate.verify().unwrap().is_private());
     assert_eq!(fitted.certificate.unit, "record");
     let mut params = sgd().params().clone();
@@ -292,6 +297,6 @@ fn samples_of_examples_are_paid_for_as_records() {
     let plan = sgd
         .plan(n_rows, target(), Adjacency::ReplaceRecord)
         .unwrap();
-    let fitted = sgd.fit(encoder, &data, &plan, pay(&plan), os).unwrap();
+    let fitted = sgd.with(encoder).fit(&data, &plan, pay(&plan), os).unwrap();
     assert_eq!(fitted.certificate.adjacency, Adjacency::ReplaceRecord);
 }

@@ -5,7 +5,7 @@ use dp_mechanism::NoiseSource;
 use dp_pubfeat::federated::{
     Aggregator, Client, ExamplesMessage, Rejection, Server, StatisticsMessage,
 };
-use dp_pubfeat::{Ssp, SspParams, StatisticsLearner};
+use dp_pubfeat::{Error, Provenance, Run, Ssp, SspParams, StatisticsLearner, Trainer};
 
 use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target};
 
@@ -20,7 +20,7 @@ fn sent(message: &ExamplesMessage) -> ExamplesMessage {
     serde_json::from_str(&serde_json::to_string(message).unwrap()).unwrap()
 }
 
-fn messages(aggregator: &Aggregator<'_>) -> Vec<ExamplesMessage> {
+fn messages(aggregator: &Aggregator) -> Vec<ExamplesMessage> {
     let data = table(N, None);
     let answers = (0..N).map(|n| {
         let client = Client::new(&data, n as usize, n).unwrap();
@@ -32,7 +32,7 @@ fn messages(aggregator: &Aggregator<'_>) -> Vec<ExamplesMessage> {
 #[test]
 fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
     let (ssp, plan) = (ssp(), ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap());
-    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, N), &plan, pay(&plan)).unwrap();
+    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, N), "run").unwrap();
     let mut builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     let mut all = messages(&aggregator);
     all.reverse(); // the order of arrival does not matter
@@ -51,30 +51,35 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
                 .unwrap();
         }
     }
-    let run = aggregator.invitation().run.clone();
-    let (statistics, certificate) = aggregator
-        .close(&mut NoiseSource::insecure_seeded(9))
-        .unwrap();
-    assert!(!certificate.verify().unwrap().is_private()); // seeded
+    let noise = &mut NoiseSource::insecure_seeded(9);
+    let run = Run::new(&plan, pay(&plan), noise).unwrap();
+    let released = aggregator.close(run).unwrap();
+    assert!(!released.certificate.verify().unwrap().is_private());
+    assert_eq!(released.provenance, Provenance::SeededNoise);
     assert!(
-        certificate
+        released
+            .certificate
             .assumptions
             .iter()
             .any(|a| a.contains("aggregator"))
     );
-    let mut server = Server::new(run, ridge());
-    server.receive(&statistics).unwrap();
+    let mut server = Server::new("run", ridge());
+    server.receive(&released.model).unwrap();
 
     let data = dp_core::Private::new(builder.build().0);
     let noise = &mut NoiseSource::insecure_seeded(9);
-    let central = ssp.fit(ridge(), &data, &plan, pay(&plan), noise).unwrap();
+    let central = ssp
+        .with(ridge())
+        .fit(&data, &plan, pay(&plan), noise)
+        .unwrap();
     let vectors = server.into_learner().item_vectors().unwrap();
     assert_eq!(vectors, central.model.item_vectors().unwrap());
 
     // and within quantisation of the run on the users' own numbers
     let noise = &mut NoiseSource::insecure_seeded(9);
     let exact = ssp
-        .fit(ridge(), &table(N, None), &plan, pay(&plan), noise)
+        .with(ridge())
+        .fit(&table(N, None), &plan, pay(&plan), noise)
         .unwrap();
     for (a, b) in vectors.iter().zip(exact.model.item_vectors().unwrap()) {
         assert!((a - b).abs() < 1e-4, "{a} {b}");
@@ -83,8 +88,7 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
 
 #[test]
 fn messages_that_break_a_rule_count_for_nothing() {
-    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let mut aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
+    let mut aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
     let good = messages(&aggregator).remove(5);
     let client = good.client;
     let edit = |change: &dyn Fn(&mut ExamplesMessage)| {
@@ -149,8 +153,7 @@ fn messages_that_break_a_rule_count_for_nothing() {
 
 #[test]
 fn hostile_users_make_messages_within_the_bounds() {
-    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
     for message in messages(&aggregator) {
         assert_eq!(message.check(aggregator.invitation()), Ok(()));
     }
@@ -162,13 +165,21 @@ fn other_runs_and_more_releases_are_refused() {
     let mut params = SspParams::new(setup());
     params.n_resamples = 2;
     let twice = params.check().unwrap();
-    assert!(Aggregator::new(&twice, (N_ITEMS, N), &plan, pay(&plan)).is_err());
-    assert!(Aggregator::new(&ssp(), (N_ITEMS, 0), &plan, pay(&plan)).is_err());
-    assert!(Aggregator::new(&ssp(), (N_ITEMS + 1, N), &plan, pay(&plan)).is_err());
-    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), &plan, pay(&plan)).unwrap();
-    let (statistics, _) = aggregator
-        .close(&mut NoiseSource::operating_system())
-        .unwrap();
+    assert!(Aggregator::new(&twice, (N_ITEMS, N), "run").is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS, 0), "run").is_err());
+    assert!(Aggregator::new(&ssp(), (0, N), "run").is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS, N), "").is_err());
+    let os = &mut NoiseSource::operating_system();
+    // a plan for another catalogue pays for nothing here
+    let more = Aggregator::new(&ssp(), (N_ITEMS + 1, N), "run").unwrap();
+    let refused = more.close(Run::new(&plan, pay(&plan), os).unwrap());
+    assert!(matches!(
+        refused,
+        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
+    ));
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
+    let released = aggregator.close(Run::new(&plan, pay(&plan), os).unwrap());
+    let statistics = released.unwrap().model;
     assert!(
         Server::new("another run", ridge())
             .receive(&statistics)
@@ -192,7 +203,7 @@ fn other_runs_and_more_releases_are_refused() {
             "{to}"
         );
     }
-    broken.run = "run".to_owned();
-    let mut server = Server::new("run", ridge());
+    broken.run = "run 2".to_owned();
+    let mut server = Server::new("run 2", ridge());
     server.receive(&broken).unwrap();
 }

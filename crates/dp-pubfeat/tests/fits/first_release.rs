@@ -6,7 +6,7 @@ use dp_mechanism::{GramGrids, Grid, NoiseSource};
 use dp_pubfeat::{
     ConvexSspParams, CurvatureContribution, DpSgdParams, ItemStatistics, KernelRidge,
     LinearEncoder, Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, Result,
-    SampledSspParams, SspContribution, SspParams, StatisticsLearner,
+    SampledSspParams, SspContribution, SspParams, StatisticsLearner, Trainer,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -62,6 +62,7 @@ impl Release {
 }
 
 /// Keeps the statistics that it is given; its item vectors are fixed.
+#[derive(Clone)]
 struct Recorder {
     inner: KernelRidge,
     vectors: Vec<f64>,
@@ -155,7 +156,9 @@ fn ssp(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let grids = SspContribution::new(setup).grids(noise_of(&plan, 0), noise_of(&plan, 1));
     let grids = grids.unwrap();
     Release(Box::new(move |table| {
-        let fitted = ssp.fit(Recorder::zero(), table, &plan, pay(&plan), &mut noise());
+        let fitted = ssp
+            .with(Recorder::zero())
+            .fit(table, &plan, pay(&plan), &mut noise());
         grams("ssp", &fitted.unwrap().model.seen[0], &grids)
     }))
 }
@@ -168,7 +171,9 @@ fn residual(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let setup = &fit.params().setup;
     let grid = Grid::new(noise_of(&plan, 2), setup.user_norm * setup.label_reach()).unwrap();
     Release(Box::new(move |table| {
-        let fitted = fit.fit(Recorder::zero(), table, &plan, pay(&plan), &mut noise());
+        let fitted = fit
+            .with(Recorder::zero())
+            .fit(table, &plan, pay(&plan), &mut noise());
         let seen = &fitted.unwrap().model.seen[0];
         vec![rhs("residual", seen, grid.step(), &grid)]
     }))
@@ -186,7 +191,9 @@ fn convex(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let grids = contribution.grids(matrix, rhs_noise).unwrap();
     Release(Box::new(move |table| {
         let (spends, noise) = (pay(&plan), &mut noise());
-        let fitted = fit.fit(&Logistic, Recorder::zero(), table, &plan, spends, noise);
+        let fitted = fit
+            .with(Logistic, Recorder::zero())
+            .fit(table, &plan, spends, noise);
         let seen = &fitted.unwrap().model.seen[0];
         vec![rhs("convex", seen, grids.rhs().step(), grids.rhs())]
     }))
@@ -208,7 +215,9 @@ fn sampled(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let matrix_unit = norm * norm / share.sqrt();
     let rhs_unit = norm * setup.label_reach() / (1.0 - share).sqrt();
     Release(Box::new(move |table| {
-        let fitted = fit.fit(Recorder::zero(), table, &plan, pay(&plan), &mut noise());
+        let fitted = fit
+            .with(Recorder::zero())
+            .fit(table, &plan, pay(&plan), &mut noise());
         let seen = &fitted.unwrap().model.seen[0];
         let matrices = triangles(seen, 0.5_f64.sqrt()).into_iter();
         let rhs = (0..N_ITEMS).flat_map(|j| seen.rhs(j).to_vec());
@@ -243,11 +252,14 @@ fn gradient(setup: &ProblemSetup, adjacency: Adjacency, fitted: bool) -> Release
         let (encoder, spends, noise) = (encoder.clone(), pay(&plan), &mut noise());
         let (name, done) = if fitted {
             let am = crate::support::am_ssp(setup.clone(), 1);
-            let users = (&am.params().user_step, 1);
-            let done = sgd.fit_ratings(encoder, users, table, (&plan, spends), noise);
+            let trainer = sgd.alternating(encoder, am.params().user_step, 1).unwrap();
+            let done = trainer.fit(table, &plan, spends, noise);
             ("gradient of ratings", done)
         } else {
-            ("gradient", sgd.fit(encoder, table, &plan, spends, noise))
+            (
+                "gradient",
+                sgd.with(encoder).fit(table, &plan, spends, noise),
+            )
         };
         let moved = done.unwrap().model;
         let values = moved.parameters().iter().copied();
@@ -272,7 +284,7 @@ fn am_ssp(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     away_from_zero().forward(&items, &mut vectors).unwrap();
     Release(Box::new(move |table| {
         let learner = Recorder::at(vectors.clone());
-        let fitted = am.fit(learner, table, &plan, pay(&plan), &mut noise());
+        let fitted = am.with(learner).fit(table, &plan, pay(&plan), &mut noise());
         grams("am-ssp", &fitted.unwrap().model.seen[0], &grids)
     }))
 }

@@ -7,7 +7,7 @@ use dp_pubfeat::{
 };
 
 use crate::first_release::{Release, Sums};
-use crate::support::{N_ITEMS, features, look, pay, target};
+use crate::support::{N_ITEMS, features, look, observed, target};
 
 /// Total weights and the first round, whose item vectors are public: neither depends on the other.
 pub(crate) fn am_residual(adjacency: Adjacency) -> Release {
@@ -21,9 +21,10 @@ pub(crate) fn am_residual(adjacency: Adjacency) -> Release {
     Release(Box::new(move |table| {
         let noise = &mut NoiseSource::insecure_seeded(5);
         let mut sums = Vec::new();
-        let watch = &mut |seen: Observed<'_>| record("am-residual", &seen, &mut sums);
-        fit.fit_watched(&prior, table, &plan, pay(&plan), noise, watch)
-            .unwrap();
+        observed(&fit.with(&prior), table, &plan, noise, |seen| {
+            record("am-residual", seen, &mut sums);
+        })
+        .unwrap();
         sums
     }))
 }
@@ -39,9 +40,10 @@ pub(crate) fn am_implicit(adjacency: Adjacency) -> Release {
     Release(Box::new(move |table| {
         let noise = &mut NoiseSource::insecure_seeded(5);
         let mut sums = Vec::new();
-        let watch = &mut |seen: Observed<'_>| record("am-implicit", &seen, &mut sums);
-        fit.fit_watched(&prior, table, &plan, pay(&plan), noise, watch)
-            .unwrap();
+        observed(&fit.with(&prior), table, &plan, noise, |seen| {
+            record("am-implicit", seen, &mut sums);
+        })
+        .unwrap();
         sums
     }))
 }

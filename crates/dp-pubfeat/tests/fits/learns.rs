@@ -6,7 +6,7 @@ use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     ConvexSspParams, Descent, DpSgdParams, EncoderDescent, FeatureKernel, KernelRidge,
     LinearEncoder, Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, RidgeNoise,
-    SampledSspParams, SspParams, StatisticsLearner, TwoLayerEncoder, ValueDescent,
+    SampledSspParams, SspParams, StatisticsLearner, Trainer, TwoLayerEncoder, ValueDescent,
     ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
@@ -41,12 +41,13 @@ fn ridge(kernel: &FeatureKernel) -> KernelRidge {
 }
 
 /// Share of the risk without any vectors that is left, with SSP-c.
-fn left(data: &PublicFeatureData, learner: impl StatisticsLearner) -> f64 {
+fn left(data: &PublicFeatureData, learner: impl StatisticsLearner + Clone) -> f64 {
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(60, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(1);
     let fitted = ssp
-        .fit(learner, &data.examples, &plan, pay(&plan), noise)
+        .with(learner)
+        .fit(&data.examples, &plan, pay(&plan), noise)
         .unwrap();
     share(data, &fitted.model.item_vectors().unwrap())
 }
@@ -68,12 +69,17 @@ fn statistics_teach_every_learner() {
     assert!(
         left(
             &data,
-            EncoderDescent::new(encoder, batches, &mut *rng).unwrap()
+            EncoderDescent::new(encoder, batches, rng.clone()).unwrap()
         ) < 0.2
     );
     let encoder = TwoLayerEncoder::random(features, 4, rng).unwrap();
     let adam = Descent::new(150, Optimiser::Adam { rate: 0.02 });
-    assert!(left(&data, EncoderDescent::new(encoder, adam, rng).unwrap()) < 0.2);
+    assert!(
+        left(
+            &data,
+            EncoderDescent::new(encoder, adam, rng.clone()).unwrap()
+        ) < 0.2
+    );
 }
 
 #[test]
@@ -85,7 +91,8 @@ fn residual_steps_come_nearer_than_statistics() {
     let plan = residual.plan(60, target(), ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(2);
     let fitted = residual
-        .fit(ridge(&kernel), &data.examples, &plan, pay(&plan), noise)
+        .with(ridge(&kernel))
+        .fit(&data.examples, &plan, pay(&plan), noise)
         .unwrap();
     let refined = share(&data, &fitted.model.item_vectors().unwrap());
     assert!(
@@ -108,7 +115,8 @@ fn samples_and_gradients_learn_too() {
     let noise = &mut NoiseSource::insecure_seeded(3);
     let descent = ValueDescent::new(kernel, 4, ValueDescentParams::new(3)).unwrap();
     let fitted = sampled
-        .fit(descent, &data.examples, &plan, pay(&plan), noise)
+        .with(descent)
+        .fit(&data.examples, &plan, pay(&plan), noise)
         .unwrap();
     let of_samples = share(&data, &fitted.model.item_vectors().unwrap());
     assert!(of_samples < 0.7, "{of_samples}");
@@ -127,7 +135,8 @@ fn samples_and_gradients_learn_too() {
     let encoder = LinearEncoder::zeros(features, 4).unwrap();
     let plan = sgd.plan(40, target(), ADD_REMOVE).unwrap();
     let encoder = sgd
-        .fit(encoder, &data.examples, &plan, pay(&plan), noise)
+        .with(encoder)
+        .fit(&data.examples, &plan, pay(&plan), noise)
         .unwrap()
         .model;
     let mut vectors = vec![0.0; 60 * 4];
@@ -151,7 +160,8 @@ fn quadratic_steps_reduce_the_logistic_loss() {
         let prior = RidgeNoise::FromRelease { item_norm: 6.0 };
         let learner = KernelRidge::new(kernel.clone(), 4, prior, 0.0).unwrap();
         let fitted = convex
-            .fit(&Logistic, learner, &data.examples, &plan, pay(&plan), noise)
+            .with(Logistic, learner)
+            .fit(&data.examples, &plan, pay(&plan), noise)
             .unwrap();
         share(&data, &fitted.model.item_vectors().unwrap())
     };

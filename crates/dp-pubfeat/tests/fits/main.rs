@@ -1,8 +1,9 @@
 //! Whole fits: sensitivity, certificates, errors, learning.
 #![allow(
     clippy::cast_possible_truncation,
+    clippy::disallowed_types,
     clippy::unwrap_used,
-    reason = "small made numbers; a test that fails may panic"
+    reason = "small made numbers; tests drive runs; a test that fails may panic"
 )]
 
 mod alternating;
@@ -17,7 +18,8 @@ mod first_release;
 mod first_rounds;
 mod learns;
 mod neighbours;
+mod observed;
 mod reference;
 mod refusals;
+mod runs;
 mod support;
-mod watched;

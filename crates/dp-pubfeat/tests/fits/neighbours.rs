@@ -5,11 +5,12 @@ use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     ConvexSspParams, ExampleWeights, ItemNumbers, LinearEncoder, Logistic, ProblemSetup,
-    PublicEncoder, ResidualSspParams, SspParams, StatisticsLearner, WeightRule,
+    PublicEncoder, ResidualSspParams, SspParams, StatisticsLearner, Trainer, WeightRule,
 };
 
 use crate::support::{
-    ADD_REMOVE, DIM, N_ITEMS, Seen, features, look, pay, ridge, sampled, setup, sgd, table, target,
+    ADD_REMOVE, DIM, N_ITEMS, Seen, features, look, observed, pay, ridge, sampled, setup, sgd,
+    table, target,
 };
 
 const N: u32 = 40;
@@ -35,8 +36,8 @@ fn ssp(setup: ProblemSetup, adjacency: Adjacency) -> Run {
     let plan: Plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(5));
-        ssp.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| {
-            seen.extend(look(&o));
+        observed(&ssp.with(ridge()), data, &plan, noise, |o| {
+            seen.extend(look(o));
         })
         .unwrap();
         seen
@@ -48,8 +49,8 @@ fn residual(setup: ProblemSetup) -> Run {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(6));
-        fit.fit_watched(ridge(), data, &plan, pay(&plan), noise, &mut |o| {
-            seen.extend(look(&o));
+        observed(&fit.with(ridge()), data, &plan, noise, |o| {
+            seen.extend(look(o));
         })
         .unwrap();
         seen
@@ -63,9 +64,8 @@ fn convex(setup: ProblemSetup) -> Run {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     Box::new(move |data| {
         let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(7));
-        let paid = (&plan, pay(&plan));
-        fit.fit_watched(&Logistic, ridge(), data, paid, noise, &mut |o| {
-            seen.extend(look(&o));
+        observed(&fit.with(Logistic, ridge()), data, &plan, noise, |o| {
+            seen.extend(look(o));
         })
         .unwrap();
         seen
@@ -120,7 +120,7 @@ fn later_residual_steps_admit_every_user_that_has_items() {
     let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let (data, noise) = (table(N, None), &mut NoiseSource::insecure_seeded(6));
     let mut n_steps = 0;
-    fit.fit_watched(ridge(), &data, &plan, pay(&plan), noise, &mut |observed| {
+    observed(&fit.with(ridge()), &data, &plan, noise, |observed| {
         if let dp_pubfeat::ObservedSums::Vector { grid, one_user, .. } = observed.sums {
             n_steps += 1;
             for row in data.expose().users() {
@@ -160,7 +160,7 @@ fn learned(data: &Private<Interactions>, on_samples: &[Plan; 2]) -> Vec<Vec<f64>
     let noise = || NoiseSource::insecure_seeded(1);
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let fitted = ssp.fit(ridge(), data, &plan, pay(&plan), &mut noise());
+    let fitted = ssp.with(ridge()).fit(data, &plan, pay(&plan), &mut noise());
     let fitted = fitted.unwrap();
     assert!(!fitted.certificate.verify().unwrap().is_private()); // seeded noise is none
     all.push(fitted.model.item_vectors().unwrap());
@@ -169,23 +169,31 @@ fn learned(data: &Private<Interactions>, on_samples: &[Plan; 2]) -> Vec<Vec<f64>
         .check()
         .unwrap();
     let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let fitted = residual.fit(ridge(), data, &plan, pay(&plan), &mut noise());
+    let fitted = residual
+        .with(ridge())
+        .fit(data, &plan, pay(&plan), &mut noise());
     all.push(fitted.unwrap().model.item_vectors().unwrap());
 
     let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
     let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let (spends, noise) = (pay(&plan), &mut noise());
-    let fitted = convex.fit(&Logistic, ridge(), data, &plan, spends, noise);
+    let fitted = convex
+        .with(Logistic, ridge())
+        .fit(data, &plan, spends, noise);
     all.push(fitted.unwrap().model.item_vectors().unwrap());
 
     let [samples, gradients] = on_samples;
     let noise = &mut NoiseSource::insecure_seeded(1);
-    let fitted = sampled().fit(ridge(), data, samples, pay(samples), noise);
+    let fitted = sampled()
+        .with(ridge())
+        .fit(data, samples, pay(samples), noise);
     all.push(fitted.unwrap().model.item_vectors().unwrap());
 
     let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(1);
-    let fitted = sgd().fit(encoder, data, gradients, pay(gradients), noise);
+    let fitted = sgd()
+        .with(encoder)
+        .fit(data, gradients, pay(gradients), noise);
     all.push(fitted.unwrap().model.parameters().to_vec());
     all
 }

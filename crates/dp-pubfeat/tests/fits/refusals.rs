@@ -6,13 +6,13 @@ use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ItemStatistics, KernelRidge,
     LinearEncoder, Logistic, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise,
-    SampledSspParams, SspParams, StatisticsLearner, ValueDescent, ValueDescentParams,
+    SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent, ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{
-    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, kernel, pay, ridge, setup, table, target,
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, kernel, observed, pay, ridge, setup, table, target,
 };
 
 /// Weights that no constructor makes, from a file.
@@ -135,28 +135,28 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
     let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
     let mut one_missing = pay(&plan);
     one_missing.pop();
-    let refused = ssp.fit(ridge(), &data, &plan, one_missing, os);
+    let refused = ssp.with(ridge()).fit(&data, &plan, one_missing, os);
     assert!(matches!(
         refused,
-        Err(Error::Spends {
+        Err(Error::Mechanism(dp_mechanism::Error::Spends {
             expected: 2,
             found: 1,
             ..
-        })
+        }))
     ));
     let mut swapped = pay(&plan);
     swapped.swap(0, 1);
     assert!(matches!(
-        ssp.fit(ridge(), &data, &plan, swapped, os),
-        Err(Error::Spends { .. })
+        ssp.with(ridge()).fit(&data, &plan, swapped, os),
+        Err(Error::Mechanism(dp_mechanism::Error::Spends { .. }))
     ));
     let mut other_set =
         Ledger::in_memory("other", Budget::new(target(), ADD_REMOVE).unwrap()).unwrap();
     let mut mixed = pay(&plan);
     mixed[1] = other_set.reserve(&plan).unwrap().remove(1);
     assert!(matches!(
-        ssp.fit(ridge(), &data, &plan, mixed, os),
-        Err(Error::Spends { .. })
+        ssp.with(ridge()).fit(&data, &plan, mixed, os),
+        Err(Error::Mechanism(dp_mechanism::Error::Spends { .. }))
     ));
     // the same draws and kinds of event under other labels
     let mut params = ConvexSspParams::new(setup(), 1);
@@ -164,13 +164,14 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
     let convex = params.check().unwrap();
     let curvature = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     assert!(matches!(
-        ssp.fit(ridge(), &data, &curvature, pay(&curvature), os),
-        Err(Error::Shape(_))
+        ssp.with(ridge())
+            .fit(&data, &curvature, pay(&curvature), os),
+        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
     ));
     let other = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
     assert!(matches!(
-        ssp.fit(ridge(), &data, &other, pay(&other), os),
-        Err(Error::Shape(_))
+        ssp.with(ridge()).fit(&data, &other, pay(&other), os),
+        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
     ));
     let narrow = Private::new(
         InteractionsBuilder::new(N_ITEMS)
@@ -179,12 +180,12 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
             .0,
     );
     assert!(matches!(
-        ssp.fit(ridge(), &narrow, &plan, pay(&plan), os),
+        ssp.with(ridge()).fit(&narrow, &plan, pay(&plan), os),
         Err(Error::Shape(_))
     ));
     let short = Private::new(InteractionsBuilder::new(2).with_feature_dim(DIM).build().0);
     assert!(matches!(
-        ssp.fit(ridge(), &short, &plan, pay(&plan), os),
+        ssp.with(ridge()).fit(&short, &plan, pay(&plan), os),
         Err(Error::Shape(_))
     ));
     for adjacency in [Adjacency::AddRemoveRecord, Adjacency::ReplaceRecord] {
@@ -193,7 +194,7 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
     }
     // a plan for users does not pay for examples
     let examples = SspParams::new(setup().example_level()).check().unwrap();
-    let refused = examples.fit(ridge(), &data, &plan, pay(&plan), os);
+    let refused = examples.with(ridge()).fit(&data, &plan, pay(&plan), os);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }
 
@@ -208,7 +209,10 @@ fn an_empty_table_trains_like_any_other() {
     let os = &mut NoiseSource::operating_system();
     let nobody = Private::new(nobody);
     let finite = |vectors: Vec<f64>| assert!(vectors.iter().all(|v| v.is_finite()));
-    let fitted = ssp.fit(ridge(), &nobody, &plan, pay(&plan), os).unwrap();
+    let fitted = ssp
+        .with(ridge())
+        .fit(&nobody, &plan, pay(&plan), os)
+        .unwrap();
     finite(fitted.model.item_vectors().unwrap());
     let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
         .check()
@@ -216,12 +220,13 @@ fn an_empty_table_trains_like_any_other() {
     let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     for _ in 0..30 {
         // the pooled matrix is noise: of any signature
-        let fitted = residual.fit(ridge(), &nobody, &plan, pay(&plan), os);
+        let fitted = residual.with(ridge()).fit(&nobody, &plan, pay(&plan), os);
         finite(fitted.unwrap().model.item_vectors().unwrap());
     }
 }
 
 /// A learner whose item vectors have another length than it says.
+#[derive(Clone)]
 struct Short(f64);
 
 impl StatisticsLearner for Short {
@@ -251,37 +256,38 @@ fn item_vectors_of_another_shape_whoever_has_which_item() {
             .check()
             .unwrap();
         let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = residual.fit(Short(0.0), &data, &plan, pay(&plan), os);
+        let refused = residual.with(Short(0.0)).fit(&data, &plan, pay(&plan), os);
         assert!(matches!(refused, Err(Error::Shape(_))));
         let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
         let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = convex.fit(&Logistic, Short(1.0), &data, &plan, pay(&plan), os);
+        let refused = convex
+            .with(Logistic, Short(1.0))
+            .fit(&data, &plan, pay(&plan), os);
         assert!(matches!(refused, Err(Error::Shape(_))));
         let am = am_ssp(setup(), 2);
         let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = am.fit(Short(1.0), &data, &plan, pay(&plan), os);
+        let refused = am.with(Short(1.0)).fit(&data, &plan, pay(&plan), os);
         assert!(matches!(refused, Err(Error::Shape(_))));
     }
 }
 
 #[test]
-fn watches_where_records_are_units() {
+fn observers_of_users_where_records_are_units() {
     let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
     let (setup, adjacency) = (setup().example_level(), Adjacency::ReplaceRecord);
-    let never = &mut |_: dp_pubfeat::Observed<'_>| panic!("shown a release");
+    let never = |_: &dp_pubfeat::Observed<'_>| panic!("shown a release");
     let ssp = SspParams::new(setup.clone()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
-    let refused = ssp.fit_watched(ridge(), &data, &plan, pay(&plan), os, never);
+    let refused = observed(&ssp.with(ridge()), &data, &plan, os, never);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
     let residual = ResidualSspParams::new(setup.clone(), 3, 0.5, 0.1)
         .check()
         .unwrap();
     let plan = residual.plan(N_ITEMS, target(), adjacency).unwrap();
-    let refused = residual.fit_watched(ridge(), &data, &plan, pay(&plan), os, never);
+    let refused = observed(&residual.with(ridge()), &data, &plan, os, never);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
     let convex = ConvexSspParams::new(setup, 2).check().unwrap();
     let plan = convex.plan(N_ITEMS, target(), adjacency).unwrap();
-    let paid = (&plan, pay(&plan));
-    let refused = convex.fit_watched(&Logistic, ridge(), &data, paid, os, never);
+    let refused = observed(&convex.with(Logistic, ridge()), &data, &plan, os, never);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }

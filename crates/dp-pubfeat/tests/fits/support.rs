@@ -1,4 +1,4 @@
-//! Small data, plans that are paid for, and what a watch saw.
+//! Small data, plans that are paid for, and what an observer saw.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};
 use dp_pubfeat::{
-    AmSsp, AmSspParams, DpSgdParams, FeatureKernel, ItemFeatures, ItemFeaturesBuilder, KernelRidge,
-    Observed, ObservedSums, Optimiser, ProblemSetup, RidgeNoise, SampledSspParams, UserStep,
+    AmSsp, AmSspParams, DpSgdParams, FeatureKernel, Fitted, ItemFeatures, ItemFeaturesBuilder,
+    KernelRidge, NoiseSource, Observed, ObservedSums, Observer, Optimiser, ProblemSetup,
+    RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -95,6 +96,30 @@ pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     ledger.reserve(plan).unwrap()
 }
 
+struct ShowTo<F>(F);
+
+impl<F: FnMut(&Observed<'_>)> Observer for ShowTo<F> {
+    fn release(&mut self, seen: &Observed<'_>) {
+        (self.0)(seen);
+    }
+}
+
+/// A run that shows each release to `look`.
+pub(crate) fn observed<T>(
+    trainer: &T,
+    data: &T::Data,
+    plan: &Plan,
+    noise: &mut NoiseSource,
+    look: impl FnMut(&Observed<'_>),
+) -> dp_pubfeat::Result<Fitted<T::Model>>
+where
+    T: Trainer<Error = dp_pubfeat::Error>,
+{
+    let mut look = ShowTo(look);
+    let run = Run::new(plan, pay(plan), noise)?.observed_by(&mut look);
+    trainer.run(data, run)
+}
+
 /// Released integers of one sum and its bound; which coordinates are off-diagonals, that count twice.
 pub(crate) struct Seen {
     pub(crate) label: String,
@@ -115,7 +140,7 @@ impl Seen {
     }
 }
 
-/// What a watch is shown of one release.
+/// What an observer is shown of one release.
 pub(crate) fn look(observed: &Observed<'_>) -> Vec<Seen> {
     let label = |k: usize| observed.labels[k].to_owned();
     match observed.sums {

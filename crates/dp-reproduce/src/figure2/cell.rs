@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::{SharedSubspace, SubspaceData};
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    AltMin, AltMinParams, Initialisation, ResidualAltMinParams, SingleModel, SingleModelParams,
+    AltMin, AltMinParams, Initialisation, ResidualAltMinParams, SingleModelParams, Trainer,
 };
 use serde_json::{Map, Value, json};
 
@@ -162,8 +162,8 @@ impl Cell {
                     design_clip: (dim as f64).sqrt(),
                     label_clip: (rank as f64).sqrt(),
                 };
-                let plan = SingleModel::plan(dim, target, adjacency)?;
                 let fit = clips.check()?;
+                let plan = fit.plan(dim, target, adjacency)?;
                 let fitted = fit.fit(&data.samples, &plan, pay(&plan)?, &mut noise)?;
                 let models = data.samples.users().map(|_| fitted.model.clone());
                 Ok(truth(data).population_mse(models)?)

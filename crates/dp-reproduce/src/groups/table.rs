@@ -113,7 +113,7 @@ impl Cell {
             &plan,
             pay_apart(&plan)?,
             &mut noise,
-            &mut |_| {},
+            &mut (),
         )?;
         let peers = Peers::new(&train, &fitted.model, &plan, seed, &mut noise)?;
         let errors = errors_of_users(&self.inputs, &users(true)?, split, &peers)?;

@@ -1,7 +1,7 @@
 //! What methods make of made data at a budget. Settings were found on the truth for the full sizes: they show what methods can reach.
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     ConvexSspParams, DpSgdParams, KernelRidge, LinearEncoder, Logistic, Optimiser, ProblemSetup,
     PublicEncoder, ResidualSspParams, RidgeNoise, SspParams, StatisticsLearner, ValueDescent,
@@ -128,7 +128,7 @@ impl Run<'_> {
 
     fn ssp(
         &mut self,
-        learner: impl StatisticsLearner,
+        learner: impl StatisticsLearner + Clone,
         n_resamples: usize,
         matrix_share: f64,
     ) -> Result<Vec<f64>> {
@@ -140,13 +140,15 @@ impl Run<'_> {
         let fit = params.check()?;
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(learner, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(learner)
+            .fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 
     fn residual(
         &mut self,
-        learner: impl StatisticsLearner,
+        learner: impl StatisticsLearner + Clone,
         n_steps: usize,
         forget: bool,
     ) -> Result<Vec<f64>> {
@@ -157,7 +159,9 @@ impl Run<'_> {
         let fit = params.check()?;
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(learner, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(learner)
+            .fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 
@@ -177,7 +181,9 @@ impl Run<'_> {
         let fit = params.check()?;
         let plan = fit.plan(features.n_features(), self.target, ADJACENCY)?;
         let (data, spends) = (&self.made.data.examples, pay_schedule(&plan, MADE)?);
-        let fitted = fit.fit(encoder, data, &plan, spends, &mut self.noise)?;
+        let fitted = fit
+            .with(encoder)
+            .fit(data, &plan, spends, &mut self.noise)?;
         let items: Vec<u32> = (0..).take(self.made.n_items()).collect();
         let mut vectors = vec![0.0; items.len() * DIM];
         fitted.model.forward(&items, &mut vectors)?;
@@ -194,7 +200,8 @@ impl Run<'_> {
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;
         let learner = self.ridge(item_norm, 0.0)?;
         let (data, spends) = (&self.made.data.examples, pay(&plan, MADE)?);
-        let fitted = fit.fit(&Logistic, learner, data, &plan, spends, &mut self.noise)?;
+        let trainer = fit.with(Logistic, learner);
+        let fitted = trainer.fit(data, &plan, spends, &mut self.noise)?;
         Ok(fitted.model.item_vectors()?)
     }
 }

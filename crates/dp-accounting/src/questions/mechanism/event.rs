@@ -2,7 +2,7 @@
 
 use dp_core::{DpEvent, ParamError, Relation, params};
 
-use super::super::error::Result;
+use super::super::answer::Result;
 use super::frame::{Frame, Toward, divided};
 use super::{Mechanism, given, probability};
 use crate::Error;

@@ -2,9 +2,9 @@
 
 use dp_core::Adjacency;
 
-use super::super::error::{QuestionError, Result};
+use super::super::answer::{QuestionError, Result};
 use super::{Mechanism, Neighbour};
-use crate::rounding::div_up;
+use crate::engines::rounding::div_up;
 
 /// Which way a ratio that is no f64 is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ mod unknown;
 use dp_core::params;
 use serde::Deserialize;
 
-use super::error::{QuestionError, Result};
+use super::answer::{QuestionError, Result};
 use number::{count, nullable, whole};
 
 pub(super) use event::events;

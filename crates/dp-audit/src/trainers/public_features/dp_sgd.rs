@@ -1,8 +1,9 @@
 use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_mechanism::{NoiseSource, Observed, ObservedSums, vector_contribution};
+use dp_mechanism::{NoiseSource, Observed, ObservedSums, Run, Trainer as _, vector_contribution};
 use dp_pubfeat::{DpSgd, EncoderGradients, Optimiser, PublicEncoder};
 
+use super::ShowTo;
 use super::replay::{differs, same};
 use crate::Result;
 use crate::kernel::vector_view;
@@ -57,17 +58,17 @@ impl<E: PublicEncoder + Clone> AuditedDpSgd<E> {
         let spends = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
         let (mut own, mut views) = (self.encoder.clone(), Vec::new());
         let mut outcome = Ok(());
-        let watch = &mut |seen: Observed<'_>| {
+        let mut observer = ShowTo(|seen: &Observed<'_>| {
             if outcome.is_ok() {
                 outcome = self
-                    .step(&mut own, data.expose(), seen)
+                    .step(&mut own, data.expose(), *seen)
                     .map(|view| views.push(view));
             }
-        };
-        let (encoder, plan) = (self.encoder.clone(), &self.plan);
-        let fitted = self
-            .fit
-            .fit_watched(encoder, data, plan, spends, noise, watch);
+        });
+        let plan = &self.plan;
+        let run = Run::new(plan, spends, noise).map_err(failed)?;
+        let trainer = self.fit.with(self.encoder.clone());
+        let fitted = trainer.run(data, run.observed_by(&mut observer));
         let fitted = fitted.map_err(failed)?.model;
         outcome?;
         dp_core::params::same_size("releases seen", views.len(), plan.releases().len())?;

@@ -7,7 +7,7 @@ mod rounds;
 
 use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
-use dp_mechanism::{NoiseSource, Observed};
+use dp_mechanism::{NoiseSource, Observed, Observer, Run, Trainer};
 use dp_pubfeat::{AmSsp, ConvexSsp, Logistic, ResidualSsp, Ssp, StatisticsLearner};
 
 pub use dp_sgd::AuditedDpSgd;
@@ -16,8 +16,17 @@ pub use rounds::{AuditedFeatureRounds, FeatureRounds};
 use self::replay::Replay;
 use super::failed;
 use super::observe::Views;
+use crate::Result;
 use crate::view::View;
-use crate::{Result, Trainer};
+
+/// Shows each release to a function.
+struct ShowTo<F>(F);
+
+impl<F: FnMut(&Observed<'_>)> Observer for ShowTo<F> {
+    fn release(&mut self, seen: &Observed<'_>) {
+        (self.0)(seen);
+    }
+}
 
 /// A fit of item vectors by statistics (`dp-pubfeat`) under audit.
 ///
@@ -48,7 +57,7 @@ pub enum PublicFeatures {
 impl<F, L> AuditedPublicFeatures<F>
 where
     F: Fn() -> L,
-    L: StatisticsLearner,
+    L: StatisticsLearner + Clone,
 {
     /// A fit with a learner that `learner` makes for each run, always the same, calibrated to `target`.
     ///
@@ -96,22 +105,18 @@ where
         let tables = [data.expose(), canaries];
         let mut seen = Views::of(tables[0], tables[1]);
         let mut replay = Replay::new(&self.fit, (self.learner)(), tables);
-        let watch = &mut |one: Observed<'_>| {
-            replay.look(one);
-            seen.look(one);
-        };
-        let (learner, plan) = ((self.learner)(), &self.plan);
+        let mut observer = ShowTo(|one: &Observed<'_>| {
+            replay.look(*one);
+            seen.look(*one);
+        });
+        let run = Run::new(&self.plan, spends, noise).map_err(failed)?;
+        let run = run.observed_by(&mut observer);
+        let learner = (self.learner)();
         let fitted = match &self.fit {
-            PublicFeatures::Ssp(fit) => fit.fit_watched(learner, data, plan, spends, noise, watch),
-            PublicFeatures::Residual(fit) => {
-                fit.fit_watched(learner, data, plan, spends, noise, watch)
-            }
-            PublicFeatures::Logistic(fit) => {
-                fit.fit_watched(&Logistic, learner, data, (plan, spends), noise, watch)
-            }
-            PublicFeatures::AmSsp(fit) => {
-                fit.fit_watched(learner, data, plan, spends, noise, watch)
-            }
+            PublicFeatures::Ssp(fit) => fit.with(learner).run(data, run),
+            PublicFeatures::Residual(fit) => fit.with(learner).run(data, run),
+            PublicFeatures::Logistic(fit) => fit.with(Logistic, learner).run(data, run),
+            PublicFeatures::AmSsp(fit) => fit.with(learner).run(data, run),
         };
         let fitted = fitted.map_err(failed)?;
         let vectors = fitted.model.item_vectors().map_err(failed)?;
@@ -121,10 +126,10 @@ where
     }
 }
 
-impl<F, L> Trainer for AuditedPublicFeatures<F>
+impl<F, L> crate::Trainer for AuditedPublicFeatures<F>
 where
     F: Fn() -> L,
-    L: StatisticsLearner,
+    L: StatisticsLearner + Clone,
 {
     fn claim(&self) -> (ApproxDp, Gdp) {
         super::claim(&self.plan)

@@ -3,7 +3,7 @@
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{View, audit_sensitivity};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::SspParams;
 
 use super::{
@@ -104,7 +104,9 @@ fn seeded_noise_is_marked() {
     let private = |mut noise: NoiseSource| {
         let budget = Budget::new(target(4.0), ADD_REMOVE).unwrap();
         let spends = Ledger::in_memory("audit", budget).unwrap().reserve(&plan);
-        let fitted = fit.fit(known_noise(), &data, &plan, spends.unwrap(), &mut noise);
+        let fitted = fit
+            .with(known_noise())
+            .fit(&data, &plan, spends.unwrap(), &mut noise);
         fitted.unwrap().certificate.verify().unwrap().is_private()
     };
     assert!(private(NoiseSource::operating_system()));

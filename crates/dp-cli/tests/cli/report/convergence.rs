@@ -153,7 +153,7 @@ fn rounds_of_federation_end_at_the_figures_of_the_run() {
 }
 
 /// A share of rows too small for any row: trained on is the same, once with a watch that finds nothing to measure and once without one. What looking at rows
-/// does to a run is tested where runs are (`fits/watched.rs` of dp-personalize and dp-fedsgd).
+/// does to a run is tested where runs are (`fits/observed.rs` of dp-personalize, `fits/watched.rs` of dp-fedsgd).
 #[test]
 fn what_is_released_is_the_same_with_and_without_figures_by_round() {
     let seed = ["--insecure-seed", "7"];

@@ -51,17 +51,16 @@ impl HeldOut {
         &self.train
     }
 
-    /// Where rounds that will be measured are kept.
+    /// Keeps the rounds that will be measured.
     pub(super) fn rounds(&self, n_rounds: usize) -> Rounds {
         Rounds::of(n_rounds, self.measure)
     }
 
     /// The error of own fits after rounds, as [`measure`](Self::measure) takes it of the last; none where nothing was kept.
     pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
-        let kept = rounds.into_kept();
         let users = self.all.as_ref().unwrap_or(&self.train);
         let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for (round, subspace) in kept {
+        for (round, subspace) in rounds.into_subspaces()? {
             let users = errors_in_subspace(inputs, users, self.split.expose(), &subspace)?;
             numbers.push(round);
             for (held_out, values) in [false, true].into_iter().zip(&mut values) {

@@ -7,7 +7,7 @@ mod settings;
 use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
-use dp_personalize::{FittedSubspace, RoundEnd};
+use dp_personalize::{Fitted, Subspace};
 
 use self::held_out::HeldOut;
 use self::settings::Settings;
@@ -56,9 +56,8 @@ pub fn run(args: &PersonalizeArgs) -> Result<()> {
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
-    let mut keep = |end: RoundEnd<'_>| rounds.keep(end);
     let samples = held_out.train().samples();
-    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut keep)?;
+    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut rounds)?;
     let train = start.elapsed();
 
     let fitted = with_assumptions(fitted, args);
@@ -97,7 +96,7 @@ pub fn run(args: &PersonalizeArgs) -> Result<()> {
 }
 
 /// What the operator answers for.
-fn with_assumptions(mut fitted: FittedSubspace, args: &PersonalizeArgs) -> FittedSubspace {
+fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeArgs) -> Fitted<Subspace> {
     let assumption = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dp_core::Adjacency;
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     AmSspParams, CollectiveFactorization, CollectiveParams, Descent, DpSgdParams, EncoderDescent,
     IdEncoder, ItemFeatures, LinearEncoder, Optimiser, ProblemSetup, PublicEncoder,
@@ -176,7 +176,7 @@ pub(super) fn am_ssp_with(
 }
 
 /// Encoders learn by steps on the statistics.
-fn descent<E: PublicEncoder>(
+fn descent<E: PublicEncoder + Clone>(
     problem: &Problem<'_>,
     encoder: E,
     settings: &Rounds,
@@ -206,7 +206,7 @@ pub(super) fn dp_cmf(problem: &Problem<'_>) -> Result<ItemVectors> {
     rounds(problem, learner, &settings)
 }
 
-fn rounds<L: StatisticsLearner>(
+fn rounds<L: StatisticsLearner + Clone>(
     problem: &Problem<'_>,
     learner: L,
     settings: &Rounds,
@@ -222,10 +222,10 @@ fn rounds<L: StatisticsLearner>(
     let plan = fit.plan(learner.n_items(), problem.target, ADJACENCY)?;
     let spends = pay(&plan, RATINGS)?;
     let noise = &mut NoiseSource::insecure_seeded(problem.seed);
-    let start = Instant::now();
+    let (trainer, start) = (fit.with(learner), Instant::now());
     let fitted = match problem.feedback {
-        Feedback::Ratings => fit.fit(learner, problem.train, &plan, spends, noise)?,
-        Feedback::Likes => fit.fit(learner, &with_zeros(problem.train)?, &plan, spends, noise)?,
+        Feedback::Ratings => trainer.fit(problem.train, &plan, spends, noise)?,
+        Feedback::Likes => trainer.fit(&with_zeros(problem.train)?, &plan, spends, noise)?,
     };
     Ok(ItemVectors {
         seconds: start.elapsed().as_secs_f64(),
@@ -247,7 +247,7 @@ pub(super) fn am_dp_sgd(
     }
 }
 
-fn steps<E: PublicEncoder>(
+fn steps<E: PublicEncoder + Clone>(
     problem: &Problem<'_>,
     encoder: E,
     settings: &Steps,
@@ -265,16 +265,13 @@ fn steps<E: PublicEncoder>(
     };
     let fit = params.check()?;
     let plan = fit.plan(encoder.parameters().len() / dim, problem.target, ADJACENCY)?;
-    let paid = (&plan, pay_schedule(&plan, RATINGS)?);
-    let users = (&step, settings.steps_per_round);
+    let spends = pay_schedule(&plan, RATINGS)?;
+    let trainer = fit.alternating(encoder, step, settings.steps_per_round)?;
     let noise = &mut NoiseSource::insecure_seeded(problem.seed);
     let start = Instant::now();
     let fitted = match problem.feedback {
-        Feedback::Ratings => fit.fit_ratings(encoder, users, problem.train, paid, noise)?,
-        Feedback::Likes => {
-            let train = with_zeros(problem.train)?;
-            fit.fit_ratings(encoder, users, &train, paid, noise)?
-        }
+        Feedback::Ratings => trainer.fit(problem.train, &plan, spends, noise)?,
+        Feedback::Likes => trainer.fit(&with_zeros(problem.train)?, &plan, spends, noise)?,
     };
     let seconds = start.elapsed().as_secs_f64();
     let items: Vec<u32> = (0..).take(fitted.model.n_items()).collect();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dp_core::{Adjacency, UserRow};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     AmImplicitSspParams, AmResidualSspParams, FeatureModel, FeaturePrior, LikesModel,
     PriorVariances,
@@ -79,7 +79,7 @@ pub(super) fn am_residual(
     let spends = pay(&plan, "ratings")?;
     let noise = &mut NoiseSource::insecure_seeded(problem.seed);
     let start = Instant::now();
-    let fitted = fit.fit(&prior, problem.train, &plan, spends, noise)?;
+    let fitted = fit.with(prior).fit(problem.train, &plan, spends, noise)?;
     Ok(Timed {
         model: fitted.model,
         seconds: start.elapsed().as_secs_f64(),
@@ -95,6 +95,6 @@ fn am_implicit(problem: &Problem<'_>, with_features: bool) -> Result<LikesModel>
     let plan = fit.plan(prior.n_items(), problem.target, ADJACENCY)?;
     let spends = pay(&plan, "likes")?;
     let noise = &mut NoiseSource::insecure_seeded(problem.seed);
-    let fitted = fit.fit(&prior, problem.train, &plan, spends, noise)?;
+    let fitted = fit.with(prior).fit(problem.train, &plan, spends, noise)?;
     Ok(fitted.model)
 }

@@ -6,15 +6,16 @@ mod replay;
 
 use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
-use dp_mechanism::{NoiseSource, Observed};
+use dp_mechanism::{NoiseSource, Observed, Run, Trainer};
 use dp_pubfeat::{AmImplicitSsp, AmResidualSsp, FeaturePrior, ItemFeatures, PriorVariances};
 
 use self::prior::Features;
 use self::replay::Replay;
+use super::ShowTo;
+use crate::Result;
 use crate::trainers::failed;
 use crate::trainers::observe::Views;
 use crate::view::View;
-use crate::{Result, Trainer};
 
 /// Alternating minimisation under a prior by features (`dp-pubfeat`) under audit.
 ///
@@ -85,18 +86,19 @@ impl AuditedFeatureRounds {
         let tables = [data.expose(), canaries];
         let mut seen = Views::of(tables[0], tables[1]);
         let mut replay = Replay::new(&self.fit, &self.features, tables);
-        let watch = &mut |one: Observed<'_>| {
-            replay.look(&one);
-            seen.look(one);
-        };
-        let (prior, plan) = (&self.prior, &self.plan);
+        let mut observer = ShowTo(|one: &Observed<'_>| {
+            replay.look(one);
+            seen.look(*one);
+        });
+        let run = Run::new(&self.plan, spends, noise).map_err(failed)?;
+        let (run, prior) = (run.observed_by(&mut observer), &self.prior);
         let vectors = match &self.fit {
             FeatureRounds::Ratings(fit) => {
-                let fitted = fit.fit_watched(prior, data, plan, spends, noise, watch);
+                let fitted = fit.with(prior).run(data, run);
                 fitted.map_err(failed)?.model.item_vectors().to_vec()
             }
             FeatureRounds::Likes(fit) => {
-                let fitted = fit.fit_watched(prior, data, plan, spends, noise, watch);
+                let fitted = fit.with(prior).run(data, run);
                 fitted.map_err(failed)?.model.item_vectors().to_vec()
             }
         };
@@ -106,7 +108,7 @@ impl AuditedFeatureRounds {
     }
 }
 
-impl Trainer for AuditedFeatureRounds {
+impl crate::Trainer for AuditedFeatureRounds {
     fn claim(&self) -> (ApproxDp, Gdp) {
         crate::trainers::claim(&self.plan)
     }

@@ -1,0 +1,164 @@
+use super::{
+    Artifact, CERTIFICATE_SCHEMA, Certificate, Project, ReleasedOutput, Status, guarantee_of,
+    verify,
+};
+use crate::books::ledger::sha256_hex;
+use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
+
+impl Certificate {
+    /// Starts the certificate of a run that followed `plan` on the data set `data_set_id`.
+    #[must_use]
+    pub fn builder(plan: &Plan, data_set_id: impl Into<String>) -> CertificateBuilder {
+        CertificateBuilder {
+            planned: plan.releases().to_vec(),
+            certificate: Self {
+                schema_version: CERTIFICATE_SCHEMA,
+                project: Project {
+                    name: "dp-personal".to_owned(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                },
+                status: Status::Private,
+                data_set_id: data_set_id.into(),
+                unit: plan.adjacency().unit().to_owned(),
+                adjacency: plan.adjacency(),
+                target: plan.target(),
+                guarantee: None,
+                releases: Vec::new(),
+                released: Vec::new(),
+                artifacts: Vec::new(),
+                tuning_included: false,
+                assumptions: Vec::new(),
+                not_covered: Vec::new(),
+                digest: String::new(),
+            },
+        }
+    }
+}
+
+impl Certificate {
+    /// Adds an assumption, and renews the digest: for what the training code cannot know, such as whether a ledger counts
+    /// all runs. It can only weaken what the certificate says.
+    #[must_use]
+    pub fn with_assumption(mut self, assumption: impl Into<String>) -> Self {
+        self.assumptions.push(assumption.into());
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
+    /// Adds something that the guarantee does not cover, and renews the digest.
+    #[must_use]
+    pub fn with_not_covered(mut self, output: impl Into<String>) -> Self {
+        self.not_covered.push(output.into());
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
+    /// Binds a file to the certificate by the hash of its bytes, and renews the digest.
+    #[must_use]
+    pub fn with_artifact(mut self, name: impl Into<String>, bytes: &[u8]) -> Self {
+        self.artifacts.push(Artifact {
+            name: name.into(),
+            sha256: sha256_hex(bytes),
+        });
+        self.digest = verify::digest_of(&self);
+        self
+    }
+}
+
+/// Collects what a [`Certificate`] says besides its guarantee.
+///
+/// Defaults: private, no tuning included, all lists empty.
+#[derive(Debug, Clone)]
+pub struct CertificateBuilder {
+    certificate: Certificate,
+    planned: Vec<PlannedRelease>,
+}
+
+impl CertificateBuilder {
+    /// The releases made, in the plan's order; see [`crate::Spend::record`].
+    #[must_use]
+    pub fn releases(mut self, releases: Vec<ReleaseRecord>) -> Self {
+        self.certificate.releases = releases;
+        self
+    }
+
+    /// Adds an output and who may see it.
+    #[must_use]
+    pub fn released_output(mut self, what: impl Into<String>, to: impl Into<String>) -> Self {
+        self.certificate.released.push(ReleasedOutput {
+            what: what.into(),
+            to: to.into(),
+        });
+        self
+    }
+
+    /// Adds something that the guarantee rests on.
+    #[must_use]
+    pub fn assumption(mut self, assumption: impl Into<String>) -> Self {
+        self.certificate.assumptions.push(assumption.into());
+        self
+    }
+
+    /// Adds an output of the run that the guarantee does not cover.
+    #[must_use]
+    pub fn not_covered(mut self, output: impl Into<String>) -> Self {
+        self.certificate.not_covered.push(output.into());
+        self
+    }
+
+    /// Says whether hyper-parameters were chosen within the guarantee.
+    #[must_use]
+    pub fn tuning_included(mut self, included: bool) -> Self {
+        self.certificate.tuning_included = included;
+        self
+    }
+
+    /// Marks the run as not private, for example because of `seeded noise`. The certificate then
+    /// carries no guarantee.
+    #[must_use]
+    pub fn not_private(mut self, reason: impl Into<String>) -> Self {
+        self.certificate.status = Status::NotPrivate {
+            reason: reason.into(),
+        };
+        self
+    }
+
+    /// Computes the guarantee and the digest.
+    ///
+    /// # Errors
+    /// [`Error::CertificateMismatch`] when the releases are not those of the plan;
+    /// [`Error::NothingReleased`] when a private run released nothing; and whatever
+    /// [`Certificate::verify`] would object to.
+    pub fn build(self) -> Result<Certificate> {
+        let mut certificate = self.certificate;
+        check_against_plan(&certificate.releases, &self.planned)?;
+        if certificate.status == Status::Private {
+            certificate.guarantee = Some(guarantee_of(
+                CERTIFICATE_SCHEMA,
+                &certificate.releases,
+                certificate.adjacency,
+                certificate.target.delta,
+            )?);
+        }
+        certificate.digest = verify::digest_of(&certificate);
+        certificate.verify()?;
+        Ok(certificate)
+    }
+}
+
+/// The releases made must be the releases planned, one for one.
+fn check_against_plan(made: &[ReleaseRecord], planned: &[PlannedRelease]) -> Result<()> {
+    let same = |(record, plan): (&ReleaseRecord, &PlannedRelease)| {
+        record.label == plan.label()
+            && record.event == *plan.event()
+            && record.n_draws == plan.n_draws()
+    };
+    if made.len() == planned.len() && made.iter().zip(planned).all(same) {
+        return Ok(());
+    }
+    Err(Error::CertificateMismatch {
+        field: "releases",
+        claimed: format!("{} releases made", made.len()),
+        recomputed: format!("{} others planned", planned.len()),
+    })
+}

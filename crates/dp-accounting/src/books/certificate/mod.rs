@@ -1,0 +1,332 @@
+//! What a run guarantees, in a form that can be checked without the run.
+
+mod build;
+mod verify;
+
+use dp_core::{Adjacency, ApproxDp, DpEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::books::allowance::{DELTA_RESERVE, check_draws, covers_draws, usable_delta};
+use crate::books::schedule::{ideal_guarantee, ideal_lower, total_mu_squared};
+use crate::engines::gdp::from_mu_squared;
+use crate::{Error, Method, ReleaseRecord, Result};
+
+pub use build::CertificateBuilder;
+pub use verify::Verified;
+
+/// Version of the certificate's layout that this crate writes. Version 1, which knows Gaussian
+/// mechanisms only and has neither `method` nor `epsilon_lower`, is read and verified as well.
+pub const CERTIFICATE_SCHEMA: u32 = 2;
+
+/// The statement of a run's guarantee, written as `certificate.json`.
+///
+/// Everything that [`guarantee`](Self::guarantee) claims follows from `releases`, `adjacency`
+/// and `target.delta`, and [`verify`](Self::verify) recomputes it from those. What a reader
+/// must take on trust is listed in `assumptions`. `docs/certificate.md` describes the format and
+/// `docs/certificate.schema.json` is its JSON schema.
+///
+/// `digest` is the SHA-256 hash of the certificate's compact JSON without the digest. It guards
+/// against accidents such as a mistyped or truncated copy, not against forgery: whoever edits a
+/// certificate can hash it again.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Certificate, Ledger, Plan, ReleaseRequest, Spend};
+/// use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+/// let target = ApproxDp::target(1.0, 1e-5)?;
+/// let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 100)];
+/// let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests)?;
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let spends = ledger.reserve(&plan)?;
+///
+/// let certificate = Certificate::builder(&plan, "ratings")
+///     .releases(spends.iter().map(Spend::record).collect())
+///     .released_output("item factors", "everyone")
+///     .assumption("item ids of the input are public")
+///     .build()?;
+/// let read_back = Certificate::from_json(&certificate.to_json())?;
+/// assert!(read_back.verify()?.is_private());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// Layout version: [`CERTIFICATE_SCHEMA`], or 1 as read from an old file.
+    pub schema_version: u32,
+    /// The software that wrote it.
+    pub project: Project,
+    /// Whether anything is guaranteed at all.
+    pub status: Status,
+    /// Name of the data set, as in its ledger.
+    pub data_set_id: String,
+    /// What is protected: `user` (all of a user's data) or `record`.
+    pub unit: String,
+    /// Which data sets count as neighbours.
+    pub adjacency: Adjacency,
+    /// What the run was calibrated to.
+    pub target: ApproxDp,
+    /// What holds for the outputs; absent when the run is not private.
+    pub guarantee: Option<Guarantee>,
+    /// Every use of the private data, in the plan's order.
+    pub releases: Vec<ReleaseRecord>,
+    /// What leaves the run, and to whom.
+    pub released: Vec<ReleasedOutput>,
+    /// Files that the run wrote, so that the certificate cannot be laid beside another run's.
+    pub artifacts: Vec<Artifact>,
+    /// Whether the choice of hyper-parameters on this data is part of the guarantee.
+    pub tuning_included: bool,
+    /// What the guarantee rests on.
+    pub assumptions: Vec<String>,
+    /// Outputs of the same run that the guarantee does not cover.
+    pub not_covered: Vec<String>,
+    /// SHA-256 of the certificate without this field, 64 lowercase hexadecimal digits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+}
+
+/// The software that wrote a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Project {
+    /// `dp-personal`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Whether a run keeps a guarantee.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Status {
+    /// The guarantee holds under the certificate's assumptions.
+    Private,
+    /// Nothing is guaranteed.
+    NotPrivate {
+        /// Why, for example `seeded noise`.
+        reason: String,
+    },
+}
+
+/// The kind of statement that epsilon and delta belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuaranteeKind {
+    /// Differential privacy of everything in [`Certificate::released`] together.
+    Dp,
+}
+
+/// What holds for the released outputs together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Guarantee {
+    /// Which notion of privacy.
+    pub kind: GuaranteeKind,
+    /// How epsilon was found; absent in version 1, where it is always `gdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// Epsilon in nats at `delta`, under the certificate's adjacency: the figure that is promised,
+    /// never below the true value.
+    pub epsilon: f64,
+    /// A number that the true epsilon is not below; 0 where nothing is known. Absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon_lower: Option<f64>,
+    /// Delta, the error of the noise sampler included.
+    pub delta: f64,
+    /// mu of the ideal mechanisms together; absent unless all are Gaussian.
+    pub gdp_mu: Option<f64>,
+    /// rho of zero-concentrated privacy, mu^2 / 2; absent unless all are Gaussian.
+    pub rho: Option<f64>,
+    /// Epsilon at `delta` if neighbours add or remove one unit; absent where undefined.
+    pub epsilon_add_remove: Option<f64>,
+    /// Epsilon at `delta` if neighbours replace one unit; absent where undefined.
+    pub epsilon_replace: Option<f64>,
+    /// The guarantee in a sentence, personal models included.
+    pub statement: String,
+}
+
+/// Something that leaves the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedOutput {
+    /// What it is, for example `item factors`.
+    pub what: String,
+    /// Who may see it, for example `everyone`.
+    pub to: String,
+}
+
+/// A file that belongs to the certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Name within the folder of the certificate.
+    pub name: String,
+    /// SHA-256 of its bytes, 64 lowercase hexadecimal digits.
+    pub sha256: String,
+}
+
+/// What follows from the releases alone, as a certificate of the given version states it.
+fn guarantee_of(
+    schema_version: u32,
+    releases: &[ReleaseRecord],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Result<Guarantee> {
+    let ideal = ideal_guarantee(events(releases), adjacency, usable_delta(delta))?;
+    let epsilon = ideal.upper;
+    check_draws(ApproxDp { epsilon, delta }, n_draws(releases))?;
+    let other = counterpart_epsilon(releases, adjacency, delta);
+    let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
+        (other, Some(epsilon))
+    } else {
+        (Some(epsilon), other)
+    };
+    let mu_squared = total_mu_squared(events(releases), adjacency)?;
+    let newer = schema_version > 1;
+    Ok(Guarantee {
+        kind: GuaranteeKind::Dp,
+        method: newer.then_some(ideal.method),
+        epsilon,
+        epsilon_lower: newer.then(|| lower(releases, adjacency, delta).min(epsilon)),
+        delta,
+        gdp_mu: mu_squared.map(|cost| from_mu_squared(cost).mu),
+        rho: mu_squared.map(|cost| 0.5 * cost),
+        epsilon_add_remove,
+        epsilon_replace,
+        statement: statement(adjacency),
+    })
+}
+
+fn events(releases: &[ReleaseRecord]) -> impl Iterator<Item = &DpEvent> + Clone {
+    releases.iter().map(|release| &release.event)
+}
+
+fn n_draws(releases: &[ReleaseRecord]) -> u64 {
+    releases
+        .iter()
+        .fold(0, |sum, release| sum.saturating_add(release.n_draws))
+}
+
+/// Never above epsilon of what really ran: the sampler, too, moves delta by its reserve at most.
+fn lower(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> f64 {
+    let widened = (delta * (1.0 + DELTA_RESERVE)).next_up();
+    ideal_lower(events(releases), adjacency, widened)
+}
+
+/// Shares of delta that the sampler may have under the other adjacency, smallest first. The plan
+/// was not calibrated for it, so its larger epsilon can need more than the usual reserve.
+const COUNTERPART_RESERVES: [f64; 4] = [crate::DELTA_RESERVE, 1e-4, 1e-2, 0.5];
+
+/// Epsilon under the other adjacency at the same delta, sampler included; `None` when a mechanism
+/// has no guarantee there, or no share of delta covers the sampler.
+fn counterpart_epsilon(
+    releases: &[ReleaseRecord],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Option<f64> {
+    COUNTERPART_RESERVES.into_iter().find_map(|reserve| {
+        let usable = (delta * (1.0 - reserve)).next_down();
+        let other = counterpart(adjacency);
+        let epsilon = ideal_guarantee(events(releases), other, usable).ok()?.upper;
+        let target = ApproxDp { epsilon, delta };
+        covers_draws(target, n_draws(releases), reserve).then_some(epsilon)
+    })
+}
+
+/// The same unit with the other way of making neighbours.
+const fn counterpart(adjacency: Adjacency) -> Adjacency {
+    match adjacency {
+        Adjacency::AddRemoveUser => Adjacency::ReplaceUser,
+        Adjacency::ReplaceUser => Adjacency::AddRemoveUser,
+        Adjacency::AddRemoveRecord => Adjacency::ReplaceRecord,
+        Adjacency::ReplaceRecord => Adjacency::AddRemoveRecord,
+    }
+}
+
+fn statement(adjacency: Adjacency) -> String {
+    let unit = adjacency.unit();
+    let released = format!(
+        "Everything listed as released by this run is, taken together, differentially private for each {unit} \
+         with the epsilon and delta given here."
+    );
+    if unit == "record" {
+        return released;
+    }
+    format!(
+        "{released} Personal models that users compute locally, each from the released outputs \
+         and the user's own data, make the whole jointly differentially private with the same \
+         figures (billboard model)."
+    )
+}
+
+/// The one field that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    schema_version: u32,
+}
+
+impl Certificate {
+    /// Reads a certificate. Spaces and line breaks between members do not matter; everything
+    /// else must be as [`to_json`](Self::to_json) writes it, down to the digits of each number,
+    /// so that an edit too small to change any f64 is noticed as well. The contents are not
+    /// verified yet: see [`verify`](Self::verify).
+    ///
+    /// # Errors
+    /// [`Error::CertificateSyntax`] when the text is no certificate,
+    /// [`Error::CertificateSchema`] for an unknown layout version, and
+    /// [`Error::CertificateEdited`] for a text that this crate would have written otherwise
+    /// (unknown or repeated members, another order, other digits).
+    pub fn from_json(text: &str) -> Result<Self> {
+        let version: Versioned = serde_json::from_str(text).map_err(Error::CertificateSyntax)?;
+        if !(1..=CERTIFICATE_SCHEMA).contains(&version.schema_version) {
+            return Err(Error::CertificateSchema {
+                found: version.schema_version,
+                supported: CERTIFICATE_SCHEMA,
+            });
+        }
+        let certificate: Self = serde_json::from_str(text).map_err(Error::CertificateSyntax)?;
+        if squeeze(text) == certificate.compact() {
+            Ok(certificate)
+        } else {
+            Err(Error::CertificateEdited)
+        }
+    }
+
+    /// The certificate as indented JSON, ending in a newline.
+    #[must_use]
+    #[allow(
+        clippy::missing_panics_doc,
+        reason = "strings, numbers and options always serialise"
+    )]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("certificates are plain JSON");
+        text.push('\n');
+        text
+    }
+
+    /// The certificate as JSON without any space between members; this is what is hashed.
+    pub(super) fn compact(&self) -> String {
+        serde_json::to_string(self).expect("certificates are plain JSON")
+    }
+}
+
+/// `text` without the white space outside strings.
+fn squeeze(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    text.chars()
+        .filter(|&c| {
+            let keep = in_string || !c.is_ascii_whitespace();
+            if c == '"' && !escaped {
+                in_string = !in_string;
+            }
+            escaped = in_string && c == '\\' && !escaped;
+            keep
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_space_outside_strings_is_dropped() {
+        let text = "{ \"a b\\\" c\\\\\" :\t[1, \"\\\\\" ] }\n";
+        assert_eq!(squeeze(text), "{\"a b\\\" c\\\\\":[1,\"\\\\\"]}");
+    }
+}

@@ -1,0 +1,323 @@
+//! The lines of a ledger file and the hash that ends each.
+//!
+//! Every line is one JSON object on one line whose last member is
+//! `"hash":"<SHA-256 of the line's bytes up to this member>"`. Every line but the first also
+//! holds the previous line's hash, so a change anywhere breaks the chain from there on.
+
+use dp_core::{Adjacency, DpEvent};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::budget::BudgetKind;
+
+/// Version of the line format written in the header of new ledgers. Files of versions 1 and 2 are
+/// read and continued in their own format: version 1 knows Gaussian budgets only, and neither can
+/// hold releases.
+pub const LEDGER_SCHEMA: u32 = 3;
+
+/// First version whose records may be held and which has [`Taken`] lines.
+pub(super) const HOLDING_SCHEMA: u32 = 3;
+
+/// How every header begins; tells a half-written ledger from somebody else's file.
+const HEADER_START: &[u8] = br#"{"ledger":"dp-personal","schema_version":"#;
+pub(super) const LEDGER_NAME: &str = "dp-personal";
+
+/// How every [`Taken`] line begins, and no other.
+pub(super) const TAKEN_START: &[u8] = br#"{"taken":"#;
+
+/// Stands between torn bytes and the seal on their line. JSON text never holds this byte.
+const SEAL_MARK: u8 = 0x1e;
+
+/// The first line: whose budget this is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) ledger: String,
+    pub(super) schema_version: u32,
+    pub(super) data_set: String,
+    pub(super) adjacency: Adjacency,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    /// Absent in version 1, where every budget is Gaussian.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) filter: Option<BudgetKind>,
+    /// Nanoseconds since 1970; 0 in memory. Keeps release ids of different files apart.
+    pub(super) created: u64,
+}
+
+/// One release that was paid for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) seq: u64,
+    pub(super) data_set: String,
+    pub(super) label: String,
+    pub(super) event: DpEvent,
+    pub(super) n_draws: u64,
+    /// Cost in a ledger with a Gaussian budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) mu_squared: Option<f64>,
+    /// Cost in a ledger with a Renyi budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rdp: Option<f64>,
+    /// Paid for and not handed out: a [`Taken`] line has to come first. Since version 3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) held: bool,
+    pub(super) previous_hash: String,
+}
+
+/// Hands out a held release, named by its id. Since version 3.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) taken: String,
+    pub(super) previous_hash: String,
+}
+
+/// Says that the bytes before it on its line are the remains of an interrupted write.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Seal {
+    sealed_bytes: usize,
+    sealed_sha256: String,
+    pub(super) previous_hash: String,
+}
+
+/// SHA-256 in lowercase hexadecimal.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Returns the line for `body`, newline included, and its hash.
+///
+/// # Panics
+/// Never: the bodies above hold nothing that JSON cannot express.
+pub(super) fn close<T: Serialize>(body: &T) -> (String, String) {
+    let mut line = serde_json::to_string(body).expect("ledger lines are plain JSON");
+    line.pop();
+    let hash = sha256_hex(line.as_bytes());
+    line.push_str(&hash_member(&hash));
+    line.push('\n');
+    (line, hash)
+}
+
+/// Reads a line without its newline: the body and the hash, or nothing if either is wrong.
+pub(super) fn read<T: DeserializeOwned>(line: &[u8]) -> Option<(T, String)> {
+    const MEMBER_LEN: usize = r#","hash":""}"#.len() + 64;
+    let (body, member) = line.split_at_checked(line.len().checked_sub(MEMBER_LEN)?)?;
+    let hash = sha256_hex(body);
+    if member != hash_member(&hash).as_bytes() {
+        return None;
+    }
+    Some((serde_json::from_slice(line).ok()?, hash))
+}
+
+fn hash_member(hash: &str) -> String {
+    format!(r#","hash":"{hash}"}}"#)
+}
+
+/// What must follow `torn` bytes on their line so that the chain can go on, and its hash.
+pub(super) fn seal(torn: &[u8], previous_hash: &str) -> (Vec<u8>, String) {
+    let (line, hash) = close(&Seal {
+        sealed_bytes: torn.len(),
+        sealed_sha256: sha256_hex(torn),
+        previous_hash: previous_hash.to_owned(),
+    });
+    let mut bytes = vec![SEAL_MARK];
+    bytes.extend(line.into_bytes());
+    (bytes, hash)
+}
+
+/// Reads a sealed line: the torn bytes, the seal and its hash; `None` where the line is no intact
+/// sealed line.
+pub(super) fn read_sealed(line: &[u8]) -> Option<(&[u8], Seal, String)> {
+    let mark = line.iter().rposition(|&byte| byte == SEAL_MARK)?;
+    let (torn, marked) = line.split_at(mark);
+    let (seal, hash): (Seal, String) = read(&marked[1..])?;
+    let matches = seal.sealed_bytes == torn.len() && seal.sealed_sha256 == sha256_hex(torn);
+    matches.then_some((torn, seal, hash))
+}
+
+/// The part of torn bytes before a seal that was itself interrupted.
+pub(super) fn before_seal(torn: &[u8]) -> &[u8] {
+    torn.split(|&byte| byte == SEAL_MARK).next().unwrap_or(torn)
+}
+
+/// Whether a last line without newline is what an interrupted write leaves: a JSON object that
+/// is never closed, perhaps followed by an interrupted seal. A whole object followed by anything
+/// is not: its spend may have been handed out.
+pub(super) fn is_torn(tail: &[u8]) -> bool {
+    let start = before_seal(tail);
+    start.starts_with(b"{") && object_end(start).is_none()
+}
+
+/// Where every brace that `text` opens outside strings has been closed, one past the last.
+fn object_end(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'{' if !in_string => depth += 1,
+            b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Whether a file never got past its header: empty, or a header without newline, whole or in part.
+/// Nothing can have been handed out from such a file. A header that anything but a newline follows
+/// is a damaged ledger.
+pub(super) fn is_unborn(bytes: &[u8]) -> bool {
+    let begun = HEADER_START.starts_with(bytes) || bytes.starts_with(HEADER_START);
+    let end = object_end(bytes).unwrap_or(bytes.len());
+    begun && !bytes.contains(&b'\n') && end == bytes.len()
+}
+
+/// The members of a record that its cost needs. The rest of the line may be missing.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct Remains {
+    pub(super) seq: u64,
+    pub(super) data_set: String,
+    pub(super) event: DpEvent,
+    pub(super) n_draws: u64,
+    #[serde(default)]
+    pub(super) mu_squared: Option<f64>,
+    #[serde(default)]
+    pub(super) rdp: Option<f64>,
+}
+
+/// The member of a [`Taken`] line that says what it hands out.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct TakenRemains {
+    pub(super) taken: String,
+}
+
+/// Reads the whole members of a line that breaks off; `None` when they do not make a `T`.
+///
+/// The member that breaks off is left out: a number cut short would read as another number.
+pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
+    let line = before_seal(torn);
+    member_ends(line).into_iter().rev().find_map(|end| {
+        let mut closed = line.get(..end)?.to_vec();
+        closed.push(b'}');
+        serde_json::from_slice(&closed).ok()
+    })
+}
+
+/// Where the commas between the members of the outermost object stand.
+fn member_ends(line: &[u8]) -> Vec<usize> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut ends = Vec::new();
+    for (at, &byte) in line.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            b',' if !in_string && depth == 1 => ends.push(at),
+            _ => {}
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            ledger: LEDGER_NAME.to_owned(),
+            schema_version: LEDGER_SCHEMA,
+            data_set: "d".to_owned(),
+            adjacency: Adjacency::AddRemoveUser,
+            epsilon: 0.1 + 0.2,
+            delta: 1e-300,
+            filter: Some(BudgetKind::Rdp { order: 1.5 }),
+            created: 7,
+        }
+    }
+
+    #[test]
+    fn lines_read_back_exactly() {
+        let (line, hash) = close(&header());
+        assert!(line.as_bytes().starts_with(HEADER_START));
+        let found = read::<Header>(line.trim_end().as_bytes()).unwrap();
+        assert_eq!(found, (header(), hash));
+    }
+
+    #[test]
+    fn sha256_is_the_published_one() {
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expected);
+    }
+
+    #[test]
+    fn only_beginnings_of_objects_are_torn() {
+        assert!(is_torn(b"{") && is_torn(br#"{"seq":1,"mu_squared":0."#));
+        assert!(is_torn(b"{\"a\x1e{\"sealed_by"));
+        assert!(!is_torn(br#"{"seq":1}x"#) && !is_torn(b"{\"seq\":1}\x1e") && !is_torn(b"garbage"));
+        assert!(is_torn(br#"{"label":"}\"}"#) && !is_torn(br#"{"label":"}\"}"}"#));
+    }
+
+    #[test]
+    fn only_our_own_first_line_is_unborn() {
+        let (line, _) = close(&header());
+        for cut in 0..line.len() {
+            assert!(is_unborn(&line.as_bytes()[..cut]), "{cut}");
+        }
+        assert!(!is_unborn(line.as_bytes()));
+        assert!(!is_unborn(b"shopping list"));
+        // every newline of a ledger destroyed
+        assert!(!is_unborn(
+            format!("{} {{\"seq\":0", line.trim_end()).as_bytes()
+        ));
+        assert!(!is_unborn(line.replace('\n', "J").as_bytes()));
+    }
+
+    const LINE: &str = concat!(
+        r#"{"seq":4,"data_set":"a,}\"b","label":"x","event":{"mechanism":"gaussian","#,
+        r#""noise_multiplier":100.0,"replace_factor":"two"},"n_draws":3456,"mu_squared":0.25,"#,
+        r#""previous_hash":"00ff","hash":"ab"#
+    );
+
+    #[test]
+    fn a_cost_is_read_as_soon_as_its_members_are_whole() {
+        let enough = LINE.find(r#","mu_squared"#).unwrap() + 1;
+        for cut in 0..LINE.len() {
+            let found: Option<Remains> = remains(&LINE.as_bytes()[..cut]);
+            assert_eq!(found.is_some(), cut >= enough, "{cut}");
+            let Some(found) = found else { continue };
+            assert_eq!((found.seq, found.n_draws), (4, 3456), "{cut}");
+            assert_eq!(found.data_set, "a,}\"b");
+            assert_eq!(found.event, DpEvent::gaussian(100.0));
+            let with_cost = cut > LINE.find(r#","previous"#).unwrap();
+            assert_eq!(found.mu_squared, with_cost.then_some(0.25), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_taken_release_is_read_once_its_id_is_whole() {
+        let line = r#"{"taken":"00ff","previous_hash":"ab"#;
+        for cut in 0..line.len() {
+            let found: Option<TakenRemains> = remains(&line.as_bytes()[..cut]);
+            assert_eq!(found.is_some(), cut > line.find(',').unwrap(), "{cut}");
+        }
+        assert!(remains::<TakenRemains>(LINE.as_bytes()).is_none());
+    }
+
+    #[test]
+    fn a_seal_begun_after_the_remains_is_not_part_of_them() {
+        let sealed = [LINE.as_bytes(), b"\x1e{\"sealed_bytes\":7,\"sealed"].concat();
+        let whole: Option<Remains> = remains(LINE.as_bytes());
+        assert!(whole.is_some() && remains(&sealed) == whole);
+    }
+}

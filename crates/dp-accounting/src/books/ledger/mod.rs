@@ -1,0 +1,480 @@
+//! Write-ahead bookkeeping of privacy spending.
+
+mod budget;
+mod lines;
+mod opening;
+mod releases;
+mod replay;
+mod store;
+mod summary;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+use std::path::Path;
+
+use dp_core::Gdp;
+
+use crate::books::allowance::check_draws;
+use crate::books::filter::GaussianFilter;
+use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Reservation, Result, Spend};
+
+use budget::Account;
+pub use budget::{Balance, Budget, BudgetKind};
+pub use lines::LEDGER_SCHEMA;
+pub(crate) use lines::sha256_hex;
+use lines::{HOLDING_SCHEMA, Record, Taken, close, is_unborn};
+use opening::{check_header, corrupt, header, mend, now};
+use releases::{Releases, Standing};
+use replay::{Chain, replay};
+use store::Store;
+pub use summary::LedgerSummary;
+
+/// The account book of one data set: a plan is paid here before any noise is drawn.
+///
+/// ```text
+/// budget                what has to hold before a plan is paid
+/// Budget::new           Σ mu^2 <= mu_B^2        over all releases ever reserved and the plan's
+/// Budget::rdp           Σ D_α <= B_α            the same, α fixed when the ledger is made
+/// Budget::schedule      ε(plan) <= ε_B          and nothing is or ever was reserved
+/// ```
+///
+/// each at [`crate::usable_delta`]. The first two are filters, valid under full adaptivity: each
+/// plan may depend on everything released before; see [`crate::GaussianFilter`] and
+/// [`crate::RdpFilter`] for budgets and sources. The third takes any mechanisms, sampled ones
+/// included, because the one plan is fixed before anything is released. The noise draws of all releases
+/// together must fit [`crate::DELTA_RESERVE`].
+///
+/// # File
+/// One JSON object a line. The first names schema, data set, adjacency, epsilon, delta and the kind
+/// of budget; each further line pays for one release or hands out a held one, and every line carries
+/// the SHA-256 hash of itself and of the line before. The lines of a plan are written in one write and flushed to the device before
+/// the first [`Spend`] exists, so a crash can count a release that never happened but not miss
+/// one that did. There are no refunds.
+///
+/// [`reserve`](Self::reserve) hands out the spends at once. [`hold`](Self::hold) pays for the same
+/// lines, marked as held, and hands out nothing: a run that has to survive a crash takes the spends one
+/// by one with [`take`](Self::take), each after a line of its own is durable that names the release.
+/// Taking costs nothing. A release whose taking returned is never handed out again, by whichever
+/// process; what was not taken can be, after [`held`](Self::held) has found it by its ids.
+///
+/// A crash during a write can leave whole lines, which are counted, and a last line without its
+/// end. If that line is whole but for its newline it is counted. If it breaks off earlier, its
+/// write never returned and nothing was handed out for it, unless the file has lost bytes that were
+/// durable; so it is counted too if its event and draws can be read, and a held release counts as
+/// taken if its id can be read. The remains are kept and a seal
+/// that names their length and hash is appended on the same line. Anything else that is malformed or
+/// breaks the chain is [`Error::LedgerCorrupt`]. The chain guards against accidents and careless
+/// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
+/// the first lines of a schedule counts the whole schedule as reserved.
+///
+/// New files are of version 3. Those of version 1, all Gaussian, and of version 2 are opened and go
+/// on in their own format, which has no held releases.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest};
+/// use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+/// let target = ApproxDp::target(1.0, 1e-5)?;
+/// let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 100)];
+/// let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests)?;
+///
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let spends = ledger.reserve(&plan)?;
+/// assert_eq!(spends.len(), 1);
+/// assert!(matches!(ledger.reserve(&plan), Err(Error::BudgetSpent { .. })));
+///
+/// // a run that can be resumed pays first and takes each release when it is due
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let ids = ledger.hold(&plan)?.release_ids().to_vec(); // kept with the run's state
+/// let reservation = ledger.held(&ids)?;
+/// let spend = ledger.take(&reservation, 0)?;
+/// assert_eq!(spend.release_id(), ids[0]);
+/// assert!(matches!(ledger.take(&reservation, 0), Err(Error::AlreadyTaken { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Ledger {
+    budget: Budget,
+    data_set_id: String,
+    schema_version: u32,
+    chain: Chain,
+    releases: Releases,
+    store: Option<Store>,
+}
+
+impl Ledger {
+    /// Opens the ledger of `data_set_id` at `path`, or starts one. The file stays locked until
+    /// the ledger is dropped.
+    ///
+    /// # Errors
+    /// [`Error::LedgerLocked`] while another writer has it; [`Error::LedgerMismatch`] when it was
+    /// made for another kind of budget, data set, adjacency, epsilon or delta, or by a newer schema
+    /// version; [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a
+    /// budget whose delta is too small to aim at, or whose order has no budget.
+    pub fn open(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
+        Self::open_with(path.as_ref(), data_set_id, budget, |_| budget)
+    }
+
+    /// Opens the ledger of `data_set_id` at `path` with the budget it was made with, or starts one
+    /// with `new_budget`. This is what repeated runs on one data set want: the first run sets the
+    /// budget, the later ones live within it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta, and any kind
+    /// of budget.
+    pub fn open_or_create(
+        path: impl AsRef<Path>,
+        data_set_id: &str,
+        new_budget: Budget,
+    ) -> Result<Self> {
+        Self::open_with(path.as_ref(), data_set_id, new_budget, |found| {
+            // the neighbours are never taken over from the file
+            Budget::of_kind(found.target(), new_budget.adjacency(), found.kind())
+                .unwrap_or(new_budget)
+        })
+    }
+
+    /// `agreed` says which budget a file with the given one has to have.
+    fn open_with(
+        path: &Path,
+        data_set_id: &str,
+        new_budget: Budget,
+        agreed: impl FnOnce(Budget) -> Budget,
+    ) -> Result<Self> {
+        let account = Account::new(&new_budget)?;
+        let (mut store, bytes) = Store::open(path)?;
+        let (budget, schema_version, chain, releases) = if is_unborn(&bytes) {
+            let (line, hash) = close(&header(data_set_id, new_budget, now()));
+            store.begin(line.as_bytes())?;
+            let chain = Chain::after_header(hash, account);
+            (new_budget, LEDGER_SCHEMA, chain, Releases::default())
+        } else {
+            let found = replay(&bytes).map_err(|bad| corrupt(path, bad.0))?;
+            let expected = agreed(found.budget);
+            check_header(&found, data_set_id, expected, path)?;
+            let chain = mend(&mut store, found.chain, &found.tail)?;
+            let version = found.header.schema_version;
+            (expected, version, chain, found.releases)
+        };
+        Ok(Self {
+            budget,
+            data_set_id: data_set_id.to_owned(),
+            schema_version,
+            chain,
+            releases,
+            store: Some(store),
+        })
+    }
+
+    /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
+    /// a writer is at work. A line that a crash tore is no release, but counts as by
+    /// [`open`](Self::open).
+    ///
+    /// # Errors
+    /// [`Error::LedgerCorrupt`] when it is damaged or no ledger; [`Error::Io`].
+    pub fn audit(path: impl AsRef<Path>) -> Result<LedgerSummary> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| Error::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        LedgerSummary::of(&bytes, path)
+    }
+
+    /// A ledger that forgets when the process ends, for experiments and tests. Whoever runs it
+    /// twice on one data set must add the two budgets.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a budget whose delta is too small to aim at, or whose order has none.
+    pub fn in_memory(data_set_id: &str, budget: Budget) -> Result<Self> {
+        let (_, hash) = close(&header(data_set_id, budget, now()));
+        Ok(Self {
+            budget,
+            data_set_id: data_set_id.to_owned(),
+            schema_version: LEDGER_SCHEMA,
+            chain: Chain::after_header(hash, Account::new(&budget)?),
+            releases: Releases::default(),
+            store: None,
+        })
+    }
+
+    /// Pays for every release of `plan`, or for none, and hands out one [`Spend`] a release in
+    /// the plan's order.
+    ///
+    /// # Errors
+    /// [`Error::BudgetSpent`], [`Error::ScheduleReserved`], [`Error::SamplerAllowance`],
+    /// [`Error::AdjacencyMismatch`] and an event that the budget's kind cannot count
+    /// ([`Error::UnsupportedEvent`]) leave the ledger as it was. [`Error::Io`] means that the write failed: nothing is handed out,
+    /// what reached the disk will be counted when the ledger is opened again, and until then
+    /// every call gives [`Error::LedgerPoisoned`].
+    pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        let ids = self.pay(plan, false)?;
+        let releases = plan.releases().iter().cloned();
+        Ok(releases
+            .zip(ids)
+            .map(|(release, id)| self.spend(release, id))
+            .collect())
+    }
+
+    /// Pays for every release of `plan`, or for none, and hands out nothing: each release is handed
+    /// out by [`take`](Self::take) when it is due, once, by this process or a later one. This is how a
+    /// whole schedule is paid by a run that may have to be resumed. What is never taken stays spent.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), and [`Error::CannotHold`] for a file of version 1 or 2.
+    pub fn hold(&mut self, plan: &Plan) -> Result<Reservation> {
+        if self.schema_version < HOLDING_SCHEMA {
+            return Err(Error::CannotHold {
+                found: self.schema_version,
+                needed: HOLDING_SCHEMA,
+            });
+        }
+        let ids = self.pay(plan, true)?;
+        Ok(self.reservation(plan.releases().to_vec(), ids))
+    }
+
+    /// Hands out release `index` of `reservation`, counted from 0, after a line that names it as
+    /// taken is durable. It was paid for when it was held and costs nothing more.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyTaken`] when it was handed out before, whenever and by whom;
+    /// [`Error::NotHeld`] when this ledger holds no such release. Both leave the ledger as it was.
+    /// [`Error::Io`] means that the write failed: nothing is handed out, whether the release counts as
+    /// taken shows when the ledger is opened again, and until then every call gives
+    /// [`Error::LedgerPoisoned`].
+    pub fn take(&mut self, reservation: &Reservation, index: usize) -> Result<Spend> {
+        let id = reservation
+            .release_ids()
+            .get(index)
+            .ok_or_else(|| Error::NotHeld {
+                release: index.to_string(),
+                reason: "the reservation has fewer releases",
+            })?;
+        let (record, standing) = self.held_record(id)?;
+        if standing == Standing::Taken {
+            return Err(Error::AlreadyTaken {
+                label: record.label.clone(),
+            });
+        }
+        let release = planned(record);
+        let (line, hash) = close(&Taken {
+            taken: id.clone(),
+            previous_hash: self.chain.head.clone(),
+        });
+        self.append(&line)?;
+        self.chain.head = hash;
+        self.releases.mark_taken(id);
+        Ok(self.spend(release, id.clone()))
+    }
+
+    /// Finds held releases again by their ids, in the order of the ids, taken ones included.
+    ///
+    /// # Errors
+    /// [`Error::NotHeld`] for an id that is no release of this ledger, and for a release that was
+    /// handed out when it was paid.
+    pub fn held(&self, release_ids: &[String]) -> Result<Reservation> {
+        let releases = release_ids
+            .iter()
+            .map(|id| self.held_record(id).map(|(record, _)| planned(record)))
+            .collect::<Result<_>>()?;
+        Ok(self.reservation(releases, release_ids.to_vec()))
+    }
+
+    /// Whether a held release has been handed out; `None` when the ledger does not know the id, or
+    /// the release was never held.
+    #[must_use]
+    pub fn is_taken(&self, release_id: &str) -> Option<bool> {
+        let (_, standing) = self.held_record(release_id).ok()?;
+        Some(standing == Standing::Taken)
+    }
+
+    /// Whether this is the id of a release that this ledger paid for, held or not.
+    #[must_use]
+    pub fn contains(&self, release_id: &str) -> bool {
+        self.releases.get(release_id).is_some()
+    }
+
+    /// The release of an id, if it is or was held.
+    fn held_record(&self, id: &str) -> Result<(&ReleaseRecord, Standing)> {
+        let reason = match self.releases.get(id) {
+            Some((record, standing @ (Standing::Held | Standing::Taken))) => {
+                return Ok((record, *standing));
+            }
+            Some((_, Standing::HandedOut)) => "it was handed out when it was paid",
+            None => "no line has its id",
+        };
+        Err(Error::NotHeld {
+            release: id.to_owned(),
+            reason,
+        })
+    }
+
+    /// Whether the budget has room for `plan` now, without paying for it.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), but for those of writing.
+    pub fn affords(&self, plan: &Plan) -> Result<()> {
+        self.priced(plan, false).map(|_| ())
+    }
+
+    /// The ledger's entries for `plan`, if the budget has room for it.
+    fn priced(&self, plan: &Plan, held: bool) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
+        if plan.adjacency() != self.budget.adjacency() {
+            return Err(Error::AdjacencyMismatch {
+                found: plan.adjacency(),
+                expected: self.budget.adjacency(),
+            });
+        }
+        self.check_schedule_is_free()?;
+        let entries = self.entries(plan.releases(), held)?;
+        self.chain.account.check(&entries.0.account, plan)?;
+        check_draws(self.budget.target(), entries.0.n_draws)?;
+        Ok(entries)
+    }
+
+    /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
+    fn pay(&mut self, plan: &Plan, held: bool) -> Result<Vec<String>> {
+        if plan.releases().is_empty() && plan.adjacency() == self.budget.adjacency() {
+            return Ok(Vec::new());
+        }
+        let (chain, text, records) = self.priced(plan, held)?;
+        let ids = records.iter().map(|r| r.release_id.clone()).collect();
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("ledger-written-after-the-release") {
+            self.chain = chain;
+            return Ok(ids);
+        }
+        self.append(&text)?;
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("ledger-forgets") {
+            return Ok(ids);
+        }
+        self.chain = chain;
+        for record in records {
+            self.releases.add(record, held);
+        }
+        Ok(ids)
+    }
+
+    /// The chain, the text and the records as they are once `releases` are paid.
+    fn entries(
+        &self,
+        releases: &[PlannedRelease],
+        held: bool,
+    ) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
+        let mut chain = self.chain.clone();
+        let mut text = String::new();
+        let mut records = Vec::with_capacity(releases.len());
+        for release in releases {
+            let cost = chain.account.cost(release.event())?;
+            let (line, hash) = close(&Record {
+                seq: chain.next_seq,
+                data_set: self.data_set_id.clone(),
+                label: release.label().to_owned(),
+                event: release.event().clone(),
+                n_draws: release.n_draws(),
+                mu_squared: matches!(chain.account, Account::Gaussian(_)).then_some(cost),
+                rdp: matches!(chain.account, Account::Rdp(_)).then_some(cost),
+                held,
+                previous_hash: chain.head.clone(),
+            });
+            text.push_str(&line);
+            records.push(ReleaseRecord {
+                label: release.label().to_owned(),
+                event: release.event().clone(),
+                n_draws: release.n_draws(),
+                release_id: hash.clone(),
+                entry_hash: None,
+            });
+            chain.add(cost, release.n_draws(), hash);
+        }
+        Ok((chain, text, records))
+    }
+
+    /// Makes lines durable; in memory there is nothing to do.
+    fn append(&mut self, lines: &str) -> Result<()> {
+        match &mut self.store {
+            Some(store) => store.append(lines.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// The right to make a release whose line is durable.
+    fn spend(&self, release: PlannedRelease, id: String) -> Spend {
+        Spend::new(
+            release,
+            id,
+            self.data_set_id.clone(),
+            self.budget.adjacency(),
+        )
+    }
+
+    fn reservation(&self, releases: Vec<PlannedRelease>, ids: Vec<String>) -> Reservation {
+        let adjacency = self.budget.adjacency();
+        Reservation::new(releases, ids, self.data_set_id.clone(), adjacency)
+    }
+
+    /// A ledger for one schedule pays once.
+    fn check_schedule_is_free(&self) -> Result<()> {
+        if self.budget.kind() == BudgetKind::Schedule && self.n_releases() > 0 {
+            return Err(Error::ScheduleReserved {
+                n_releases: self.n_releases(),
+            });
+        }
+        Ok(())
+    }
+
+    /// What has been reserved so far and what the budget allows, in the measure that this kind of
+    /// budget counts in.
+    #[must_use]
+    pub fn balance(&self) -> Balance {
+        self.chain.account.balance()
+    }
+
+    /// What has been reserved so far, rounded up.
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] unless the budget is Gaussian.
+    pub fn spent(&self) -> Result<Gdp> {
+        self.gaussian().map(GaussianFilter::spent)
+    }
+
+    /// What can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`.
+    ///
+    /// # Errors
+    /// [`Error::NotGaussian`] unless the budget is Gaussian.
+    pub fn remaining(&self) -> Result<Gdp> {
+        self.gaussian().map(GaussianFilter::remaining)
+    }
+
+    fn gaussian(&self) -> Result<&GaussianFilter> {
+        match &self.chain.account {
+            Account::Gaussian(filter) => Ok(filter),
+            Account::Rdp(_) | Account::Schedule { .. } => Err(Error::NotGaussian {
+                what: format!("the ledger's budget ({})", self.budget.kind()),
+            }),
+        }
+    }
+
+    /// The budget.
+    #[must_use]
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The data set that the budget belongs to.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// Number of releases paid for so far, held ones included.
+    #[must_use]
+    pub const fn n_releases(&self) -> u64 {
+        self.chain.next_seq
+    }
+}
+
+fn planned(record: &ReleaseRecord) -> PlannedRelease {
+    PlannedRelease::new(record.label.clone(), record.event.clone(), record.n_draws)
+}

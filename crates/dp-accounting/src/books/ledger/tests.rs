@@ -1,0 +1,59 @@
+use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+
+use super::*;
+use crate::ReleaseRequest;
+
+const TARGET: ApproxDp = ApproxDp {
+    epsilon: 1.0,
+    delta: 1e-5,
+};
+
+#[test]
+fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("SKIPPED: this system has no /dev/full");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    let budget = Budget::new(TARGET, Adjacency::AddRemoveUser).unwrap();
+    let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
+    let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
+
+    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    ledger.store.as_mut().unwrap().fill_disk().unwrap();
+    assert!(matches!(ledger.reserve(&plan), Err(Error::Io { .. })));
+    assert!(matches!(
+        ledger.reserve(&plan),
+        Err(Error::LedgerPoisoned { .. })
+    ));
+    drop(ledger);
+    // Nothing had reached the real file, so the budget is whole when it is opened again.
+    let mut reopened = Ledger::open(&path, "d", budget).unwrap();
+    assert_eq!(reopened.reserve(&plan).unwrap().len(), 1);
+}
+
+#[test]
+fn full_disk_while_taking_hands_out_nothing() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("SKIPPED: this system has no /dev/full");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    let budget = Budget::new(TARGET, Adjacency::AddRemoveUser).unwrap();
+    let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
+    let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
+
+    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let reservation = ledger.hold(&plan).unwrap();
+    ledger.store.as_mut().unwrap().fill_disk().unwrap();
+    let first = ledger.take(&reservation, 0);
+    assert!(matches!(first, Err(Error::Io { .. })));
+    let second = ledger.take(&reservation, 0);
+    assert!(matches!(second, Err(Error::LedgerPoisoned { .. })));
+    drop(ledger);
+    let mut reopened = Ledger::open(&path, "d", budget).unwrap();
+    let found = reopened.held(reservation.release_ids()).unwrap();
+    assert!(reopened.take(&found, 0).is_ok());
+}

@@ -1,0 +1,186 @@
+use dp_core::{Adjacency, DpEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::{PlannedRelease, Result};
+
+/// The right to make one release, paid for in a [`crate::Ledger`].
+///
+/// A spend exists only after its line in the ledger is durable. It cannot be copied or made any
+/// other way, and a release takes it by value, so one payment makes one release. There are no
+/// refunds: a spend that is dropped stays spent.
+///
+/// ```compile_fail
+/// fn twice(spend: dp_accounting::Spend) -> (dp_accounting::Spend, dp_accounting::Spend) {
+///     (spend.clone(), spend) // does not compile
+/// }
+/// ```
+#[must_use = "a spend that is dropped stays spent; nothing is refunded"]
+#[derive(Debug)]
+pub struct Spend {
+    release: PlannedRelease,
+    release_id: String,
+    data_set_id: String,
+    adjacency: Adjacency,
+}
+
+impl Spend {
+    pub(crate) fn new(
+        release: PlannedRelease,
+        release_id: String,
+        data_set_id: String,
+        adjacency: Adjacency,
+    ) -> Self {
+        Self {
+            release,
+            release_id,
+            data_set_id,
+            adjacency,
+        }
+    }
+
+    /// The label that the plan gave the release.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.release.label()
+    }
+
+    /// The event that was paid for.
+    #[must_use]
+    pub const fn event(&self) -> &DpEvent {
+        self.release.event()
+    }
+
+    /// The noise multiplier that was paid for, see [`PlannedRelease::noise_multiplier`]. The
+    /// release must use at least this much noise.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotGaussian`] for anything but one Gaussian mechanism on all units.
+    pub fn noise_multiplier(&self) -> Result<f64> {
+        self.release.noise_multiplier()
+    }
+
+    /// How many noise draws were paid for.
+    #[must_use]
+    pub const fn n_draws(&self) -> u64 {
+        self.release.n_draws()
+    }
+
+    /// The release's name in the ledger and in certificates: the hash of its ledger line.
+    #[must_use]
+    pub fn release_id(&self) -> &str {
+        &self.release_id
+    }
+
+    /// The neighbours for which the release was paid: those of the ledger's budget.
+    ///
+    /// A release whose bound is per user must not be made for
+    /// [`Adjacency::AddRemoveRecord`]: one record more or less turns a user's contribution into
+    /// another one, which is a replacement of that contribution and not its removal.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    /// The data set whose budget paid. It is a name: nothing compares it with the data that the
+    /// spend is used for.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// What a certificate says about this release. Take it before the spend moves.
+    #[must_use]
+    pub fn record(&self) -> ReleaseRecord {
+        ReleaseRecord {
+            label: self.label().to_owned(),
+            event: self.event().clone(),
+            n_draws: self.n_draws(),
+            release_id: self.release_id.clone(),
+            entry_hash: None,
+        }
+    }
+}
+
+/// The releases of a plan that a [`crate::Ledger`] paid for and holds.
+///
+/// It names what may be taken and is no right to it: only [`crate::Ledger::take`] hands out a
+/// [`Spend`], once for each release. All it says is public, so it can be copied, and found again by
+/// its release ids with [`crate::Ledger::held`] after the process has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reservation {
+    releases: Vec<PlannedRelease>,
+    release_ids: Vec<String>,
+    data_set_id: String,
+    adjacency: Adjacency,
+}
+
+impl Reservation {
+    pub(crate) fn new(
+        releases: Vec<PlannedRelease>,
+        release_ids: Vec<String>,
+        data_set_id: String,
+        adjacency: Adjacency,
+    ) -> Self {
+        debug_assert_eq!(releases.len(), release_ids.len(), "one id a release");
+        Self {
+            releases,
+            release_ids,
+            data_set_id,
+            adjacency,
+        }
+    }
+
+    /// The releases, in the order of the plan or of the ids that they were found by.
+    #[must_use]
+    pub fn releases(&self) -> &[PlannedRelease] {
+        &self.releases
+    }
+
+    /// The id of each release: the hash of the ledger line that paid for it, 64 lowercase
+    /// hexadecimal digits.
+    #[must_use]
+    pub fn release_ids(&self) -> &[String] {
+        &self.release_ids
+    }
+
+    /// The data set whose budget paid.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// The neighbours for which the releases were paid.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    /// Number of releases, taken ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.release_ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.release_ids.is_empty()
+    }
+}
+
+/// One release as a certificate states it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReleaseRecord {
+    /// The label that the plan gave the release.
+    pub label: String,
+    /// The mechanism.
+    pub event: DpEvent,
+    /// Number of noise draws.
+    pub n_draws: u64,
+    /// Hash of the ledger line that paid for it, 64 lowercase hexadecimal digits.
+    pub release_id: String,
+    /// Hash of the release in the run's list of releases, 64 lowercase hexadecimal digits; absent where the release was paid for and
+    /// not made, or made outside a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_hash: Option<String>,
+}

@@ -1,0 +1,333 @@
+//! What a certificate promises, in words for the people it is about.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use dp_core::Adjacency;
+use serde::Serialize;
+
+use crate::books::allowance::usable_delta;
+use crate::books::certificate::{Certificate, Guarantee, ReleasedOutput, Status};
+use crate::books::figures::{rounded_down, rounded_up};
+use crate::books::schedule::tightest;
+use crate::{Accountant, Method, Result};
+
+/// The privacy statement of a run: short, in plain words, and as fields for programs.
+///
+/// `Display` prints it for a terminal. It is made from a certificate after its figures were
+/// recomputed, so it never repeats a claim that does not hold.
+///
+/// The two readings of (ε, δ):
+///
+/// ```text
+/// conclusions  P(S) <= e^ε Q(S) + δ for every set S of outputs: the definition itself. It does not say
+///              that the likelihood ratio of the output exceeds e^ε with probability at most δ.
+/// attacker  TPR <= min over ε of  e^ε FPR + δ(ε)  and  1 - e^-ε (1 - δ(ε) - FPR)
+///           = Φ(Φ^-1(FPR) + μ) for Gaussian releases     (Dong, Roth, Su, arXiv 1905.02383, eq. 6)
+/// ```
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Certificate, Ledger, Plan, PrivacyStatement, ReleaseRequest, Spend};
+/// use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
+/// let target = ApproxDp::target(1.0, 1e-5)?;
+/// let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 100)];
+/// let plan = Plan::calibrate(target, Adjacency::AddRemoveUser, &requests)?;
+/// let mut ledger = Ledger::in_memory("ratings", Budget::new(target, Adjacency::AddRemoveUser)?)?;
+/// let certificate = Certificate::builder(&plan, "ratings")
+///     .releases(ledger.reserve(&plan)?.iter().map(Spend::record).collect())
+///     .released_output("item factors", "everyone")
+///     .build()?;
+/// let statement = PrivacyStatement::of(&certificate)?;
+/// assert!((statement.likelihood_factor.unwrap() - std::f64::consts::E).abs() < 1e-3);
+/// assert!(statement.to_string().contains("at most 8.5 in"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PrivacyStatement {
+    /// Whether anything is promised.
+    pub status: Status,
+    /// Name of the data set.
+    pub data_set_id: String,
+    /// What is protected: `user` or `record`.
+    pub unit: String,
+    /// Which data sets count as neighbours.
+    pub adjacency: Adjacency,
+    /// The recomputed guarantee; absent when nothing is promised.
+    pub guarantee: Option<Guarantee>,
+    /// How epsilon was found.
+    pub method: Option<Method>,
+    /// e^epsilon: with a given unit taking part anything that can be concluded from the outputs is
+    /// at most so many times as likely as without, or the reverse, and delta more.
+    pub likelihood_factor: Option<f64>,
+    /// What the best attacker can do.
+    pub attacker: Option<Attacker>,
+    /// What leaves the run, and to whom.
+    pub released: Vec<ReleasedOutput>,
+    /// What the guarantee rests on.
+    pub assumptions: Vec<String>,
+    /// Outputs of the run that it does not cover.
+    pub not_covered: Vec<String>,
+    /// Whether the choice of settings on this data is part of the guarantee.
+    pub tuning_included: bool,
+}
+
+impl PrivacyStatement {
+    /// Stands for an epsilon that does not exist: the mechanisms have none under these neighbours,
+    /// or it is so large that the error bound of the noise sampler exceeds delta.
+    pub const NOT_CERTIFIED: &str = "none certified at this delta";
+
+    /// The statement of `certificate`.
+    ///
+    /// # Errors
+    /// Those of [`Certificate::verify`].
+    pub fn of(certificate: &Certificate) -> Result<Self> {
+        let verified = certificate.verify()?;
+        let guarantee = verified.guarantee;
+        Ok(Self {
+            status: verified.status,
+            data_set_id: certificate.data_set_id.clone(),
+            unit: certificate.unit.clone(),
+            adjacency: certificate.adjacency,
+            method: guarantee
+                .as_ref()
+                .map(|found| found.method.unwrap_or(Method::Gdp)),
+            likelihood_factor: guarantee
+                .as_ref()
+                .map(|found| libm::exp(found.epsilon).next_up()),
+            attacker: guarantee
+                .as_ref()
+                .map(|found| Attacker::against(found, certificate)),
+            guarantee,
+            released: certificate.released.clone(),
+            assumptions: certificate.assumptions.clone(),
+            not_covered: certificate.not_covered.clone(),
+            tuning_included: certificate.tuning_included,
+        })
+    }
+
+    /// Epsilon under both ways of making neighbours, in words.
+    #[must_use]
+    pub fn epsilons(&self) -> Vec<(String, String)> {
+        let Some(guarantee) = &self.guarantee else {
+            return Vec::new();
+        };
+        let unit = &self.unit;
+        let show = |epsilon: Option<f64>| {
+            epsilon.map_or_else(|| Self::NOT_CERTIFIED.to_owned(), rounded_up)
+        };
+        vec![
+            (
+                format!("add or remove one {unit}"),
+                show(guarantee.epsilon_add_remove),
+            ),
+            (
+                format!("replace one {unit}"),
+                show(guarantee.epsilon_replace),
+            ),
+        ]
+    }
+
+    /// How epsilon was found, and the Gaussian figures where there are any.
+    #[must_use]
+    pub fn method_line(&self) -> Option<String> {
+        let guarantee = self.guarantee.as_ref()?;
+        let figures = match (guarantee.gdp_mu, guarantee.rho) {
+            (Some(mu), Some(rho)) => format!(
+                "exact: Gaussian-DP mu {}, zCDP rho {}",
+                rounded_up(mu),
+                rounded_up(rho)
+            ),
+            _ => format!(
+                "found by {}, true value at least {}",
+                self.method.map_or("an unknown method", Method::name),
+                rounded_down(guarantee.epsilon_lower.unwrap_or(0.0))
+            ),
+        };
+        Some(format!("{figures} ({})", self.adjacency))
+    }
+
+    /// What the figures mean: two or three sentences.
+    #[must_use]
+    pub fn meaning(&self) -> Vec<String> {
+        let (Some(guarantee), Some(factor), Some(attacker)) =
+            (&self.guarantee, self.likelihood_factor, self.attacker)
+        else {
+            return Vec::new();
+        };
+        let unit = &self.unit;
+        let caught = percent(attacker.true_positive_rate);
+        let (compared, test) = if self.adjacency.is_replace() {
+            (
+                format!("if a given {unit}'s data is one thing as if it is another"),
+                format!(
+                    "An attacker who takes the one for the other 5 times in 100 recognises it at most \
+                     {caught} times in 100"
+                ),
+            )
+        } else {
+            (
+                format!("with a given {unit} in the data as without, or without as with"),
+                format!(
+                    "An attacker who wrongly accuses 5 in 100 absent {unit}s catches at most {caught} in \
+                     100 present ones"
+                ),
+            )
+        };
+        vec![
+            format!(
+                "Any conclusion is at most {} times as likely to be drawn from everything released \
+                 {compared}, plus a probability of {:e}.",
+                short(factor),
+                guarantee.delta
+            ),
+            format!("{test}; blind guessing gets 5."),
+        ]
+    }
+
+    /// What is said about the choice of settings.
+    #[must_use]
+    pub const fn tuning_line(&self) -> &'static str {
+        if self.tuning_included {
+            "The choice among the candidates that were trained is part of the guarantee; other settings are not."
+        } else {
+            "Settings chosen by looking at this data would be outside the guarantee."
+        }
+    }
+}
+
+/// The best possible test of whether a given unit took part, against a guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Attacker {
+    /// How often the test may accuse somebody who did not take part.
+    pub false_positive_rate: f64,
+    /// How often it then finds somebody who did, at most.
+    pub true_positive_rate: f64,
+}
+
+/// The attacker of the statement is wrong about 5 in 100 of those who did not take part.
+const FALSE_POSITIVE_RATE: f64 = 0.05;
+
+/// The point below which a standard normal falls with that probability.
+pub(super) const QUANTILE: f64 = -1.644_853_626_951_472_7;
+
+impl Attacker {
+    /// The attacker that the events leave room for, the sampler's part of delta added.
+    fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
+        // n TV is at most half the reserve, and no bound rises faster than 20 TPR per FPR here
+        let sampler = 11.0 * (guarantee.delta - usable_delta(guarantee.delta));
+        let ideal = match guarantee.gdp_mu {
+            Some(mu) => 0.5 * libm::erfc(-(QUANTILE + mu) * std::f64::consts::FRAC_1_SQRT_2),
+            None => profile_rate(certificate),
+        };
+        let at_target = rate(guarantee.epsilon, guarantee.delta);
+        Self {
+            false_positive_rate: FALSE_POSITIVE_RATE,
+            true_positive_rate: (ideal + sampler).min(at_target).min(1.0),
+        }
+    }
+}
+
+/// The least bound over a range of the releases' profile; 1 where the accountant does not answer.
+fn profile_rate(certificate: &Certificate) -> f64 {
+    let events = certificate.releases.iter().map(|release| &release.event);
+    let Ok(accountant) = tightest(events, certificate.adjacency) else {
+        return 1.0;
+    };
+    [0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0]
+        .into_iter()
+        .filter_map(|epsilon| Some(rate(epsilon, accountant.delta(epsilon).ok()?.upper)))
+        .fold(1.0, f64::min)
+}
+
+/// Largest true-positive rate that (epsilon, delta) allows.
+fn rate(epsilon: f64, delta: f64) -> f64 {
+    let direct = libm::exp(epsilon) * FALSE_POSITIVE_RATE + delta;
+    let reverse = 1.0 - libm::exp(-epsilon) * (1.0 - delta - FALSE_POSITIVE_RATE);
+    direct.min(reverse).min(1.0)
+}
+
+/// The statement for a terminal, two spaces in.
+impl fmt::Display for PrivacyStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  data set  {}", self.data_set_id)?;
+        writeln!(f, "  unit      {}", self.unit)?;
+        if let Status::NotPrivate { reason } = &self.status {
+            writeln!(f, "\n  NOT PRIVATE: {reason}. Nothing is guaranteed.")?;
+        }
+        if let Some(guarantee) = &self.guarantee {
+            writeln!(f, "  delta     {:e}", guarantee.delta)?;
+        }
+        for (neighbours, epsilon) in self.epsilons() {
+            writeln!(f, "  epsilon   {epsilon:<8}  {neighbours}")?;
+        }
+        if let Some(method) = self.method_line() {
+            writeln!(f, "            {method}")?;
+        }
+        if self.guarantee.is_some() {
+            writeln!(f, "\n  what it means")?;
+        }
+        for sentence in self.meaning() {
+            wrapped(f, &sentence)?;
+        }
+        let released =
+            |output: &ReleasedOutput| format!("{} (seen by: {})", output.what, output.to);
+        let covered: Vec<String> = self.released.iter().map(released).collect();
+        let title = if self.guarantee.is_some() {
+            "covered"
+        } else {
+            "released"
+        };
+        list(f, title, &covered)?;
+        list(f, "not covered", &self.not_covered)?;
+        list(f, "assumed", &self.assumptions)?;
+        if self.guarantee.is_some() {
+            list(f, "tuning", &[self.tuning_line().to_owned()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines of about 90 characters, four spaces in.
+fn wrapped(f: &mut fmt::Formatter<'_>, sentence: &str) -> fmt::Result {
+    let mut length = 0;
+    for word in sentence.split(' ') {
+        let fits = length > 0 && length + word.len() < 90;
+        match (length, fits) {
+            (0, _) => write!(f, "    {word}")?,
+            (_, true) => write!(f, " {word}")?,
+            (_, false) => write!(f, "\n    {word}")?,
+        }
+        length = word.len() + if fits { length + 1 } else { 0 };
+    }
+    writeln!(f)
+}
+
+fn list(f: &mut fmt::Formatter<'_>, title: &str, entries: &[String]) -> fmt::Result {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n  {title}")?;
+    entries
+        .iter()
+        .try_for_each(|entry| writeln!(f, "    {entry}"))
+}
+
+/// At least `value`, to three digits.
+fn short(value: f64) -> String {
+    if !value.is_finite() || value >= 1e6 {
+        return rounded_up(value);
+    }
+    let scale = if value < 10.0 { 100.0 } else { 1.0 };
+    format!("{}", (value * scale * (1.0 - 1e-12)).ceil() / scale)
+}
+
+/// At least a probability, in per cent.
+fn percent(probability: f64) -> String {
+    let tenths = (probability * 1000.0 * (1.0 - 1e-12)).ceil();
+    format!("{}", (tenths / 10.0).min(100.0))
+}

@@ -1,0 +1,263 @@
+//! Facts about the parts of the inversion.
+
+use realfft::num_complex::Complex64;
+
+use super::contour::{Aim, Losses, saddle_point};
+use super::inversion::Inversion;
+use super::nodes::{Demand, Nodes};
+use super::tail;
+use super::tilted::Tilted;
+use super::windows::Windows;
+use super::{Ask, stays_below};
+use crate::engines::gdp;
+use crate::engines::loss::{Loss, MixtureLoss, Side};
+
+fn sampled(sigma: f64, q: f64, side: Side) -> MixtureLoss {
+    MixtureLoss {
+        sigma,
+        shifts: vec![0.0, 1.0],
+        weights: vec![1.0 - q, q],
+        side,
+    }
+}
+
+const SIDES: [Side; 3] = [Side::Remove, Side::Add, Side::Replace];
+
+fn tilted(loss: &Loss, c: f64, t: f64) -> Tilted {
+    let demand = Demand {
+        c,
+        t,
+        exponent: 40.0,
+    };
+    Tilted::new(loss, Some(&Nodes::of(loss, demand).unwrap()), c).unwrap()
+}
+
+/// ln E[e^{itL}] of the tilted loss with its mean taken out, from the grid of the inversion.
+fn log_characteristic(one: &Tilted, t: f64) -> Complex64 {
+    let mut sums = vec![Complex64::ZERO; 2];
+    one.add_log_characteristic(t, 1.0, &mut sums);
+    sums[1]
+}
+
+#[test]
+fn laplace_nodes_have_the_closed_form_moments() {
+    for epsilon in [1e-3, 0.5, 7.0] {
+        let loss = Loss::Laplace { epsilon };
+        for (c, t) in [(0.3, 0.0), (5.0, 2.0), (2.0, 60.0)] {
+            let one = tilted(&loss, c, t);
+            let z = Complex64::new(c, t);
+            let half = z + 0.5;
+            let exact = ((z * epsilon).exp() + (-(z + 1.0) * epsilon).exp()) * 0.5
+                + (half * epsilon).sinh() / half * (0.5 * (-0.5 * epsilon).exp());
+            let log = one.cumulants.log_mgf + log_characteristic(&one, t);
+            let found = (log + Complex64::new(0.0, t * one.cumulants.mean)).exp();
+            assert!(
+                (found - exact).norm() < 1e-13 * exact.norm().max(1.0),
+                "{epsilon} {c} {t}: {found} {exact}"
+            );
+        }
+    }
+}
+
+/// The pair ((1-q) N(0) + q N(1), N(0)) has `E_P`[e^{L}] = `E_Q`[e^{2L}] = 1 + q^2 (e^{1/sigma^2} - 1),
+/// and with the sides exchanged E[e^{-L}] = 1.
+#[test]
+fn sampled_gaussian_has_its_second_moment() {
+    for (sigma, q) in [(1.0_f64, 0.01_f64), (0.3, 0.2), (20.0, 1e-6)] {
+        let one = tilted(&Loss::Mixture(sampled(sigma, q, Side::Remove)), 1.0, 0.0);
+        let exact = (q * q * (1.0 / (sigma * sigma)).exp_m1()).ln_1p();
+        let found = one.cumulants.log_mgf;
+        assert!(
+            (found - exact).abs() < 1e-15 * exact.max(q),
+            "{found} {exact}"
+        );
+    }
+}
+
+#[test]
+fn rounding_of_the_log_moment_stays_within_its_bound() {
+    // The same moment from nodes that are much finer than they need to be.
+    for side in SIDES {
+        for (sigma, q, c) in [(1.0, 1e-3, 4.0), (0.5, 0.1, 9.0), (5.0, 0.5, 30.0)] {
+            let loss = Loss::Mixture(sampled(sigma, q, side));
+            let (coarse, fine) = (tilted(&loss, c, 0.0), tilted(&loss, c, 40.0));
+            let gap = (coarse.cumulants.log_mgf - fine.cumulants.log_mgf).abs();
+            let allowed = 0.5 * f64::EPSILON * coarse.cumulants.rounding;
+            assert!(gap <= allowed, "{side:?} {sigma}: {gap} {allowed}");
+            assert!(allowed < 1e-12, "{side:?} {sigma}: {allowed}");
+        }
+    }
+}
+
+/// Every kind of loss that has windows.
+fn spread_out() -> Vec<Loss> {
+    let mut all = vec![
+        Loss::Laplace { epsilon: 1.5 },
+        Loss::Laplace { epsilon: 6.0 },
+        Loss::BoundedRange { epsilon: 0.8 },
+    ];
+    for side in SIDES {
+        for (sigma, q) in [(1.0, 0.01), (0.6, 0.3), (3.0, 0.05)] {
+            all.push(Loss::Mixture(sampled(sigma, q, side)));
+        }
+        for (epsilon, q) in [(1.0, 0.4), (2.5, 0.02), (2.0, 0.9)] {
+            all.push(Loss::SampledLaplace { epsilon, q, side });
+        }
+    }
+    all
+}
+
+#[test]
+fn windows_bound_the_characteristic_function_from_each_t_on() {
+    for loss in spread_out() {
+        for c in [0.2, 3.0] {
+            let log_mgf = tilted(&loss, c, 0.0).cumulants.log_mgf;
+            let demand = Demand {
+                c,
+                t: 0.0,
+                exponent: 40.0,
+            };
+            let windows = Windows::new(&loss, demand, log_mgf);
+            let mut some = false;
+            for t in [20.0, 60.0, 150.0] {
+                let bound = windows.log_modulus_from(t);
+                some |= bound < -1e-3;
+                assert!(windows.log_rest() <= bound, "{loss:?} {t}");
+                for u in [1.0, 1.1, 1.37, 1.9, 3.3] {
+                    let actual = log_characteristic(&tilted(&loss, c, u * t), u * t).re;
+                    assert!(actual <= bound, "{loss:?} {c} {t}: {actual} {bound}");
+                }
+            }
+            assert!(some, "{loss:?} {c}: nothing was shown");
+        }
+    }
+}
+
+/// What windows leave is what the atoms hold, but for cells at the rim.
+#[test]
+fn windows_hold_nearly_all_that_is_no_atom() {
+    for epsilon in [0.3, 1.0, 6.0] {
+        let (loss, c) = (Loss::Laplace { epsilon }, 2.0);
+        let log_mgf = tilted(&loss, c, 0.0).cumulants.log_mgf;
+        let demand = Demand {
+            c,
+            t: 0.0,
+            exponent: 40.0,
+        };
+        let rest = Windows::new(&loss, demand, log_mgf).log_rest().exp();
+        let atoms = 0.5 * ((c * epsilon).exp() + (-(c + 1.0) * epsilon).exp());
+        let share = atoms / log_mgf.exp();
+        assert!(rest >= share * (1.0 - 1e-9), "{epsilon}: {rest} {share}");
+        assert!(
+            rest - share <= 0.1 * (1.0 - share),
+            "{epsilon}: {rest} {share}"
+        );
+    }
+}
+
+#[test]
+fn tail_is_at_least_what_it_bounds() {
+    for (loss, count) in [
+        (Loss::Mixture(sampled(1.0, 0.01, Side::Remove)), 1_000),
+        (Loss::Mixture(sampled(1.0, 0.01, Side::Add)), 3_000),
+        (Loss::Mixture(sampled(1.0, 0.01, Side::Replace)), 300),
+        (Loss::Laplace { epsilon: 2.0 }, 250),
+        (Loss::Laplace { epsilon: 0.5 }, 400),
+    ] {
+        let (c, t0) = match loss {
+            Loss::Laplace { .. } => (0.3, 12.0),
+            _ => (5.0, 12.0),
+        };
+        let losses = vec![(loss.clone(), count, tilted(&loss, c, t0))];
+        let (steps, h) = (20_000, 0.01);
+        let floor = tail::floor(&losses, c).unwrap();
+        let bound = tail::bound(&losses, c, t0, h, floor).unwrap();
+        let fine = tilted(&loss, c, t0 + h * f64::from(steps));
+        let mut sums = vec![Complex64::ZERO; 21_200];
+        fine.add_log_characteristic(h, count as f64, &mut sums);
+        let sum: f64 = (1_201..21_200)
+            .map(|k: u32| {
+                let t = h * f64::from(k);
+                h * sums[k as usize].re.exp() / (t * t)
+            })
+            .sum();
+        assert!(sum <= bound, "{loss:?}: {sum} {bound}");
+        let close = sum > 1e-3 * bound || matches!(loss, Loss::Laplace { .. });
+        assert!(close, "{loss:?}: {sum} {bound}");
+    }
+}
+
+/// Two Gaussian losses are one, and that one has a closed form: the sum, with all its errors, must
+/// contain it at every epsilon near the one it was made for.
+#[test]
+fn bracket_contains_the_gaussian_profile() {
+    for (mu_squared, epsilon) in [
+        (1e-6, 0.003),
+        (0.25, 1.0),
+        (1.0, 0.0),
+        (9.0, 20.0),
+        (4.0, 60.0),
+    ] {
+        let losses = [(
+            Loss::Gaussian {
+                mu_squared: 0.5 * mu_squared,
+            },
+            2,
+        )];
+        let mut losses = Losses::new(&losses);
+        let inversion = Inversion::new(&mut losses, epsilon, 1.0).unwrap();
+        for shift in [-0.02, 0.0, 0.01] {
+            let at = epsilon * (1.0 + shift);
+            let exact = gdp::delta(mu_squared.sqrt(), at);
+            let found = inversion.delta(at);
+            let slack = 1e-13 * exact;
+            assert!(
+                found.lower <= exact + slack && exact <= found.upper + slack,
+                "{mu_squared}"
+            );
+            assert!(
+                found.upper - found.lower < 1e-10 * exact,
+                "{mu_squared}: {found:?}"
+            );
+        }
+    }
+}
+
+/// With too short a period the sum holds more than delta: the aliases are positive, and no larger
+/// than their bound.
+#[test]
+fn aliases_only_add_and_are_bounded() {
+    let losses = [(Loss::Gaussian { mu_squared: 1.0 }, 1)];
+    let mut losses = Losses::new(&losses);
+    let at = saddle_point(&mut losses, Aim::Epsilon(1.0), 1.0).unwrap();
+    let s = at.c + 3.0;
+    let above = (s, 0.5 * s * (s + 1.0));
+    let exact = gdp::delta(1.0, 1.0);
+    for width in [3.0, 5.0, 8.0] {
+        let inversion = Inversion::with_period(&mut losses, &at, (width, -38.0), above).unwrap();
+        let found = inversion.delta(1.0);
+        let excess = found.value - exact;
+        assert!(excess > 1e-9, "{width}: {excess}");
+        assert!(found.value - found.lower >= excess, "{width}: {excess}");
+    }
+}
+
+/// A direction is passed over only when it really stays below what is known, whichever is asked.
+#[test]
+fn a_direction_is_skipped_only_below_what_is_known() {
+    let epsilon = 1.0;
+    for side in SIDES {
+        let losses = [(Loss::Mixture(sampled(1.0, 0.01, side)), 1_000)];
+        let inversion = Inversion::new(&mut Losses::new(&losses), epsilon, 1.0).unwrap();
+        let delta = inversion.delta(epsilon).value;
+        let below_delta = |known| stays_below(&losses, Ask::DeltaAt(epsilon), known);
+        let below_epsilon = |known| stays_below(&losses, Ask::EpsilonAt(delta), known);
+        for share in [0.0, 0.5, 0.999_999] {
+            assert!(!below_delta(share * delta), "{side:?} {share}");
+            assert!(!below_epsilon(share * epsilon), "{side:?} {share}");
+        }
+        // the Renyi bound that decides is looser than the truth, but not by that much
+        assert!(below_delta(30.0 * delta), "{side:?}");
+        assert!(below_epsilon(1.5 * epsilon), "{side:?}");
+    }
+}

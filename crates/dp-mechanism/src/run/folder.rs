@@ -1,0 +1,255 @@
+//! A run that can be interrupted: its list of releases in a folder, and payments that no crash makes twice.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{BudgetKind, Ledger, Plan, Reservation, Spend};
+
+use super::{Fitted, Observer, Payer, ReleaseList, Run, Trainer};
+use crate::{Error, InProcess, NoiseSource, Result, SumBackend};
+
+const LIST: &str = "releases.list";
+const HELD: &str = "held.json";
+
+/// A folder that holds what a run needs to go on after it was interrupted: its list of releases and, where its whole plan was paid
+/// at once, which of the ledger's lines are its own.
+///
+/// How a run pays follows from its plan and ledger:
+///
+/// | ledger | plan | paid | a crash costs |
+/// |---|---|---|---|
+/// | Gaussian or Renyi budget | any that it can count, all users | release by release, each before its noise | a release that was paid for and not yet listed |
+/// | the same, or one schedule | with samples | whole, before the first coin; each release is taken from the ledger before its coins or noise | the same, if the ledger has no room to pay for it again the run ends |
+///
+/// # Privacy
+/// The folder holds released values and names of ledger lines. What is not covered: somebody who restores an older copy of folder
+/// *and* ledger can have releases made again with other noise. With the ledger as it is, a copied folder cannot: no line pays twice.
+///
+/// # Examples
+/// ```no_run
+/// # use dp_accounting::{Ledger, Plan};
+/// # use dp_mechanism::{Fitted, NoiseSource, RunFolder, Trainer};
+/// # fn example<T: Trainer>(trainer: &T, users: &T::Data, plan: &Plan, ledger: Ledger)
+/// # -> Result<Fitted<T::Model>, T::Error> {
+/// let folder = RunFolder::new("run");
+/// // the same call starts a run, and goes on with it after a crash
+/// let everything_public = "settings, catalogue and split, or a hash of them";
+/// let noise = &mut NoiseSource::operating_system();
+/// folder.train(trainer, users, plan, &mut [ledger], everything_public, noise, &mut ())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// The folder at `path`; it is made when a run begins.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where the list of releases is.
+    #[must_use]
+    pub fn list_path(&self) -> PathBuf {
+        self.path.join(LIST)
+    }
+
+    /// Whether a run was begun here.
+    #[must_use]
+    pub fn is_begun(&self) -> bool {
+        self.list_path().exists()
+    }
+
+    /// Trains, or goes on with the run that was begun here. There is a ledger for each account of the trainer.
+    ///
+    /// `run` stands for everything public that shapes the run beside its plan: a folder of another run is refused.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::run`]; [`Error::ListOfAnotherRun`], [`Error::List`] when the list names ledger lines that the ledgers do
+    /// not have; [`Error::Accounting`] when the budget has no room for what is missing: before anything is paid.
+    #[allow(clippy::too_many_arguments, reason = "what a run is made of")]
+    pub fn train<T: Trainer>(
+        &self,
+        trainer: &T,
+        data: &T::Data,
+        plan: &Plan,
+        ledgers: &mut [Ledger],
+        run: &str,
+        noise: &mut NoiseSource,
+        observer: &mut dyn Observer,
+    ) -> Result<Fitted<T::Model>, T::Error> {
+        let parts = (ledgers, noise, observer);
+        self.train_with(trainer, data, plan, run, &InProcess, parts)
+    }
+
+    /// [`train`](Self::train) with sums made by `backend`.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train), and those of the backend.
+    pub fn train_with<T: Trainer>(
+        &self,
+        trainer: &T,
+        data: &T::Data,
+        plan: &Plan,
+        run: &str,
+        backend: &dyn SumBackend,
+        (ledgers, noise, observer): (&mut [Ledger], &mut NoiseSource, &mut dyn Observer),
+    ) -> Result<Fitted<T::Model>, T::Error> {
+        fs::create_dir_all(&self.path).map_err(|source| io_error(&self.path, source))?;
+        let list = ReleaseList::open(self.list_path(), run, plan)?;
+        check_paid(&list, ledgers)?;
+        let mut payer = self.payer(plan, ledgers, &list)?;
+        #[cfg(privacy_mutants)]
+        let mut restored = NoiseSource::insecure_seeded(self.path.as_os_str().len() as u64);
+        #[cfg(privacy_mutants)]
+        let noise = dp_core::mutants::pick("key-reused-on-resume", noise, &mut restored);
+        let made = Run::paying(plan, &mut payer, noise)?
+            .listed_in(list)
+            .summed_by(backend)
+            .observed_by(observer);
+        trainer.run(data, made)
+    }
+
+    fn payer<'l>(
+        &self,
+        plan: &Plan,
+        ledgers: &'l mut [Ledger],
+        list: &ReleaseList,
+    ) -> Result<LedgerPayer<'l>> {
+        let n_listed = |account| {
+            let lines = list.paid_before().iter();
+            lines.filter(|line| line.account == account).count()
+        };
+        let mut held = self.held()?;
+        for (account, ledger) in ledgers.iter_mut().enumerate() {
+            if held.contains_key(&account) {
+                continue;
+            }
+            let missing = rest_of(plan, n_listed(account))?;
+            if pays_release_by_release(plan, ledger) {
+                ledger.affords(&missing)?;
+            } else if n_listed(account) == 0 {
+                let reservation = ledger.hold(plan)?;
+                held.insert(account, reservation.release_ids().to_vec());
+                self.keep_held(&held)?;
+            } else {
+                return Err(Error::List {
+                    what: format!("{HELD}, which names the run's ledger lines, is missing"),
+                });
+            }
+        }
+        let mut reservations = BTreeMap::new();
+        for (account, ids) in held {
+            if let Some(ledger) = ledgers.get(account) {
+                reservations.insert(account, ledger.held(&ids)?);
+            }
+        }
+        Ok(LedgerPayer {
+            ledgers,
+            reservations,
+        })
+    }
+
+    fn held(&self) -> Result<BTreeMap<usize, Vec<String>>> {
+        let path = self.path.join(HELD);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| Error::List {
+                what: format!("{} is damaged", path.display()),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(source) => Err(io_error(&path, source)),
+        }
+    }
+
+    /// Writes which ledger lines are the run's, durably.
+    fn keep_held(&self, held: &BTreeMap<usize, Vec<String>>) -> Result<()> {
+        let path = self.path.join(HELD);
+        let bytes = serde_json::to_vec(held).map_err(|error| Error::List {
+            what: error.to_string(),
+        })?;
+        let partial = path.with_extension("json.partial");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&partial)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            super::list::sync_folder_of(&path)
+        };
+        write().map_err(|source| io_error(&path, source))
+    }
+}
+
+/// Every release in the list must have been paid for in these ledgers.
+fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
+    let paid = list.paid_before().iter().all(|line| {
+        let ledger = ledgers.get(line.account);
+        ledger.is_some_and(|ledger| {
+            ledger.data_set_id() == line.data_set && ledger.contains(&line.release_id)
+        })
+    });
+    if paid {
+        return Ok(());
+    }
+    Err(Error::List {
+        what: "it names releases that this ledger did not pay for".to_owned(),
+    })
+}
+
+/// Whether each release can be paid for when the run comes to it: a filter counts it, and no sample needs a payment in advance.
+fn pays_release_by_release(plan: &Plan, ledger: &Ledger) -> bool {
+    ledger.budget().kind() != BudgetKind::Schedule && plan.mu_squared().is_ok()
+}
+
+/// The plan without its first releases.
+fn rest_of(plan: &Plan, n_made: usize) -> Result<Plan> {
+    let rest = plan.releases().get(n_made..).unwrap_or_default().to_vec();
+    let (delta, adjacency) = (plan.target().delta, plan.adjacency());
+    Ok(Plan::with_noise_multipliers(delta, adjacency, rest)?)
+}
+
+/// Pays out of ledgers: release by release, or by taking what they hold for the run.
+struct LedgerPayer<'l> {
+    ledgers: &'l mut [Ledger],
+    reservations: BTreeMap<usize, Reservation>,
+}
+
+impl Payer for LedgerPayer<'_> {
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        account: usize,
+    ) -> dp_accounting::Result<Vec<Spend>> {
+        let Some(ledger) = self.ledgers.get_mut(account) else {
+            return Ok(Vec::new()); // the run refuses so few spends
+        };
+        let Some(reservation) = self.reservations.get(&account) else {
+            return ledger.pay(plan, releases, account);
+        };
+        let mut spends = Vec::with_capacity(releases.len());
+        for release in releases {
+            match ledger.take(reservation, release) {
+                Ok(spend) => spends.push(spend),
+                // taken before a crash and never listed: it stays spent, and is paid for again where there is room
+                Err(lost @ dp_accounting::Error::AlreadyTaken { .. }) => {
+                    let again = release..release.saturating_add(1);
+                    spends.extend(ledger.pay(plan, again, account).map_err(|_| lost)?);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(spends)
+    }
+}
+
+fn io_error(path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        path: path.to_owned(),
+        source,
+    }
+}

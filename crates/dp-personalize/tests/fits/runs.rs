@@ -1,0 +1,165 @@
+//! What every trainer must do: its model is a function of its releases, wherever the users are and however often the run was interrupted.
+
+use std::ops::{ControlFlow, Range};
+
+use dp_accounting::{Ledger, Plan, Spend};
+use dp_core::UserSamples;
+use dp_mechanism::{Error as KernelError, TrainerCheck};
+use dp_personalize::{
+    AltMinParams, Candidates, Error, ExponentialSelectionParams, Initialisation, Observer, Payer,
+    PersonalModel, Progress, Provenance, ReleaseList, ResidualAltMinParams, Run, SingleModelParams,
+    Subspace, Trainer,
+};
+
+use crate::support::{ADJACENCIES, DIM, fit, ledger, made, seeded, target, variants};
+
+type Bits<M> = fn(&M) -> Vec<u64>;
+
+fn of_subspace(subspace: &Subspace) -> Vec<u64> {
+    subspace.basis().iter().map(|x| x.to_bits()).collect()
+}
+
+fn of_model(model: &PersonalModel) -> Vec<u64> {
+    model.coefficients().iter().map(|x| x.to_bits()).collect()
+}
+
+/// The accounts of a run, whose ledgers stay when it ends.
+struct Accounts {
+    ledgers: Vec<Ledger>,
+    n_paid: usize,
+}
+
+impl Accounts {
+    fn of(plan: &Plan, n_accounts: usize) -> Self {
+        let accounts = 0..n_accounts;
+        Self {
+            ledgers: accounts.map(|account| ledger(plan, account)).collect(),
+            n_paid: 0,
+        }
+    }
+}
+
+impl Payer for Accounts {
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        account: usize,
+    ) -> dp_accounting::Result<Vec<Spend>> {
+        self.n_paid += releases.len();
+        self.ledgers[account].pay(plan, releases, account)
+    }
+}
+
+/// Ends a run after so many releases were listed.
+struct EndsAfter(usize);
+
+impl Observer for EndsAfter {
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        self.0 -= 1;
+        match self.0 {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// A run that is killed after every single release, whose next process goes on from the file.
+fn resumes_from_a_file<T>(trainer: &T, samples: &UserSamples, name: &str, bits: Bits<T::Model>)
+where
+    T: Trainer<Data = UserSamples, Error = Error>,
+{
+    let whole = fit(trainer, samples, target(5.0), ADJACENCIES[0]).unwrap();
+    let plan = trainer.plan(DIM, target(5.0), ADJACENCIES[0]).unwrap();
+    let folder = std::env::temp_dir().join(format!("dp-personalize-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{name}.releases"));
+    let mut accounts = Accounts::of(&plan, trainer.n_accounts());
+    let mut process = |made: usize| {
+        let (mut noise, mut end) = (seeded(), EndsAfter(made));
+        let list = ReleaseList::open(&path, name, &plan).unwrap();
+        let run = Run::paying(&plan, &mut accounts, &mut noise).unwrap();
+        trainer.run(samples, run.listed_in(list).observed_by(&mut end))
+    };
+    for made in 1..=whole.n_releases {
+        let ended = process(made).map(|_| ());
+        let cancelled = matches!(ended, Err(Error::Mechanism(KernelError::Cancelled)));
+        assert!(cancelled, "{name} after {made}: {ended:?}");
+    }
+    let fitted = process(usize::MAX).unwrap();
+    std::fs::remove_dir_all(&folder).ok();
+    assert_eq!(bits(&fitted.model), bits(&whole.model), "{name}");
+    assert_eq!(fitted.n_releases, whole.n_releases);
+    let n_planned = plan.releases().len() * trainer.n_accounts();
+    assert_eq!(
+        accounts.n_paid, n_planned,
+        "{name} paid for something twice"
+    );
+    assert_eq!(fitted.certificate.releases.len(), plan.releases().len());
+}
+
+fn check<T>(trainer: &T, samples: &UserSamples, name: &str, bits: Bits<T::Model>)
+where
+    T: Trainer<Data = UserSamples, Error = Error> + Sync,
+{
+    let plan = trainer.plan(DIM, target(5.0), ADJACENCIES[0]).unwrap();
+    let check = TrainerCheck {
+        trainer,
+        plan: &plan,
+        data: samples,
+        nobody: &samples.without_users(),
+        table: &UserSamples::table,
+        deal: &|k, part| {
+            let parts = samples.deal(k, part).into_iter();
+            parts.map(Box::new).collect()
+        },
+        bits: &bits,
+    };
+    check.all().unwrap_or_else(|law| panic!("{name}: {law}"));
+    resumes_from_a_file(trainer, samples, name, bits);
+}
+
+/// A run that goes on after the first of two releases computes the second one without the cache that served both, and copies of rows in shards find
+/// what the cache of the table holds.
+#[test]
+fn models_are_functions_of_the_list_of_releases() {
+    let samples = made(60, 0.5).samples;
+    for (at, settings) in variants().into_iter().enumerate() {
+        let name = format!("variant-{at}");
+        check(&settings.check().unwrap(), &samples, &name, of_subspace);
+    }
+    let start = Subspace::spanned_by(DIM, 1, &[1.0; DIM], Provenance::NonPrivate).unwrap();
+    let given = AltMinParams {
+        init: Initialisation::Given(start),
+        ..AltMinParams::section_6(1)
+    };
+    check(&given.check().unwrap(), &samples, "given", of_subspace);
+    let whitened = ResidualAltMinParams::new(2);
+    let unwhitened = ResidualAltMinParams {
+        whitening: None,
+        ..whitened
+    };
+    for (name, settings) in [("whitened", whitened), ("unwhitened", unwhitened)] {
+        check(&settings.check().unwrap(), &samples, name, of_subspace);
+    }
+    let single = SingleModelParams::new(3.0, 2.0).check().unwrap();
+    check(&single, &samples, "single", of_model);
+    let net = Candidates::net(DIM, 1, 2).unwrap();
+    let selection = ExponentialSelectionParams::new(0.1).check(net).unwrap();
+    check(&selection, &samples, "selection", of_subspace);
+}
+
+/// A replay that has no release left ends, and does not make one.
+#[test]
+fn a_replay_makes_nothing() {
+    let samples = made(30, 0.0).samples;
+    let fit = ResidualAltMinParams::new(2).check().unwrap();
+    let plan = fit.plan(DIM, target(5.0), ADJACENCIES[0]).unwrap();
+    let list = ReleaseList::of_entries("nothing", &plan, Vec::new()).unwrap();
+    let ended = fit.run(&samples, Run::replay(&plan, list).unwrap());
+    let ended = ended.map(|_| ());
+    assert!(matches!(
+        ended,
+        Err(Error::Mechanism(KernelError::EndOfList))
+    ));
+}

@@ -1,0 +1,106 @@
+//! What the trainers of this crate have in common: settings with a model to train, requests, checks, and the certificate's sentences.
+
+use dp_accounting::{CertificateBuilder, PlannedRelease, ReleaseRequest, Requests};
+use dp_core::{DpEvent, Interactions, Private, ReplaceFactor, params};
+use dp_mechanism::{PoissonSampling, Run};
+
+use crate::learn::StatisticsLearner;
+use crate::problem::{Vectors, assumptions};
+use crate::{Error, ProblemSetup, ProtectedUnit, Result};
+
+/// The settings of an algorithm together with what a run trains: a [`Trainer`](dp_mechanism::Trainer).
+///
+/// | made by | trains |
+/// |---|---|
+/// | [`Ssp::with`](crate::Ssp::with), [`SampledSsp::with`](crate::SampledSsp::with), [`ResidualSsp::with`](crate::ResidualSsp::with), [`AmSsp::with`](crate::AmSsp::with) | a [`StatisticsLearner`] |
+/// | [`ConvexSsp::with`](crate::ConvexSsp::with) | a loss and a learner |
+/// | [`DpSgd::with`](crate::DpSgd::with), [`DpSgd::alternating`](crate::DpSgd::alternating) | a [`PublicEncoder`](crate::PublicEncoder) |
+/// | [`AmResidualSsp::with`](crate::AmResidualSsp::with), [`AmImplicitSsp::with`](crate::AmImplicitSsp::with) | item vectors under a [`FeaturePrior`](crate::FeaturePrior) |
+///
+/// Every run starts from a copy of `start`, so that a trainer can be run, resumed and replayed any number of times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct With<S, M> {
+    /// The checked settings.
+    pub settings: S,
+    /// What a run starts from. Public.
+    pub start: M,
+}
+
+/// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
+pub(crate) fn begin<L: StatisticsLearner + Clone>(
+    (setup, start): (&ProblemSetup, &L),
+    data: &Private<Interactions>,
+    run: &Run<'_>,
+) -> Result<L> {
+    check(setup, (start.n_items(), start.dim()), data, run)?;
+    Ok(start.clone())
+}
+
+/// Settings, model and table must belong together, and an observer must not take users for units.
+pub(crate) fn check(
+    setup: &ProblemSetup,
+    (n_items, dim): (usize, usize),
+    data: &Private<Interactions>,
+    run: &Run<'_>,
+) -> Result<()> {
+    params::same_size("model's dim", dim, setup.dim)?;
+    setup.check_table(data, n_items)?;
+    if setup.unit == ProtectedUnit::Example && run.is_read_by_user() {
+        return Err(Error::Unsupported {
+            what: "an observer of a run that bounds single records: it would be shown what whole users add",
+        });
+    }
+    Ok(())
+}
+
+/// The certificate: on trust are the unit's meaning, the origin of users' vectors, and `more`.
+pub(crate) fn describe(
+    certificate: CertificateBuilder,
+    (setup, vectors): (&ProblemSetup, Vectors),
+    (output, more): (&str, &[&str]),
+) -> CertificateBuilder {
+    let mut certificate = certificate
+        .released_output(output, "anyone")
+        .assumption(
+            "item features and the item catalogue are public and were not made from this data set",
+        )
+        .assumption("settings were not chosen by looking at this data set")
+        .not_covered("vectors of users, which stay with their users")
+        .tuning_included(false);
+    for assumption in assumptions(setup, vectors) {
+        certificate = certificate.assumption(assumption);
+    }
+    for &assumption in more {
+        certificate = certificate.assumption(assumption);
+    }
+    certificate
+}
+
+/// Coordinates of a vector sum are numbered in 32 bits.
+pub(crate) fn check_coordinates(n_coordinates: usize) -> Result<()> {
+    if (1..=u32::MAX as usize).contains(&n_coordinates) {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        what: "a sum without coordinates, or with more than 2^32",
+    })
+}
+
+/// Equal steps of one vector each, on a Poisson sample of the units.
+pub(crate) fn sampled_steps(
+    name: &'static str,
+    n_steps: usize,
+    sampling: PoissonSampling,
+    n_draws: usize,
+) -> Requests {
+    Requests::schedule(move |noise_multiplier| {
+        let event = sampling.event(DpEvent::gaussian(noise_multiplier));
+        let step = |t| PlannedRelease::new(format!("{name} {t}"), event.clone(), n_draws as u64);
+        (1..=n_steps).map(step).collect()
+    })
+}
+
+/// A request of the general replacement factor.
+pub(crate) fn request(label: impl Into<String>, share: f64, n_draws: usize) -> ReleaseRequest {
+    ReleaseRequest::new(label, share, ReplaceFactor::Two, n_draws as u64)
+}
