@@ -16,7 +16,7 @@ use dp_data::{
 };
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
-    FactorModel, FactorizationParams, LocalBias, NonPrivateAls, constant_predictions,
+    FactorModel, FactorizationParams, LocalBias, NonPrivateAls, Trainer, constant_predictions,
     user_mean_predictions,
 };
 use dp_page::{Axis, Chart, Line, Lines, Stroke};
@@ -108,7 +108,7 @@ fn measure(
         let mut ledger = Ledger::in_memory("measurement", Budget::new(target, adjacency)?)?;
         let spends = ledger.reserve(&plan)?;
         let mut noise = NoiseSource::insecure_seeded(seed);
-        let fitted = fit.fit(&split.train, &plan, spends, &mut noise, &mut |_| {})?;
+        let fitted = fit.fit(&split.train, &plan, spends, &mut noise)?;
         errors.push(test_rmse(&fitted.model, split)?);
     }
     let n = errors.len() as f64;

@@ -12,7 +12,7 @@
 use dp_accounting::{Budget, Ledger};
 use dp_core::Adjacency;
 use dp_data::{OffsetData, PersonalOffsets};
-use dp_fedsgd::{AdditiveLoss, AdditiveModel, FittedPpSgd, PpSgdParams, StreamedBatches};
+use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdModel, PpSgdParams, StreamedBatches, Trainer};
 use dp_mechanism::NoiseSource;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -144,27 +144,22 @@ fn risk(
     });
     let fit = params(set_up, cell.alpha, step, cell.n_rounds).check()?;
     let z = cell.noise_multiplier;
-    let fitted = if z < 10.0 {
+    let made = if z < 10.0 {
         fit.simulate(&model, &batches, z, &mut ChaCha20Rng::seed_from_u64(seed))?
     } else {
         let plan = fit.plan_with_noise(set_up.dim, z, DELTA, Adjacency::AddRemoveUser)?;
         let budget = Budget::new(plan.target(), Adjacency::AddRemoveUser)?;
         let spends = Ledger::in_memory("measurement", budget)?.reserve(&plan)?;
-        fit.fit(
-            &model,
-            &batches,
-            &plan,
-            spends,
-            &mut NoiseSource::insecure_seeded(seed),
-        )?
+        let noise = &mut NoiseSource::insecure_seeded(seed);
+        fit.with(&model).fit(&batches, &plan, spends, noise)?.model
     };
-    Ok(excess_risk(data, &fitted))
+    Ok(excess_risk(data, &made))
 }
 
-fn excess_risk(data: &OffsetData, fitted: &FittedPpSgd) -> f64 {
-    let own = fitted.personal.expose();
+fn excess_risk(data: &OffsetData, model: &PpSgdModel) -> f64 {
+    let own = model.local.expose();
     data.excess_risk(|user, theta| {
-        let both = fitted.model.last().iter().zip(own.last(user));
+        let both = model.shared.last().iter().zip(own.last(user));
         theta
             .iter_mut()
             .zip(both)

@@ -6,7 +6,7 @@ use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, SplitFractions, rmse};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, NonPrivateAls};
+use dp_multitask::{FactorizationParams, NonPrivateAls, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // the budget is spent before any noise is drawn
     let spends = ledger.reserve(&plan)?;
     let mut noise = NoiseSource::operating_system();
-    let fitted = fit.fit(&split.train, &plan, spends, &mut noise, &mut |_| {})?;
+    let fitted = fit.fit(&split.train, &plan, spends, &mut noise)?;
     let verified = fitted.certificate.verify()?;
     let epsilon = verified.guarantee.map_or(f64::INFINITY, |g| g.epsilon);
     println!(

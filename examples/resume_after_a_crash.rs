@@ -2,13 +2,14 @@
 //!
 //! `cargo run --release -p dp-examples --example resume_after_a_crash`
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::LongTailRatings;
-use dp_mechanism::NoiseSource;
-use dp_multitask::{CheckpointFolder, FactorizationParams, FittedModel};
+use dp_multitask::{
+    Adjacency, ApproxDp, Budget, FactorModel, FactorizationParams, Fitted, Interactions, Ledger,
+    NoiseSource, Observer, Private, Progress, RunFolder, Trainer,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -20,14 +21,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("dp-resume-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
 
-    // the first process is stopped when it wants to pay for the third step
+    // the first process dies after its second release
     match run(&folder, ratings.interactions(), 2) {
         Err(stopped) => println!("first process: {stopped}"),
         Ok(_) => return Err("the first process should have been stopped".into()),
     }
     report(&folder)?;
 
-    // the second goes on behind the last step that was saved, and pays for the others only
+    // the second replays the releases in the list, and makes and pays for the others only
     let fitted = run(&folder, ratings.interactions(), usize::MAX)?;
     report(&folder)?;
     let epsilon = fitted.certificate.verify()?.guarantee.map(|g| g.epsilon);
@@ -39,33 +40,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One process of a run; its ledger and its checkpoint are files of `folder`.
+/// Ends a process after so many releases.
+struct Dies(usize);
+
+impl Observer for Dies {
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        self.0 -= 1;
+        if self.0 == 0 {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// One process of a run; its ledger and its list of releases are files of `folder`.
 fn run(
     folder: &Path,
     users: &Private<Interactions>,
-    n_steps: usize,
-) -> Result<FittedModel, Box<dyn std::error::Error>> {
+    n_releases: usize,
+) -> Result<Fitted<FactorModel>, Box<dyn std::error::Error>> {
     let (target, adjacency) = (ApproxDp::target(5.0, 1e-6)?, Adjacency::AddRemoveUser);
     let fit = FactorizationParams::for_target(target).check()?;
     let plan = fit.plan(N_ITEMS, target, adjacency)?;
     let budget = Budget::new(target, adjacency)?;
-    let mut ledger = Ledger::open(folder.join("ledger"), "ratings", budget)?;
-    let mut left = n_steps;
-    let mut pay = |step: &Plan| -> Result<Vec<Spend>, dp_accounting::Error> {
-        let died = || dp_accounting::Error::Io {
-            path: folder.to_owned(),
-            source: std::io::Error::other("the machine died"),
-        };
-        left = left.checked_sub(1).ok_or_else(died)?;
-        ledger.reserve(step) // on disk before any noise is drawn
-    };
-    let checkpoint = CheckpointFolder::open(folder)?;
-    let noise = &mut NoiseSource::operating_system();
-    Ok(fit.fit_with_checkpoints(users, &plan, &mut pay, noise, &checkpoint, &mut |_| {})?)
+    let ledgers = &mut [Ledger::open(folder.join("ledger"), "ratings", budget)?];
+    // every release is paid for, on disk, before its noise is drawn, and listed, on disk, before anybody sees it
+    let public = format!("{:?}", fit.params());
+    let (noise, dies) = (&mut NoiseSource::operating_system(), &mut Dies(n_releases));
+    let folder = RunFolder::new(folder);
+    Ok(folder.train(&fit, users, &plan, ledgers, &public, noise, dies)?)
 }
 
 /// What anybody can read from the ledger.
-fn report(folder: &Path) -> Result<(), dp_accounting::Error> {
+fn report(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let summary = Ledger::audit(folder.join("ledger"))?;
     let balance = summary.balance;
     println!(

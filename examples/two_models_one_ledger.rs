@@ -6,7 +6,7 @@ use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, gdp, usable_delta};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserRow};
 use dp_data::LongTailRatings;
 use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
-use dp_multitask::FactorizationParams;
+use dp_multitask::{FactorizationParams, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = ApproxDp::target(2.5, 1e-6)?;
     let fit = FactorizationParams::for_target(target).check()?;
     let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
-    let fitted = fit.fit(users, &plan, ledger.reserve(&plan)?, noise, &mut |_| {})?;
+    let fitted = fit.fit(users, &plan, ledger.reserve(&plan)?, noise)?;
     println!(
         "factors of {} items, {} numbers each",
         fitted.model.n_items(),

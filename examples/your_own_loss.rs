@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p dp-examples --example your_own_loss`
 
-use dp_accounting::{Budget, Ledger};
-use dp_core::{Adjacency, ApproxDp, UserSamplesBuilder};
-use dp_fedsgd::{HeldBatches, PersonalizedObjective, Point, PpSgdParams};
-use dp_mechanism::NoiseSource;
+use dp_fedsgd::{
+    Adjacency, ApproxDp, Budget, HeldBatches, Ledger, NoiseSource, PersonalizedObjective, Point,
+    PpSgdParams, Trainer, UserSamplesBuilder,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Poisson};
@@ -81,10 +81,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ledger = Ledger::in_memory("made counts", Budget::new(target, adjacency)?)?;
     let batches = HeldBatches::new(&rows, 8)?;
     let noise = &mut NoiseSource::operating_system();
-    let fitted = fit.fit(&objective, &batches, &plan, ledger.reserve(&plan)?, noise)?;
+    let trainer = fit.with(&objective);
+    let fitted = trainer.fit(&batches, &plan, ledger.reserve(&plan)?, noise)?;
     println!(
         "true slopes {slopes:?}, learned {:.3?}",
-        fitted.model.last()
+        fitted.model.shared.last()
     );
     Ok(())
 }

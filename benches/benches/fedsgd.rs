@@ -5,7 +5,8 @@ use dp_accounting::{Budget, Ledger};
 use dp_core::Adjacency;
 use dp_data::PersonalOffsets;
 use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, PpSgd, PpSgdParams, Server, StreamedBatches, UpdateMessage,
+    AdditiveLoss, AdditiveModel, PpSgd, PpSgdParams, Run, Server, StreamedBatches, Trainer,
+    UpdateMessage,
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
@@ -40,7 +41,8 @@ fn rounds(c: &mut Criterion) {
                     let plan = plan(&fit, dim);
                     let spends = spends(&plan);
                     let noise = &mut NoiseSource::operating_system();
-                    fit.fit(&model, &batches, &plan, spends, noise)
+                    fit.with(&model)
+                        .fit(&batches, &plan, spends, noise)
                         .expect("a paid fit")
                 });
             },
@@ -71,14 +73,15 @@ fn messages(c: &mut Criterion) {
                 || updates.clone(),
                 |mut updates| {
                     let plan = plan(&fit, dim);
-                    let server = Server::new(fit, dim, &plan, spends(&plan));
-                    let mut server = server.expect("a paid server");
                     let noise = &mut NoiseSource::operating_system();
-                    let round = server.open_round(n_clients, noise).expect("entropy");
+                    let run = Run::new(&plan, spends(&plan), noise).expect("a run");
+                    let server = Server::new(fit, dim, run);
+                    let mut server = server.expect("a paid server");
+                    let round = server.open_round(n_clients).expect("entropy");
                     let round = round.expect("a first round");
                     let run = &round.message().run;
                     updates.iter_mut().for_each(|u| u.run.clone_from(run));
-                    round.close(updates, &mut |_| {}, noise).expect("entropy")
+                    round.close(updates, &mut |_| {}).expect("entropy")
                 },
                 criterion::BatchSize::PerIteration,
             );

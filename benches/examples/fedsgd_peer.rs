@@ -8,7 +8,7 @@ use dp_benches::Seconds;
 use dp_core::{Adjacency, UserSamplesBuilder};
 use dp_data::{OffsetData, PersonalOffsets};
 use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, FittedPpSgd, HeldBatches, PpSgdParams, StreamedBatches,
+    AdditiveLoss, AdditiveModel, HeldBatches, PpSgdModel, PpSgdParams, StreamedBatches, Trainer,
     UserBatches,
 };
 use dp_mechanism::NoiseSource;
@@ -50,11 +50,11 @@ fn run(
     batches: &impl UserBatches,
     n_rounds: usize,
 ) -> Result<String> {
-    let (fitted, seconds) = Seconds::of(|| fit(set_up, batches, n_rounds));
-    let fitted = fitted?;
-    let own = fitted.personal.expose();
+    let (model, seconds) = Seconds::of(|| fit(set_up, batches, n_rounds));
+    let model = model?;
+    let own = model.local.expose();
     let risk = data.excess_risk(|user, theta| {
-        let both = fitted.model.last().iter().zip(own.last(user));
+        let both = model.shared.last().iter().zip(own.last(user));
         theta
             .iter_mut()
             .zip(both)
@@ -67,12 +67,12 @@ fn fit(
     set_up: &PersonalOffsets,
     batches: &impl UserBatches,
     n_rounds: usize,
-) -> Result<FittedPpSgd> {
+) -> Result<PpSgdModel> {
     let model = AdditiveModel::new(AdditiveLoss::Squared, set_up.dim)?;
     let fit = PpSgdParams::new(1.0, 0.7, 10.0, n_rounds, set_up.n_users as f64).check()?;
     let plan = fit.plan_with_noise(set_up.dim, 10.0, 1e-4, Adjacency::AddRemoveUser)?;
     let budget = Budget::new(plan.target(), Adjacency::AddRemoveUser)?;
     let spends = Ledger::in_memory("benchmark", budget)?.reserve(&plan)?;
     let noise = &mut NoiseSource::operating_system();
-    Ok(fit.fit(&model, batches, &plan, spends, noise)?)
+    Ok(fit.with(&model).fit(batches, &plan, spends, noise)?.model)
 }

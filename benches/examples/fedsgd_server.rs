@@ -6,7 +6,7 @@
 use dp_accounting::{Budget, Ledger};
 use dp_benches::{peak_megabytes, processor_seconds};
 use dp_core::Adjacency;
-use dp_fedsgd::{PpSgdParams, Server, UpdateMessage};
+use dp_fedsgd::{PpSgdParams, Run, Server, UpdateMessage};
 use dp_mechanism::{NoiseSource, PoissonSampling};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,10 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (fit, adjacency) = (fit.check()?, Adjacency::AddRemoveUser);
     let plan = fit.plan_with_noise(dim, 10.0, 1e-4, adjacency)?;
     let mut ledger = Ledger::in_memory("benchmark", Budget::schedule(plan.target(), adjacency)?)?;
-    let mut server = Server::new(fit, dim, &plan, ledger.reserve(&plan)?)?;
     let noise = &mut NoiseSource::operating_system();
+    let run = Run::new(&plan, ledger.reserve(&plan)?, noise)?;
+    let mut server = Server::new(fit, dim, run)?;
     let start = processor_seconds();
-    let round = server.open_round(n_clients, noise)?.ok_or("no round")?;
+    let round = server.open_round(n_clients)?.ok_or("no round")?;
     let run = round.message().run.clone();
     let updates = (0..n_clients).map(|client| UpdateMessage {
         run: run.clone(),
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         integers: (0..dim as i64).collect(),
     });
     let mut n_rejected = 0;
-    round.close(updates, &mut |_| n_rejected += 1, noise)?;
+    round.close(updates, &mut |_| n_rejected += 1)?;
     let seconds = processor_seconds() - start;
     println!(
         "{dim} coordinates, {n_clients} updates ({n_rejected} rejected): {:.1} ms, {:.0} updates per second, peak {:.1} MB",

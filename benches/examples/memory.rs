@@ -9,7 +9,7 @@ use dp_benches::peak_megabytes;
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::LongTailRatings;
 use dp_mechanism::NoiseSource;
-use dp_multitask::FactorizationParams;
+use dp_multitask::{FactorizationParams, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spends = Ledger::in_memory("generated", Budget::new(target, adjacency)?)?.reserve(&plan)?;
     let start = Instant::now();
     let noise = &mut NoiseSource::operating_system();
-    let fitted = fit.fit(ratings.interactions(), &plan, spends, noise, &mut |_| {})?;
+    let fitted = fit.fit(ratings.interactions(), &plan, spends, noise)?;
     report("trained, 2 rounds of dim 32", n_ratings, start);
 
     let statistics = n_items * (DIM * (DIM + 1) / 2 + DIM) * 8;

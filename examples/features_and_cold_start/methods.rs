@@ -58,7 +58,7 @@ impl<'a> Task<'a> {
         let fit = params.check()?;
         let plan = fit.plan(self.features.n_items(), self.target, ADJACENCY)?;
         let spends = pay(&plan)?;
-        let fitted = fit.fit(self.train, &plan, spends, &mut self.noise(), &mut |_| {})?;
+        let fitted = fit.fit(self.train, &plan, spends, &mut self.noise())?;
         let personal = fitted.model.fold_in_all(self.train)?.into_exposed();
         Ok(Box::new(move |user, item| {
             fitted.model.predict(&personal[user], item)

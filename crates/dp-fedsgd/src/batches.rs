@@ -1,8 +1,7 @@
 //! Where minibatches come from.
 
-use dp_core::{Interactions, Private, UserRow, UserSamples, params};
+use dp_core::{Interactions, PerUser, Private, UserRow, UserSamples, params};
 
-use crate::places::Places;
 use crate::{Minibatch, Result};
 
 /// The users' data, a minibatch at a time.
@@ -11,7 +10,7 @@ use crate::{Minibatch, Result};
 /// [`fill`](Self::fill) runs where the user's data are and may use that user's row and public values only: it decides what a
 /// user's gradient depends on. Wrapping it in a type like [`HeldBatches`] or [`StreamedBatches`] keeps that in one place.
 pub trait UserBatches: Sync {
-    /// The users. Only their rows' places in memory and what `fill` reads of them are used. The table needs features.
+    /// The users. Only their keys and what `fill` reads of their rows is used.
     fn table(&self) -> &Private<Interactions>;
 
     /// Numbers in `x`.
@@ -49,8 +48,8 @@ pub trait UserBatches: Sync {
 pub struct HeldBatches<'a> {
     samples: &'a UserSamples,
     batch_size: usize,
-    places: Places,
-    usable: Vec<UsableRows>,
+    /// Counted once; whoever is not in it is counted when asked.
+    usable: PerUser<UsableRows>,
 }
 
 /// A user's rows with a feature that is not 0.
@@ -86,11 +85,7 @@ impl<'a> HeldBatches<'a> {
         Ok(Self {
             samples,
             batch_size,
-            places: Places::of(table)?,
-            usable: table
-                .users()
-                .map(|user| UsableRows::of(user, width))
-                .collect(),
+            usable: PerUser::of(table, |user| UsableRows::of(user, width)),
         })
     }
 }
@@ -103,14 +98,14 @@ impl HeldBatches<'_> {
         (usize::try_from(first).unwrap_or(0), size)
     }
 
-    /// Starts to fetch a user's minibatch from memory. Nothing but the time that reading it takes depends on that.
-    fn fetch(&self, user: usize, step: u64) {
-        let Some(&UsableRows { n, leading: true }) = self.usable.get(user) else {
+    /// Prefetches the minibatch of the user at a place of the table. Nothing but the time that reading it takes depends on that.
+    fn prefetch(&self, place: usize, step: u64) {
+        let Some(&UsableRows { n, leading: true }) = self.usable.values().get(place) else {
             return;
         };
         let (first, size) = self.batch(n, step);
         let (end, width) = (n.min(first + size), self.samples.n_features() + 1);
-        let features = self.samples.table().expose().user(user).features();
+        let features = self.samples.table().expose().user(place).features();
         dp_linalg::fetch_ahead(&features[first * width..end * width]);
     }
 }
@@ -126,15 +121,19 @@ impl UserBatches for HeldBatches<'_> {
 
     fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
         out.clear();
-        let Some(at) = self.places.index(user) else {
-            return;
-        };
-        self.fetch(at + 1, step); // whose turn it is next, most of the time
-        let Some(&UsableRows { n, leading }) = self.usable.get(at).filter(|rows| rows.n > 0) else {
-            return;
-        };
-        let (first, size) = self.batch(n, step);
         let width = self.samples.n_features() + 1;
+        let place = self.usable.place(user.key());
+        let UsableRows { n, leading } = match place {
+            Some(place) => {
+                self.prefetch(place + 1, step); // whose turn it is next, most of the time
+                self.usable.values()[place]
+            }
+            None => UsableRows::of(user, width),
+        };
+        if n == 0 {
+            return;
+        }
+        let (first, size) = self.batch(n, step);
         if leading {
             let end = n.min(first + size);
             let rows = &user.features()[..n * width];

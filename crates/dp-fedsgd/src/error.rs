@@ -15,21 +15,9 @@ pub enum Error {
     /// Planning, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
-    /// Noise or release.
+    /// The run: its plan, spends, list of releases, workers or noise.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanism::Error),
-    /// The spends handed to a fit are not those of its plan.
-    #[error(
-        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
-    )]
-    Spends {
-        /// Number of spends that the plan asks for.
-        expected: usize,
-        /// Number of spends given.
-        found: usize,
-        /// Label of the first release without its spend.
-        label: String,
-    },
 }
 
 /// Result with this crate's [`Error`].

@@ -6,11 +6,8 @@ mod error;
 mod federated;
 mod local_choice;
 mod objective;
-mod paid;
-mod places;
 mod ppsgd;
 mod selection;
-mod watch;
 
 pub use batches::{HeldBatches, StreamedBatches, UserBatches};
 pub use error::{Error, Result};
@@ -22,9 +19,23 @@ pub use objective::{
     AdditiveLoss, AdditiveModel, Gradients, Minibatch, PersonalizedObjective, Point,
 };
 pub use ppsgd::{
-    BatchReduction, ClipSchedule, FittedPpSgd, KeptRound, LocalModels, LocalTraining,
-    Participation, PpSgd, PpSgdParams, Provenance, PublicEarlyStopping, RoundEnd, SharedModel,
-    StepSchedule,
+    BatchReduction, ClipSchedule, KeptRound, LocalModels, LocalTraining, Participation, PpSgd,
+    PpSgdModel, PpSgdParams, PpSgdTrainer, PublicEarlyStopping, SharedModel, StepSchedule,
 };
-pub use selection::AlphaSelection;
-pub use watch::{Observed, ObservedRound, RoundWatch, Watch};
+pub use selection::{AlphaSelection, SelectedRun};
+
+// what a program needs beside this crate's own types: see "One dependency" in the README
+pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
+pub use dp_core::{
+    Adjacency, ApproxDp, Interactions, Private, SampleRows, UserRow, UserSamples,
+    UserSamplesBuilder,
+};
+#[allow(
+    clippy::disallowed_types,
+    reason = "programs hand a noise source to a run; nothing here draws from one"
+)]
+pub use dp_mechanism::NoiseSource;
+pub use dp_mechanism::{
+    ClientSampling, Coordinator, Fitted, FixedSizeSampling, Observed, ObservedSums, Observer,
+    PoissonSampling, Progress, Provenance, ReleaseList, Round, Run, Shard, Trainer,
+};

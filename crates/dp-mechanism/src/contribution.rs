@@ -23,6 +23,12 @@ pub trait VectorContribution: Sync {
 
     /// Pushes this user's non-zero coordinates in data units.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer);
+
+    /// The same coordinates for an observer. Where a user who contributes takes a step of their own, looking at the user takes
+    /// none: an audited run is the run that nobody audits.
+    fn observe(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
+        self.contribute(user, scratch, out);
+    }
 }
 
 /// One user's share of per-item sums `A_i = sum w x x^T` and `b_i = sum w y x`.

@@ -101,6 +101,12 @@ pub enum Error {
     /// The run ended before its next release: a replayed list has no more, or the coordinator ended the worker.
     #[error("there are no more releases in the list")]
     EndOfList,
+    /// A run whose users keep state that depends on secret coins of earlier rounds has releases to go on from.
+    #[error(
+        "the run cannot go on from a list of releases: users train only in rounds in which they are asked, and who was asked is in \
+         no list; start a new run, or let everybody train in every round"
+    )]
+    NotResumable,
     /// Whoever observes the run ended it.
     #[error(
         "the run was cancelled; what it had released is kept, and what was paid in advance stays paid"

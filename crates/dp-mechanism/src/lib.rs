@@ -41,7 +41,6 @@ mod summed_users;
 #[cfg(test)]
 mod test_support;
 mod vector_sum;
-mod watch;
 
 pub use client_sampling::{
     ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling, RoundKey,
@@ -63,7 +62,7 @@ pub use run::{
     GridForm, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer, Progress,
     Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList, Round,
     Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool, plan_for,
-    worker_channels,
+    try_grids, worker_channels,
 };
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};
@@ -72,4 +71,3 @@ pub use sum_backend::{
     SumRequest, Tally, TwoServers,
 };
 pub use vector_sum::{PaidSum, VectorSum, vector_contribution};
-pub use watch::{Watch, WatchedNoise};

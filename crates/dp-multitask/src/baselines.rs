@@ -5,10 +5,9 @@ use dp_linalg::{AlignedVec, GramAccumulator, cholesky_in_place, cholesky_solve_i
 use rayon::prelude::*;
 
 use crate::factorization::{
-    FactorModel, Provenance, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep,
-    initial_factors,
+    FactorModel, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
 };
-use crate::{LocalBias, Result};
+use crate::{LocalBias, Provenance, Result};
 
 /// Alternating least squares without privacy: the same model and user step, exact item steps.
 ///

@@ -1,5 +1,22 @@
 //! What all checked settings have in common.
 
+use dp_accounting::CertificateBuilder;
+
+/// What every certificate of this crate takes on trust and does not cover, and the caller's own `assumptions`.
+pub(crate) fn taken_on_trust(
+    certificate: CertificateBuilder,
+    assumptions: &[String],
+) -> CertificateBuilder {
+    let certificate = certificate
+        .assumption("one person has one user id")
+        .not_covered("internal report: accuracy and data-handling counts");
+    assumptions
+        .iter()
+        .fold(certificate, |certificate, assumption| {
+            certificate.assumption(assumption.as_str())
+        })
+}
+
 /// `params` and `assuming` of a type with the fields `params` and `assumptions`.
 macro_rules! settings_and_assumptions {
     ($fit:ty, $params:ty) => {

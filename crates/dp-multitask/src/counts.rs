@@ -1,12 +1,9 @@
 //! Private item counts: how many users hold each item.
 
-use dp_accounting::Spend;
 use dp_core::params::same_size;
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::top_k;
-use dp_mechanism::{
-    Grid, NoiseSource, ReleasedVector, SparseBuffer, VectorContribution, VectorSum,
-};
+use dp_mechanism::{ReleasedVector, Run, SparseBuffer, VectorContribution};
 
 use crate::Result;
 
@@ -54,27 +51,22 @@ pub struct NoisyCounts {
 }
 
 impl NoisyCounts {
-    /// Releases the counts of all items at once.
+    /// Releases the counts of all items at once: the next release of the run's plan.
     ///
     /// # Privacy
-    /// One Gaussian release of L2 sensitivity `clip_norm` (add/remove one user), paid by `spend`;
+    /// One Gaussian release of L2 sensitivity `clip_norm` (add/remove one user);
     /// the output is public and may be used any number of times.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a bad `clip_norm`, [`crate::Error::Mechanism`] when the spend
-    /// does not fit or entropy fails.
+    /// [`crate::Error::Param`] for a bad `clip_norm`; those of [`Run::vector`].
     pub fn release(
         data: &Private<Interactions>,
-        n_items: usize,
         clip_norm: f64,
-        spend: Spend,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<Self> {
         let contribution = CountContribution::new(clip_norm)?;
-        let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
-        let released =
-            VectorSum::accumulate(data, n_items, grid, &contribution)?.release(spend, noise)?;
-        Ok(Self::of(&released))
+        let shape = (data.expose().n_items(), clip_norm);
+        Ok(Self::of(&run.vector(data, shape, &contribution)?))
     }
 
     /// Counts that were released elsewhere: sums of users' votes of any norm, with the standard deviation of their noise, and whether it was repeatable.
@@ -96,7 +88,9 @@ impl NoisyCounts {
         })
     }
 
-    pub(crate) fn of(released: &ReleasedVector) -> Self {
+    /// From released sums of users' votes ([`CountContribution`]).
+    #[must_use]
+    pub fn of(released: &ReleasedVector) -> Self {
         Self {
             values: released.values(),
             noise_stddev: released.noise_stddev(),
@@ -154,7 +148,7 @@ impl NoisyCounts {
 #[cfg(test)]
 mod tests {
     use dp_core::InteractionsBuilder;
-    use dp_mechanism::vector_contribution;
+    use dp_mechanism::{Grid, vector_contribution};
 
     use super::*;
 

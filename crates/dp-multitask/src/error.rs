@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use dp_core::{ParamError, ShapeError};
 
 /// Errors of dp-multitask. None of them depends on private data.
@@ -21,49 +19,21 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// Noise or release.
+    /// Noise, a release, or the course of a run.
     #[error(transparent)]
-    Mechanism(#[from] dp_mechanism::Error),
+    Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
-    /// The spends handed to a fit are not those of its plan.
-    #[error(
-        "the fit needs {expected} spends in plan order, found {found} (first mismatch: {label})"
-    )]
-    Spends {
-        /// Number of releases in the plan.
-        expected: usize,
-        /// Number of spends given.
-        found: usize,
-        /// Label of the first release without its spend.
-        label: String,
-    },
-    /// A checkpoint belongs to another run.
-    #[error("the checkpoint is of another run: it differs in {what}")]
-    CheckpointMismatch {
-        /// What differs.
-        what: &'static str,
-    },
-    /// A file is no checkpoint.
-    #[error("{} is not a checkpoint of this program, or was damaged", path.display())]
-    CheckpointDamaged {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Repeatable noise was asked for in a run with checkpoints.
-    #[error(
-        "a run with checkpoints needs noise of the operating system: seeded noise would repeat"
-    )]
-    SeededCheckpoint,
-    /// A checkpoint could not be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+}
+
+impl From<dp_mechanism::Error> for Error {
+    fn from(error: dp_mechanism::Error) -> Self {
+        match error {
+            dp_mechanism::Error::Accounting(inner) => Self::Accounting(inner),
+            other => Self::Mechanism(other),
+        }
+    }
 }
 
 /// Result with this crate's [`Error`].

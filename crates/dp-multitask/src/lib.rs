@@ -5,37 +5,47 @@ mod checked;
 
 mod allocation;
 mod baselines;
-mod batch_solve;
 pub mod bounds;
 mod counts;
 mod error;
 mod factorization;
 mod local_bias;
-mod paid;
 mod regression;
+mod solve;
 mod tuning;
-mod watch;
 
-pub use allocation::{
-    BudgetAllocation, TaskCounts, TaskWeights, UserRule, improvement_ratio_convex,
-    improvement_ratio_strongly_convex,
-};
+pub use allocation::{BudgetAllocation, TaskCounts, TaskWeights, UserRule};
 pub use baselines::{NonPrivateAls, constant_predictions, user_mean_predictions};
+pub use bounds::{improvement_ratio_convex, improvement_ratio_strongly_convex};
 pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
-    Checkpoint, CheckpointFolder, FactorModel, FactorizationParams, Feedback, FittedModel,
-    GradientRounds, ImplicitFeedback, ImplicitSums, ItemGramian, ItemResiduals, ItemStatistics,
-    ItemUpdate, MatrixFactorization, Pay, PersonalModel, PooledMatrices, Progress, Provenance,
-    RecordSampling, Released, ResidualRounds, ScoreModel, Scoring, UserGramian, UserPenalties,
-    UserScratch,
+    FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback, ImplicitSums,
+    ItemGramian, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization, PersonalModel,
+    PooledMatrices, RecordSampling, ResidualRounds, ScoreModel, Scoring, UserGramian,
+    UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{
-    FittedRegression, GradientClip, GradientScratch, Gramian, Iterate, Loss, MultiTaskNoisyGd,
+    GradientClip, GradientScratch, Gramian, Iterate, Loss, MultiTaskNoisyGd,
     MultiTaskNoisyGdParams, MultiTaskSsp, MultiTaskSspParams, PooledGramian, RegressionLoss,
     ResidualBounds, ResidualSsp, ResidualSspParams, SspSolve, SspStatistics, StepSize, TaskModels,
-    TaskSetup, WeightTotals, WeightedGradients,
+    TaskSetup, WeightTotals, WeightedGradients, WithLoss,
 };
 pub use tuning::{TunedModel, Tuning, TuningParams};
-pub use watch::{Observed, ObservedSums, Watch};
+
+// what users of this crate need of the crates below, so that they can depend on this one alone
+#[doc(no_inline)]
+pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
+#[doc(no_inline)]
+pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
+#[doc(no_inline)]
+#[allow(
+    clippy::disallowed_types,
+    reason = "users choose where noise comes from"
+)]
+pub use dp_mechanism::{
+    Coordinator, CoordinatorLink, Fitted, FromWorker, NoiseSource, Observed, ObservedSums,
+    Observer, Payer, Progress, Provenance, ReleaseEntry, ReleaseList, Round, Run, RunFolder, Shard,
+    ShardAnswer, ToWorker, Trainer, WorkerPool,
+};

@@ -1,13 +1,14 @@
 //! Whole fits: what they need, what they repeat, what they recover.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests drive runs")]
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Error as RunError, NoiseSource};
 use dp_multitask::{
-    Error, FactorModel, FactorizationParams, FittedModel, MatrixFactorization, NonPrivateAls,
-    Provenance,
+    Error, FactorModel, FactorizationParams, Fitted, MatrixFactorization, NonPrivateAls, Observer,
+    Progress, Provenance, Run, Trainer,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -39,13 +40,16 @@ fn plan_and_spends(
     (plan, spends)
 }
 
-fn fit_seeded(data: &Private<Interactions>, params: FactorizationParams, seed: u64) -> FittedModel {
+fn fit_seeded(
+    data: &Private<Interactions>,
+    params: FactorizationParams,
+    seed: u64,
+) -> Fitted<FactorModel> {
     let target = target(params.rule_epsilon);
     let fit = params.check().unwrap();
     let (plan, spends) = plan_and_spends(&fit, data.expose().n_items(), target);
     let mut noise = NoiseSource::insecure_seeded(seed);
-    fit.fit(data, &plan, spends, &mut noise, &mut |_| {})
-        .unwrap()
+    fit.fit(data, &plan, spends, &mut noise).unwrap()
 }
 
 fn test_rmse(model: &FactorModel, split: &RatingSplit) -> f64 {
@@ -103,6 +107,16 @@ fn with_little_noise_the_model_nears_the_non_private_one() {
     );
 }
 
+/// How far a run was, release by release.
+struct Seen(Vec<Progress>);
+
+impl Observer for Seen {
+    fn progress(&mut self, at: Progress) -> std::ops::ControlFlow<()> {
+        self.0.push(at);
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
 #[test]
 fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
     let split = small_ratings();
@@ -113,19 +127,16 @@ fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
     let fit = params.check().unwrap().assuming("a test");
     let (plan, spends) = plan_and_spends(&fit, 150, target(1.0));
     let mut noise = NoiseSource::operating_system();
-    let mut seen = Vec::new();
-    let fitted = fit
-        .fit(&split.train, &plan, spends, &mut noise, &mut |p| {
-            seen.push(p);
-        })
-        .unwrap();
+    let mut seen = Seen(Vec::new());
+    let run = Run::new(&plan, spends, &mut noise).unwrap();
+    let fitted = fit.run(&split.train, run.observed_by(&mut seen)).unwrap();
     let verified = fitted.certificate.verify().unwrap();
     assert!(verified.is_private());
     assert_eq!(fitted.model.provenance(), Provenance::Private);
     let epsilon = verified.guarantee.unwrap().epsilon;
     assert!((0.9999..=1.0).contains(&epsilon));
     assert!(fitted.certificate.assumptions.iter().any(|a| a == "a test"));
-    let last = seen.last().unwrap();
+    let last = seen.0.last().unwrap();
     assert_eq!(
         (last.done, last.total),
         (plan.releases().len(), plan.releases().len())
@@ -140,29 +151,38 @@ fn a_fit_takes_exactly_the_spends_of_its_plan() {
         .unwrap();
     let run = |plan: &Plan, spends: Vec<Spend>| {
         let mut noise = NoiseSource::insecure_seeded(0);
-        fit.fit(&split.train, plan, spends, &mut noise, &mut |_| {})
+        fit.fit(&split.train, plan, spends, &mut noise)
     };
     let (plan, mut spends) = plan_and_spends(&fit, 150, target(1.0));
     spends.pop();
     assert!(matches!(
         run(&plan, spends),
-        Err(Error::Spends {
+        Err(Error::Mechanism(RunError::Spends {
             found: 10,
             expected: 11,
             ..
-        })
+        }))
     ));
 
     let (_, mut spends) = plan_and_spends(&fit, 150, target(1.0));
     spends.swap(0, 1);
-    assert!(matches!(run(&plan, spends), Err(Error::Spends { .. })));
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Spends { .. }))
+    ));
 
     // spends for less noise than the plan promises
     let (_, spends) = plan_and_spends(&fit, 150, target(2.0));
-    assert!(matches!(run(&plan, spends), Err(Error::Spends { .. })));
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Spends { .. }))
+    ));
 
     let (plan, spends) = plan_and_spends(&fit, 151, target(1.0));
-    assert!(matches!(run(&plan, spends), Err(Error::Shape(_))));
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Plan { .. }))
+    ));
 }
 
 #[test]

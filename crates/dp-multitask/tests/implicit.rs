@@ -1,13 +1,16 @@
 //! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests drive runs")]
+
+mod common;
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp, InteractionsBuilder};
 use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
-    CheckpointFolder, FactorizationParams, Feedback, FittedModel, ImplicitFeedback, ItemGramian,
-    Released, ScoreModel,
+    FactorModel, FactorizationParams, Feedback, Fitted, ImplicitFeedback, ItemGramian,
+    MatrixFactorization, Observed, ObservedSums, Run, ScoreModel, Trainer,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -62,7 +65,7 @@ fn settings(params: &mut FactorizationParams) -> &mut ImplicitFeedback {
     }
 }
 
-fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> FittedModel {
+fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> Fitted<FactorModel> {
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
     let budget = Budget::new(target(epsilon), ADJACENCY).unwrap();
@@ -71,18 +74,41 @@ fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> FittedMo
         .reserve(&plan)
         .unwrap();
     let mut noise = NoiseSource::insecure_seeded(3);
-    fit.fit(&split.train, &plan, spends, &mut noise, &mut |_| {})
-        .unwrap()
+    fit.fit(&split.train, &plan, spends, &mut noise).unwrap()
 }
 
-fn recalls(fitted: &FittedModel, split: &UserSplit) -> (f64, f64) {
+/// A fit, with what it releases shown to `see`.
+fn fit_seen(
+    split: &UserSplit,
+    fit: &MatrixFactorization,
+    epsilon: f64,
+    see: impl FnMut(&Observed<'_>),
+) -> Fitted<FactorModel> {
+    let plan = fit.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+    let budget = Budget::new(target(epsilon), ADJACENCY).unwrap();
+    let mut ledger = Ledger::in_memory("test", budget).unwrap();
+    let spends = ledger.reserve(&plan).unwrap();
+    let (mut noise, mut see) = (NoiseSource::insecure_seeded(3), common::See(see));
+    let run = Run::new(&plan, spends, &mut noise).unwrap();
+    fit.run(&split.train, run.observed_by(&mut see)).unwrap()
+}
+
+/// The sum in a release, if it is one vector other than the counts.
+fn sum_of<'a>(seen: &Observed<'a>) -> Option<&'a dp_mechanism::ReleasedVector> {
+    match seen.sums {
+        ObservedSums::Vector { released, .. } if seen.labels[0] != "item counts" => Some(released),
+        _ => None,
+    }
+}
+
+fn recalls(fitted: &Fitted<FactorModel>, split: &UserSplit) -> (f64, f64) {
     let test = &split.test;
     let recall = |lists| {
         let mut sums = RankingSums::new(10, None).unwrap();
         sums.add_all(&lists, &test.targets).unwrap();
         sums.finish().unwrap().recall
     };
-    let counts = fitted.counts.as_ref().unwrap();
+    let counts = fitted.model.counts().unwrap();
     let popular = counts.most_popular_for_all(&test.history, 10).unwrap();
     let model = fitted.model.recommend_all(&test.history, 10).unwrap();
     (recall(model), recall(popular))
@@ -149,20 +175,11 @@ fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
     let (ridge_factor, l2_penalty) = (params.item_ridge_factor, params.item_l2_penalty);
     let a0 = settings(&mut params).item_unobserved_weight;
     let fit = params.check().unwrap();
-    let plan = fit.plan(N_ITEMS, target(20.0), ADJACENCY).unwrap();
-    let budget = Budget::new(target(20.0), ADJACENCY).unwrap();
-    let mut ledger = Ledger::in_memory("test", budget).unwrap();
-    let spends = ledger.reserve(&plan).unwrap();
     let mut sums = Vec::new();
-    let mut watch = |released: Released<'_>| {
-        if let Released::Sum { released, .. } = released {
-            sums.push((released.values(), released.noise_stddev()));
-        }
-    };
-    let mut noise = NoiseSource::insecure_seeded(3);
-    let train = &split.train;
-    let fitted = fit.fit_watched(train, &plan, spends, &mut noise, &mut |_| {}, &mut watch);
-    let fitted = fitted.unwrap();
+    let fitted = fit_seen(&split, &fit, 20.0, |seen| {
+        let sum = sum_of(seen).map(|released| (released.values(), released.noise_stddev()));
+        sums.extend(sum);
+    });
     let [(gramian, _), (rhs, stddev)] = &sums[..] else {
         panic!("{} sums", sums.len());
     };
@@ -194,26 +211,14 @@ fn without_biases_the_noise_of_the_gramian_follows_the_clip_norm() {
     let split = split();
     let fit = published(5.0).check().unwrap();
     let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
-    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
-    let mut ledger = Ledger::in_memory("test", budget).unwrap();
-    let spends = ledger.reserve(&plan).unwrap();
-    let multiplier = spends[2].noise_multiplier().unwrap();
+    let planned = &plan.releases()[1];
+    assert_eq!(planned.label(), "round 1: Gramian of all users");
+    let multiplier = planned.noise_multiplier().unwrap();
     let mut seen = Vec::new();
-    let mut noise = NoiseSource::insecure_seeded(3);
-    let mut watch = |released: Released<'_>| {
-        if let Released::Sum { released, .. } = released {
-            seen.push((released.len(), released.noise_stddev()));
-        }
-    };
-    fit.fit_watched(
-        &split.train,
-        &plan,
-        spends,
-        &mut noise,
-        &mut |_| {},
-        &mut watch,
-    )
-    .unwrap();
+    fit_seen(&split, &fit, 5.0, |one| {
+        let sum = sum_of(one).map(|released| (released.len(), released.noise_stddev()));
+        seen.extend(sum);
+    });
     let (n, stddev) = seen[0];
     assert_eq!(n, 10); // four coordinates
     let expected = multiplier * 0.3 * 0.3;
@@ -228,7 +233,7 @@ fn only_the_head_is_learnt() {
         (head.head_fraction, head.least_head) = (Some(fraction), least_head);
         assert_eq!(head.n_head(N_ITEMS), Some(n_head));
         let head = fit(&split, head, 2.0);
-        let counts = head.counts.as_ref().unwrap().values();
+        let counts = head.model.counts().unwrap().values();
         let mut sorted = counts.to_vec();
         sorted.sort_by(f64::total_cmp);
         for (row, &count) in head.model.item_factors().chunks_exact(5).zip(counts) {
@@ -271,7 +276,7 @@ fn the_certificate_lists_every_release_and_no_gramian_where_it_has_no_weight() {
     assert_eq!(labels(ItemGramian::Pooled, 0.0), [counts, gramian, rhs]);
     assert_eq!(
         labels(ItemGramian::PerItem, 0.1),
-        [counts, matrices, gramian, rhs]
+        [counts, gramian, matrices, rhs]
     );
     assert_eq!(labels(ItemGramian::PerItem, 0.0), [counts, matrices, rhs]);
 }
@@ -295,28 +300,10 @@ fn the_shares_of_a_plan_spend_the_whole_target() {
 fn the_gramian_is_released_once_a_round_for_all_items() {
     let split = split();
     let fit = params(5.0).check().unwrap();
-    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
-    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
-    let spends = Ledger::in_memory("test", budget)
-        .unwrap()
-        .reserve(&plan)
-        .unwrap();
     let mut lengths = Vec::new();
-    let mut noise = NoiseSource::insecure_seeded(3);
-    let mut watch = |seen: Released<'_>| {
-        if let Released::Sum { released, .. } = seen {
-            lengths.push(released.len());
-        }
-    };
-    fit.fit_watched(
-        &split.train,
-        &plan,
-        spends,
-        &mut noise,
-        &mut |_| {},
-        &mut watch,
-    )
-    .unwrap();
+    fit_seen(&split, &fit, 5.0, |seen| {
+        lengths.extend(sum_of(seen).map(dp_mechanism::ReleasedVector::len));
+    });
     assert_eq!(lengths, [15, 5 * N_ITEMS].repeat(fit.params().n_rounds));
 }
 
@@ -327,18 +314,10 @@ fn a_share_of_the_gramian_fills_its_bound() {
     let split = split();
     let train = split.train.expose();
     let fit = params(5.0).check().unwrap();
-    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
-    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
-    let spends = Ledger::in_memory("test", budget).unwrap().reserve(&plan);
     let mut n_seen = 0;
-    let mut watch = |seen: Released<'_>| {
-        let Released::Sum {
-            label,
-            grid,
-            one_user,
-            ..
-        } = seen
-        else {
+    fit_seen(&split, &fit, 5.0, |seen| {
+        let label = seen.labels[0];
+        let ObservedSums::Vector { grid, one_user, .. } = seen.sums else {
             return;
         };
         if !label.contains("Gramian") {
@@ -353,61 +332,8 @@ fn a_share_of_the_gramian_fills_its_bound() {
             assert!(filled > 0.999 && filled <= 1.0, "{label}: {filled}");
             n_seen += 1;
         }
-    };
-    let noise = &mut NoiseSource::insecure_seeded(3);
-    fit.fit_watched(
-        &split.train,
-        &plan,
-        spends.unwrap(),
-        noise,
-        &mut |_| {},
-        &mut watch,
-    )
-    .unwrap();
+    });
     assert!(n_seen >= 50);
-}
-
-#[test]
-fn an_interrupted_run_pays_for_what_is_left_and_nothing_twice() {
-    let split = split();
-    let folder = tempfile::tempdir().unwrap();
-    let checkpoints = CheckpointFolder::open(folder.path()).unwrap();
-    let fit = params(5.0).check().unwrap();
-    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
-    let budget = Budget::new(target(5.0), ADJACENCY).unwrap();
-    let mut ledger = Ledger::in_memory("test", budget).unwrap();
-    let mut n_paid = 0;
-    for stop_after in [1, 2, 10] {
-        let mut steps = 0;
-        let mut pay = |step: &dp_accounting::Plan| {
-            steps += 1;
-            if steps > stop_after {
-                return Err(dp_core::ParamError {
-                    name: "crash",
-                    value: 0.0,
-                    expected: "",
-                }
-                .into());
-            }
-            n_paid += step.releases().len();
-            ledger.reserve(step)
-        };
-        let mut noise = NoiseSource::operating_system();
-        let done = fit.fit_with_checkpoints(
-            &split.train,
-            &plan,
-            &mut pay,
-            &mut noise,
-            &checkpoints,
-            &mut |_| {},
-        );
-        assert_eq!(done.is_ok(), stop_after == 10);
-        if let Ok(fitted) = done {
-            assert_eq!(fitted.certificate.releases.len(), plan.releases().len());
-            assert!(fitted.certificate.verify().unwrap().is_private());
-        }
-    }
-    assert_eq!(n_paid, plan.releases().len());
 }
 
 #[test]

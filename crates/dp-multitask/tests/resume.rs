@@ -1,16 +1,18 @@
-//! Runs that are interrupted after each step: what is paid, what is on disk, what comes out.
+//! Runs that are interrupted: what is paid, what is on disk, what comes out.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests drive runs")]
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use dp_accounting::{Budget, Ledger, Plan};
-use dp_core::{Adjacency, ApproxDp};
+use dp_accounting::Spend;
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Error as RunError, ReleaseEntry, RunFolder};
 use dp_multitask::{
-    CheckpointFolder, Error, FactorizationParams, FittedModel, MatrixFactorization,
+    Adjacency, ApproxDp, Budget, Error, FactorModel, FactorizationParams, Fitted, Ledger,
+    MatrixFactorization, NoiseSource, Observer, Payer, Plan, Progress, ReleaseList, Run, Trainer,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -20,6 +22,7 @@ const N_ITEMS: usize = 60;
 const N_ROUNDS: usize = 3;
 /// Counts, then the rounds.
 const N_STEPS: usize = 1 + N_ROUNDS;
+const RUN: &str = "settings and everything else that is public";
 
 fn target() -> ApproxDp {
     ApproxDp::target(10.0, 1e-5).unwrap()
@@ -50,45 +53,60 @@ fn open(folder: &Path) -> Ledger {
     Ledger::open(folder.join("ledger"), "ratings", budget).unwrap()
 }
 
-/// Where a run ends before its time.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Crash {
-    Never,
-    /// Before step `.0` is paid.
-    BeforePay(usize),
-    /// After step `.0` is paid, before anything is released.
-    AfterPay(usize),
+fn paid(folder: &Path) -> usize {
+    let summary = Ledger::audit(folder.join("ledger")).unwrap();
+    summary.releases.len()
 }
 
-/// One process's part of a run: steps are counted from where the checkpoint ends.
-fn run(folder: &Path, split: &RatingSplit, crash: Crash) -> Result<FittedModel, Error> {
-    let mut ledger = open(folder);
-    let mut step = 0;
-    let mut pay = |plan: &Plan| {
-        let gone = || dp_accounting::Error::LedgerPoisoned {
-            path: "crash".into(),
-        };
-        if crash == Crash::BeforePay(step) {
-            return Err(gone());
+/// Ends a process after so many steps of a run, those that are replayed included.
+struct EndAfter(usize);
+
+impl Observer for EndAfter {
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        self.0 = self.0.saturating_sub(1);
+        match self.0 {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
-        let spends = ledger.reserve(plan)?;
-        if crash == Crash::AfterPay(step) {
-            return Err(gone());
-        }
-        step += 1;
+    }
+}
+
+/// One process's part of a run, which ends after step `end` at the latest.
+fn run(folder: &Path, split: &RatingSplit, end: usize) -> Result<Fitted<FactorModel>, Error> {
+    let (ledgers, noise) = (&mut [open(folder)], &mut NoiseSource::operating_system());
+    let observer = &mut EndAfter(end);
+    RunFolder::new(folder).train(&fit(), &split.train, &plan(), ledgers, RUN, noise, observer)
+}
+
+const TO_THE_END: usize = usize::MAX;
+
+/// Pays, and dies after payment `.1`.
+struct DiesAfterPaying(Ledger, usize);
+
+impl Payer for DiesAfterPaying {
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: Range<usize>,
+        account: usize,
+    ) -> dp_accounting::Result<Vec<Spend>> {
+        let spends = self.0.pay(plan, releases, account)?;
+        let path = "crash".into();
+        self.1 = (self.1)
+            .checked_sub(1)
+            .ok_or(dp_accounting::Error::LedgerPoisoned { path })?;
         Ok(spends)
-    };
-    let checkpoints = CheckpointFolder::open(folder).unwrap();
-    let mut noise = NoiseSource::operating_system();
-    let (plan, fit) = (plan(), fit());
-    fit.fit_with_checkpoints(
-        &split.train,
-        &plan,
-        &mut pay,
-        &mut noise,
-        &checkpoints,
-        &mut |_| {},
-    )
+    }
+}
+
+/// A process that dies between payment and release of the step after `n_steps` more.
+fn die(folder: &Path, split: &RatingSplit, n_steps: usize) {
+    let (plan, noise) = (plan(), &mut NoiseSource::operating_system());
+    let list = RunFolder::new(folder).list_path();
+    let list = ReleaseList::open(list, RUN, &plan).unwrap();
+    let mut payer = DiesAfterPaying(open(folder), n_steps);
+    let run = Run::paying(&plan, &mut payer, noise).unwrap();
+    assert!(fit().run(&split.train, run.listed_in(list)).is_err());
 }
 
 fn mu_squared(plan: &Plan, steps: impl IntoIterator<Item = usize>) -> f64 {
@@ -105,7 +123,7 @@ fn mu_squared(plan: &Plan, steps: impl IntoIterator<Item = usize>) -> f64 {
     steps.into_iter().map(cost).sum()
 }
 
-fn check_whole(folder: &Path, fitted: &FittedModel, split: &RatingSplit, twice: &[usize]) {
+fn check_whole(folder: &Path, fitted: &Fitted<FactorModel>, split: &RatingSplit, twice: &[usize]) {
     let summary = Ledger::audit(folder.join("ledger")).unwrap();
     let expected = mu_squared(&plan(), (0..N_STEPS).chain(twice.iter().copied()));
     let spent = summary.balance.spent;
@@ -119,13 +137,9 @@ fn check_whole(folder: &Path, fitted: &FittedModel, split: &RatingSplit, twice: 
     summary.covers(&fitted.certificate).unwrap();
     let ids = fitted.certificate.releases.iter().map(|r| &r.release_id);
     assert_eq!(ids.collect::<HashSet<_>>().len(), plan().releases().len());
-    let epsilon = fitted
-        .certificate
-        .verify()
-        .unwrap()
-        .guarantee
-        .unwrap()
-        .epsilon;
+    let verified = fitted.certificate.verify().unwrap();
+    assert!(verified.is_private());
+    let epsilon = verified.guarantee.unwrap().epsilon;
     assert!(epsilon <= 10.0 && epsilon > 9.99, "{epsilon}");
     let model = &fitted.model;
     assert_eq!(model.item_factors().len(), 3 * N_ITEMS);
@@ -135,17 +149,15 @@ fn check_whole(folder: &Path, fitted: &FittedModel, split: &RatingSplit, twice: 
 }
 
 #[test]
-fn a_run_interrupted_before_any_step_pays_for_each_step_once() {
+fn a_run_interrupted_after_any_step_pays_for_each_step_once() {
     let split = ratings();
-    for step in 0..N_STEPS {
+    for made in 1..=N_STEPS {
         let folder = tempfile::tempdir().unwrap();
-        assert!(run(folder.path(), &split, Crash::BeforePay(step)).is_err());
-        let spent = Ledger::audit(folder.path().join("ledger"))
-            .unwrap()
-            .balance
-            .spent;
-        assert!((spent - mu_squared(&plan(), 0..step)).abs() < 1e-12);
-        let fitted = run(folder.path(), &split, Crash::Never).unwrap();
+        let ended = run(folder.path(), &split, made);
+        assert!(matches!(ended, Err(Error::Mechanism(RunError::Cancelled))));
+        let summary = Ledger::audit(folder.path().join("ledger")).unwrap();
+        assert!((summary.balance.spent - mu_squared(&plan(), 0..made)).abs() < 1e-12);
+        let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
         check_whole(folder.path(), &fitted, &split, &[]);
     }
 }
@@ -155,17 +167,16 @@ fn a_crash_between_payment_and_release_counts_the_step_twice() {
     let split = ratings();
     for step in 0..N_STEPS {
         let folder = tempfile::tempdir().unwrap();
-        assert!(run(folder.path(), &split, Crash::AfterPay(step)).is_err());
-        let fitted = run(folder.path(), &split, Crash::Never).unwrap();
+        die(folder.path(), &split, step);
+        let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
         check_whole(folder.path(), &fitted, &split, &[step]);
     }
-    // and in every process of a run
+    // and in every process of a run: one step done, the next paid and lost
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..N_STEPS - 1 {
-        // one step done, the next paid and lost
-        assert!(run(folder.path(), &split, Crash::AfterPay(1)).is_err());
+        die(folder.path(), &split, 1);
     }
-    let fitted = run(folder.path(), &split, Crash::Never).unwrap();
+    let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
     check_whole(folder.path(), &fitted, &split, &[1, 2, 3]);
 }
 
@@ -173,94 +184,85 @@ fn a_crash_between_payment_and_release_counts_the_step_twice() {
 fn a_finished_run_is_not_paid_or_made_again() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
-    let first = run(folder.path(), &split, Crash::Never).unwrap();
-    let again = run(folder.path(), &split, Crash::BeforePay(0)).unwrap();
+    let first = run(folder.path(), &split, TO_THE_END).unwrap();
+    let again = run(folder.path(), &split, TO_THE_END).unwrap();
     assert_eq!(first.model, again.model);
+    assert_eq!(first.releases_hash, again.releases_hash);
     assert_eq!(first.certificate.releases, again.certificate.releases);
     check_whole(folder.path(), &again, &split, &[]);
 }
 
+/// Keeps what is listed.
+struct Entries(Vec<ReleaseEntry>);
+
+impl Observer for Entries {
+    fn listed(&mut self, entry: &ReleaseEntry) {
+        self.0.push(entry.clone());
+    }
+}
+
+fn entries(folder: &Path) -> Vec<ReleaseEntry> {
+    let (plan, mut entries) = (plan(), Entries(Vec::new()));
+    let list = ReleaseList::read(RunFolder::new(folder).list_path(), RUN, &plan).unwrap();
+    let run = Run::replay(&plan, list).unwrap();
+    let nobody = dp_multitask::InteractionsBuilder::new(N_ITEMS).build().0;
+    let nobody = dp_multitask::Private::new(nobody);
+    drop(fit().run(&nobody, run.observed_by(&mut entries)));
+    entries.0
+}
+
 #[test]
-fn a_step_whose_save_was_lost_is_paid_again_and_gets_other_noise() {
+fn a_step_whose_entry_was_lost_is_paid_again_and_gets_other_noise() {
     let split = ratings();
     for step in 0..N_STEPS - 1 {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("checkpoint.json");
-        let one_more = |from: Option<&[u8]>| -> serde_json::Value {
-            match from {
+        let file = RunFolder::new(folder.path()).list_path();
+        if step > 0 {
+            assert!(run(folder.path(), &split, step).is_err());
+        }
+        let before = fs::read(&file).ok();
+        // the same step from the same list: the crash came before the entry was whole
+        let one_more = || {
+            match &before {
                 Some(bytes) => fs::write(&file, bytes).unwrap(),
                 None => drop(fs::remove_file(&file)),
             }
-            assert!(run(folder.path(), &split, Crash::BeforePay(1)).is_err());
-            serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+            assert!(run(folder.path(), &split, step + 1).is_err());
+            entries(folder.path())[step].integers().to_vec()
         };
-        if step > 0 {
-            assert!(run(folder.path(), &split, Crash::BeforePay(step)).is_err());
-        }
-        let before = fs::read(&file).ok();
-        // the same step from the same state: the crash came before the rename
-        let (a, b) = (one_more(before.as_deref()), one_more(before.as_deref()));
-        let values = |state: &serde_json::Value| -> Vec<f64> {
-            let at = if step == 0 {
-                "/state/counts/values"
-            } else {
-                "/state/rounds/factors"
-            };
-            let list = state.pointer(at).unwrap().as_array().unwrap().iter();
-            list.map(|v| v.as_f64().unwrap()).collect()
-        };
-        let (a, b) = (values(&a), values(&b));
-        let n_equal = a
-            .iter()
-            .zip(&b)
-            .filter(|(a, b)| a.to_bits() == b.to_bits())
-            .count();
+        let (a, b) = (one_more(), one_more());
+        let n_equal = a.iter().zip(&b).filter(|(a, b)| a == b).count();
         assert!(n_equal < a.len() / 10, "step {step}: noise was used twice");
-        let fitted = run(folder.path(), &split, Crash::Never).unwrap();
+        let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
         check_whole(folder.path(), &fitted, &split, &[step]);
     }
 }
 
 #[test]
-fn the_file_holds_released_values_and_no_trace_of_a_generator() {
+fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
-    assert!(run(folder.path(), &split, Crash::BeforePay(3)).is_err());
-    let file = fs::read(folder.path().join("checkpoint.json")).unwrap();
-    let text = String::from_utf8(file).unwrap();
-    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let mut keys = HashSet::new();
-    collect_keys(&value, &mut keys);
-    // everything that may be in the file, by name; `init_seed` is that of the public first factors
-    let allowed = "schema_version params n_items adjacency epsilon delta data_set_id releases state \
-        dim rule_epsilon n_rounds round_growth weight_exponent count_share count_clip_norm count_floor \
-        matrix_share clip_norm label_center label_bound bias_shrinkage training_penalties \
-        fold_in_penalties item_ridge_factor item_l2_penalty init_stddev init_seed pooled_matrices offset factor \
-        factor_per_record label event n_draws release_id mechanism noise_multiplier replace_factor \
-        counts rounds values noise_stddev insecure factors precision feedback score_model record_sampling \
-        item_update kind";
+    assert!(run(folder.path(), &split, 3).is_err());
+    let allowed = "step release paid insecure integers_sha256 previous_hash kind labels grids n_integers \
+        noise_multiplier clip_norm log2_sigma l2_bound account data_set release_id";
     let allowed: HashSet<&str> = allowed.split_whitespace().collect();
-    for key in &keys {
-        assert!(allowed.contains(key.as_str()), "`{key}` in a checkpoint");
+    let mut n_bytes = 0;
+    for entry in entries(folder.path()) {
+        let bytes = entry.to_bytes().unwrap();
+        n_bytes += bytes.len();
+        let end = bytes.iter().position(|&byte| byte == b'\n').unwrap();
+        let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+        let mut keys = HashSet::new();
+        collect_keys(&head, &mut keys);
+        for key in &keys {
+            assert!(allowed.contains(key.as_str()), "`{key}` in a list");
+        }
+        // after the line come the integers, and nothing else
+        assert_eq!(bytes.len() - end - 2, 8 * entry.integers().len());
     }
-    for word in [
-        "key", "stream", "nonce", "counter", "chacha", "rng", "position",
-    ] {
-        assert!(!keys.iter().any(|key| key.contains(word)), "{word}");
-    }
-    // long hexadecimal strings are the names of ledger lines and nothing else
-    let summary = Ledger::audit(folder.path().join("ledger")).unwrap();
-    let lines: HashSet<&str> = summary
-        .releases
-        .iter()
-        .map(|r| r.release_id.as_str())
-        .collect();
-    for word in text
-        .split(|c: char| !c.is_ascii_hexdigit())
-        .filter(|w| w.len() > 24)
-    {
-        assert!(lines.contains(word), "{word}");
-    }
+    let file = fs::read(RunFolder::new(folder.path()).list_path()).unwrap();
+    let header = file.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    assert_eq!(file.len(), header + n_bytes);
 }
 
 fn collect_keys(value: &serde_json::Value, keys: &mut HashSet<String>) {
@@ -277,113 +279,81 @@ fn collect_keys(value: &serde_json::Value, keys: &mut HashSet<String>) {
 }
 
 #[test]
-fn a_checkpoint_of_another_run_is_refused_before_anything_is_paid() {
+fn the_list_of_another_run_or_a_damaged_one_is_refused_before_anything_is_paid() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
-    assert!(run(folder.path(), &split, Crash::BeforePay(2)).is_err());
-    let file = folder.path().join("checkpoint.json");
-    let good = fs::read_to_string(&file).unwrap();
-    let before = Ledger::audit(folder.path().join("ledger"))
-        .unwrap()
-        .releases
-        .len();
-    for (from, to) in [
-        ("\"schema_version\":1", "\"schema_version\":2"),
-        ("\"n_rounds\":3", "\"n_rounds\":4"),
-        ("\"n_items\":60", "\"n_items\":61"),
-        ("\"epsilon\":10.0", "\"epsilon\":11.0"),
-        ("\"n_rounds\":1", "\"n_rounds\":2"),
-        ("round 1: item matrices", "round 2: item matrices"),
-        ("\"dim\":3,\"n_rounds\":1", "\"dim\":2,\"n_rounds\":1"),
-        ("\"values\":[", "\"values\":[0.5,"),
-        (
-            "\"replace_factor\":\"two\"",
-            "\"replace_factor\":\"sqrt-two\"",
-        ),
+    assert!(run(folder.path(), &split, 2).is_err());
+    let before = paid(folder.path());
+    let other = |run: &str, epsilon: f64, n_rounds: usize| {
+        let mut params = fit().params().clone();
+        params.n_rounds = n_rounds;
+        let fit = params.check().unwrap();
+        let target = ApproxDp::target(epsilon, 1e-5).unwrap();
+        let plan = fit.plan(N_ITEMS, target, ADJACENCY).unwrap();
+        let (ledgers, noise) = (
+            &mut [open(folder.path())],
+            &mut NoiseSource::operating_system(),
+        );
+        RunFolder::new(folder.path()).train(&fit, &split.train, &plan, ledgers, run, noise, &mut ())
+    };
+    for refused in [
+        other("other settings", 10.0, N_ROUNDS),
+        other(RUN, 11.0, N_ROUNDS),
+        other(RUN, 10.0, N_ROUNDS + 1),
     ] {
-        assert!(good.contains(from), "{from}");
-        fs::write(&file, good.replacen(from, to, 1)).unwrap();
-        let outcome = run(folder.path(), &split, Crash::Never);
-        assert!(
-            matches!(outcome, Err(Error::CheckpointMismatch { .. })),
-            "{to}"
+        let of_another = matches!(
+            refused,
+            Err(Error::Mechanism(RunError::ListOfAnotherRun { .. }))
         );
+        assert!(of_another);
     }
-    for damaged in ["", "{", &good[..good.len() / 2], "null", "[1]"] {
-        fs::write(&file, damaged).unwrap();
-        let outcome = run(folder.path(), &split, Crash::Never);
-        assert!(
-            matches!(outcome, Err(Error::CheckpointDamaged { .. })),
-            "{damaged}"
-        );
-    }
-    let after = Ledger::audit(folder.path().join("ledger"))
-        .unwrap()
-        .releases
-        .len();
-    assert_eq!(before, after);
-    // a half-written successor does not matter
-    fs::write(&file, &good).unwrap();
-    fs::write(folder.path().join("checkpoint.json.partial"), "{\"half").unwrap();
-    assert!(run(folder.path(), &split, Crash::Never).is_ok());
+    let file = RunFolder::new(folder.path()).list_path();
+    let good = fs::read(&file).unwrap();
+    let mut damaged = good.clone();
+    let middle = good.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+    assert!(run(folder.path(), &split, TO_THE_END).is_err());
+    assert_eq!(paid(folder.path()), before);
+    // half an entry at the end does not matter: nobody has seen it
+    fs::write(&file, [&good[..], b"{\"half"].concat()).unwrap();
+    let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
+    check_whole(folder.path(), &fitted, &split, &[]);
 }
 
 #[test]
 fn a_ledger_that_did_not_pay_is_told_apart() {
     let split = ratings();
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    assert!(run(folder.path(), &split, Crash::BeforePay(2)).is_err());
-    assert!(run(other.path(), &split, Crash::BeforePay(2)).is_err());
-    let checkpoint = CheckpointFolder::open(folder.path())
-        .unwrap()
-        .load()
-        .unwrap()
-        .unwrap();
-    let ledger = |folder: &Path| Ledger::audit(folder.join("ledger")).unwrap();
-    checkpoint.check_paid(&ledger(folder.path())).unwrap();
-    assert!(checkpoint.check_paid(&ledger(other.path())).is_err());
+    assert!(run(folder.path(), &split, 2).is_err());
+    assert!(run(other.path(), &split, 2).is_err());
+    fs::copy(other.path().join("ledger"), folder.path().join("ledger")).unwrap();
+    let before = paid(folder.path());
+    let refused = run(folder.path(), &split, TO_THE_END);
+    assert!(matches!(
+        refused,
+        Err(Error::Mechanism(RunError::List { .. }))
+    ));
+    assert_eq!(paid(folder.path()), before);
 }
 
 #[test]
 fn a_run_without_room_for_its_last_step_still_gives_a_model() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
-    assert!(run(folder.path(), &split, Crash::AfterPay(3)).is_err());
-    let checkpoint = CheckpointFolder::open(folder.path())
-        .unwrap()
-        .load()
-        .unwrap()
-        .unwrap();
-    assert_eq!(checkpoint.n_rounds(), 2);
-    let fitted = fit().model_so_far(checkpoint, &plan()).unwrap();
+    die(folder.path(), &split, 3);
+    let plan = plan();
+    let list = ReleaseList::read(RunFolder::new(folder.path()).list_path(), RUN, &plan).unwrap();
+    assert_eq!(fit().n_rounds_after(list.paid_before().len()), 2);
+    let run = Run::replay(&plan, list).unwrap();
+    let fitted = fit().run(&split.train, run).unwrap();
     Ledger::audit(folder.path().join("ledger"))
         .unwrap()
         .covers(&fitted.certificate)
         .unwrap();
-    let epsilon = fitted
-        .certificate
-        .verify()
-        .unwrap()
-        .guarantee
-        .unwrap()
-        .epsilon;
+    let verified = fitted.certificate.verify().unwrap();
+    assert!(verified.is_private());
+    let epsilon = verified.guarantee.unwrap().epsilon;
     assert!(epsilon < 10.0 && epsilon > 1.0, "{epsilon}");
     assert_eq!(fitted.model.item_factors().len(), 3 * N_ITEMS);
-}
-
-#[test]
-fn seeded_noise_cannot_be_resumed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut pay = |_: &Plan| -> dp_accounting::Result<Vec<dp_accounting::Spend>> {
-        panic!("paid for a run that cannot be")
-    };
-    let outcome = fit().fit_with_checkpoints(
-        &ratings().train,
-        &plan(),
-        &mut pay,
-        &mut NoiseSource::insecure_seeded(1),
-        &CheckpointFolder::open(folder.path()).unwrap(),
-        &mut |_| {},
-    );
-    assert!(matches!(outcome, Err(Error::SeededCheckpoint)));
 }

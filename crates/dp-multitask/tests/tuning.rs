@@ -1,12 +1,16 @@
 //! Choice among settings within the budget.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests drive runs")]
+
+mod common;
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{Error as RunError, NoiseSource, ObservedSums};
 use dp_multitask::{
-    Error, FactorizationParams, MatrixFactorization, Released, TunedModel, Tuning, TuningParams,
+    Error, FactorizationParams, Fitted, MatrixFactorization, Observed, Observer, Progress, Run,
+    Trainer, TunedModel, Tuning, TuningParams,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -44,18 +48,27 @@ fn paid(plan: &Plan) -> Vec<Spend> {
     ledger.reserve(plan).unwrap()
 }
 
-fn tune(tuning: &Tuning, split: &RatingSplit, epsilon: f64, seed: u64) -> TunedModel {
+/// How many releases were made, each time that one was.
+struct Seen(Vec<usize>);
+
+impl Observer for Seen {
+    fn progress(&mut self, at: Progress) -> std::ops::ControlFlow<()> {
+        self.0.push(at.done);
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+fn tune(tuning: &Tuning, split: &RatingSplit, epsilon: f64, seed: u64) -> Fitted<TunedModel> {
     let plan = tuning.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
     let spends = paid(&plan);
-    let mut seen = Vec::new();
+    let mut seen = Seen(Vec::new());
     let mut noise = NoiseSource::insecure_seeded(seed);
+    let run = Run::new(&plan, spends, &mut noise).unwrap();
     let tuned = tuning
-        .fit(&split.train, &plan, spends, &mut noise, &mut |p| {
-            seen.push(p.done);
-        })
+        .run(&split.train, run.observed_by(&mut seen))
         .unwrap();
-    assert_eq!(seen.last(), Some(&plan.releases().len()));
-    assert!(seen.is_sorted());
+    assert_eq!(seen.0.last(), Some(&plan.releases().len()));
+    assert!(seen.0.is_sorted());
     tuned
 }
 
@@ -64,6 +77,8 @@ fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
     let split = ratings();
     let tuning = Tuning::new(candidates(5.0), TuningParams::default()).unwrap();
     let tuned = tune(&tuning, &split, 5.0, 1);
+    let certificate = &tuned.certificate;
+    let tuned = &tuned.model;
     assert_eq!(tuned.chosen, 1, "{:?}", tuned.scores);
     let others = [tuned.scores[0], tuned.scores[2]];
     assert!(
@@ -71,7 +86,6 @@ fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
             .iter()
             .all(|s| s - tuned.scores[1] > 3.0 * tuned.score_noise_stddev)
     );
-    let certificate = &tuned.fitted.certificate;
     assert!(certificate.tuning_included);
     assert_eq!(certificate.releases.len(), 3 * (1 + 2 * 3) + 1);
     assert!(
@@ -83,64 +97,50 @@ fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
     let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
     assert!(plan.guarantee().epsilon <= 5.0 && plan.guarantee().epsilon > 4.999);
     let pairs = tuned
-        .fitted
         .model
         .predict_held_out(&split.train, &split.test)
         .unwrap();
     assert!(rmse(pairs.into_exposed()).unwrap() < 1.05);
 }
 
-/// Label and noise multiplier of every release that was seen, as far as the release tells them.
+/// Label and noise multiplier of every release that was seen, by what the release itself tells.
 #[test]
-fn what_is_watched_is_what_the_certificate_lists() {
+fn what_is_seen_is_what_the_certificate_lists() {
     let split = ratings();
     let tuning = Tuning::new(candidates(5.0), TuningParams::default()).unwrap();
     let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
-    let (mut seen, mut candidate, mut round) = (Vec::new(), 0, 0);
+    let mut seen = Vec::new();
     let mut noise = NoiseSource::insecure_seeded(7);
     let row = split.train.expose().user(3);
-    let mut watch = |released: Released<'_>| match released {
-        Released::Counts(counts) => {
-            (candidate, round) = (candidate + 1, 0);
-            let label = format!("candidate {candidate}: item counts");
-            seen.push((label, counts.noise_stddev() / 10.0)); // votes have norm 10
+    let mut see = common::See(|one: &Observed<'_>| {
+        let [label, second] = one.labels.map(str::to_owned);
+        match one.sums {
+            ObservedSums::Grams { released, .. } => {
+                let number = label.as_bytes()["candidate ".len()];
+                let bound = [0.01, 1.0, 100.0][usize::from(number - b'1')];
+                seen.push((label, released.matrix_noise_stddev()));
+                seen.push((second, released.rhs_noise_stddev() / bound));
+            }
+            ObservedSums::Vector {
+                grid,
+                released,
+                one_user,
+            } => {
+                let one = one_user(row);
+                let squares = one.iter().map(|&(_, z)| (z as f64).powi(2));
+                assert!(!one.is_empty());
+                assert!(squares.sum::<f64>().sqrt() <= grid.l2_bound() as f64);
+                let votes = label.ends_with("item counts");
+                assert!(votes || one.iter().all(|&(at, _)| at < 3));
+                let clip_norm = if votes { 10.0 } else { 2.0 };
+                seen.push((label, released.noise_stddev() / clip_norm));
+            }
+            ObservedSums::Triangle { .. } => panic!("{label}"),
         }
-        Released::Statistics { released, .. } => {
-            round += 1;
-            let bound = [0.01, 1.0, 100.0][candidate - 1];
-            let of_round = format!("candidate {candidate}: round {round}: item");
-            seen.push((
-                format!("{of_round} matrices"),
-                released.matrix_noise_stddev(),
-            ));
-            let rhs = released.rhs_noise_stddev() / bound;
-            seen.push((format!("{of_round} right-hand sides"), rhs));
-        }
-        Released::Sum {
-            label,
-            released,
-            grid,
-            one_user,
-        } => {
-            let one = one_user(row);
-            assert!(!one.is_empty() && one.iter().all(|&(at, _)| at < 3));
-            let squares = one.iter().map(|&(_, z)| (z as f64).powi(2));
-            assert!(squares.sum::<f64>().sqrt() <= grid.l2_bound() as f64);
-            seen.push((label.to_owned(), released.noise_stddev() / 2.0)); // the clip norm
-        }
-        _ => {}
-    };
-    let tuned = tuning
-        .fit_watched(
-            &split.train,
-            &plan,
-            paid(&plan),
-            &mut noise,
-            &mut |_| {},
-            &mut watch,
-        )
-        .unwrap();
-    let releases = &tuned.fitted.certificate.releases;
+    });
+    let run = Run::new(&plan, paid(&plan), &mut noise).unwrap();
+    let tuned = tuning.run(&split.train, run.observed_by(&mut see)).unwrap();
+    let releases = &tuned.certificate.releases;
     assert_eq!(seen.len(), releases.len());
     for ((seen, release), planned) in seen.iter().zip(releases).zip(plan.releases()) {
         let (label, multiplier) = seen;
@@ -165,7 +165,7 @@ fn models_do_not_see_what_they_are_compared_on() {
         let tuning = Tuning::new(candidates(35.0)[1..2].to_vec(), params).unwrap();
         let tuned = tune(&tuning, &split, 35.0, 2);
         let pairs = tuned
-            .fitted
+            .model
             .model
             .predict_held_out(&split.train, &split.test)
             .unwrap();
@@ -185,7 +185,7 @@ fn lists_are_compared_by_what_they_contain() {
     bad.count_share = 0.9999;
     let fits = [bad, good].map(|params| params.check().unwrap()).to_vec();
     let tuning = Tuning::new(fits, TuningParams::default()).unwrap();
-    let tuned = tune(&tuning, &split, 10.0, 3);
+    let tuned = tune(&tuning, &split, 10.0, 3).model;
     assert_eq!(tuned.chosen, 1, "{:?}", tuned.scores);
 }
 
@@ -197,13 +197,19 @@ fn spends_of_another_plan_and_odd_settings_are_refused() {
     let mut spends = paid(&plan);
     spends.pop();
     let mut noise = NoiseSource::insecure_seeded(0);
-    let outcome = tuning.fit(&split.train, &plan, spends, &mut noise, &mut |_| {});
-    assert!(matches!(outcome, Err(Error::Spends { .. })));
+    let outcome = tuning.fit(&split.train, &plan, spends, &mut noise);
+    assert!(matches!(
+        outcome,
+        Err(Error::Mechanism(RunError::Spends { .. }))
+    ));
     let own = candidates(5.0)[0]
         .plan(N_ITEMS, target(5.0), ADJACENCY)
         .unwrap();
-    let outcome = tuning.fit(&split.train, &own, paid(&own), &mut noise, &mut |_| {});
-    assert!(matches!(outcome, Err(Error::Shape(_))));
+    let outcome = tuning.fit(&split.train, &own, paid(&own), &mut noise);
+    assert!(matches!(
+        outcome,
+        Err(Error::Mechanism(RunError::Plan { .. }))
+    ));
 
     assert!(Tuning::new(Vec::new(), TuningParams::default()).is_err());
     for (score_share, held_out_fraction) in [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, f64::NAN)] {

@@ -2,9 +2,7 @@
 
 use dp_core::{Interactions, Private};
 use dp_data::RatingSplit;
-use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, constant_predictions, user_mean_predictions,
-};
+use dp_multitask::{FactorModel, Fitted, LocalBias, constant_predictions, user_mean_predictions};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -35,7 +33,7 @@ pub(crate) enum Evaluation {
 }
 
 impl Evaluation {
-    pub(crate) fn measure(fitted: &FittedModel, held_out: &HeldOut) -> Result<Self> {
+    pub(crate) fn measure(fitted: &Fitted<FactorModel>, held_out: &HeldOut) -> Result<Self> {
         Ok(match held_out {
             HeldOut::Ratings(split) => Self::Ratings(Metrics::measure(&fitted.model, split)?),
             HeldOut::Users(split) => {
@@ -46,7 +44,7 @@ impl Evaluation {
 
     /// The same figure after every round, on the validation part; `rounds` holds the factors after each.
     pub(crate) fn by_round(
-        fitted: &FittedModel,
+        fitted: &Fitted<FactorModel>,
         rounds: Vec<Vec<f64>>,
         held_out: &HeldOut,
     ) -> Result<Option<ByRound>> {

@@ -1,8 +1,9 @@
 //! The progress bar: on standard error, only when a person watches.
 
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 
-use dp_multitask::Progress;
+use dp_multitask::{Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::is_quiet;
@@ -18,6 +19,13 @@ impl ReleaseBar {
     pub(crate) fn show(&self, progress: Progress) {
         tracing::debug!(done = progress.done, of = progress.total, "release made");
         self.0.set_position(progress.done as u64);
+    }
+}
+
+impl Observer for ReleaseBar {
+    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
+        self.show(at);
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! How well held-out users are served by lists of recommendations. Computed from private data: internal.
 
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, UserSplit};
-use dp_multitask::{FactorModel, FittedModel};
+use dp_multitask::{FactorModel, Fitted};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -33,8 +33,8 @@ pub(crate) struct RankingFigures {
 }
 
 impl RankingFigures {
-    pub(crate) fn measure(fitted: &FittedModel, split: &UserSplit) -> Result<Self> {
-        let counts = fitted.counts.as_ref();
+    pub(crate) fn measure(fitted: &Fitted<FactorModel>, split: &UserSplit) -> Result<Self> {
+        let counts = fitted.model.counts();
         let buckets = match counts {
             Some(counts) => Some(PopularityBuckets::new(counts.values(), N_BUCKETS)?),
             None => None,

@@ -5,7 +5,7 @@ use dp_data::{SkewedTasks, TaskData, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     BudgetAllocation, MultiTaskNoisyGdParams, MultiTaskSspParams, Provenance, ResidualSspParams,
-    TaskCounts, TaskModels, TaskSetup,
+    TaskCounts, TaskModels, TaskSetup, Trainer as _,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;

@@ -2,7 +2,9 @@
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
-use dp_fedsgd::{HeldBatches, LocalTraining, PersonalizedObjective, Point, PpSgdParams};
+use dp_fedsgd::{
+    HeldBatches, LocalTraining, PersonalizedObjective, Point, PpSgdParams, Trainer,
+};
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -82,21 +84,22 @@ impl Study {
         params = params.sampled(sampling);
         params.local_training = LocalTraining::EveryRound;
         let (fit, adjacency) = (params.check()?, Adjacency::AddRemoveUser);
-        let plan = fit.plan_with_noise(model.n_shared(), self.noise_multiplier, 1e-5, adjacency)?;
-        let (spends, epsilon) = if fit.releases() {
+        let (made, epsilon) = if fit.releases() {
+            let z = self.noise_multiplier;
+            let plan = fit.plan_with_noise(model.n_shared(), z, 1e-5, adjacency)?;
             let budget = Budget::schedule(plan.target(), adjacency)?;
-            let mut ledger = Ledger::in_memory("made pictures", budget)?;
-            (ledger.reserve(&plan)?, plan.guarantee().epsilon)
+            let spends = Ledger::in_memory("made pictures", budget)?.reserve(&plan)?;
+            let noise = &mut NoiseSource::operating_system();
+            let fitted = fit.with(model).fit(rows, &plan, spends, noise)?;
+            (fitted.model, plan.guarantee().epsilon)
         } else {
-            (Vec::new(), 0.0)
+            (fit.train_alone(model, rows, &mut ())?, 0.0)
         };
-        let noise = &mut NoiseSource::operating_system();
-        let fitted = fit.fit(model, rows, &plan, spends, noise)?;
-        let own = fitted.personal.expose();
+        let own = made.local.expose();
         let (mut right, mut all) = (0, 0);
         for (writer, pictures) in test.iter().enumerate() {
             let at = Point {
-                shared: fitted.model.last(),
+                shared: made.shared.last(),
                 local: own.last(writer),
             };
             right += model.n_right(at, pictures)?;

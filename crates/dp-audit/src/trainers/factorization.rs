@@ -1,15 +1,18 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ShapeError, UserRow};
-use dp_mechanism::{Grid, NoiseSource, ReleasedGrams, vector_contribution};
-use dp_multitask::{
-    CountContribution, FittedModel, MatrixFactorization, NoisyCounts, Released, TaskWeights,
+use dp_mechanism::{
+    Fitted, Grid, NoiseSource, Observed, ObservedSums, Observer, ReleasedGrams, Round, Run,
+    Trainer as _, vector_contribution,
 };
+use dp_multitask::{CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights};
 
 use super::failed;
 use crate::kernel::{fill_grams, fill_vector, gram_views, vector_view};
 use crate::view::{Layout, View};
 use crate::{Error, Result, Trainer};
 
+/// How the label of the item counts ends.
+const ITEM_COUNTS: &str = "item counts";
 /// How the label of the items' total weights ends.
 const ITEM_WEIGHTS: &str = "item weights";
 
@@ -29,7 +32,7 @@ pub struct AuditedFactorization {
     plan: Plan,
 }
 
-/// What a fit released, in order.
+/// A release of a fit.
 enum Kept {
     Counts(NoisyCounts),
     Statistics(Vec<f64>, ReleasedGrams),
@@ -40,12 +43,55 @@ enum Kept {
     Unknown,
 }
 
+/// What a fit released, in order, and the factors that users are described by.
+struct Seen<'a> {
+    fit: &'a MatrixFactorization,
+    data: &'a Interactions,
+    canaries: Option<&'a Interactions>,
+    factors: Vec<f64>,
+    kept: Vec<Kept>,
+}
+
+impl Observer for Seen<'_> {
+    fn round(&mut self, round: &Round<'_>) {
+        self.factors = round.parameters.to_vec();
+    }
+
+    fn release(&mut self, seen: &Observed<'_>) {
+        let label = seen.labels[0];
+        self.kept.push(match seen.sums {
+            ObservedSums::Vector { released, .. } if label.ends_with(ITEM_COUNTS) => {
+                Kept::Counts(NoisyCounts::of(released))
+            }
+            ObservedSums::Vector {
+                grid,
+                released,
+                one_user,
+            } => {
+                let mut view = vector_view(label, f64::NAN, grid, released);
+                let one_user = |row: UserRow<'_>| Ok(one_user(row));
+                match fill_vector(&mut view, self.data, self.canaries, &one_user) {
+                    Ok(()) if label.ends_with(ITEM_WEIGHTS) => {
+                        Kept::Weights(view, self.fit.item_weights(released))
+                    }
+                    Ok(()) => Kept::Sum(view),
+                    Err(_) => Kept::Unknown,
+                }
+            }
+            ObservedSums::Grams { released, .. } => {
+                Kept::Statistics(self.factors.clone(), released.clone())
+            }
+            ObservedSums::Triangle { .. } => Kept::Unknown,
+        });
+    }
+}
+
 impl AuditedFactorization {
     /// A fit with these settings over `n_items`, calibrated to `target` for adding or removing one
     /// user.
     ///
     /// # Errors
-    /// As [`MatrixFactorization::plan`].
+    /// As [`plan`](dp_mechanism::Trainer::plan).
     pub fn new(fit: MatrixFactorization, n_items: usize, target: ApproxDp) -> Result<Self> {
         let plan = fit
             .plan(n_items, target, Adjacency::AddRemoveUser)
@@ -68,46 +114,19 @@ impl AuditedFactorization {
         data: &Private<Interactions>,
         canaries: Option<&Interactions>,
         noise: &mut NoiseSource,
-    ) -> Result<(FittedModel, Vec<View>)> {
+    ) -> Result<(Fitted<FactorModel>, Vec<View>)> {
         let budget = Budget::new(self.plan.target(), Adjacency::AddRemoveUser)?;
         let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
-        let mut kept = Vec::new();
-        let fitted = self
-            .fit
-            .fit_watched(
-                data,
-                &self.plan,
-                spends,
-                noise,
-                &mut |_| {},
-                &mut |seen| match seen {
-                    Released::Counts(counts) => kept.push(Kept::Counts(counts.clone())),
-                    Released::Statistics { factors, released } => {
-                        kept.push(Kept::Statistics(factors.to_vec(), released.clone()));
-                    }
-                    Released::Sum {
-                        label,
-                        released,
-                        grid,
-                        one_user,
-                    } => {
-                        let mut view = vector_view(label, f64::NAN, grid, released);
-                        let one_user = |row: UserRow<'_>| Ok(one_user(row));
-                        match fill_vector(&mut view, data.expose(), canaries, &one_user) {
-                            Ok(()) if label.ends_with(ITEM_WEIGHTS) => {
-                                kept.push(Kept::Weights(view, self.fit.item_weights(released)));
-                            }
-                            Ok(()) => kept.push(Kept::Sum(view)),
-                            Err(_) => kept.push(Kept::Unknown),
-                        }
-                    }
-                    // computed from the releases before it
-                    Released::Round { .. } => {}
-                    _ => kept.push(Kept::Unknown),
-                },
-            )
-            .map_err(failed)?;
-        let views = self.views(&kept, data.expose(), canaries)?;
+        let mut seen = Seen {
+            fit: &self.fit,
+            data: data.expose(),
+            canaries,
+            factors: Vec::new(),
+            kept: Vec::new(),
+        };
+        let run = Run::new(&self.plan, spends, noise)?.observed_by(&mut seen);
+        let fitted = self.fit.run(data, run).map_err(failed)?;
+        let views = self.views(&seen.kept, data.expose(), canaries)?;
         Ok((fitted, views))
     }
 

@@ -2,7 +2,8 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{ApproxDp, Gdp, Interactions, Private, ShapeError, UserSamples};
 use dp_fedsgd::{
     AdditiveModel, BatchReduction, Client, ClipSchedule, HeldBatches, LocalTraining, Observed,
-    Participation, PersonalizedObjective, PpSgd, RoundMessage,
+    ObservedSums, Observer, Participation, PersonalizedObjective, PpSgd, RoundMessage, Run,
+    Trainer as _,
 };
 use dp_mechanism::{ClientSampling, Grid, NoiseSource};
 
@@ -92,15 +93,16 @@ impl AuditedPpSgd {
         let batches = HeldBatches::new(data, self.batch_size).map_err(failed)?;
         let budget = Budget::schedule(self.plan.target(), self.plan.adjacency())?;
         let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
-        let mut views = Vec::new();
-        let mut watch = |seen: Observed<'_>| views.push(view_of(seen));
-        let (fit, plan) = (&self.fit, &self.plan);
-        let fitted = fit
-            .fit_watched(&self.model, &batches, plan, spends, noise, &mut watch)
+        let mut views = Views(Vec::new());
+        let run = Run::new(&self.plan, spends, noise).map_err(failed)?;
+        let fitted = self.fit.with(&self.model);
+        let fitted = fitted
+            .run(&batches, run.observed_by(&mut views))
             .map_err(failed)?;
-        dp_core::params::same_size("releases seen", views.len(), plan.releases().len())?;
+        let (Views(views), planned) = (views, self.plan.releases().len());
+        dp_core::params::same_size("releases seen", views.len(), planned)?;
         let run = self.read(views)?;
-        let last = fitted.model.last();
+        let last = fitted.model.shared.last();
         dp_core::params::same_size("shared parameters", last.len(), run.shared.len())?;
         if !run.shared.iter().zip(last).all(|(a, b)| near(*a, *b)) {
             return Err(ShapeError {
@@ -252,16 +254,24 @@ impl Trainer for AuditedPpSgd {
     }
 }
 
-fn view_of(seen: Observed<'_>) -> View {
-    View {
-        label: seen.label.to_owned(),
-        layout: Layout::Vector {
-            sigma: seen.grid.sigma(),
-        },
-        noise_multiplier: seen.noise_multiplier,
-        integers: seen.released.integers().to_vec(),
-        exact: vec![0; seen.released.len()],
-        canaries: Vec::new(),
+/// The releases of a run.
+struct Views(Vec<View>);
+
+impl Observer for Views {
+    fn release(&mut self, seen: &Observed<'_>) {
+        let ObservedSums::Vector { grid, released, .. } = seen.sums else {
+            return; // there is no other here, and one too few is refused
+        };
+        self.0.push(View {
+            label: seen.labels[0].to_owned(),
+            layout: Layout::Vector {
+                sigma: grid.sigma(),
+            },
+            noise_multiplier: seen.noise_multipliers[0],
+            integers: released.integers().to_vec(),
+            exact: vec![0; released.len()],
+            canaries: Vec::new(),
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
-use dp_mechanism::NoiseSource;
-use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, Observed, ResidualSsp};
+use dp_mechanism::{NoiseSource, Run, Trainer as _};
+use dp_multitask::{MultiTaskNoisyGd, MultiTaskSsp, ResidualSsp};
 
 use super::failed;
 use super::observe::Views;
@@ -71,15 +71,11 @@ impl Trainer for AuditedRegression {
         let budget = Budget::new(self.plan.target(), Adjacency::AddRemoveUser)?;
         let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
         let mut seen = Views::of(data.expose(), canaries);
-        let mut watch = |one: Observed<'_>| seen.look(one);
+        let run = Run::new(&self.plan, spends, noise)?.observed_by(&mut seen);
         let fitted = match &self.fit {
-            Regression::Ssp(fit) => fit.fit_watched(data, &self.plan, spends, noise, &mut watch),
-            Regression::NoisyGd(fit) => {
-                fit.fit_watched(data, &self.plan, spends, noise, &mut watch)
-            }
-            Regression::Residual(fit) => {
-                fit.fit_watched(data, &self.plan, spends, noise, &mut watch)
-            }
+            Regression::Ssp(fit) => fit.run(data, run),
+            Regression::NoisyGd(fit) => fit.run(data, run),
+            Regression::Residual(fit) => fit.run(data, run),
         };
         fitted.map_err(failed)?;
         seen.all(self.plan.releases().len())

@@ -1,14 +1,18 @@
 //! A run that is interrupted and goes on: no noise is used twice.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use dp_accounting::{Budget, Error, Ledger, Plan};
+use dp_accounting::{Budget, Ledger, Plan};
 use dp_audit::audit_independence;
 use dp_audit::statistics::normal_upper_tail;
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_mechanism::NoiseSource;
-use dp_multitask::{CheckpointFolder, FactorizationParams, MatrixFactorization};
+use dp_mechanism::{
+    Error, Fitted, NoiseSource, Observer, Progress, ReleaseEntry, ReleaseList, Run, RunFolder,
+    Trainer,
+};
+use dp_multitask::{FactorModel, FactorizationParams, MatrixFactorization};
 
 use crate::support::LEVEL;
 
@@ -33,56 +37,69 @@ fn nobody() -> Private<Interactions> {
     Private::new(builder.build().0)
 }
 
-/// One process that makes up to `n_steps` further steps and is then killed before it pays.
-fn go_on(folder: &Path, n_steps: usize) {
+fn plan() -> Plan {
+    fit().plan(N_ITEMS, target(), ADJACENCY).unwrap()
+}
+
+const RUN: &str = "r";
+
+/// Kills a process after so many releases, those that are replayed included, and keeps them.
+struct Killed {
+    left: usize,
+    listed: Vec<ReleaseEntry>,
+}
+
+impl Observer for Killed {
+    fn listed(&mut self, entry: &ReleaseEntry) {
+        self.listed.push(entry.clone());
+    }
+
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        self.left -= 1;
+        if self.left == 0 {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// One process that is killed when the run has made `n_steps` of its steps: the last one's numbers, in standard deviations.
+fn go_on(folder: &Path, n_steps: usize) -> Vec<f64> {
     let room = ApproxDp::target(30.0, 1e-5).unwrap();
     let budget = Budget::new(room, ADJACENCY).unwrap();
-    let mut ledger = Ledger::open(folder.join("ledger"), "d", budget).unwrap();
-    let mut left = n_steps;
-    let mut pay = |step: &Plan| {
-        if left == 0 {
-            return Err(Error::LedgerPoisoned {
-                path: "killed".into(),
-            });
-        }
-        left -= 1;
-        ledger.reserve(step)
+    let ledgers = &mut [Ledger::open(folder.join("ledger"), "d", budget).unwrap()];
+    let mut killed = Killed {
+        left: n_steps,
+        listed: Vec::new(),
     };
-    let plan = fit().plan(N_ITEMS, target(), ADJACENCY).unwrap();
-    let folder = CheckpointFolder::open(folder).unwrap();
     let noise = &mut NoiseSource::operating_system();
-    let killed =
-        fit().fit_with_checkpoints(&nobody(), &plan, &mut pay, noise, &folder, &mut |_| {});
-    assert!(killed.is_err());
+    let ended =
+        RunFolder::new(folder).train(&fit(), &nobody(), &plan(), ledgers, RUN, noise, &mut killed);
+    assert!(matches!(
+        ended,
+        Err(dp_multitask::Error::Mechanism(Error::Cancelled))
+    ));
+    let last = killed.listed.last().unwrap();
+    let sigma = 2.0_f64.powi(last.form().grids[0].log2_sigma.cast_signed());
+    let middles = last.integers().iter().map(|&z| z as f64 + 0.5);
+    middles.map(|z| z / sigma).collect()
 }
 
-fn numbers(folder: &Path, at: &str) -> Vec<f64> {
-    let file = fs::read(folder.join("checkpoint.json")).unwrap();
-    let state: serde_json::Value = serde_json::from_slice(&file).unwrap();
-    let list = state.pointer(at).unwrap().as_array().unwrap().iter();
-    list.map(|v| v.as_f64().unwrap()).collect()
+/// The model of what the list holds.
+fn so_far(folder: &Path) -> Fitted<FactorModel> {
+    let plan = plan();
+    let list = ReleaseList::read(RunFolder::new(folder).list_path(), RUN, &plan).unwrap();
+    let run = Run::replay(&plan, list).unwrap();
+    fit().run(&nobody(), run).unwrap()
 }
 
-/// The released counts in standard deviations.
-fn counts(folder: &Path) -> Vec<f64> {
-    let file = fs::read(folder.join("checkpoint.json")).unwrap();
-    let state: serde_json::Value = serde_json::from_slice(&file).unwrap();
-    let stddev = state.pointer("/state/counts/noise_stddev").unwrap();
-    let values = numbers(folder, "/state/counts/values");
-    values
-        .iter()
-        .map(|v| v / stddev.as_f64().unwrap())
-        .collect()
-}
-
-/// A save that was lost: the step is made again from the same state.
+/// An entry that was lost: the step is made again from the same list.
 #[test]
 fn a_step_that_is_made_again_gets_other_noise() {
     let folder = tempfile::tempdir().unwrap();
     let made = || {
-        drop(fs::remove_file(folder.path().join("checkpoint.json")));
-        go_on(folder.path(), 1);
-        counts(folder.path())
+        drop(fs::remove_file(RunFolder::new(folder.path()).list_path()));
+        go_on(folder.path(), 1)
     };
     let pair = [("counts".to_owned(), made()), ("again".to_owned(), made())];
     let checks = audit_independence(&pair, LEVEL);
@@ -95,11 +112,10 @@ fn a_step_that_is_made_again_gets_other_noise() {
 #[test]
 fn steps_before_and_after_an_interruption_share_no_noise() {
     let folder = tempfile::tempdir().unwrap();
-    go_on(folder.path(), 1);
-    let counts = counts(folder.path());
-    go_on(folder.path(), 1);
-    let factors = numbers(folder.path(), "/state/rounds/factors");
-    let dim = factors.len() / N_ITEMS;
+    let counts = go_on(folder.path(), 1);
+    go_on(folder.path(), 2);
+    let made = so_far(folder.path()).model;
+    let (factors, dim) = (made.item_factors(), made.dim());
     let sizes: Vec<f64> = factors.chunks(dim).map(|f| f[0].abs()).collect();
     let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
     let weights = sizes.iter().map(|s| s - mean);

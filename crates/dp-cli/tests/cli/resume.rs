@@ -1,4 +1,4 @@
-//! Runs that are killed and go on from their checkpoint.
+//! Runs that are killed and go on from their list of releases.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
     for kill in 0..n_kills {
         let mut child = sandbox.command().args(long_run("state")).spawn().unwrap();
         let give_up = Instant::now() + Duration::from_secs(60);
-        while !sandbox.exists("state/checkpoint.json") && Instant::now() < give_up {
+        while !sandbox.exists("state/releases.list") && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(5 * kill));
@@ -78,7 +78,7 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
 }
 
 #[test]
-fn a_checkpoint_goes_with_its_ledger_and_its_settings() {
+fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     let sandbox = Sandbox::with_ratings();
     sandbox.train(&["--resume", "state"]).exits(2);
     let run = [
@@ -96,7 +96,7 @@ fn a_checkpoint_goes_with_its_ledger_and_its_settings() {
         .train(&more(&["--clip-norm", "0.9"]))
         .exits(2)
         .says(&[
-            "the checkpoint is of another run: it differs in the settings",
+            "the list of releases belongs to other settings or other public inputs",
             "hint: --resume",
         ]);
     assert_eq!(sandbox.read("l.ledger"), spent);
@@ -104,7 +104,7 @@ fn a_checkpoint_goes_with_its_ledger_and_its_settings() {
     sandbox
         .train(&more(&[]))
         .exits(2)
-        .says(&["the checkpoint is of another run: it differs in the ledger"]);
+        .says(&["this ledger did not pay for the releases of that run"]);
     assert!(!sandbox.exists("other") && !sandbox.exists("l.ledger"));
 }
 
@@ -121,10 +121,12 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
         "state",
     ]);
     let mut child = sandbox.command().args(&run).spawn().unwrap();
-    let half_way = |text: String| text.contains("\"round 20: item right-hand sides\"");
+    let half_way = |list: Vec<u8>| {
+        String::from_utf8_lossy(&list).contains("\"round 20: item right-hand sides\"")
+    };
     let give_up = Instant::now() + Duration::from_secs(60);
     while Instant::now() < give_up {
-        if fs::read_to_string(sandbox.path("state/checkpoint.json")).is_ok_and(half_way) {
+        if fs::read(sandbox.path("state/releases.list")).is_ok_and(half_way) {
             break;
         }
     }
@@ -152,4 +154,16 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
     sandbox
         .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
         .exits(0);
+}
+
+#[test]
+fn the_state_of_an_earlier_version_is_refused() {
+    let sandbox = Sandbox::with_ratings();
+    fs::create_dir(sandbox.path("state")).unwrap();
+    fs::write(sandbox.path("state/checkpoint.json"), "{}").unwrap();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--resume", "state"])
+        .exits(4)
+        .says(&["an earlier version of dp", "another folder"]);
+    assert!(!sandbox.exists("l.ledger"));
 }

@@ -1,13 +1,11 @@
-//! The server: released values, spends, and one open round at a time.
+//! The server: released values and one open round at a time, along a run.
 
-use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{ParamError, params};
-use dp_mechanism::{Grid, NoiseSource, PaidSample, VectorSum};
+use dp_mechanism::{ClientSampling, Fitted, OpenSum, Run};
 
 use super::{Rejection, RoundMessage, UpdateMessage};
-use crate::paid::Paid;
-use crate::ppsgd::{Run, noise_multiplier};
-use crate::{BatchReduction, LocalTraining, Participation, PpSgd, Provenance, Result, SharedModel};
+use crate::ppsgd::{RoundLayout, SharedState};
+use crate::{BatchReduction, LocalTraining, Participation, PpSgd, Result, SharedModel};
 
 /// What became of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +19,13 @@ pub enum RoundOutcome {
 /// The server of a federation: opens rounds, adds up what clients send, releases the sum with noise.
 ///
 /// A round: [`open_round`](Self::open_round) pays and draws who is asked, [`OpenRound::message`] goes to everybody,
-/// [`OpenRound::asked`] says who answers, [`OpenRound::close`] takes the answers in whatever order they come. It does the same as
-/// [`PpSgd::fit`] bit for bit, and works for sampled participation; [`PoissonSampling`](dp_mechanism::PoissonSampling) with probability 1 asks everybody.
+/// [`OpenRound::asked`] says who answers, [`OpenRound::close`] takes the answers in whatever order they come. Spends, noise and the
+/// list of releases are those of its [`Run`]. It does the same as [`PpSgdTrainer`](crate::PpSgdTrainer) bit for bit, and works for sampled
+/// participation; [`PoissonSampling`](crate::PoissonSampling) with probability 1 asks everybody.
+///
+/// A server whose run goes on from a list of releases first makes the rounds of the list again, and then opens the next one:
+/// clients, which keep their local parameters, notice nothing. A round that was dropped or lost to a crash stays paid for; a list in
+/// which a later round follows one that was dropped cannot be gone on from and is refused.
 ///
 /// # Privacy
 /// As for [`PpSgd`]. Every message is checked here by exact integer norm and again by the kernel. Drop-outs add nothing and the noise
@@ -32,10 +35,10 @@ pub enum RoundOutcome {
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::{Adjacency, UserSamplesBuilder};
-/// use dp_fedsgd::{AdditiveLoss, AdditiveModel, Client, HeldBatches, PpSgdParams, Server};
-/// use dp_mechanism::{NoiseSource, PoissonSampling};
+/// use dp_fedsgd::{
+///     AdditiveLoss, AdditiveModel, Adjacency, Budget, Client, HeldBatches, Ledger, NoiseSource, PoissonSampling, PpSgdParams, Run,
+///     Server, UserSamplesBuilder,
+/// };
 ///
 /// let mut builder = UserSamplesBuilder::new(1, 1)?;
 /// for user in 0..200 {
@@ -51,109 +54,115 @@ pub enum RoundOutcome {
 /// let fit = PpSgdParams::new(1.0, 0.5, 2.0, 8, 200.0).sampled(half).check()?;
 /// let plan = fit.plan_with_noise(1, 2.0, 1e-5, adjacency)?;
 /// let mut ledger = Ledger::in_memory("federation", Budget::schedule(plan.target(), adjacency)?)?;
-/// let noise = &mut NoiseSource::operating_system();
-/// let mut server = Server::new(fit, 1, &plan, ledger.reserve(&plan)?)?;
-/// while let Some(round) = server.open_round(clients.len(), noise)? {
+/// let mut noise = NoiseSource::operating_system();
+/// let run = Run::new(&plan, ledger.reserve(&plan)?, &mut noise)?;
+/// let mut server = Server::new(fit, 1, run)?;
+/// while let Some(round) = server.open_round(clients.len())? {
 ///     let mut updates = Vec::new();
 ///     for (number, client) in clients.iter_mut().enumerate() {
 ///         let asked = round.asked().binary_search(&number).is_ok();
 ///         updates.extend(client.receive(round.message(), asked)?.update()); // any transport
 ///     }
-///     round.close(updates, &mut |_| {}, noise)?;
+///     round.close(updates, &mut |_| {})?;
 /// }
-/// let (shared, certificate) = server.finish()?;
-/// assert!(certificate.verify()?.is_private());
-/// assert!((shared.last()[0] + clients[0].local()[0] - 2.0).abs() < 1.0);
+/// let fitted = server.finish()?;
+/// assert!(fitted.certificate.verify()?.is_private());
+/// assert!((fitted.model.last()[0] + clients[0].local()[0] - 2.0).abs() < 1.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[allow(
     missing_debug_implementations,
-    reason = "holds spends, which are not shown"
+    reason = "holds a run, which is not shown"
 )]
-pub struct Server<'p> {
-    /// Release id of the first round.
-    id: String,
+pub struct Server<'r> {
     fit: PpSgd,
-    paid: Paid<'p>,
-    run: Run,
-    insecure: bool,
+    sampling: ClientSampling,
+    run: Run<'r>,
+    state: SharedState,
 }
 
-impl<'p> Server<'p> {
-    /// A server for `n_shared` shared parameters that has paid for all rounds of `plan`.
+impl<'r> Server<'r> {
+    /// A server for `n_shared` shared parameters along `run`. Rounds in the run's list are made again first.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for settings that release nothing or ask everybody without a sampling scheme;
-    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when settings, plan and spends do not belong together.
-    pub fn new(fit: PpSgd, n_shared: usize, plan: &'p Plan, spends: Vec<Spend>) -> Result<Self> {
+    /// [`crate::Error::Mechanism`] when settings, plan, spends and list do not belong together.
+    pub fn new(fit: PpSgd, n_shared: usize, mut run: Run<'r>) -> Result<Self> {
         params::at_least_one("n_shared", n_shared)?;
-        params::finite_positive("alpha", fit.params().alpha.min(f64::MAX))?;
-        if fit.params().participation == Participation::Full {
+        let Participation::Sampled(sampling) = fit.params().participation else {
             return Err(ParamError {
                 name: "participation",
                 value: 1.0,
                 expected: "a sampling scheme; Poisson sampling with probability 1 asks everybody",
             }
             .into());
-        }
-        fit.check_plan(n_shared, plan)?;
-        Ok(Self {
-            id: spends
-                .first()
-                .map_or_else(String::new, |spend| spend.release_id().to_owned()),
-            paid: Paid::new(plan, spends)?,
-            run: Run::new(&fit, n_shared),
+        };
+        run.begin(&fit.requests(n_shared)?, 1)?;
+        let mut server = Self {
+            state: SharedState::new(&fit, n_shared),
             fit,
-            insecure: false,
-        })
+            sampling,
+            run,
+        };
+        while let Some(round) = server.next_round() {
+            let Some(released) = server.run.reopened(sampling, server.shape())? else {
+                break;
+            };
+            server.state.begin_round(round);
+            server.state.end_round(&server.fit, Some(released.values()));
+        }
+        Ok(server)
     }
 
     /// The shared parameters as they stand: released.
     #[must_use]
     pub fn shared(&self) -> &[f64] {
-        self.run.shared()
+        self.state.parameters()
     }
 
     /// Pays for the next round and draws who of `n_clients` is asked; none after the last round. A round that is dropped stays
     /// paid for and is passed over.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] when the draw is refused or entropy fails; the spend is then gone.
-    pub fn open_round(
-        &mut self,
-        n_clients: usize,
-        noise: &mut NoiseSource,
-    ) -> Result<Option<OpenRound<'_, 'p>>> {
-        let Participation::Sampled(sampling) = self.fit.params().participation else {
+    /// [`crate::Error::Mechanism`] when the payment or the draw is refused or entropy fails.
+    pub fn open_round(&mut self, n_clients: usize) -> Result<Option<OpenRound<'_, 'r>>> {
+        let Some(round) = self.next_round() else {
             return Ok(None);
         };
-        let round = self.run.n_rounds() + 1;
-        if round > self.fit.params().n_rounds {
-            return Ok(None);
-        }
-        self.run.begin_round(round); // first: whatever fails, this round's spend is of this round
-        let spend = self.paid.next()?;
-        let noise_multiplier = noise_multiplier(spend.event())?;
-        let message = self.message(round, noise_multiplier);
-        let grid = message.grid()?;
-        let sample = sampling.pay_and_sample(n_clients, spend, noise)?;
-        self.insecure |= sample.is_insecure();
+        let open = self.run.open(self.sampling, n_clients, self.shape())?;
+        self.state.begin_round(round);
         Ok(Some(OpenRound {
+            message: self.message(round, open.noise_multiplier()),
             server: self,
-            message,
-            grid,
-            sample,
+            open,
         }))
+    }
+
+    /// The round after all that were paid for.
+    fn next_round(&self) -> Option<usize> {
+        let round = self.run.paid().len() + 1;
+        (round <= self.fit.params().n_rounds).then_some(round)
+    }
+
+    fn layout(&self) -> RoundLayout {
+        self.fit.layout(self.state.parameters().len())
+    }
+
+    /// Coordinates of the release of the next round, and the bound on a client's norm.
+    fn shape(&self) -> (usize, f64) {
+        let (layout, clip_norm) = (self.layout(), self.state.clip_norm());
+        (layout.n_coordinates(), layout.whole_norm(clip_norm))
     }
 
     fn message(&self, round: usize, noise_multiplier: f64) -> RoundMessage {
         let params = self.fit.params();
-        let layout = self.fit.layout(self.run.shared().len());
+        let layout = self.layout();
+        let first = self.run.paid().first();
         RoundMessage {
-            run: self.id.clone(),
+            run: first.map_or_else(String::new, |paid| paid.release_id.clone()),
             round: u32::try_from(round).unwrap_or(u32::MAX), // at most 2^20
-            shared: self.run.shared().to_vec(),
-            clip_norm: self.run.clip_norm(),
+            shared: self.state.parameters().to_vec(),
+            clip_norm: self.state.clip_norm(),
             noise_multiplier,
             local_rate: self.fit.step_sizes(round).0,
             sum_rows: matches!(params.reduction, BatchReduction::Sum { .. }),
@@ -167,23 +176,24 @@ impl<'p> Server<'p> {
     /// The model as it stands, with the certificate of all rounds that were paid for.
     ///
     /// # Privacy
-    /// The number of rounds is released. When to call this may follow from released models, as in [`PpSgd::fit_until`], and from public data, never
+    /// The number of rounds is released. When to call this may follow from released models, as with
+    /// [`PublicEarlyStopping`](crate::PublicEarlyStopping), and from public data, never
     /// from [`OpenRound::asked`] or from who answered or how many.
     ///
     /// # Errors
-    /// [`crate::Error::Accounting`] should the certificate not verify.
-    pub fn finish(self) -> Result<(SharedModel, Certificate)> {
-        let provenance = if self.insecure {
-            Provenance::SeededNoise
-        } else {
-            Provenance::Private
+    /// [`crate::Error::Mechanism`] where nothing was paid for, and should the certificate not verify.
+    pub fn finish(self) -> Result<Fitted<SharedModel>> {
+        let Self {
+            fit, run, state, ..
+        } = self;
+        let model = state.into_model(fit.params().average, run.provenance());
+        let describe = |certificate| {
+            let certificate = fit.describe(certificate);
+            TRUST
+                .iter()
+                .fold(certificate, |c, &said| c.assumption(said))
         };
-        let average = self.fit.params().average;
-        let certificate = self
-            .paid
-            .certificate(&self.fit.assumptions(&TRUST), self.insecure)?;
-        let certificate = certificate.ok_or(dp_accounting::Error::NothingReleased)?;
-        Ok((self.run.into_model(average, provenance), certificate))
+        Ok(run.finish(model, describe)?)
     }
 }
 
@@ -204,11 +214,10 @@ const TRUST: [&str; 3] = [
     missing_debug_implementations,
     reason = "who is asked must stay secret; printing it is never wanted"
 )]
-pub struct OpenRound<'s, 'p> {
-    server: &'s mut Server<'p>,
+pub struct OpenRound<'s, 'r> {
+    server: &'s mut Server<'r>,
     message: RoundMessage,
-    grid: Grid,
-    sample: PaidSample,
+    open: OpenSum,
 }
 
 impl OpenRound<'_, '_> {
@@ -218,10 +227,10 @@ impl OpenRound<'_, '_> {
         &self.message
     }
 
-    /// The numbers of the clients to ask, increasing. A secret, see [`PaidSample`].
+    /// The numbers of the clients to ask, increasing. A secret, see [`OpenSum`].
     #[must_use]
     pub fn asked(&self) -> &[usize] {
-        self.sample.indices()
+        self.open.asked()
     }
 
     /// Adds up the answers as they come, adds noise, and makes the step.
@@ -230,19 +239,19 @@ impl OpenRound<'_, '_> {
     /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] when the release is refused or entropy fails, and nothing that depends on messages.
+    /// [`crate::Error::Mechanism`] when the release is refused, entropy fails or the list cannot be written, and nothing that depends on
+    /// messages.
     pub fn close(
         self,
         updates: impl IntoIterator<Item = UpdateMessage>,
         rejected: &mut dyn FnMut(Rejection),
-        noise: &mut NoiseSource,
     ) -> Result<RoundOutcome> {
         let Self {
             server,
             message,
-            grid,
-            sample,
+            open,
         } = self;
+        let grid = *open.grid();
         let checked =
             updates
                 .into_iter()
@@ -257,17 +266,14 @@ impl OpenRound<'_, '_> {
         let mut answered = 0_u32;
         #[cfg(privacy_mutants)]
         let checked = checked.inspect(|_| answered += 1);
-        let n = message.n_coordinates();
-        let released = VectorSum::from_messages(sample, checked, n, grid)?.release(noise)?;
-        server.insecure |= released.is_insecure();
-        let values = released.values();
+        let values = server.run.close(open, checked)?.values();
         #[cfg(privacy_mutants)]
         let values = {
             let ratio = server.fit.params().expected_clients() / f64::from(answered.max(1));
             let ratio = dp_core::mutants::pick("sgd-mean-of-those-who-answered", 1.0, ratio);
             values.into_iter().map(|v| ratio * v).collect()
         };
-        let stepped = server.run.end_round(&server.fit, Some(values));
+        let stepped = server.state.end_round(&server.fit, Some(values));
         Ok(if stepped {
             RoundOutcome::Stepped
         } else {

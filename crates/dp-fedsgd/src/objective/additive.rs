@@ -1,7 +1,7 @@
 use dp_core::params;
 use dp_linalg::{PlainLoops, row_scores, weighted_row_sum, with_vector_instructions};
 
-use super::vectors::to_f32;
+use super::to_f32;
 use super::{AdditiveLoss, Gradients, Minibatch, PersonalizedObjective, Point, Work};
 use crate::Result;
 

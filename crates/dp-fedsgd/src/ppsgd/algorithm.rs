@@ -1,6 +1,11 @@
-//! The method and its settings.
+//! The method: what it does, what it releases, what that costs, and what its certificate takes on trust.
 
-use super::{PpSgdParams, RoundLayout};
+use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, Requests};
+use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError, ReplaceFactor};
+use dp_mechanism::{ClientSampling, try_grids};
+
+use super::{Participation, PpSgdParams, RoundLayout};
+use crate::Result;
 
 /// Personalised private SGD: shared parameters `w` move along a noisy sum of clipped user gradients, each user's own `theta_i`
 /// along that user's gradient.
@@ -40,11 +45,10 @@ use super::{PpSgdParams, RoundLayout};
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::{Adjacency, ApproxDp};
 /// use dp_data::PersonalOffsets;
-/// use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdParams, StreamedBatches};
-/// use dp_mechanism::NoiseSource;
+/// use dp_fedsgd::{
+///     AdditiveLoss, AdditiveModel, Adjacency, ApproxDp, Budget, Ledger, NoiseSource, PpSgdParams, StreamedBatches, Trainer,
+/// };
 /// use rand::SeedableRng;
 ///
 /// let set_up = PersonalOffsets { n_users: 400, dim: 10, ..PersonalOffsets::figure_1a() };
@@ -54,16 +58,16 @@ use super::{PpSgdParams, RoundLayout};
 /// });
 /// let model = AdditiveModel::new(AdditiveLoss::Squared, 10)?;
 ///
-/// let fit = PpSgdParams::new(1.0, 0.8, 10.0, 40, 400.0).check()?;
+/// let trainer = PpSgdParams::new(1.0, 0.8, 10.0, 40, 400.0).check()?.with(&model);
 /// let (target, adjacency) = (ApproxDp::target(4.0, 1e-4)?, Adjacency::AddRemoveUser);
-/// let plan = fit.plan(10, target, adjacency)?;
+/// let plan = trainer.plan(10, target, adjacency)?;
 /// let spends = Ledger::in_memory("made data", Budget::new(target, adjacency)?)?.reserve(&plan)?;
-/// let fitted = fit.fit(&model, &batches, &plan, spends, &mut NoiseSource::operating_system())?;
+/// let fitted = trainer.fit(&batches, &plan, spends, &mut NoiseSource::operating_system())?;
 ///
-/// let own = fitted.personal.expose();
+/// let (shared, local) = (&fitted.model.shared, fitted.model.local.expose());
 /// let risk = data.excess_risk(|user, theta| {
-///     let both = fitted.model.last().iter().zip(own.last(user));
-///     theta.iter_mut().zip(both).for_each(|(t, (w, o))| *t = w + o);
+///     let both = shared.last().iter().zip(local.last(user));
+///     theta.iter_mut().zip(both).for_each(|(t, (w, own))| *t = w + own);
 /// });
 /// assert!(risk < 30.0); // 293 on average for zeros
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,4 +117,131 @@ impl PpSgd {
             extra: self.params.extra_share,
         }
     }
+
+    /// The releases of all rounds, for an objective with `n_shared` shared parameters, before it is known how much noise they get.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for `alpha = 0`, which releases nothing: see [`train_alone`](Self::train_alone).
+    pub fn requests(&self, n_shared: usize) -> Result<Requests> {
+        self.check_releases()?;
+        let n_draws = self.layout(n_shared).n_coordinates() as u64;
+        let (fit, rounds) = (*self, 1..=self.params.n_rounds);
+        let request = |round| ReleaseRequest::new(label(round), 1.0, ReplaceFactor::Two, n_draws);
+        Ok(match self.params.participation {
+            Participation::Full => Requests::Shares(rounds.map(request).collect()),
+            Participation::Sampled(_) => Requests::schedule(move |z| fit.planned(n_shared, z)),
+        })
+    }
+
+    /// The plan of all rounds with the least noise for `target`, for an objective with `n_shared` shared parameters.
+    ///
+    /// Full participation is reserved on a [`Budget::new`](dp_accounting::Budget::new), samples on a
+    /// [`Budget::schedule`](dp_accounting::Budget::schedule).
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for `alpha = 0`; [`crate::Error::Accounting`] when the target cannot be met, and under neighbours that the
+    /// scheme is not defined for (samples of fixed size: replacement only); [`crate::Error::Mechanism`] when the noise does not fit the
+    /// kernel's grid.
+    pub fn plan(&self, n_shared: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let plan = self.requests(n_shared)?.calibrate(target, adjacency)?;
+        self.fits_grids(n_shared, plan)
+    }
+
+    /// The plan of all rounds with a given noise multiplier (noise standard deviation on the sum, over the bound on a user's whole
+    /// contribution), and the guarantee that follows at `delta`.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn plan_with_noise(
+        &self,
+        n_shared: usize,
+        noise_multiplier: f64,
+        delta: f64,
+        adjacency: Adjacency,
+    ) -> Result<Plan> {
+        self.check_releases()?;
+        let rounds = self.planned(n_shared, noise_multiplier);
+        let plan = Plan::with_noise_multipliers(delta, adjacency, rounds)?;
+        self.fits_grids(n_shared, plan)
+    }
+
+    fn check_releases(&self) -> Result<()> {
+        if self.releases() {
+            return Ok(());
+        }
+        Err(ParamError {
+            name: "alpha",
+            value: self.params.alpha,
+            expected: "above 0: at 0 users learn alone and nothing is released",
+        }
+        .into())
+    }
+
+    /// The event of a round: made from the scheme that is run.
+    fn event(&self, noise_multiplier: f64) -> DpEvent {
+        let gaussian = DpEvent::gaussian(noise_multiplier);
+        #[cfg(privacy_mutants)]
+        if let Participation::Sampled(ClientSampling::Poisson(poisson)) = self.params.participation
+            && dp_core::mutants::active("sgd-accounted-probability-halved")
+        {
+            let half = 0.5 * poisson.sampling_probability();
+            return DpEvent::sampled_gaussian(noise_multiplier, half);
+        }
+        match self.params.participation {
+            Participation::Full => gaussian,
+            Participation::Sampled(sampling) => sampling.event(gaussian),
+        }
+    }
+
+    fn planned(&self, n_shared: usize, noise_multiplier: f64) -> Vec<PlannedRelease> {
+        let event = self.event(noise_multiplier);
+        let n_draws = self.layout(n_shared).n_coordinates() as u64;
+        let round = |round| PlannedRelease::new(label(round), event.clone(), n_draws);
+        (1..=self.params.n_rounds).map(round).collect()
+    }
+
+    /// Nothing should be paid for that could not be released, with the least and the largest clip norm that a round may have.
+    fn fits_grids(&self, n_shared: usize, plan: Plan) -> Result<Plan> {
+        let layout = self.layout(n_shared);
+        let norms = self.params.clip.extremes(self.params.n_rounds);
+        let norms: Vec<f64> = norms.into_iter().map(|c| layout.whole_norm(c)).collect();
+        try_grids(&plan, &norms)?;
+        Ok(plan)
+    }
+
+    /// Completes a certificate: what is released to whom, and what is taken on trust.
+    pub(crate) fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let certificate = certificate
+            .released_output("shared parameters after every round, settings", "anyone")
+            .assumption("one person has one user id")
+            .assumption("settings were not chosen by looking at this data set")
+            .not_covered("local parameters, which stay with their users")
+            .tuning_included(false);
+        let assumptions: &[&str] = match self.params.participation {
+            Participation::Full => &[N_USERS_IS_PUBLIC],
+            Participation::Sampled(ClientSampling::Poisson(_)) => {
+                &[N_USERS_IS_PUBLIC, SAMPLES_ARE_SECRET]
+            }
+            Participation::Sampled(ClientSampling::FixedSize(_)) => &[
+                SAMPLES_ARE_SECRET,
+                EVERYBODY_TRAINS,
+                OWN_PARTICIPATION_IS_KNOWN,
+            ],
+        };
+        let said = assumptions.iter();
+        said.fold(certificate, |certificate, &said| {
+            certificate.assumption(said)
+        })
+    }
 }
+
+fn label(round: usize) -> String {
+    format!("round {round}")
+}
+
+const N_USERS_IS_PUBLIC: &str = "the declared number of users is public or was paid for elsewhere";
+const SAMPLES_ARE_SECRET: &str = "who took part in which round stays secret";
+const EVERYBODY_TRAINS: &str = "every client trains in every round, whether asked or not, and missing a round does not depend on being asked";
+const OWN_PARTICIPATION_IS_KNOWN: &str = "the stated guarantee is against those who do not know who took part: \
+    against a user who knows its own participation the sampling ratio is m/(n - 1), against k users who pool theirs m/(n - k), \
+    for samples of m of n";

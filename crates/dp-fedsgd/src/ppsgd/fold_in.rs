@@ -165,9 +165,7 @@ mod tests {
         let rng = &mut rand_chacha::ChaCha20Rng::seed_from_u64(1);
         let batches = HeldBatches::new(&users, 3).unwrap();
         let run = fit.simulate(&model, &batches, 0.0, rng).unwrap();
-        let mut first: Vec<f64> = (0..2001)
-            .map(|u| run.personal.expose().last(u)[0])
-            .collect();
+        let mut first: Vec<f64> = (0..2001).map(|u| run.local.expose().last(u)[0]).collect();
         first.sort_by(f64::total_cmp);
         // of 2001 Binomial(20, 0.3) numbers of steps the median is 6 but for a chance below 1e-13; more steps, larger parts
         let found = fit.fold_in(&model, &[0.0, 0.0], &rows()).unwrap();

@@ -4,7 +4,7 @@ use dp_core::{ParamError, params};
 use dp_mechanism::ClientSampling;
 use rand::{Rng, RngExt};
 
-use super::{ClipSchedule, PpSgd, StepSchedule};
+use super::{ClipSchedule, PpSgd};
 use crate::Result;
 
 /// Who takes part in a round. What is run is what is accounted for: the plan's events are made from this, and every release
@@ -81,7 +81,7 @@ pub struct PpSgdParams {
     /// Ratio of the global to the local step. 0: users learn alone and nothing is released; infinity: local parameters stay 0.
     ///
     /// It is the paper's `alpha Q`: its `alpha` times the number of users in a round.
-    #[serde(with = "super::ratio")]
+    #[serde(with = "ratio")]
     pub alpha: f64,
     /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha = 1`, local `eta / alpha` and global `eta` above.
     pub learning_rate: f64,
@@ -253,5 +253,70 @@ impl PpSgdParams {
             BatchReduction::Sum { rows_per_user } => rows_per_user,
         };
         self.expected_clients() * rows
+    }
+}
+
+/// How a step size changes over rounds `t = 1, 2, ...`: a factor of the learning rate.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum StepSchedule {
+    /// 1.
+    Constant,
+    /// `1 / sqrt t`.
+    InverseSqrt,
+    /// `ratio^(t - 1)`, for steps that follow a shrinking clip.
+    Geometric {
+        /// From 0 (excluded) to 1.
+        ratio: f64,
+    },
+}
+
+impl StepSchedule {
+    /// The factor of round `t`, from 1.
+    #[must_use]
+    pub fn factor(self, round: usize) -> f64 {
+        match self {
+            Self::Constant => 1.0,
+            Self::InverseSqrt => 1.0 / (round.max(1) as f64).sqrt(),
+            Self::Geometric { ratio } => ratio.powf(round.max(1) as f64 - 1.0),
+        }
+    }
+
+    pub(super) fn check(self) -> Result<()> {
+        if let Self::Geometric { ratio } = self {
+            params::finite_positive("ratio", ratio)?;
+            params::closed_unit("ratio", ratio)?;
+        }
+        Ok(())
+    }
+}
+
+/// A ratio of steps in files: a number, or `"inf"`, which JSON has no number for.
+mod ratio {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const INFINITE: &str = "inf";
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Word(String),
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(super) fn serialize<S: Serializer>(ratio: &f64, to: S) -> Result<S::Ok, S::Error> {
+        if ratio.is_infinite() && *ratio > 0.0 {
+            return to.serialize_str(INFINITE);
+        }
+        to.serialize_f64(*ratio)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        match Written::deserialize(from)? {
+            Written::Number(ratio) => Ok(ratio),
+            Written::Word(word) if word == INFINITE => Ok(f64::INFINITY),
+            Written::Word(_) => Err(serde::de::Error::custom("expected a number or \"inf\"")),
+        }
     }
 }

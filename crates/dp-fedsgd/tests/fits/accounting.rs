@@ -2,9 +2,12 @@
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 use dp_fedsgd::{
-    ClipSchedule, Error, HeldBatches, LocalTraining, Participation, PpSgdParams, Provenance, Server,
+    ClipSchedule, Error, HeldBatches, LocalTraining, Participation, PpSgdParams, Provenance, Run,
+    Server, Trainer,
 };
-use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
+use dp_mechanism::{
+    ClientSampling, Error as KernelError, FixedSizeSampling, NoiseSource, PoissonSampling,
+};
 
 use crate::support::{ADD_REMOVE, paid, samples, squared};
 
@@ -77,11 +80,14 @@ fn a_scheme_other_than_the_one_paid_for_does_not_run() {
     for (a, (run, _)) in schemes.iter().enumerate() {
         for (b, plan) in planned.iter().enumerate() {
             let fit = run.check().unwrap();
-            let ran = fit.fit(&model, &batches, plan, paid(plan), noise);
+            let ran = fit.with(&model).fit(&batches, plan, paid(plan), noise);
             let same = a == b || [(1, 3), (3, 1)].contains(&(a, b)); // other neighbours, same scheme
             assert_eq!(ran.is_ok(), same, "{a} {b}");
             if !same {
-                assert!(matches!(ran, Err(Error::Shape(_))));
+                assert!(matches!(
+                    ran,
+                    Err(Error::Mechanism(KernelError::Plan { .. }))
+                ));
             }
         }
     }
@@ -131,12 +137,13 @@ fn certificates_say_what_is_taken_on_trust() {
         let fit = params.check().unwrap();
         let plan = fit.plan_with_noise(2, 2.0, 1e-5, adjacency).unwrap();
         let noise = &mut NoiseSource::operating_system();
-        let fitted = fit.fit(&model, &batches, &plan, paid(&plan), noise);
-        let text = fitted.unwrap().certificate.unwrap().to_json();
+        let fitted = fit.with(&model).fit(&batches, &plan, paid(&plan), noise);
+        let text = fitted.unwrap().certificate.to_json();
         assert_eq!(all.map(|words| text.contains(words)), said);
         if params.participation != Participation::Full {
-            let server = Server::new(fit, 2, &plan, paid(&plan)).unwrap();
-            let served = server.finish().unwrap().1.to_json();
+            let run = Run::new(&plan, paid(&plan), noise).unwrap();
+            let server = Server::new(fit, 2, run).unwrap();
+            let served = server.finish().unwrap().certificate.to_json();
             assert_eq!(all.map(|words| served.contains(words)), said);
             for words in [
                 "the server sees every update",
@@ -158,8 +165,11 @@ fn spends_of_another_plan_are_refused() {
     let less_noise = fit.plan_with_noise(2, 1.0, 1e-5, ADD_REMOVE).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(1);
     for spends in [paid(&less_noise), Vec::new(), paid(&plan).split_off(1)] {
-        let refused = fit.fit(&model, &batches, &plan, spends, noise);
-        assert!(matches!(refused, Err(Error::Spends { .. })));
+        let refused = fit.with(&model).fit(&batches, &plan, spends, noise);
+        assert!(matches!(
+            refused,
+            Err(Error::Mechanism(KernelError::Spends { .. }))
+        ));
     }
 }
 
@@ -198,30 +208,26 @@ fn local_learning_spends_nothing_and_global_learning_keeps_nothing() {
     let (batches, model) = (HeldBatches::new(&data, 2).unwrap(), squared(2));
     let noise = &mut NoiseSource::operating_system();
     let local = PpSgdParams::new(0.0, 0.5, 1.0, 5, 30.0).check().unwrap();
-    let plan = local
-        .plan(2, ApproxDp::target(1.0, 1e-5).unwrap(), ADD_REMOVE)
-        .unwrap();
-    assert!(plan.releases().is_empty());
-    let fitted = local
-        .fit(&model, &batches, &plan, Vec::new(), noise)
-        .unwrap();
-    assert!(fitted.certificate.is_none());
-    assert_eq!(fitted.model.provenance(), Provenance::NotTrained);
-    assert!(fitted.model.last().iter().all(|&w| w == 0.0));
-    assert!(fitted.personal.expose().last(3).iter().any(|&t| t != 0.0));
+    let target = ApproxDp::target(1.0, 1e-5).unwrap();
+    let refused = local.plan(2, target, ADD_REMOVE);
+    assert!(matches!(refused, Err(Error::Param(error)) if error.name == "alpha"));
+    let alone = local.train_alone(&model, &batches, &mut ()).unwrap();
+    assert_eq!(alone.shared.provenance(), Provenance::NotTrained);
+    assert!(alone.shared.last().iter().all(|&w| w == 0.0));
+    assert!(alone.local.expose().last(3).iter().any(|&t| t != 0.0));
 
     let global = PpSgdParams::new(f64::INFINITY, 0.5, 1.0, 5, 30.0)
         .check()
         .unwrap();
-    let plan = global
-        .plan(2, ApproxDp::target(1.0, 1e-5).unwrap(), ADD_REMOVE)
-        .unwrap();
-    let fitted = global
-        .fit(&model, &batches, &plan, paid(&plan), noise)
-        .unwrap();
-    assert!(fitted.certificate.unwrap().verify().unwrap().is_private());
-    assert_eq!(fitted.model.provenance(), Provenance::Private);
-    assert!((0..30).all(|user| fitted.personal.expose().last(user) == [0.0, 0.0]));
+    assert!(global.train_alone(&model, &batches, &mut ()).is_err());
+    let plan = global.plan(2, target, ADD_REMOVE).unwrap();
+    let trainer = global.with(&model);
+    let fitted = trainer.fit(&batches, &plan, paid(&plan), noise).unwrap();
+    assert!(fitted.certificate.verify().unwrap().is_private());
+    assert_eq!(fitted.provenance, Provenance::Private);
+    let (shared, local) = (&fitted.model.shared, fitted.model.local.expose());
+    assert_eq!(shared.provenance(), Provenance::Private);
+    assert!((0..30).all(|user| local.last(user) == [0.0, 0.0]));
 }
 
 #[test]
@@ -235,11 +241,11 @@ fn seeded_noise_taints_model_and_certificate() {
         let fit = params.check().unwrap();
         let plan = fit.plan_with_noise(2, 2.0, 1e-5, ADD_REMOVE).unwrap();
         let run = |noise: &mut NoiseSource| {
-            let fitted = fit
-                .fit(&model, &batches, &plan, paid(&plan), noise)
-                .unwrap();
-            let private = fitted.certificate.unwrap().verify().unwrap().is_private();
-            (private, fitted.model.provenance())
+            let trainer = fit.with(&model);
+            let fitted = trainer.fit(&batches, &plan, paid(&plan), noise).unwrap();
+            let private = fitted.certificate.verify().unwrap().is_private();
+            assert_eq!(fitted.model.shared.provenance(), fitted.provenance);
+            (private, fitted.provenance)
         };
         let seeded = &mut NoiseSource::insecure_seeded(3);
         assert_eq!(run(seeded), (false, Provenance::SeededNoise));

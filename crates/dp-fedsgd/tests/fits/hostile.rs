@@ -2,11 +2,12 @@
 
 use dp_core::{UserSamples, UserSamplesBuilder};
 use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, HeldBatches, Observed, PersonalizedObjective, Point, PpSgdParams,
+    AdditiveLoss, AdditiveModel, HeldBatches, PersonalizedObjective, Point, PpSgdParams, Run,
+    Trainer,
 };
 use dp_mechanism::NoiseSource;
 
-use crate::support::{ADD_REMOVE, Numbers, paid};
+use crate::support::{ADD_REMOVE, Numbers, OnRelease, Release, paid};
 
 fn hostile(numbers: &mut Numbers) -> f32 {
     match numbers.word() % 9 {
@@ -75,7 +76,7 @@ fn norms_of_everybody<O: PersonalizedObjective>(objective: &O, data: &UserSample
         .unwrap();
     let batches = HeldBatches::new(data, 2).unwrap();
     let mut seen = 0;
-    let mut watch = |round: Observed<'_>| {
+    let mut observer = OnRelease(|round: Release<'_>| {
         let bound = u128::from(round.grid.l2_bound());
         for user in data.table().expose().users() {
             let once = (round.one_user)(user);
@@ -84,15 +85,16 @@ fn norms_of_everybody<O: PersonalizedObjective>(objective: &O, data: &UserSample
             assert!(once.iter().map(square).sum::<u128>() <= bound * bound);
             seen += 1;
         }
-    };
+    });
     let noise = &mut NoiseSource::insecure_seeded(1);
-    let fitted = fit.fit_watched(objective, &batches, &plan, paid(&plan), noise, &mut watch);
-    let fitted = fitted.unwrap();
-    assert!(fitted.model.last().iter().all(|w| w.is_finite()));
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let run = run.observed_by(&mut observer);
+    let model = fit.with(objective).run(&batches, run).unwrap().model;
+    assert!(model.shared.last().iter().all(|w| w.is_finite()));
     for user in 0..data.users().len() {
         assert!(
-            fitted
-                .personal
+            model
+                .local
                 .expose()
                 .last(user)
                 .iter()
@@ -128,13 +130,14 @@ fn users_at_the_clip_count() {
     let batches = HeldBatches::new(&data, 1).unwrap();
     let model = AdditiveModel::new(AdditiveLoss::Squared, 1).unwrap();
     let mut sent = Vec::new();
-    let mut watch = |round: Observed<'_>| {
+    let mut observer = OnRelease(|round: Release<'_>| {
         let user = data.table().expose().user(0);
         sent.push(((round.one_user)(user)[0].1, round.grid.l2_bound()));
-    };
+    });
     let noise = &mut NoiseSource::insecure_seeded(1);
-    fit.fit_watched(&model, &batches, &plan, paid(&plan), noise, &mut watch)
-        .unwrap();
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let run = run.observed_by(&mut observer);
+    fit.with(&model).run(&batches, run).unwrap();
     let (z, bound) = sent[0];
     assert!(z < 0 && z.unsigned_abs() <= bound && z.unsigned_abs() as f64 > 0.999 * bound as f64);
 }

@@ -2,13 +2,13 @@
 
 use dp_data::OffsetData;
 use dp_fedsgd::{
-    BatchReduction, ClipSchedule, FittedPpSgd, PpSgd, PpSgdParams, PublicEarlyStopping,
-    StreamedBatches, UserBatches,
+    BatchReduction, ClipSchedule, Fitted, PpSgd, PpSgdModel, PpSgdParams, PublicEarlyStopping, Run,
+    StreamedBatches, Trainer, UserBatches,
 };
 use dp_mechanism::{FixedSizeSampling, NoiseSource, PoissonSampling};
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 
-use crate::support::{offsets, paid, squared};
+use crate::support::{OnRelease, Release, offsets, paid, squared};
 
 const DIM: usize = 8;
 
@@ -18,10 +18,10 @@ fn batches(data: &OffsetData) -> impl UserBatches {
     })
 }
 
-fn risk(data: &OffsetData, fitted: &FittedPpSgd) -> f64 {
-    let own = fitted.personal.expose();
+fn risk(data: &OffsetData, model: &PpSgdModel) -> f64 {
+    let own = model.local.expose();
     data.excess_risk(|user, theta| {
-        let both = fitted.model.last().iter().zip(own.last(user));
+        let both = model.shared.last().iter().zip(own.last(user));
         theta
             .iter_mut()
             .zip(both)
@@ -34,10 +34,11 @@ fn private(
     data: &OffsetData,
     seed: u64,
     adjacency: dp_core::Adjacency,
-) -> FittedPpSgd {
+) -> Fitted<PpSgdModel> {
     let plan = fit.plan_with_noise(DIM, 3.0, 1e-4, adjacency).unwrap();
     let noise = &mut NoiseSource::insecure_seeded(seed);
-    fit.fit(&squared(DIM), &batches(data), &plan, paid(&plan), noise)
+    fit.with(&squared(DIM))
+        .fit(&batches(data), &plan, paid(&plan), noise)
         .unwrap()
 }
 
@@ -54,7 +55,7 @@ fn private_runs_come_near_runs_without_privacy_under_every_scheme() {
         (base.sampled(fixed.into()), dp_core::Adjacency::ReplaceUser),
     ] {
         let fit = params.check().unwrap();
-        let found = risk(&data, &private(&fit, &data, 3, adjacency));
+        let found = risk(&data, &private(&fit, &data, 3, adjacency).model);
         let rng = &mut ChaCha20Rng::seed_from_u64(3);
         let exact = fit
             .simulate(&squared(DIM), &batches(&data), 0.0, rng)
@@ -85,7 +86,7 @@ fn sums_over_rows_learn_as_means_do_at_the_corresponding_step() {
     let b = sum
         .simulate(&squared(DIM), &batches(&data), 0.0, &mut rng())
         .unwrap();
-    for (a, b) in a.model.last().iter().zip(b.model.last()) {
+    for (a, b) in a.shared.last().iter().zip(b.shared.last()) {
         assert!((a - b).abs() < 1e-3 * (1.0 + a.abs()));
     }
 }
@@ -112,19 +113,12 @@ fn an_adaptive_clip_settles_where_the_share_of_users_is_met() {
             .all(|r| r.n_draws() == DIM as u64 + 1)
     );
     let noise = &mut NoiseSource::insecure_seeded(5);
-    let mut keep = |end: dp_fedsgd::RoundEnd<'_>| {
-        norms.push(end.clip_norm);
-        false
-    };
-    fit.fit_until(
-        &squared(DIM),
-        &batches(&data),
-        &plan,
-        paid(&plan),
-        noise,
-        &mut keep,
-    )
-    .unwrap();
+    // the bound on a whole contribution: the clip, and the coordinate of the share within it
+    let whole = 1.0_f64.hypot(params.extra_share);
+    let mut keep = OnRelease(|seen: Release<'_>| norms.push(seen.grid.clip_norm() / whole));
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let run = run.observed_by(&mut keep);
+    fit.with(&squared(DIM)).run(&batches(&data), run).unwrap();
     // it comes down from 200, and then follows gradients that shrink
     assert!(
         norms[0] > 199.0 && norms[60] < 20.0 && norms[149] < norms[60],
@@ -142,8 +136,9 @@ fn rounds_with_too_few_clients_leave_the_model_as_it_is() {
         params.minimum_clients = Some(minimum);
         let fit = params.check().unwrap();
         let fitted = private(&fit, &data, 7, dp_core::Adjacency::AddRemoveUser);
-        assert_eq!(fitted.model.last().iter().any(|&w| w != 0.0), moves);
-        assert_eq!(fitted.certificate.unwrap().releases.len(), 5);
+        let shared = &fitted.model.shared;
+        assert_eq!(shared.last().iter().any(|&w| w != 0.0), moves);
+        assert_eq!(fitted.certificate.releases.len(), 5);
     }
 }
 
@@ -163,20 +158,19 @@ fn stopping_early_follows_public_loss_and_keeps_what_was_paid() {
             .map(|(a, b)| (a - b).powi(2))
             .sum::<f64>()
     };
-    let mut stopping = PublicEarlyStopping::new(10, far);
+    let stopping = PublicEarlyStopping::new(10, far);
     let noise = &mut NoiseSource::insecure_seeded(9);
     let (model, data) = (squared(DIM), batches(&data));
-    let stop = &mut |end: dp_fedsgd::RoundEnd<'_>| stopping.stops(end);
-    let fitted = fit
-        .fit_until(&model, &data, &plan, paid(&plan), noise, stop)
-        .unwrap();
-    let made = fitted.model.n_rounds();
+    let trainer = fit.with(&model).stopping_early(stopping);
+    let fitted = trainer.fit(&data, &plan, paid(&plan), noise).unwrap();
+    let shared = &fitted.model.shared;
+    let made = shared.n_rounds();
     assert!((11..200).contains(&made), "{made}");
-    let losses: Vec<f64> = fitted.model.kept().iter().map(|k| far(&k.shared)).collect();
+    let losses: Vec<f64> = shared.kept().iter().map(|k| far(&k.shared)).collect();
     assert_eq!(losses.len(), made);
     let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(losses[made - 11] <= best);
-    assert_eq!(fitted.certificate.unwrap().releases.len(), 200);
+    assert_eq!(fitted.certificate.releases.len(), 200);
 }
 
 #[test]
@@ -186,10 +180,8 @@ fn a_shrinking_clip_with_shrinking_steps_gains_in_private_runs() {
     let mean = |params: PpSgdParams| {
         let fit = params.check().unwrap();
         let runs = (0..4).map(|seed| {
-            risk(
-                &data,
-                &private(&fit, &data, seed, dp_core::Adjacency::AddRemoveUser),
-            )
+            let fitted = private(&fit, &data, seed, dp_core::Adjacency::AddRemoveUser);
+            risk(&data, &fitted.model)
         });
         runs.sum::<f64>() / 4.0
     };

@@ -1,14 +1,20 @@
 //! Whole runs.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "tests drive runs, and may panic"
+)]
 
 mod accounting;
 mod federated;
+mod golden;
 mod hostile;
 mod learns;
+mod lists;
 mod neighbours;
+mod observed;
 mod reference;
 mod runs;
 mod support;
 mod threads;
-mod watched;

@@ -3,10 +3,10 @@
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
-use dp_fedsgd::{ClipSchedule, HeldBatches, Observed, PpSgdParams};
+use dp_fedsgd::{ClipSchedule, HeldBatches, PpSgdParams, Run, Trainer};
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
-use crate::support::{ADD_REMOVE, Numbers, paid, squared};
+use crate::support::{ADD_REMOVE, Numbers, OnRelease, Release, paid, squared};
 
 const N: u32 = 40;
 
@@ -40,7 +40,7 @@ fn first_round(params: PpSgdParams, data: &UserSamples, plan: &Plan, seed: u64) 
     let rows = HeldBatches::new(data, 3).unwrap();
     let table = data.table().expose();
     let mut seen = None;
-    let mut watch = |round: Observed<'_>| {
+    let mut observer = OnRelease(|round: Release<'_>| {
         let mut of_last = vec![0; round.released.len()];
         for (at, z) in (round.one_user)(table.user(table.n_users() - 1)) {
             of_last[at] = z;
@@ -50,10 +50,11 @@ fn first_round(params: PpSgdParams, data: &UserSamples, plan: &Plan, seed: u64) 
             of_last,
             bound: u128::from(round.grid.l2_bound()),
         });
-    };
+    });
     let noise = &mut NoiseSource::insecure_seeded(seed);
-    fit.fit_watched(&squared(3), &rows, plan, paid(plan), noise, &mut watch)
-        .unwrap();
+    let run = Run::new(plan, paid(plan), noise).unwrap();
+    let run = run.observed_by(&mut observer);
+    fit.with(&squared(3)).run(&rows, run).unwrap();
     seen.unwrap()
 }
 

@@ -99,14 +99,14 @@ fn rounds_are_those_of_the_formulas() {
             let batches = HeldBatches::new(&data, 3).unwrap();
             let rng = &mut ChaCha20Rng::seed_from_u64(1);
             let found = fit.simulate(&squared(3), &batches, 0.0, rng).unwrap();
-            let own = found.personal.expose();
+            let own = found.local.expose();
             let users = 0..data.users().len();
             let last: Vec<f64> = users.clone().flat_map(|u| own.last(u).to_vec()).collect();
             let average: Vec<f64> = users
                 .flat_map(|u| own.average(u).unwrap().to_vec())
                 .collect();
             let expected = plain(&data, 3, &setting);
-            let model = &found.model;
+            let model = &found.shared;
             let all = [model.last(), model.average().unwrap(), &last, &average];
             for (found, expected) in all.into_iter().zip(&expected) {
                 assert_eq!(found.len(), expected.len());

@@ -1,9 +1,9 @@
 //! Clients in several runs, and clients beside others.
 
-use dp_accounting::{Plan, PlannedRelease};
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
 use dp_core::{Adjacency, DpEvent, UserSamples, UserSamplesBuilder};
 use dp_fedsgd::{
-    AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, Reply, RoundMessage, Server,
+    AdditiveModel, Client, HeldBatches, PpSgdParams, Rejection, Reply, RoundMessage, Run, Server,
     UpdateMessage,
 };
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
@@ -23,9 +23,10 @@ type Heard = (RoundMessage, Vec<usize>, Vec<UpdateMessage>);
 fn run(params: PpSgdParams, adjacency: Adjacency, clients: &mut [Held<'_>]) -> Vec<Heard> {
     let fit = params.check().unwrap();
     let plan = fit.plan_with_noise(3, 2.0, 1e-5, adjacency).unwrap();
-    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
     let (noise, mut heard) = (&mut seeded(), Vec::new());
-    while let Some(round) = server.open_round(clients.len(), noise).unwrap() {
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let mut server = Server::new(fit, 3, run).unwrap();
+    while let Some(round) = server.open_round(clients.len()).unwrap() {
         let (message, asked) = (round.message().clone(), round.asked().to_vec());
         let mut updates = Vec::new();
         for (number, client) in clients.iter_mut().enumerate() {
@@ -33,7 +34,7 @@ fn run(params: PpSgdParams, adjacency: Adjacency, clients: &mut [Held<'_>]) -> V
             updates.extend(client.receive(&message, asked).unwrap().update());
         }
         let no_rejection = &mut |rejection| panic!("{rejection}");
-        round.close(updates.clone(), no_rejection, noise).unwrap();
+        round.close(updates.clone(), no_rejection).unwrap();
         heard.push((message, asked, updates));
     }
     heard
@@ -77,12 +78,13 @@ fn messages_of_another_run_count_for_nothing() {
     let fit = everybody_asked(0.5, 1).check().unwrap();
     let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
     let shared_after = |updates: Vec<UpdateMessage>, seen: &mut Vec<Rejection>| {
-        let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
         let noise = &mut seeded();
-        let round = server.open_round(1, noise).unwrap().unwrap();
+        let run = Run::new(&plan, paid(&plan), noise).unwrap();
+        let mut server = Server::new(fit, 3, run).unwrap();
+        let round = server.open_round(1).unwrap().unwrap();
         assert!(round.message().run.len() == 64 && round.message().run != stale.0.run);
         let rejected = &mut |rejection| seen.push(rejection);
-        round.close(updates, rejected, noise).unwrap();
+        round.close(updates, rejected).unwrap();
         server.shared().to_vec()
     };
     let mut seen = Vec::new();
@@ -153,7 +155,7 @@ fn late_messages_of_the_last_eight_runs_are_told() {
 }
 
 #[test]
-fn a_round_that_cannot_be_opened_is_passed_over_with_its_spend() {
+fn rounds_that_cannot_be_opened_cost_nothing_and_one_that_is_dropped_is_passed_over() {
     let fit = everybody_asked(0.5, 2).check().unwrap();
     let good = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
     let beyond_the_grid = good.releases().iter().map(|round| {
@@ -161,12 +163,21 @@ fn a_round_that_cannot_be_opened_is_passed_over_with_its_spend() {
         PlannedRelease::new(round.label(), event, round.n_draws())
     });
     let plan = Plan::with_noise_multipliers(1e-5, ADD_REMOVE, beyond_the_grid.collect()).unwrap();
-    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
+    let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
+    let mut ledger = Ledger::in_memory("test", budget).unwrap();
     let noise = &mut seeded();
-    for _ in 0..2 {
-        assert!(server.open_round(8, noise).is_err());
+    let run = Run::paying(&plan, &mut ledger, noise).unwrap();
+    assert!(Server::new(fit, 3, run).is_err());
+    assert_eq!(ledger.n_releases(), 0);
+
+    let run = Run::new(&good, paid(&good), noise).unwrap();
+    let mut server = Server::new(fit, 3, run).unwrap();
+    for number in 1..=2 {
+        let round = server.open_round(8).unwrap().unwrap();
+        assert_eq!(round.message().round, number);
     }
-    assert!(server.open_round(8, noise).unwrap().is_none()); // the last round is over, whatever became of it
+    assert!(server.open_round(8).unwrap().is_none());
+    assert_eq!(server.finish().unwrap().certificate.releases.len(), 2);
 }
 
 const N: u32 = 12;

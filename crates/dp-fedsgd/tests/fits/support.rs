@@ -1,9 +1,10 @@
 //! Data and payment shared by these tests.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
+use dp_core::{Adjacency, UserRow, UserSamples, UserSamplesBuilder};
 use dp_data::{OffsetData, PersonalOffsets};
-use dp_fedsgd::{AdditiveLoss, AdditiveModel};
+use dp_fedsgd::{AdditiveLoss, AdditiveModel, Observed, ObservedSums, Observer, PpSgdModel, Round};
+use dp_mechanism::{Grid, ReleasedVector};
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 
 /// Spends of a plan, from a ledger of their own.
@@ -13,6 +14,54 @@ pub(crate) fn paid(plan: &Plan) -> Vec<Spend> {
         .unwrap()
         .reserve(plan)
         .unwrap()
+}
+
+/// Sees releases.
+pub(crate) struct OnRelease<F>(pub(crate) F);
+
+impl<F: FnMut(Release<'_>)> Observer for OnRelease<F> {
+    fn release(&mut self, seen: &Observed<'_>) {
+        if let ObservedSums::Vector {
+            grid,
+            released,
+            one_user,
+        } = seen.sums
+        {
+            (self.0)(Release {
+                grid,
+                released,
+                one_user,
+            });
+        }
+    }
+}
+
+/// The release of a round, with what each user adds to it.
+pub(crate) struct Release<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) released: &'a ReleasedVector,
+    pub(crate) one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
+}
+
+/// Sees rounds.
+pub(crate) struct OnRound<F>(pub(crate) F);
+
+impl<F: FnMut(&Round<'_>)> Observer for OnRound<F> {
+    fn round(&mut self, round: &Round<'_>) {
+        (self.0)(round);
+    }
+}
+
+/// Bits of the shared parameters and their averages, and of the own ones of `n_users` users.
+pub(crate) fn bits(model: &PpSgdModel, n_users: usize) -> Vec<u64> {
+    let (shared, own) = (&model.shared, model.local.expose());
+    let users = (0..n_users).flat_map(|user| [Some(own.last(user)), own.average(user)]);
+    let all = [Some(shared.last()), shared.average()]
+        .into_iter()
+        .chain(users);
+    let kept = shared.kept().iter().flat_map(|kept| &kept.shared);
+    let numbers = all.flatten().flatten().chain(kept);
+    numbers.map(|x| x.to_bits()).collect()
 }
 
 pub(crate) const ADD_REMOVE: Adjacency = Adjacency::AddRemoveUser;

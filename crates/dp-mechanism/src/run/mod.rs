@@ -32,7 +32,7 @@ pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
-pub use trainer::{Fitted, Provenance, Trainer, plan_for};
+pub use trainer::{Fitted, Provenance, Trainer, plan_for, try_grids};
 pub use workers::{
     ChannelLink, ChannelPool, Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker,
     WorkerPool, worker_channels,
@@ -70,6 +70,8 @@ pub struct Run<'a> {
     observer: Option<&'a mut dyn Observer>,
     assumptions: Vec<String>,
     insecure: bool,
+    /// Whether users keep state that no list holds.
+    secret_state: bool,
 }
 
 /// Where the releases come from that are not in the list.
@@ -188,6 +190,7 @@ impl<'a> Run<'a> {
             observer: None,
             assumptions: Vec::new(),
             insecure,
+            secret_state: false,
         })
     }
 
@@ -245,6 +248,34 @@ impl<'a> Run<'a> {
     /// Who pays for the releases to come: one account, or all of them, of which the first one's spend is used.
     pub const fn charge(&mut self, account: Option<usize>) {
         self.charged = account;
+    }
+
+    /// What the first account has paid for so far, those releases included that were replayed.
+    #[must_use]
+    pub fn paid(&self) -> &[ReleaseRecord] {
+        self.accounts
+            .first()
+            .map_or(&[], |account| &account.records)
+    }
+
+    /// Users keep state that depends on secret coins of earlier rounds, which no list holds. Such a run cannot go on from a
+    /// list: where it is to make releases after those of a list, and where a worker is told of a release that it was not asked a
+    /// sum for. To be called before the first release.
+    ///
+    /// Returns whether that state comes about in this run: not in a [replay](Self::replay), whose model follows from releases
+    /// alone.
+    ///
+    /// # Errors
+    /// [`Error::NotResumable`] when the run has releases to go on from. Nothing is paid.
+    pub fn keeps_secret_state(&mut self) -> Result<bool> {
+        self.secret_state = true;
+        if matches!(self.source, Source::Nowhere) {
+            return Ok(false);
+        }
+        if self.list.is_replaying()? {
+            return Err(Error::NotResumable);
+        }
+        Ok(true)
     }
 
     /// Releases made so far, those that were replayed included.
@@ -322,8 +353,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Checks that plan, spends and requests belong together.
-    fn begin(&mut self, requests: &Requests, n_accounts: usize) -> Result<()> {
+    /// Checks that plan, spends and requests belong together. [`Trainer::run`] does that; to be called once, before the first
+    /// release, by whoever makes releases one at a time, as a server does whose clients send messages.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] or [`Error::Spends`].
+    pub fn begin(&mut self, requests: &Requests, n_accounts: usize) -> Result<()> {
         if let Some(label) = requests.first_difference(self.plan) {
             return Err(Error::Plan { label });
         }
@@ -370,9 +405,14 @@ impl<'a> Run<'a> {
         let entry = match &mut self.source {
             Source::Nowhere => return Err(Error::EndOfList),
             Source::Worker { shard, link } => {
+                let was_asked = std::cell::Cell::new(false);
                 let entry = next_from(&mut **link, shard, &request, |key| {
+                    was_asked.set(true);
                     shard_sum(data.expose(), key)
                 })?;
+                if self.secret_state && !was_asked.get() {
+                    return Err(Error::NotResumable);
+                }
                 check_form(&entry, &ask)?;
                 self.list.append(&entry)?;
                 self.charge_listed(&entry)?;
@@ -429,11 +469,11 @@ impl<'a> Run<'a> {
         let integers = add_noise(total, spends, noise)?;
         let at = (self.list.len(), self.list.head());
         let entry = ReleaseEntry::new(ask.form, lines, noise.is_insecure(), integers, at)?;
-        self.finish(entry, backend)
+        self.publish(entry, backend)
     }
 
     /// Lists a release and tells it to workers and observer.
-    fn finish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
+    fn publish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
         self.list.append(&entry)?;
         self.insecure |= entry.is_insecure();
         for line in entry.paid() {
@@ -497,7 +537,10 @@ impl<'a> Run<'a> {
                     what: "a run with reserved spends does not go on from a list".to_owned(),
                 });
             }
-            noise.skip(ask.n_keys);
+            let n_keys = ask.n_keys;
+            #[cfg(privacy_mutants)]
+            let n_keys = dp_core::mutants::pick("key-reused-on-resume", n_keys, 0);
+            noise.skip(n_keys);
         }
         self.report(&entry)?;
         Ok(Made {
@@ -546,6 +589,25 @@ impl<'a> Run<'a> {
             ControlFlow::Break(()) => Err(Error::Cancelled),
             ControlFlow::Continue(()) => Ok(()),
         }
+    }
+
+    /// Ends the run: `model` with the certificate, which `describe` completes. [`Trainer::run`] does that, as
+    /// [`begin`](Self::begin) says.
+    ///
+    /// # Errors
+    /// Those of the certificate.
+    pub fn finish<M>(
+        self,
+        model: M,
+        describe: impl FnOnce(CertificateBuilder) -> CertificateBuilder,
+    ) -> Result<Fitted<M>> {
+        Ok(Fitted {
+            model,
+            provenance: self.provenance(),
+            n_releases: self.n_releases(),
+            releases_hash: self.list_head().to_owned(),
+            certificate: self.certificate(describe)?,
+        })
     }
 
     /// The certificate of the run: of all that was paid for. A run that ended early and paid release by release states the

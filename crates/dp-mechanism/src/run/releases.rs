@@ -17,7 +17,7 @@ use crate::quantile::{PrivateQuantile, ReleasedQuantile};
 use crate::release::{NoiseLaw, ReleasedGrams, ReleasedVector};
 use crate::scalar::{ReleasedScalar, Scalar};
 use crate::sum_backend::InProcess;
-use crate::vector_sum::{VectorSum, vector_contribution};
+use crate::vector_sum::{VectorSum, observed_contribution};
 use crate::{ClientSampling, Error, Grid, PaidSample, Result};
 
 impl Run<'_> {
@@ -86,7 +86,7 @@ impl Run<'_> {
                 sums: ObservedSums::Vector {
                     grid: &grid,
                     released: &released,
-                    one_user: &|row| vector_contribution(&grid, n, contribution, row),
+                    one_user: &|row| observed_contribution(&grid, n, contribution, row),
                 },
             });
         }
@@ -340,6 +340,7 @@ impl Run<'_> {
         let sample = sampling.pay_and_sample(n_clients, one(spends)?, noise)?;
         Ok(OpenSum {
             ask,
+            multiplier,
             grid,
             lines,
             sample,
@@ -383,6 +384,7 @@ impl Run<'_> {
             grid,
             lines,
             sample,
+            ..
         } = open;
         let sum = VectorSum::from_messages(sample, messages, ask.form.n_integers, grid)?;
         let Source::Here { noise, .. } = &mut self.source else {
@@ -392,7 +394,7 @@ impl Run<'_> {
         let (insecure, integers) = (released.is_insecure(), released.into_integers());
         let at = (self.list.len(), self.list.head());
         let entry = ReleaseEntry::new(ask.form, lines, insecure, integers, at)?;
-        let entry = self.finish(entry, &InProcess)?;
+        let entry = self.publish(entry, &InProcess)?;
         let made = Made {
             insecure,
             integers: entry.into_integers(),
@@ -413,6 +415,7 @@ impl Run<'_> {
 )]
 pub struct OpenSum {
     ask: Ask,
+    multiplier: f64,
     grid: Grid,
     lines: Vec<super::PaidLine>,
     sample: PaidSample,
@@ -423,6 +426,12 @@ impl OpenSum {
     #[must_use]
     pub fn asked(&self) -> &[usize] {
         self.sample.indices()
+    }
+
+    /// The noise multiplier that was paid for: with the bound on a client's norm it gives the grid.
+    #[must_use]
+    pub const fn noise_multiplier(&self) -> f64 {
+        self.multiplier
     }
 
     /// The grid on which clients bound what they send.

@@ -89,14 +89,7 @@ pub trait Trainer {
         let requests = self.requests(self.width(data), run.plan().adjacency())?;
         run.begin(&requests, self.n_accounts())?;
         let model = self.train(data, &mut run)?;
-        let provenance = run.provenance();
-        Ok(Fitted {
-            model,
-            provenance,
-            n_releases: run.n_releases(),
-            releases_hash: run.list_head().to_owned(),
-            certificate: run.certificate(|builder| self.describe(builder))?,
-        })
+        Ok(run.finish(model, |builder| self.describe(builder))?)
     }
 }
 
@@ -107,12 +100,24 @@ pub trait Trainer {
 /// does not fit a grid.
 pub fn plan_for(requests: &Requests, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
     let plan = requests.calibrate(target, adjacency)?;
+    try_grids(&plan, &[1.0])?;
+    Ok(plan)
+}
+
+/// Tries the grid of every Gaussian release of `plan` with each of these bounds on a user's norm, so that nothing is paid for that
+/// could not be released.
+///
+/// # Errors
+/// [`Error::Param`] for the first that does not fit a grid.
+pub fn try_grids(plan: &Plan, clip_norms: &[f64]) -> crate::Result<()> {
     for release in plan.releases() {
         if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
-            Grid::new(noise_multiplier, 1.0)?;
+            for &clip_norm in clip_norms {
+                Grid::new(noise_multiplier, clip_norm)?;
+            }
         }
     }
-    Ok(plan)
+    Ok(())
 }
 
 /// A released model with the certificate of the run that made it.

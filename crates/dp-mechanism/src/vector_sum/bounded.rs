@@ -17,6 +17,22 @@ pub fn vector_contribution<C: VectorContribution>(
 ) -> Vec<(usize, i64)> {
     let mut buffer = SparseBuffer::default();
     contribution.contribute(user, &mut contribution.scratch(), &mut buffer);
+    collected(grid, n_coordinates, buffer)
+}
+
+/// What [`vector_contribution`] returns, for an observer.
+pub(crate) fn observed_contribution<C: VectorContribution>(
+    grid: &Grid,
+    n_coordinates: usize,
+    contribution: &C,
+    user: UserRow<'_>,
+) -> Vec<(usize, i64)> {
+    let mut buffer = SparseBuffer::default();
+    contribution.observe(user, &mut contribution.scratch(), &mut buffer);
+    collected(grid, n_coordinates, buffer)
+}
+
+fn collected(grid: &Grid, n_coordinates: usize, mut buffer: SparseBuffer) -> Vec<(usize, i64)> {
     bounded_entries(grid, n_coordinates, &mut buffer)
         .filter(|&(index, _)| index < n_coordinates)
         .collect()

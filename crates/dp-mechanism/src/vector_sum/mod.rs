@@ -20,6 +20,7 @@ use crate::sum_backend::{
 use crate::summed_users::SummedUsers;
 use crate::{ClientSampling, Error, Grid, NoiseSource, Result, RoundKey};
 
+pub(crate) use bounded::observed_contribution;
 pub use bounded::vector_contribution;
 use local::local_sum;
 pub use paid::PaidSum;

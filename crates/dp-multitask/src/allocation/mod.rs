@@ -2,12 +2,10 @@
 
 mod budget;
 mod head;
-mod ratios;
 mod sampling;
 mod weights;
 
 pub use budget::{BudgetAllocation, TaskCounts, UserRule};
 pub(crate) use head::n_head;
-pub use ratios::{improvement_ratio_convex, improvement_ratio_strongly_convex};
 pub(crate) use sampling::{Selection, fingerprint, mix};
 pub use weights::TaskWeights;

@@ -1,206 +1,146 @@
-use dp_accounting::{Certificate, Plan, Spend};
-use dp_core::{Interactions, Private, ShapeError, UserRow};
-use dp_mechanism::{
-    GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, vector_contribution,
-};
+//! Training: counts, total weights, then rounds of users, sums and items.
+
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, Interactions, Private, ShapeError};
+use dp_mechanism::{Error as RunError, ReleasedGrams, ReleasedVector, Round, Run, Trainer};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_distr::{Distribution, Normal};
 
 use super::item_update::ItemUpdate;
-use super::model::{FactorModel, Provenance};
-use super::params::MatrixFactorization;
-use super::residual_step::{KeptMatrices, RoundOn};
-use super::run::{Progress, Run};
-use super::state::{RoundState, TrainingState};
+use super::model::FactorModel;
+use super::params::{FactorizationParams, MatrixFactorization};
+use crate::checked::taken_on_trust;
 use crate::regression::TaskScales;
-use crate::{NoisyCounts, Result, TaskWeights, WeightTotals};
+use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
 
-/// One release of a fit, as it becomes public.
-///
-/// # Privacy
-/// `one_user` computes what a user adds from that user's own records: whoever calls it must hold the
-/// data anyway, as an audit does. Everything else is public.
-#[allow(
-    missing_debug_implementations,
-    reason = "holds functions of private records"
-)]
-#[derive(Clone, Copy)]
-#[non_exhaustive]
-pub enum Released<'a> {
-    /// The item counts.
-    Counts(&'a NoisyCounts),
-    /// The item statistics of one round.
-    Statistics {
-        /// Item factors that users were described with, `(n_items, dim)` row-major: public
-        /// constants or computed from earlier releases.
-        factors: &'a [f64],
-        /// The statistics.
-        released: &'a ReleasedGrams,
-    },
-    /// The item factors after a round, `(n_items, dim)` row-major: computed from earlier releases.
-    Round {
-        /// The factors.
-        factors: &'a [f64],
-    },
-    /// The residual sums of one round, or the total weights of the items; with implicit feedback, the Gramian
-    /// of all users or the right-hand sides of one round.
-    Sum {
-        /// Its label in the plan.
-        label: &'a str,
-        /// The sum.
-        released: &'a ReleasedVector,
-        /// Its grid.
-        grid: &'a Grid,
-        /// Coordinates and integers of one user.
-        one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
-    },
+/// Item factors as they stand after the rounds so far. Everything in it was released or is public.
+pub(super) struct RoundState {
+    pub(super) dim: usize,
+    pub(super) n_rounds: usize,
+    pub(super) factors: Vec<f64>,
+    /// Sum of the inverse noise variances of the rounds so far.
+    precision: f64,
+    /// The last released matrices, for residual rounds.
+    pub(super) matrices: Option<ReleasedGrams>,
 }
 
-/// Released factors with the certificate of the run that made them.
-#[derive(Debug, Clone)]
-pub struct FittedModel {
-    /// The released model.
-    pub model: FactorModel,
-    /// What was released, under which guarantee.
-    pub certificate: Certificate,
-    /// The released counts, when the run made any.
-    pub counts: Option<NoisyCounts>,
+/// What every round of a run works on: users, and the weights of their records.
+pub(super) struct Weighted<'a> {
+    pub(super) data: &'a Private<Interactions>,
+    pub(super) weights: &'a TaskWeights,
+    /// From the released total weights of the items, for gradient steps and pooled matrices.
+    pub(super) scales: Option<&'a TaskScales>,
+}
+
+/// Trains item factors.
+///
+/// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 or 2 as the item update
+/// ([`ItemUpdate`]), corrected as `docs/errata.md` says: counts once; then per round a local user
+/// step, the item sums with exact noise, and a step on what was released.
+///
+/// One release of counts when the weights or the sampling need them; one of the items' total weights where
+/// items learn by gradient steps or share one matrix; then per round what [`ItemUpdate`] says. A replay of a list that ends early
+/// gives the model after the last whole round in it, if there is one.
+///
+/// # Privacy
+/// The returned factors and counts are (epsilon, delta)-DP for every user under the plan's
+/// adjacency. Per-user vectors never leave the kernel's contribution buffers.
+///
+/// # Examples
+/// ```
+/// use dp_multitask::{Adjacency, ApproxDp, FactorizationParams, Trainer};
+/// let target = ApproxDp::target(1.0, 1e-5)?;
+/// let fit = FactorizationParams::for_target(target).check()?;
+/// let plan = fit.plan(3_706, target, Adjacency::AddRemoveUser)?;
+/// assert!(plan.guarantee().epsilon <= 1.0 && plan.guarantee().epsilon > 0.9999);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Trainer for MatrixFactorization {
+    type Data = Private<Interactions>;
+    type Model = FactorModel;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
+    }
+
+    fn requests(&self, n_items: usize, _: Adjacency) -> Result<Requests> {
+        Ok(Requests::Shares(self.shares(n_items)?))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let certificate = certificate
+            .released_output("item factors, every release listed below, settings", "anyone")
+            .assumption(
+                "settings were not chosen by looking at this data set (the rules behind the defaults come from \
+                 MovieLens sets)",
+            )
+            .not_covered("personal models: each is seen by its own user only (joint DP)")
+            .tuning_included(false);
+        taken_on_trust(certificate, self.assumptions())
+    }
+
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<FactorModel> {
+        let mu = run.plan().gdp()?.mu;
+        self.train_at(mu, data, run)
+    }
 }
 
 impl MatrixFactorization {
-    /// Trains item factors, consuming exactly the spends of `plan`.
-    ///
-    /// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 or 2 as the item update
-    /// ([`ItemUpdate`]), corrected as `docs/errata.md` says: counts once; then per round a local user
-    /// step, the item sums with exact noise, and a step on what was released.
-    ///
-    /// # Arguments
-    /// * `data` - training records; `n_items` of the table must be that of the plan
-    /// * `plan` - from [`plan`](Self::plan)
-    /// * `spends` - from `Ledger::reserve(&plan)`, in plan order
-    /// * `noise` - the operating system's, except in tests
-    /// * `progress` - called after each release
-    ///
-    /// # Privacy
-    /// The returned factors and counts are (epsilon, delta)-DP for every user under the plan's
-    /// adjacency. Per-user vectors never leave the kernel's contribution buffers.
-    ///
-    /// # Errors
-    /// [`crate::Error::Spends`] when the spends are not those of the plan, before any data is touched;
-    /// [`crate::Error::Mechanism`] when a release is refused or entropy fails. Spends are consumed either
-    /// way.
-    pub fn fit(
+    /// Trains as a run, or a part of one, whose releases together have the Gaussian-DP parameter `mu`.
+    pub(crate) fn train_at(
         &self,
+        mu: f64,
         data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<FittedModel> {
-        self.fit_watched(data, plan, spends, noise, progress, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` as it is made: for audits, and for
-    /// keeping what was released.
-    ///
-    /// # Privacy
-    /// As [`fit`](Self::fit): `watch` sees releases, which are covered by the guarantee.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        progress: &mut dyn FnMut(Progress),
-        watch: &mut dyn FnMut(Released<'_>),
-    ) -> Result<FittedModel> {
-        let n_items = data.expose().n_items();
-        self.check_plan(plan, n_items)?;
-        let mut run = Run::paid(plan, spends, progress)?.watched_by(watch);
-        let start = TrainingState::default();
-        let state = self.train(data, start, &mut run, noise, &mut |_, _| Ok(()))?;
-        let insecure = noise.is_insecure();
-        self.fitted(
-            state,
-            run.certificate(self.assumptions(), insecure)?,
-            insecure,
-        )
-    }
-
-    /// Goes on from `state` to the end of the plan; `save` is called after each step.
-    pub(super) fn train(
-        &self,
-        data: &Private<Interactions>,
-        mut state: TrainingState,
         run: &mut Run<'_>,
-        noise: &mut NoiseSource,
-        save: &mut dyn FnMut(&TrainingState, &Run<'_>) -> Result<()>,
-    ) -> Result<TrainingState> {
+    ) -> Result<FactorModel> {
         let (params, n_items) = (self.params(), data.expose().n_items());
-        if params.releases_counts() && state.counts.is_none() {
-            let [spend] = run.next()?;
-            let clip_norm = params.count_clip_norm;
-            let counts = NoisyCounts::release(data, n_items, clip_norm, spend, noise)?;
-            run.show(Released::Counts(&counts));
-            state.counts = Some(counts);
-            save(&state, run)?;
-            run.report();
+        let mut counts = None;
+        if params.releases_counts() {
+            counts = Some(NoisyCounts::release(data, params.count_clip_norm, run)?);
         }
-        let weights = self.weights(n_items, state.counts.as_ref())?;
+        let weights = self.weights(n_items, counts.as_ref())?;
         #[cfg(privacy_mutants)]
-        let weights = match &state.counts {
+        let weights = match &counts {
             Some(noisy) if dp_core::mutants::active("weights-by-the-true-n") => {
                 TaskWeights::from_counts(noisy, 1.0, data.expose().n_users() as f64)?
             }
             _ => weights,
         };
-        if params.weight_share().is_some() && state.scales.is_none() {
-            state.scales = Some(self.release_weights(data, &weights, &state, run, noise)?);
-            save(&state, run)?;
-            run.report();
-        }
-        while state.n_rounds() < params.n_rounds {
-            let rounds = match state.rounds.take() {
-                Some(rounds) => rounds,
-                None => self.first_round(&weights, run, state.counts.as_ref())?,
+        let dim = self.dim(mu, counts.as_ref());
+        let mut scales = None;
+        if params.weight_share().is_some() {
+            let totals = WeightTotals {
+                dim: params.score_model.coordinates(dim),
+                weights: &weights,
             };
-            let scales = state.scales.as_ref();
-            let mut rounds = self.round(data, &weights, scales, rounds, run, noise)?;
-            weights.clear_others(&mut rounds.factors);
-            run.show(Released::Round {
-                factors: &rounds.factors,
-            });
-            state.rounds = Some(rounds);
-            save(&state, run)?;
-            run.report();
+            let released = run.vector(data, (n_items, 1.0), &totals)?;
+            scales = Some(totals.scales(&released, counts.as_ref().map(NoisyCounts::values)));
         }
-        Ok(state)
-    }
-
-    /// The model that a state stands for.
-    pub(super) fn fitted(
-        &self,
-        state: TrainingState,
-        certificate: Certificate,
-        insecure: bool,
-    ) -> Result<FittedModel> {
-        let rounds = state.rounds.ok_or(ShapeError {
-            name: "rounds made",
-            found: 0,
-            expected: 1,
-        })?;
-        let provenance = if insecure {
-            Provenance::SeededNoise
-        } else {
-            Provenance::Private
+        let on = Weighted {
+            data,
+            weights: &weights,
+            scales: scales.as_ref(),
         };
-        let scoring = self.params().scoring(rounds.dim);
-        Ok(FittedModel {
-            model: FactorModel::new(scoring, rounds.factors, provenance)?,
-            certificate,
-            counts: state.counts,
-        })
+        let mut rounds = RoundState::new(params, n_items, dim)?;
+        weights.clear_others(&mut rounds.factors);
+        rounds.show(run);
+        while rounds.n_rounds < params.n_rounds {
+            match self.round(&on, &mut rounds, run) {
+                // the model of a list that ends early is that of its last whole round
+                Err(Error::Mechanism(RunError::EndOfList))
+                    if rounds.n_rounds > 0 && run.is_at_end()? =>
+                {
+                    break;
+                }
+                made => made?,
+            }
+            weights.clear_others(&mut rounds.factors);
+            rounds.show(run);
+        }
+        let model = FactorModel::new(params.scoring(dim), rounds.factors, run.provenance())?;
+        Ok(model.with_counts(counts))
     }
 
     /// The weights that users' records have, from the released counts where the settings ask for them. Post-processing.
@@ -231,33 +171,6 @@ impl MatrixFactorization {
         }
     }
 
-    /// Releases how much weight every item has.
-    fn release_weights(
-        &self,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
-        state: &TrainingState,
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
-    ) -> Result<TaskScales> {
-        let dim = self.dim(run, state.counts.as_ref())?;
-        let [spend] = run.next()?;
-        let totals = WeightTotals {
-            dim: self.params().score_model.coordinates(dim),
-            weights,
-        };
-        let (label, grid) = (spend.label().to_owned(), WeightTotals::grid(&spend)?);
-        let released = totals.release(data, spend, noise)?;
-        let n_items = weights.omega().len();
-        run.show(Released::Sum {
-            label: &label,
-            released: &released,
-            grid: &grid,
-            one_user: &|row| vector_contribution(&grid, n_items, &totals, row),
-        });
-        Ok(totals.scales(&released, state.counts.as_ref().map(NoisyCounts::values)))
-    }
-
     /// The items' total weights as [`solve_items`](Self::solve_items) takes them, from their released sum: at least the standard
     /// deviation of the noise. Post-processing.
     #[must_use]
@@ -266,85 +179,127 @@ impl MatrixFactorization {
         released.values().iter().map(|w| w.max(sd)).collect()
     }
 
-    /// Length of the factors as set, or by rule from what was released.
-    fn dim(&self, run: &Run<'_>, counts: Option<&NoisyCounts>) -> Result<usize> {
+    /// How many whole rounds a run has made with the first `n_releases` of its plan.
+    #[must_use]
+    pub fn n_rounds_after(&self, n_releases: usize) -> usize {
         let params = self.params();
-        Ok(match params.dim {
-            Some(dim) => dim,
-            None => params.rule_dim(run.plan().gdp()?.mu, counts.map(NoisyCounts::mean)),
-        })
+        let before =
+            usize::from(params.releases_counts()) + usize::from(params.weight_share().is_some());
+        let of_rounds = n_releases.saturating_sub(before);
+        (1..=params.n_rounds)
+            .take_while(|&n| params.releases_of(n) <= of_rounds)
+            .count()
     }
 
-    /// Factors before any round.
-    fn first_round(
-        &self,
-        weights: &TaskWeights,
-        run: &Run<'_>,
-        counts: Option<&NoisyCounts>,
-    ) -> Result<RoundState> {
-        let n_items = weights.omega().len();
-        let mut first = RoundState::new(self.params(), n_items, self.dim(run, counts)?)?;
-        weights.clear_others(&mut first.factors);
-        Ok(first)
+    /// Length of the factors as set, or by rule from what was released.
+    fn dim(&self, mu: f64, counts: Option<&NoisyCounts>) -> usize {
+        let params = self.params();
+        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean));
+        params.dim.unwrap_or_else(by_rule)
     }
 
     /// One round: users, sums, noise, items.
-    fn round(
-        &self,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
-        scales: Option<&TaskScales>,
-        mut rounds: RoundState,
-        run: &mut Run<'_>,
-        noise: &mut NoiseSource,
-    ) -> Result<RoundState> {
+    fn round(&self, on: &Weighted<'_>, rounds: &mut RoundState, run: &mut Run<'_>) -> Result<()> {
         if let Some(implicit) = self.params().feedback.implicit() {
-            return self.implicit_round(implicit, data, weights, rounds, run, noise);
+            return self.implicit_round(implicit, on, rounds, run);
         }
-        let on = RoundOn {
-            data,
-            weights,
-            run: &mut *run,
-            noise: &mut *noise,
-        };
-        match (&self.params().item_update, scales) {
+        match (&self.params().item_update, on.scales) {
             (ItemUpdate::NoisyGd(settings), Some(scales)) => {
-                return self.gradient_round(settings, scales, rounds, on);
+                return self.gradient_round(settings, scales, on, rounds, run);
             }
             (ItemUpdate::Residual(settings), _)
                 if rounds.n_rounds >= settings.n_statistics_rounds =>
             {
-                return self.residual_round(settings, scales, rounds, on);
+                return self.residual_round(settings, on, rounds, run);
             }
             _ => {}
         }
-        let [matrix, rhs] = run.next()?;
-        let grids = self.grids(matrix.noise_multiplier()?, rhs.noise_multiplier()?)?;
-        let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
-        let sums = GramSums::accumulate(data, grids, &statistics)?;
-        let released = sums.release(matrix, rhs, noise)?;
-        run.show(Released::Statistics {
-            factors: &rounds.factors,
-            released: &released,
-        });
+        let mut rhs_noise = 1.0;
+        let grids = |of_matrix, of_rhs| {
+            let grids = self.grids(of_matrix, of_rhs)?;
+            rhs_noise = grids.rhs().noise_multiplier();
+            Ok::<_, Error>(grids)
+        };
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let released = run.grams(on.data, grids, &statistics)?;
+        let solved = self.solve_items(&released, on.scales.map(TaskScales::totals))?;
         if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
-            rounds.matrices = Some(KeptMatrices::of(&released));
+            rounds.matrices = Some(released);
         }
-        let weights = scales.map(TaskScales::totals);
-        rounds.advance(
-            self.solve_items(&released, weights)?,
-            grids.rhs().noise_multiplier(),
-        );
+        rounds.advance(solved, rhs_noise);
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("mean-by-the-true-n") {
-            let n_users = data.expose().n_users() as f64;
+            let n_users = on.data.expose().n_users() as f64;
             rounds.factors.iter_mut().for_each(|f| *f /= n_users);
         }
-        Ok(rounds)
+        Ok(())
+    }
+}
+
+impl RoundState {
+    fn new(params: &FactorizationParams, n_items: usize, dim: usize) -> Result<Self> {
+        Ok(Self {
+            dim,
+            n_rounds: 0,
+            factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
+            precision: 0.0,
+            matrices: None,
+        })
     }
 
-    /// The plan must list what this fit releases, for a table of this many items.
-    pub(super) fn check_plan(&self, plan: &Plan, n_items: usize) -> Result<()> {
-        crate::paid::check_plan(plan, &self.requests(n_items))
+    fn show(&self, run: &mut Run<'_>) {
+        run.round(&Round {
+            round: self.n_rounds,
+            parameters: &self.factors,
+            shape: (self.factors.len() / self.dim, self.dim),
+            local: None,
+        });
     }
+
+    /// Takes over factors that a round made from those before it.
+    pub(super) fn refine(&mut self, factors: Vec<f64>, noise_multiplier: f64) {
+        self.precision += noise_multiplier.powi(-2);
+        self.n_rounds += 1;
+        self.factors = factors;
+    }
+
+    /// Takes over a round's factors. Item biases alone do not depend on how users were described
+    /// in the round, so rounds are averaged by their precision; tastes are those of the last round.
+    pub(super) fn advance(&mut self, solved: Vec<f64>, noise_multiplier: f64) {
+        let precision = noise_multiplier.powi(-2);
+        self.precision += precision;
+        self.n_rounds += 1;
+        if self.dim > 1 {
+            self.factors = solved;
+            return;
+        }
+        let share = precision / self.precision;
+        for (average, new) in self.factors.iter_mut().zip(solved) {
+            *average += share * (new - *average);
+        }
+    }
+}
+
+/// Rows `[0, q_i]` with `q_i` normal, shape `(n_items, dim)`.
+pub(crate) fn initial_factors(
+    n_items: usize,
+    dim: usize,
+    stddev: f64,
+    seed: u64,
+) -> Result<Vec<f64>> {
+    let normal = Normal::new(0.0, stddev).map_err(|_| dp_core::ParamError {
+        name: "init_stddev",
+        value: stddev,
+        expected: "a finite number above 0",
+    })?;
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    Ok((0..n_items * dim)
+        .map(|at| {
+            if at % dim == 0 {
+                0.0
+            } else {
+                normal.sample(&mut rng)
+            }
+        })
+        .collect())
 }

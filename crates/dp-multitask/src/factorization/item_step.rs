@@ -6,10 +6,9 @@ use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, GramLayout, Rele
 use super::item_update::ScoreModel;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization};
-use super::pooled::PooledSolve;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::allocation::TaskWeights;
-use crate::batch_solve::solve_systems;
+use crate::solve::{PooledSolve, solve_systems};
 use crate::{LocalBias, Result};
 
 /// Single labels are clipped to this many label bounds before the user's joint clip.

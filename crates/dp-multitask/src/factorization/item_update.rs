@@ -207,14 +207,14 @@ impl ItemUpdate {
         }
     }
 
-    /// Releases of the first `n_rounds` rounds together.
-    pub(super) fn releases_of(&self, n_rounds: usize) -> Option<usize> {
+    /// Releases of the first `n_rounds` rounds together, at most 1000 rounds.
+    pub(super) fn releases_of(&self, n_rounds: usize) -> usize {
         let double = match self {
             Self::Ssp => n_rounds,
             Self::NoisyGd(_) => 0,
             Self::Residual(settings) => n_rounds.min(settings.n_statistics_rounds),
         };
-        n_rounds.checked_add(double)
+        n_rounds + double
     }
 }
 

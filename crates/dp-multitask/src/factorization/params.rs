@@ -1,9 +1,9 @@
 use dp_core::{ApproxDp, ParamError, params};
 
-use super::feedback::Feedback;
+use super::defaults;
+use super::implicit::Feedback;
 use super::item_update::{GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ScoreModel};
 use super::model::{Scoring, UserPenalties};
-use super::{defaults, plain_lists};
 use crate::allocation::n_head;
 use crate::{Error, LocalBias, Result};
 
@@ -263,7 +263,7 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn implicit_plain_for_target(target: ApproxDp) -> Self {
-        plain_lists::for_target(target)
+        defaults::implicit_plain_for_target(target)
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -283,12 +283,12 @@ impl FactorizationParams {
     }
 
     /// Releases of the first `n_rounds` rounds together.
-    pub(super) fn releases_of(&self, n_rounds: usize) -> Option<usize> {
+    pub(super) fn releases_of(&self, n_rounds: usize) -> usize {
         let Some(implicit) = self.feedback.implicit() else {
             return self.item_update.releases_of(n_rounds);
         };
         let sums = [implicit.releases_gramian(), implicit.releases_matrices()];
-        n_rounds.checked_mul(1 + sums.into_iter().map(usize::from).sum::<usize>())
+        n_rounds * (1 + sums.into_iter().map(usize::from).sum::<usize>())
     }
 
     /// Whether the run releases counts: with ratings, weights with exponent 0 need none, unless rare items are
@@ -350,7 +350,7 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
     .into())
 }
 
-/// Checked settings: the door to [`plan`](Self::plan) and [`fit`](Self::fit).
+/// Checked settings of private matrix factorisation: a [`Trainer`](crate::Trainer).
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixFactorization {
     params: FactorizationParams,

@@ -1,45 +1,20 @@
-use dp_accounting::{Plan, PlannedRelease, ReleaseRequest};
-use dp_core::{Adjacency, ApproxDp, ReplaceFactor, params};
-use dp_linalg::packed_len;
-use dp_mechanism::{GramSums, Grid};
+//! How the budget is divided among the releases.
 
-use super::feedback::ImplicitFeedback;
+use dp_accounting::{Plan, ReleaseRequest};
+use dp_core::{ReplaceFactor, params};
+use dp_linalg::packed_len;
+use dp_mechanism::GramSums;
+
+use super::implicit::ImplicitFeedback;
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::{Result, WeightTotals};
 
 const ITEM_WEIGHTS: &str = "item weights";
+const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
 impl MatrixFactorization {
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// One release of counts when the weights or the sampling need them; one of the items' total weights where
-    /// items learn by gradient steps or share one matrix; then per round what [`ItemUpdate`](super::ItemUpdate) says.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] when `n_items` is 0, [`crate::Error::Accounting`] when the target
-    /// cannot be met, [`crate::Error::Mechanism`] when a release would get so small a share that
-    /// its noise does not fit a grid. A plan that is returned can be carried out.
-    ///
-    /// # Examples
-    /// ```
-    /// use dp_core::{Adjacency, ApproxDp};
-    /// use dp_multitask::FactorizationParams;
-    /// let target = ApproxDp::target(1.0, 1e-5)?;
-    /// let fit = FactorizationParams::for_target(target).check()?;
-    /// let plan = fit.plan(3_706, target, Adjacency::AddRemoveUser)?;
-    /// assert!(plan.guarantee().epsilon <= 1.0 && plan.guarantee().epsilon > 0.9999);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        self.check_items(n_items)?;
-        let requests = self.requests(n_items);
-        let plan = Plan::calibrate(target, adjacency, &requests)?;
-        self.check_grids(&plan)?;
-        Ok(plan)
-    }
-
     /// Whether sums over so many items can be made.
-    pub(crate) fn check_items(&self, n_items: usize) -> Result<()> {
+    fn check_items(&self, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
             let most = u32::MAX as usize / self.params().largest_dim();
@@ -50,30 +25,25 @@ impl MatrixFactorization {
     }
 
     /// What a fit over `n_items` releases, with this fit's label in front.
-    pub(crate) fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `n_items` is 0 or too large.
+    pub(crate) fn shares(&self, n_items: usize) -> Result<Vec<ReleaseRequest>> {
+        self.check_items(n_items)?;
         let mut requests = requests(self.params(), n_items);
         for request in &mut requests {
             request.label.insert_str(0, &self.label);
         }
-        requests
+        Ok(requests)
     }
 
-    /// Makes every grid once, so that nothing is paid for that could not be released.
-    pub(crate) fn check_grids(&self, plan: &Plan) -> Result<()> {
+    /// The noise multiplier that a round's right-hand sides are planned with.
+    pub(super) fn rhs_noise(&self, plan: &Plan, round: usize) -> Result<f64> {
+        let label = format!("{}round {round}: {RIGHT_HAND_SIDES}", self.label);
         let mut releases = plan.releases().iter();
-        if self.params().releases_counts() {
-            let counts = releases.next();
-            let noise = counts.map_or(Ok(1.0), PlannedRelease::noise_multiplier)?;
-            Grid::new(noise, self.params().count_clip_norm)?;
-        }
-        let noise = releases
-            .map(PlannedRelease::noise_multiplier)
-            .collect::<dp_accounting::Result<Vec<f64>>>()?;
-        for &noise in &noise {
-            Grid::new(noise, 1.0)?; // whether a grid exists does not depend on the sensitivity
-            self.grids(noise, noise)?;
-        }
-        Ok(())
+        let planned = releases.find(|release| release.label() == label);
+        let planned = planned.ok_or(dp_mechanism::Error::Plan { label })?;
+        Ok(planned.noise_multiplier()?)
     }
 }
 
@@ -127,7 +97,7 @@ fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseReques
             draws,
         ));
         requests.push(ReleaseRequest::new(
-            format!("round {round}: item right-hand sides"),
+            format!("round {round}: {RIGHT_HAND_SIDES}"),
             share * (1.0 - settings.matrix_share),
             ReplaceFactor::Two,
             rhs_draws,
@@ -136,7 +106,7 @@ fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseReques
     requests
 }
 
-/// One round of implicit feedback: the matrices of the items, the Gramian of all users, and the right-hand sides, as
+/// One round of implicit feedback: the Gramian of all users, the matrices of the items, and the right-hand sides, as
 /// far as they are released.
 fn implicit_requests(
     implicit: &ImplicitFeedback,
@@ -168,10 +138,6 @@ fn implicit_requests(
         0.0
     };
     left -= matrix_share;
-    if implicit.releases_matrices() {
-        let draws = GramSums::matrix_draws(n_items, dim);
-        push("item matrices", matrix_share, ReplaceFactor::SqrtTwo, draws);
-    }
     if implicit.releases_gramian() {
         let draws = packed_len(dim) as u64;
         push(
@@ -181,8 +147,12 @@ fn implicit_requests(
             draws,
         );
     }
+    if implicit.releases_matrices() {
+        let draws = GramSums::matrix_draws(n_items, dim);
+        push("item matrices", matrix_share, ReplaceFactor::SqrtTwo, draws);
+    }
     let draws = GramSums::rhs_draws(n_items, dim);
-    push("item right-hand sides", left, ReplaceFactor::Two, draws);
+    push(RIGHT_HAND_SIDES, left, ReplaceFactor::Two, draws);
     requests
 }
 
@@ -207,6 +177,9 @@ fn power(base: f64, exponent: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use dp_core::{Adjacency, ApproxDp};
+    use dp_mechanism::Trainer;
+
     use super::*;
 
     #[test]

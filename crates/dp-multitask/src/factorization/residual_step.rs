@@ -1,23 +1,18 @@
 //! Rounds on residuals: what each user adds, and the two ways to step on their release.
 
-use dp_core::{Interactions, Private, UserRow};
-use dp_linalg::{packed_len, unpack_symmetric};
+use dp_core::UserRow;
 use dp_mechanism::{
-    FactorBuffer, GramLayout, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
-    VectorContribution, VectorSum, vector_contribution,
+    FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer, VectorContribution,
 };
 
-use super::fit::Released;
+use super::fit::{RoundState, Weighted};
 use super::item_step::{ItemStatistics, ridge};
 use super::item_update::{GradientRounds, ResidualRounds};
 use super::params::MatrixFactorization;
-use super::pooled::PooledSolve;
-use super::run::Run;
-use super::state::RoundState;
 use super::user_step::UserScratch;
-use crate::batch_solve::solve_systems;
+use crate::Result;
 use crate::regression::{Descent, GradientClip, TaskScales};
-use crate::{Result, TaskWeights};
+use crate::solve::{PooledSolve, solve_systems};
 
 /// One user's share of the residual sums of all items.
 ///
@@ -97,55 +92,6 @@ impl VectorContribution for ItemResiduals<'_> {
     }
 }
 
-/// Released matrices of the last round of statistics, kept for the residual rounds.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct KeptMatrices {
-    dim: usize,
-    noise_stddev: f64,
-    /// Packed upper triangles, one per item or one for all.
-    packed: Vec<f64>,
-}
-
-impl KeptMatrices {
-    pub(super) fn of(released: &ReleasedGrams) -> Self {
-        let dim = released.dim();
-        let n_matrices = match released.layout() {
-            GramLayout::PerItem => released.n_items(),
-            GramLayout::Pooled => 1,
-        };
-        let mut packed = Vec::with_capacity(n_matrices * packed_len(dim));
-        let (mut matrix, mut rhs) = (vec![0.0; dim * dim], vec![0.0; dim]);
-        for item in 0..n_matrices {
-            released.write_item(item, &mut matrix, &mut rhs);
-            for (a, row) in matrix.chunks_exact(dim).enumerate() {
-                packed.extend_from_slice(&row[a..]);
-            }
-        }
-        Self {
-            dim,
-            noise_stddev: released.matrix_noise_stddev(),
-            packed,
-        }
-    }
-
-    /// Whether these can be `n_matrices` matrices.
-    pub(super) fn is_consistent(&self, n_matrices: usize, dim: usize) -> bool {
-        self.dim == dim
-            && n_matrices.checked_mul(packed_len(dim)) == Some(self.packed.len())
-            && self.packed.iter().all(|a| a.is_finite())
-            && self.noise_stddev.is_finite()
-            && self.noise_stddev > 0.0
-    }
-}
-
-/// What a round needs to make its release.
-pub(super) struct RoundOn<'a, 'r> {
-    pub(super) data: &'a Private<Interactions>,
-    pub(super) weights: &'a TaskWeights,
-    pub(super) run: &'a mut Run<'r>,
-    pub(super) noise: &'a mut NoiseSource,
-}
-
 impl MatrixFactorization {
     /// What users will contribute to a round on residuals: a [`VectorContribution`] with one block of coordinates
     /// per item.
@@ -173,29 +119,19 @@ impl MatrixFactorization {
         })
     }
 
-    /// Releases the residual sums around the factors of `rounds`, paid by the next spend.
+    /// Releases the residual sums around the factors of `rounds`.
     fn release_residuals(
         &self,
-        on: RoundOn<'_, '_>,
+        on: &Weighted<'_>,
         rounds: &RoundState,
-        bound: f64,
-        clip: GradientClip,
+        (bound, clip): (f64, GradientClip),
+        run: &mut Run<'_>,
     ) -> Result<(Vec<f64>, ReleasedVector)> {
-        let [spend] = on.run.next()?;
         let coefficients = self.coefficients(&rounds.factors, rounds.dim);
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
-        let clip_norm = self.params().factor_bound() * bound;
-        let grid = Grid::new(spend.noise_multiplier()?, clip_norm)?;
-        let (label, n) = (spend.label().to_owned(), coefficients.len());
-        let sum = VectorSum::accumulate(on.data, n, grid, &residuals)?;
-        let released = sum.release(spend, on.noise)?;
-        on.run.show(Released::Sum {
-            label: &label,
-            released: &released,
-            grid: &grid,
-            one_user: &|row| vector_contribution(&grid, n, &residuals, row),
-        });
+        let shape = (coefficients.len(), self.params().factor_bound() * bound);
+        let released = run.vector(on.data, shape, &residuals)?;
         Ok((coefficients, released))
     }
 
@@ -204,11 +140,13 @@ impl MatrixFactorization {
         &self,
         settings: &GradientRounds,
         scales: &TaskScales,
-        mut rounds: RoundState,
-        on: RoundOn<'_, '_>,
-    ) -> Result<RoundState> {
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
         let bound = settings.residual_bound;
-        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
+        let clipped = (bound, settings.clip);
+        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
         let n_coordinates = self.params().score_model.coordinates(rounds.dim);
         let descent = Descent {
             step: rounds.n_rounds + 1,
@@ -227,60 +165,56 @@ impl MatrixFactorization {
             crate::regression::shorten(x, settings.radius);
         }
         rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
-        Ok(rounds)
+        Ok(())
     }
 
     /// One round of [`ItemUpdate::Residual`](super::ItemUpdate::Residual) after those of statistics.
     pub(super) fn residual_round(
         &self,
         settings: &ResidualRounds,
-        scales: Option<&TaskScales>,
-        mut rounds: RoundState,
-        on: RoundOn<'_, '_>,
-    ) -> Result<RoundState> {
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
         let bound = settings.bound(self.params().label_bound, rounds.n_rounds);
-        let (mut x, released) = self.release_residuals(on, &rounds, bound, settings.clip)?;
-        let Some(kept) = &rounds.matrices else {
+        let clipped = (bound, settings.clip);
+        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let Some(matrices) = &rounds.matrices else {
             return Err(crate::Error::Unsupported {
                 what: "residual rounds before any round of statistics",
             });
         };
         let mut change = released.values();
-        match scales {
+        match on.scales {
             Some(scales) => {
-                let weights = scales.curvature();
+                let noise = released.noise_stddev();
                 self.pooled_step(
                     settings,
-                    kept,
-                    weights,
-                    released.noise_stddev(),
+                    matrices,
+                    (scales.curvature(), noise),
                     &x,
                     &mut change,
                 )?;
             }
-            None => self.step_per_item(settings, kept, &x, &mut change)?,
+            None => self.step_per_item(settings, matrices, &x, &mut change)?,
         }
         x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
         rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
-        Ok(rounds)
+        Ok(())
     }
 
     /// Overwrites released residual sums by the steps of the items, each by its own matrix.
     fn step_per_item(
         &self,
         settings: &ResidualRounds,
-        kept: &KeptMatrices,
+        matrices: &ReleasedGrams,
         x: &[f64],
         sums: &mut [f64],
     ) -> Result<()> {
-        let dim = kept.dim;
-        let ridge = ridge(self.params(), kept.noise_stddev, dim);
-        let triangles: Vec<&[f64]> = kept.packed.chunks_exact(packed_len(dim)).collect();
+        let dim = matrices.dim();
+        let ridge = ridge(self.params(), matrices.matrix_noise_stddev(), dim);
         Ok(solve_systems(dim, sums, |item, matrix, rhs| {
-            // lengths fit by construction; a matrix of zeros otherwise
-            if unpack_symmetric(triangles[item], dim, matrix).is_err() {
-                matrix.fill(0.0);
-            }
+            matrices.write_item(item, matrix, &mut vec![0.0; dim]);
             for (r, x) in rhs.iter_mut().zip(&x[item * dim..]) {
                 *r -= settings.pull * ridge * x;
             }
@@ -292,16 +226,15 @@ impl MatrixFactorization {
     fn pooled_step(
         &self,
         settings: &ResidualRounds,
-        kept: &KeptMatrices,
-        weights: &[f64],
-        noise_stddev: f64,
+        matrices: &ReleasedGrams,
+        (weights, noise_stddev): (&[f64], f64),
         x: &[f64],
         sums: &mut [f64],
     ) -> Result<()> {
-        let dim = kept.dim;
+        let dim = matrices.dim();
         let ridge = ridge(self.params(), noise_stddev, dim);
         let mut matrix = vec![0.0; dim * dim];
-        unpack_symmetric(&kept.packed, dim, &mut matrix)?;
+        matrices.write_item(0, &mut matrix, &mut vec![0.0; dim]);
         for (r, x) in sums.iter_mut().zip(x) {
             *r -= settings.pull * ridge * x;
         }

@@ -1,4 +1,5 @@
 //! The privacy argument of the item step, on the statistics that training really sums.
+#![allow(clippy::disallowed_types, reason = "tests pay for single releases")]
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{
@@ -11,10 +12,10 @@ use dp_mechanism::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
+use super::fit::initial_factors;
 use super::item_step::ItemStatistics;
-use super::state::initial_factors;
 use super::*;
-use crate::{NoisyCounts, TaskWeights};
+use crate::{CountContribution, NoisyCounts, TaskWeights};
 
 pub(super) const N_ITEMS: usize = 60;
 const ITEMS: std::ops::Range<u32> = 0..60;
@@ -73,14 +74,13 @@ pub(super) fn noisy_counts(data: &Private<Interactions>) -> NoisyCounts {
     let release =
         PlannedRelease::gaussian("counts", 20.0, ReplaceFactor::Two, N_ITEMS as u64).unwrap();
     let spend = spends(Adjacency::AddRemoveUser, vec![release]).remove(0);
-    NoisyCounts::release(
-        data,
-        N_ITEMS,
-        10.0,
-        spend,
-        &mut NoiseSource::insecure_seeded(1),
-    )
-    .unwrap()
+    let (grid, votes) = (
+        Grid::new(20.0, 10.0).unwrap(),
+        CountContribution::new(10.0).unwrap(),
+    );
+    let sum = VectorSum::accumulate(data, N_ITEMS, grid, &votes).unwrap();
+    let released = sum.release(spend, &mut NoiseSource::insecure_seeded(1));
+    NoisyCounts::of(&released.unwrap())
 }
 
 /// Exact squared norms of what one user adds to matrices and right-hand sides.

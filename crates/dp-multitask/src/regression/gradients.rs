@@ -1,11 +1,10 @@
 //! Clipped, weighted gradients of one user, and their release.
 
 use dp_core::{Interactions, Private, UserRow};
-use dp_mechanism::{NoiseSource, ReleasedVector, SparseBuffer, VectorContribution};
+use dp_mechanism::{ReleasedVector, Run, SparseBuffer, VectorContribution};
 
 use super::loss::Loss;
 use super::setup::{TaskSetup, shorten};
-use crate::paid::Paid;
 use crate::{Result, TaskWeights};
 
 /// How a user's gradients are bounded. Both keep the user's whole share at norm `Gamma` or below.
@@ -93,11 +92,10 @@ impl WeightedGradients<'_> {
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
-        paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<ReleasedVector> {
         let shape = (self.coefficients.len(), self.gradient_norm);
-        paid.vector(data, shape, self, noise)
+        Ok(run.vector(data, shape, self)?)
     }
 }
 

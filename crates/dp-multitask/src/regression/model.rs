@@ -1,6 +1,5 @@
 //! What a regression leaves behind.
 
-use dp_accounting::Certificate;
 use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 
@@ -24,17 +23,8 @@ pub struct TaskModels {
     dim: usize,
     coefficients: Vec<f64>,
     provenance: Provenance,
-}
-
-/// Released coefficients with the certificate of the run that made them.
-#[derive(Debug, Clone)]
-pub struct FittedRegression {
-    /// The released coefficients.
-    pub model: TaskModels,
-    /// What was released, under which guarantee.
-    pub certificate: Certificate,
-    /// The released task counts, when the run made any.
-    pub counts: Option<NoisyCounts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counts: Option<NoisyCounts>,
 }
 
 impl TaskModels {
@@ -57,7 +47,21 @@ impl TaskModels {
             dim,
             coefficients,
             provenance,
+            counts: None,
         })
+    }
+
+    /// The same models with the task counts that were released with them.
+    #[must_use]
+    pub fn with_counts(mut self, counts: Option<NoisyCounts>) -> Self {
+        self.counts = counts;
+        self
+    }
+
+    /// The released task counts, where the run made any.
+    #[must_use]
+    pub const fn counts(&self) -> Option<&NoisyCounts> {
+        self.counts.as_ref()
     }
 
     /// Ridge regression of every task without any privacy, for comparison:

@@ -1,19 +1,16 @@
 //! Task-weighted noisy gradient descent.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::NoiseSource;
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, params};
+use dp_mechanism::{Run, Trainer};
 
 use super::gradients::{GradientClip, WeightedGradients};
-use super::gramian::{TaskScales, WeightTotals};
 use super::loss::{Loss, RegressionLoss};
-use super::model::FittedRegression;
+use super::model::TaskModels;
 use super::setup::TaskSetup;
-use super::step_size::{Descent, StepSize};
+use super::statistics::{TaskScales, WeightTotals, noise_ridge};
 use crate::factorization::in_public_range;
-use crate::paid::Paid;
-use crate::watch::Watch;
-use crate::{Result, TaskWeights};
+use crate::{Error, Result, TaskWeights};
 
 /// Which coefficients are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -32,7 +29,7 @@ pub enum Iterate {
 pub struct MultiTaskNoisyGdParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,
-    /// The loss; see [`MultiTaskNoisyGd::fit_with_loss`] for one's own.
+    /// The loss; see [`MultiTaskNoisyGd::with_loss`] for one's own.
     pub loss: RegressionLoss,
     /// Steps `T`, 1 to 1000.
     pub n_steps: usize,
@@ -117,8 +114,7 @@ impl MultiTaskNoisyGdParams {
 ///
 /// # Examples
 /// ```
-/// use dp_core::{Adjacency, ApproxDp};
-/// use dp_multitask::{MultiTaskNoisyGdParams, TaskSetup};
+/// use dp_multitask::{Adjacency, ApproxDp, MultiTaskNoisyGdParams, TaskSetup, Trainer};
 /// let gd = MultiTaskNoisyGdParams::new(TaskSetup::unit_ball(5)).check()?;
 /// let plan = gd.plan(100, ApproxDp::target(1.0, 1e-5)?, Adjacency::AddRemoveUser)?;
 /// assert_eq!(plan.releases().len(), 1 + 6);
@@ -132,102 +128,87 @@ pub struct MultiTaskNoisyGd {
 
 settings_and_assumptions!(MultiTaskNoisyGd, MultiTaskNoisyGdParams);
 
-impl MultiTaskNoisyGd {
-    /// What a fit over `n_tasks` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] when `n_tasks` is 0 or too large, [`crate::Error::Accounting`] when
-    /// the target cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
-    pub fn plan(&self, n_tasks: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        check_coordinates(n_tasks, self.params.setup.dim)?;
-        TaskSetup::plan(&self.requests(n_tasks), target, adjacency)
+impl Trainer for MultiTaskNoisyGd {
+    type Data = Private<Interactions>;
+    type Model = TaskModels;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
     }
 
-    fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
-        let params = &self.params;
-        let mut rest = vec![WeightTotals::request(
-            "task weights",
-            n_tasks,
-            params.weight_share,
-        )];
-        rest.extend(step_requests(
-            "gradients",
-            params.n_steps,
-            1.0 - params.weight_share,
-            n_tasks * params.setup.dim,
-        ));
-        params.setup.allocation.with_count_request(n_tasks, rest)
+    fn requests(&self, n_tasks: usize, _: Adjacency) -> Result<Requests> {
+        let (params, dim) = (&self.params, self.params.setup.dim);
+        check_coordinates(n_tasks, dim)?;
+        let share = params.weight_share;
+        let mut rest = vec![WeightTotals::request("task weights", n_tasks, share)];
+        let steps = step_requests("gradients", params.n_steps, 1.0 - share, n_tasks * dim);
+        rest.extend(steps);
+        let allocation = &params.setup.allocation;
+        Ok(Requests::Shares(
+            allocation.with_count_request(n_tasks, rest),
+        ))
     }
 
-    /// Descends on the loss of the settings, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when table, plan and spends do not
-    /// belong together, before any data is touched; [`crate::Error::Mechanism`] when a release is
-    /// refused or entropy fails. Spends are consumed either way.
-    pub fn fit(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedRegression> {
-        self.fit_with_loss(&self.params.loss, data, plan, spends, noise)
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.params.setup.describe(certificate, &self.assumptions)
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedRegression> {
-        self.run(&self.params.loss, data, plan, spends, noise, watch)
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TaskModels> {
+        self.with_loss(&self.params.loss).train(data, run)
+    }
+}
+
+/// [`MultiTaskNoisyGd`] on a loss of the caller's; that of the settings is not used.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations, reason = "a loss need not be printed")]
+pub struct WithLoss<'a> {
+    descent: &'a MultiTaskNoisyGd,
+    loss: &'a dyn Loss,
+}
+
+impl Trainer for WithLoss<'_> {
+    type Data = Private<Interactions>;
+    type Model = TaskModels;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
     }
 
-    /// [`fit`](Self::fit) on a loss of the caller's; that of the settings is not used.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_with_loss(
-        &self,
-        loss: &dyn Loss,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedRegression> {
-        self.run(loss, data, plan, spends, noise, &mut |_| {})
+    fn requests(&self, n_tasks: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.descent.requests(n_tasks, adjacency)
     }
 
-    fn run(
-        &self,
-        loss: &dyn Loss,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedRegression> {
-        let setup = &self.params.setup;
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.descent.describe(certificate)
+    }
+
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TaskModels> {
+        let setup = &self.descent.params.setup;
         setup.check_table(data)?;
-        let n_tasks = data.expose().n_items();
-        let mut paid = Paid::new(plan, &self.requests(n_tasks), spends, watch)?;
-        let (weights, counts) = setup.weights(data, &mut paid, noise)?;
+        let (weights, counts) = setup.weights(data, run)?;
         let totals = WeightTotals {
             dim: setup.dim,
             weights: &weights,
         };
         let known = setup.task_counts(counts.as_ref());
-        let scales = totals.scales(&paid.vector(data, (n_tasks, 1.0), &totals, noise)?, known);
-        let coefficients = self.descend(loss, data, &weights, &scales, &mut paid, noise)?;
-        let insecure = noise.is_insecure();
-        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
+        let shape = (data.expose().n_items(), 1.0);
+        let scales = totals.scales(&run.vector(data, shape, &totals)?, known);
+        let coefficients = self
+            .descent
+            .descend(self.loss, data, &weights, &scales, run)?;
+        let model = TaskModels::new(setup.dim, coefficients, run.provenance())?;
+        Ok(model.with_counts(counts))
+    }
+}
+
+impl MultiTaskNoisyGd {
+    /// The same descent on a loss of the caller's: a [`Trainer`] of its own.
+    #[must_use]
+    pub const fn with_loss<'a>(&'a self, loss: &'a dyn Loss) -> WithLoss<'a> {
+        let descent = self;
+        WithLoss { descent, loss }
     }
 
     fn descend(
@@ -236,8 +217,7 @@ impl MultiTaskNoisyGd {
         data: &Private<Interactions>,
         weights: &TaskWeights,
         scales: &TaskScales,
-        paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<Vec<f64>> {
         let params = &self.params;
         let (setup, dim) = (&params.setup, params.setup.dim);
@@ -252,7 +232,7 @@ impl MultiTaskNoisyGd {
                 gradient_norm: params.gradient_norm,
                 clip: params.clip,
             }
-            .release(data, paid, noise)?;
+            .release(data, run)?;
             let descent = Descent {
                 step,
                 dim,
@@ -279,6 +259,91 @@ impl MultiTaskNoisyGd {
             Iterate::Last => coefficients,
             Iterate::Average => average,
         })
+    }
+}
+
+/// Step size of task `i` at step `t = 1, 2, ...`, for released total weights `W_i = sum_j w_ij`
+/// (the paper's `omega_i n_i`) and gradient noise of standard deviation `s` per coordinate.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind",
+    deny_unknown_fields
+)]
+pub enum StepSize {
+    /// `2 radius / sqrt(Gamma^2 W_i^2 + d s^2) / sqrt(t)`: Theorem 3.12(a), convex losses.
+    Lipschitz,
+    /// `1 / (W_i lambda t)`: Theorem 3.12(b), strongly convex losses. The paper prints
+    /// `omega_i^2` where its proof has `omega_i` (`docs/errata.md`).
+    StronglyConvex {
+        /// Strong convexity `lambda` of one record's loss.
+        convexity: f64,
+    },
+    /// `rate / (f_i W_i h + damping r_i)`: a constant step in units of the curvature `h` of one
+    /// record. `f_i = 1 + d/n_i` keeps small tasks from overshooting, for the `n_i` that are known,
+    /// else `W_i`; `r_i = d s^2 / (radius^2 f_i W_i h)` shortens steps where noise outweighs the data.
+    Curvature {
+        /// The step in units of a Newton step, above 0.
+        rate: f64,
+        /// Second derivative of one record's loss along a direction, on average.
+        curvature: f64,
+        /// Damping, 0 or above.
+        damping: f64,
+    },
+}
+
+/// Where a descent stands.
+pub(crate) struct Descent {
+    /// From 1.
+    pub(crate) step: usize,
+    pub(crate) dim: usize,
+    /// Of the ball that coefficients are kept in.
+    pub(crate) radius: f64,
+    /// Bound `Gamma` on a user's share of the gradients.
+    pub(crate) gradient_norm: f64,
+    /// Noise `s` of the step.
+    pub(crate) noise_stddev: f64,
+}
+
+impl StepSize {
+    pub(crate) fn check(self) -> Result<()> {
+        match self {
+            Self::Lipschitz => Ok(()),
+            Self::StronglyConvex { convexity } => in_public_range("convexity", convexity),
+            Self::Curvature {
+                rate,
+                curvature,
+                damping,
+            } => {
+                in_public_range("rate", rate)?;
+                in_public_range("curvature", curvature)?;
+                params::finite_non_negative("damping", damping)?;
+                in_public_range("damping", damping.max(1e-6))
+            }
+        }
+    }
+
+    /// `eta_i^(t)`.
+    pub(crate) fn at(self, now: &Descent, scales: &TaskScales, task: usize) -> f64 {
+        let (total, t) = (scales.totals[task], now.step as f64);
+        match self {
+            Self::Lipschitz => {
+                let signal = now.gradient_norm * total;
+                let squared = signal * signal + now.dim as f64 * now.noise_stddev.powi(2);
+                2.0 * now.radius / (squared * t).sqrt()
+            }
+            Self::StronglyConvex { convexity } => 1.0 / (total * convexity * t),
+            Self::Curvature {
+                rate,
+                curvature,
+                damping,
+            } => {
+                let eigenvalue = curvature * scales.curvature[task];
+                let ridge = noise_ridge(now.dim, now.radius, now.noise_stddev, eigenvalue);
+                rate / (eigenvalue + damping * ridge)
+            }
+        }
     }
 }
 

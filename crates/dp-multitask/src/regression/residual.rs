@@ -1,22 +1,70 @@
 //! Sufficient statistics refined by releases of clipped residuals.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{NoiseSource, ReleasedGrams};
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, Interactions, ParamError, Private, params};
+use dp_mechanism::{ReleasedGrams, Run, Trainer};
 
 use super::gradients::{GradientClip, WeightedGradients};
-use super::gramian::{PooledGramian, TaskScales, WeightTotals, noise_ridge};
 use super::loss::RegressionLoss;
-use super::model::FittedRegression;
+use super::model::TaskModels;
 use super::noisy_gd::{check_coordinates, step_requests};
-use super::residual_bounds::ResidualBounds;
 use super::setup::TaskSetup;
-use super::statistics::{gram_requests, release_statistics};
-use crate::batch_solve::solve_systems;
+use super::statistics::{
+    PooledGramian, SspStatistics, TaskScales, WeightTotals, gram_requests, noise_ridge,
+};
 use crate::factorization::in_public_range;
-use crate::paid::Paid;
-use crate::watch::Watch;
-use crate::{Result, TaskWeights};
+use crate::solve::solve_systems;
+use crate::{Error, Result, TaskWeights};
+
+/// Bounds `c_t` on a user's share of the residuals, step by step.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case",
+    tag = "kind",
+    deny_unknown_fields
+)]
+pub enum ResidualBounds {
+    /// `c_t = Gamma_x min(B, Gamma_y) ratio^(t-1)`.
+    Geometric {
+        /// From 0.01 to 1.
+        ratio: f64,
+    },
+    /// One bound per step, in units of label times feature.
+    Listed {
+        /// The bounds.
+        values: Vec<f64>,
+    },
+}
+
+impl ResidualBounds {
+    pub(crate) fn check(&self, n_steps: usize) -> Result<()> {
+        match self {
+            Self::Geometric { ratio } if (0.01..=1.0).contains(ratio) => Ok(()),
+            Self::Geometric { ratio } => Err(ParamError {
+                name: "ratio",
+                value: *ratio,
+                expected: "a number from 0.01 to 1",
+            }
+            .into()),
+            Self::Listed { values } => {
+                params::same_size("residual bounds", values.len(), n_steps)?;
+                for &value in values {
+                    in_public_range("residual bound", value)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The bound of step `step` where that of step 0 is `first`; geometric ones are never below 1e-9 of it.
+    pub(crate) fn at(&self, first: f64, step: usize) -> f64 {
+        match self {
+            Self::Geometric { ratio } => first * ratio.powf(step as f64).max(1e-9),
+            Self::Listed { values } => values[step],
+        }
+    }
+}
 
 /// Where the matrices `A_i` of the solves come from.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -126,8 +174,7 @@ impl ResidualSspParams {
 ///
 /// # Examples
 /// ```
-/// use dp_core::{Adjacency, ApproxDp};
-/// use dp_multitask::{ResidualSspParams, TaskSetup};
+/// use dp_multitask::{Adjacency, ApproxDp, ResidualSspParams, TaskSetup, Trainer};
 /// let residual = ResidualSspParams::new(TaskSetup::unit_ball(5)).check()?;
 /// let plan = residual.plan(100, ApproxDp::target(1.0, 1e-5)?, Adjacency::AddRemoveUser)?;
 /// assert_eq!(plan.releases().len(), 2 + 5);
@@ -168,19 +215,18 @@ impl Matrices {
 
 settings_and_assumptions!(ResidualSsp, ResidualSspParams);
 
-impl ResidualSsp {
-    /// What a fit over `n_tasks` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] when `n_tasks` is 0 or too large, [`crate::Error::Accounting`] when
-    /// the target cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
-    pub fn plan(&self, n_tasks: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        check_coordinates(n_tasks, self.params.setup.dim)?;
-        TaskSetup::plan(&self.requests(n_tasks), target, adjacency)
+impl Trainer for ResidualSsp {
+    type Data = Private<Interactions>;
+    type Model = TaskModels;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
     }
 
-    fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
+    fn requests(&self, n_tasks: usize, _: Adjacency) -> Result<Requests> {
         let (params, dim) = (&self.params, self.params.setup.dim);
+        check_coordinates(n_tasks, dim)?;
         let n_steps = params.n_steps;
         let steps = |n, share| step_requests("residuals", n, share, n_tasks * dim);
         let mut rest;
@@ -199,69 +245,51 @@ impl ResidualSsp {
                 rest.extend(steps(n_steps - 1, 1.0 - both));
             }
         }
-        params.setup.allocation.with_count_request(n_tasks, rest)
+        let allocation = &params.setup.allocation;
+        Ok(Requests::Shares(
+            allocation.with_count_request(n_tasks, rest),
+        ))
     }
 
-    /// Estimates all coefficients, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when table, plan and spends do not
-    /// belong together, before any data is touched; [`crate::Error::Mechanism`] when a release is
-    /// refused or entropy fails. Spends are consumed either way.
-    pub fn fit(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedRegression> {
-        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.params.setup.describe(certificate, &self.assumptions)
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedRegression> {
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TaskModels> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
-        let (weights, counts) = setup.weights(data, &mut paid, noise)?;
+        let (weights, counts) = setup.weights(data, run)?;
         let known = setup.task_counts(counts.as_ref());
-        let matrices = self.matrices(data, known, &weights, &mut paid, noise)?;
-        let coefficients = self.refine(data, &weights, &matrices, &mut paid, noise)?;
-        let insecure = noise.is_insecure();
-        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
+        let matrices = self.matrices(data, known, &weights, run)?;
+        let coefficients = self.refine(data, &weights, &matrices, run)?;
+        let model = TaskModels::new(setup.dim, coefficients, run.provenance())?;
+        Ok(model.with_counts(counts))
     }
+}
 
+impl ResidualSsp {
     fn matrices(
         &self,
         data: &Private<Interactions>,
         counts: Option<&[f64]>,
         weights: &TaskWeights,
-        paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<Matrices> {
         let setup = &self.params.setup;
         match self.params.gramian {
             Gramian::Pooled { .. } => {
-                let average = PooledGramian { setup }.release(data, paid, noise)?;
+                let average = PooledGramian { setup }.release(data, run)?;
                 let dim = setup.dim;
                 let totals = WeightTotals { dim, weights };
                 let shape = (weights.omega().len(), 1.0);
-                let released = paid.vector(data, shape, &totals, noise)?;
+                let released = run.vector(data, shape, &totals)?;
                 let scales = totals.scales(&released, counts);
                 Ok(Matrices::Pooled { average, scales })
             }
             Gramian::PerTask { .. } => {
-                let released = release_statistics(setup, data, weights, paid, noise)?;
+                let statistics = SspStatistics::new(setup, weights);
+                let grids = |of_matrix, of_rhs| statistics.grids(of_matrix, of_rhs);
+                let released = run.grams::<_, Error>(data, grids, &statistics)?;
                 Ok(Matrices::PerTask(Box::new(released)))
             }
         }
@@ -272,8 +300,7 @@ impl ResidualSsp {
         data: &Private<Interactions>,
         weights: &TaskWeights,
         matrices: &Matrices,
-        paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<Vec<f64>> {
         let (params, setup) = (&self.params, &self.params.setup);
         let mut coefficients = vec![0.0; data.expose().n_items() * setup.dim];
@@ -292,7 +319,7 @@ impl ResidualSsp {
                 gradient_norm: params.bound(step),
                 clip: GradientClip::Joint,
             }
-            .release(data, paid, noise)?;
+            .release(data, run)?;
             let residuals = released.values().into_iter().map(|r| -r).collect();
             self.advance(
                 &mut coefficients,

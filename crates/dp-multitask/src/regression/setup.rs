@@ -1,15 +1,12 @@
 //! What all regression methods share: bounds on a user's data, the budget's spread, the domain.
 
-use dp_accounting::{Plan, ReleaseRequest};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
-use dp_mechanism::{Grid, NoiseSource};
+use dp_accounting::CertificateBuilder;
+use dp_core::{Interactions, Private, UserRow, params};
+use dp_mechanism::Run;
 
-use super::model::{FittedRegression, TaskModels};
+use crate::checked::taken_on_trust;
 use crate::factorization::in_public_range;
-use crate::paid::Paid;
-use crate::{
-    BudgetAllocation, CountContribution, NoisyCounts, Provenance, Result, TaskCounts, TaskWeights,
-};
+use crate::{BudgetAllocation, NoisyCounts, Result, TaskCounts, TaskWeights};
 
 const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 
@@ -86,20 +83,6 @@ impl TaskSetup {
         f64::from(y).clamp(-self.label_bound, self.label_bound)
     }
 
-    /// A plan for the releases, with every grid tried once, so that nothing is paid for that could
-    /// not be released.
-    pub(super) fn plan(
-        requests: &[ReleaseRequest],
-        target: ApproxDp,
-        adjacency: Adjacency,
-    ) -> Result<Plan> {
-        let plan = Plan::calibrate(target, adjacency, requests)?;
-        for release in plan.releases() {
-            Grid::new(release.noise_multiplier()?, 1.0)?;
-        }
-        Ok(plan)
-    }
-
     /// The table must have features of the length that the settings say.
     pub(super) fn check_table(&self, data: &Private<Interactions>) -> Result<()> {
         let found = data.expose().feature_dim();
@@ -110,19 +93,13 @@ impl TaskSetup {
     pub(super) fn weights(
         &self,
         data: &Private<Interactions>,
-        paid: &mut Paid<'_>,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<(TaskWeights, Option<NoisyCounts>)> {
-        let n_tasks = data.expose().n_items();
         let counts = match self.allocation.released_counts() {
-            Some((_, clip_norm)) => {
-                let contribution = CountContribution::new(clip_norm)?;
-                let shape = (n_tasks, clip_norm);
-                let released = paid.vector(data, shape, &contribution, noise)?;
-                Some(NoisyCounts::of(&released))
-            }
+            Some((_, clip_norm)) => Some(NoisyCounts::release(data, clip_norm, run)?),
             None => None,
         };
+        let n_tasks = data.expose().n_items();
         let weights = self.allocation.weights(n_tasks, counts.as_ref())?;
         Ok((weights, counts))
     }
@@ -138,29 +115,23 @@ impl TaskSetup {
         }
     }
 
-    /// What a run leaves behind: its coefficients, the counts it released, its certificate.
-    pub(super) fn fitted(
+    /// Completes the certificate of a run with these settings.
+    pub(super) fn describe(
         &self,
-        coefficients: Vec<f64>,
-        counts: Option<NoisyCounts>,
-        paid: Paid<'_>,
+        certificate: CertificateBuilder,
         assumptions: &[String],
-        insecure: bool,
-    ) -> Result<FittedRegression> {
-        let provenance = if insecure {
-            Provenance::SeededNoise
-        } else {
-            Provenance::Private
-        };
-        let mut assumptions = assumptions.to_vec();
-        if matches!(self.allocation.counts(), Some(TaskCounts::Public { .. })) {
-            assumptions.push("the task counts in the settings are public knowledge".to_owned());
+    ) -> CertificateBuilder {
+        let certificate = certificate
+            .released_output(OUTPUT, "anyone")
+            .assumption("settings were not chosen by looking at this data set")
+            .tuning_included(false);
+        let certificate = taken_on_trust(certificate, assumptions);
+        match self.allocation.counts() {
+            Some(TaskCounts::Public { .. }) => {
+                certificate.assumption("the task counts in the settings are public knowledge")
+            }
+            _ => certificate,
         }
-        Ok(FittedRegression {
-            model: TaskModels::new(self.dim, coefficients, provenance)?,
-            certificate: paid.certificate(OUTPUT, &assumptions, insecure)?,
-            counts,
-        })
     }
 
     /// The Euclidean projection on the ball.

@@ -1,19 +1,16 @@
 //! Task-weighted sufficient statistics perturbation.
 
-use dp_accounting::{Plan, ReleaseRequest, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, Interactions, Private, params};
 use dp_linalg::{PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
-use dp_mechanism::{NoiseSource, ReleasedGrams};
+use dp_mechanism::{ReleasedGrams, Run, Trainer};
 
-use super::gramian::noise_ridge;
-use super::model::FittedRegression;
+use super::model::TaskModels;
 use super::setup::TaskSetup;
-use super::statistics::{gram_requests, release_statistics};
-use crate::Result;
-use crate::batch_solve::solve_systems;
+use super::statistics::{SspStatistics, gram_requests, noise_ridge};
 use crate::factorization::in_public_range;
-use crate::paid::Paid;
-use crate::watch::Watch;
+use crate::solve::solve_systems;
+use crate::{Error, Result};
 
 /// Settings of [`MultiTaskSsp`], not yet checked. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -111,16 +108,15 @@ impl MultiTaskSspParams {
 /// matrices; projection on the ball.
 ///
 /// # Privacy
-/// See [`SspStatistics`](super::SspStatistics) for the sensitivities. The coefficients are post-processing of the
+/// See [`SspStatistics`] for the sensitivities. The coefficients are post-processing of the
 /// releases.
 ///
 /// # Examples
 /// ```
-/// use dp_accounting::{Budget, Ledger};
-/// use dp_core::{Adjacency, ApproxDp};
 /// use dp_data::SkewedTasks;
-/// use dp_mechanism::NoiseSource;
-/// use dp_multitask::{MultiTaskSspParams, TaskSetup};
+/// use dp_multitask::{
+///     Adjacency, ApproxDp, Budget, Ledger, MultiTaskSspParams, NoiseSource, TaskSetup, Trainer,
+/// };
 /// use rand::SeedableRng;
 ///
 /// let set_up = SkewedTasks { n_users: 300, n_tasks: 8, tasks_per_user: 4.0, ..SkewedTasks::appendix_c(1.0) };
@@ -143,64 +139,42 @@ pub struct MultiTaskSsp {
 
 settings_and_assumptions!(MultiTaskSsp, MultiTaskSspParams);
 
-impl MultiTaskSsp {
-    /// What a fit over `n_tasks` will release, calibrated to `target`: the counts if the
-    /// allocation asks for them, the matrices, the right-hand sides.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] when `n_tasks` is 0, [`crate::Error::Accounting`] when the target
-    /// cannot be met, [`crate::Error::Mechanism`] when a share is too small for any grid.
-    pub fn plan(&self, n_tasks: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+/// Releases the counts if the allocation asks for them, the matrices and the right-hand sides.
+impl Trainer for MultiTaskSsp {
+    type Data = Private<Interactions>;
+    type Model = TaskModels;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
+    }
+
+    fn requests(&self, n_tasks: usize, _: Adjacency) -> Result<Requests> {
         params::at_least_one("n_tasks", n_tasks)?;
-        TaskSetup::plan(&self.requests(n_tasks), target, adjacency)
-    }
-
-    fn requests(&self, n_tasks: usize) -> Vec<ReleaseRequest> {
         let (setup, share) = (&self.params.setup, self.params.matrix_share);
-        setup.allocation.with_count_request(
-            n_tasks,
-            gram_requests("task", setup.dim, n_tasks, share, 1.0),
-        )
+        let rest = gram_requests("task", setup.dim, n_tasks, share, 1.0);
+        let all = setup.allocation.with_count_request(n_tasks, rest);
+        Ok(Requests::Shares(all))
     }
 
-    /// Estimates all coefficients, consuming exactly the spends of `plan`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Spends`] when table, plan and spends do not
-    /// belong together, before any data is touched; [`crate::Error::Mechanism`] when a release is
-    /// refused or entropy fails. Spends are consumed either way.
-    pub fn fit(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<FittedRegression> {
-        self.fit_watched(data, plan, spends, noise, &mut |_| {})
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.params.setup.describe(certificate, &self.assumptions)
     }
 
-    /// [`fit`](Self::fit), showing each release to `watch` with what users added to it: for audits.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        watch: &mut Watch<'_>,
-    ) -> Result<FittedRegression> {
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TaskModels> {
         let setup = &self.params.setup;
         setup.check_table(data)?;
-        let mut paid = Paid::new(plan, &self.requests(data.expose().n_items()), spends, watch)?;
-        let (weights, counts) = setup.weights(data, &mut paid, noise)?;
-        let released = release_statistics(setup, data, &weights, &mut paid, noise)?;
+        let (weights, counts) = setup.weights(data, run)?;
+        let statistics = SspStatistics::new(setup, &weights);
+        let grids = |of_matrix, of_rhs| statistics.grids(of_matrix, of_rhs);
+        let released = run.grams::<_, Error>(data, grids, &statistics)?;
         let coefficients = self.solve(&released)?;
-        let insecure = noise.is_insecure();
-        setup.fitted(coefficients, counts, paid, &self.assumptions, insecure)
+        let model = TaskModels::new(setup.dim, coefficients, run.provenance())?;
+        Ok(model.with_counts(counts))
     }
+}
 
+impl MultiTaskSsp {
     /// Coefficients from released statistics: post-processing.
     ///
     /// # Errors

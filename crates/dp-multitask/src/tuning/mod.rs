@@ -2,12 +2,12 @@
 
 mod scores;
 
-use dp_accounting::{Certificate, Plan, PlannedRelease, ReleaseRecord, ReleaseRequest, Spend};
+use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{Grid, NoiseSource, VectorSum, vector_contribution};
+use dp_mechanism::{Run, Trainer};
 
-use crate::factorization::{FittedModel, MatrixFactorization, Progress, Released, in_public_range};
-use crate::paid::{check_plan, check_spends, complete, data_set_of};
+use crate::checked::taken_on_trust;
+use crate::factorization::{FactorModel, MatrixFactorization, in_public_range};
 use crate::{Error, Result};
 use scores::{HeldOut, ValidationScores};
 
@@ -56,8 +56,7 @@ impl Default for TuningParams {
 ///
 /// # Examples
 /// ```
-/// use dp_core::{Adjacency, ApproxDp};
-/// use dp_multitask::{FactorizationParams, Tuning, TuningParams};
+/// use dp_multitask::{Adjacency, ApproxDp, FactorizationParams, Trainer, Tuning, TuningParams};
 /// let target = ApproxDp::target(5.0, 1e-5)?;
 /// let candidates = [2, 4].map(|dim| FactorizationParams {
 ///     dim: Some(dim),
@@ -79,8 +78,8 @@ pub struct Tuning {
 /// The chosen model, and how the candidates compared.
 #[derive(Debug, Clone)]
 pub struct TunedModel {
-    /// The chosen candidate's model, with the certificate of the whole.
-    pub fitted: FittedModel,
+    /// The chosen candidate's model.
+    pub model: FactorModel,
     /// Which candidate it is, from 0.
     pub chosen: usize,
     /// Released scores, smallest best; each with noise of `score_noise_stddev`.
@@ -148,144 +147,19 @@ impl Tuning {
         &self.params
     }
 
-    /// What all candidates and the comparison will release over `n_items`, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`MatrixFactorization::plan`].
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        for fit in &self.candidates {
-            fit.check_items(n_items)?;
-        }
-        let plan = Plan::calibrate(target, adjacency, &self.requests(n_items))?;
-        for (fit, own) in self.candidates.iter().zip(self.plans(&plan, n_items)?) {
-            fit.check_grids(&own)?;
-        }
-        if let Some(scores) = plan.releases().last() {
-            Grid::new(scores.noise_multiplier()?, self.params.score_clip_norm)?;
-        }
-        Ok(plan)
-    }
-
-    fn requests(&self, n_items: usize) -> Vec<ReleaseRequest> {
-        let n = self.candidates.len();
-        let share = (1.0 - self.params.score_share) / n as f64;
-        let mut requests = Vec::new();
-        for fit in &self.candidates {
-            let own = fit.requests(n_items);
-            let total: f64 = own.iter().map(|request| request.budget_share).sum();
-            requests.extend(own.into_iter().map(|mut request| {
-                request.budget_share *= share / total;
-                request
-            }));
-        }
-        let (share, factor) = (self.params.score_share, ReplaceFactor::Two);
-        requests.push(ReleaseRequest::new(SCORES, share, factor, n as u64));
-        requests
-    }
-
-    /// The part of `plan` that belongs to each candidate.
-    fn plans(&self, plan: &Plan, n_items: usize) -> Result<Vec<Plan>> {
+    /// The Gaussian-DP parameter of each candidate's own releases in `plan`.
+    fn mu_of_each(&self, plan: &Plan, n_items: usize) -> Result<Vec<f64>> {
         let mut rest: &[PlannedRelease] = plan.releases();
-        let mut plans = Vec::with_capacity(self.candidates.len());
+        let mut all = Vec::with_capacity(self.candidates.len());
         for fit in &self.candidates {
-            let n = fit.requests(n_items).len().min(rest.len());
+            let n = fit.shares(n_items)?.len().min(rest.len());
             let (own, others) = rest.split_at(n);
             let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-            plans.push(Plan::with_noise_multipliers(
-                delta,
-                adjacency,
-                own.to_vec(),
-            )?);
+            let own = Plan::with_noise_multipliers(delta, adjacency, own.to_vec())?;
+            all.push(own.gdp()?.mu);
             rest = others;
         }
-        Ok(plans)
-    }
-
-    /// Trains all candidates and keeps the best, consuming exactly the spends of `plan`.
-    ///
-    /// # Privacy
-    /// The model, the scores and the choice are covered by the plan's guarantee together with everything that the
-    /// other candidates released. What users hold out never leaves their own share of the scores.
-    ///
-    /// # Errors
-    /// As [`MatrixFactorization::fit`].
-    pub fn fit(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<TunedModel> {
-        self.fit_watched(data, plan, spends, noise, progress, &mut |_| {})
-    }
-
-    /// [`fit`](Self::fit), showing each release to `watch` as it is made, in the order of the plan: those of the candidates, then
-    /// the scores. Candidates sum over [`training_part`](Self::training_part), the scores over `data`.
-    ///
-    /// # Privacy
-    /// As [`fit`](Self::fit): `watch` sees releases, which are covered by the guarantee.
-    ///
-    /// # Errors
-    /// As [`fit`](Self::fit).
-    pub fn fit_watched(
-        &self,
-        data: &Private<Interactions>,
-        plan: &Plan,
-        spends: Vec<Spend>,
-        noise: &mut NoiseSource,
-        progress: &mut dyn FnMut(Progress),
-        watch: &mut dyn FnMut(Released<'_>),
-    ) -> Result<TunedModel> {
-        let n_items = data.expose().n_items();
-        check_plan(plan, &self.requests(n_items))?;
-        check_spends(plan, plan.releases(), &spends)?;
-        let records: Vec<ReleaseRecord> = spends.iter().map(Spend::record).collect();
-        let data_set_id = data_set_of(&spends);
-        let train = self.training_part(data);
-        let (mut spends, total) = (spends.into_iter(), plan.releases().len());
-        let mut fitted = Vec::with_capacity(self.candidates.len());
-        let mut before = 0;
-        for (fit, own) in self.candidates.iter().zip(self.plans(plan, n_items)?) {
-            let n = own.releases().len();
-            let mut report = |at: Progress| {
-                let done = before + at.done;
-                progress(Progress { done, total });
-            };
-            let paid = spends.by_ref().take(n).collect();
-            fitted.push(fit.fit_watched(&train, &own, paid, noise, &mut report, watch)?);
-            before += n;
-        }
-        let scores = ValidationScores {
-            models: fitted.iter().map(|fit| &fit.model).collect(),
-            held_out: self.held_out(),
-            clip_norm: self.params.score_clip_norm,
-        };
-        let Some(spend) = spends.next() else {
-            return Err(crate::paid::mismatch(plan.releases(), &[], SCORES));
-        };
-        let grid = Grid::new(spend.noise_multiplier()?, self.params.score_clip_norm)?;
-        let sum = VectorSum::accumulate(data, fitted.len(), grid, &scores)?;
-        let released = sum.release(spend, noise)?;
-        watch(Released::Sum {
-            label: SCORES,
-            released: &released,
-            grid: &grid,
-            one_user: &|row| vector_contribution(&grid, fitted.len(), &scores, row),
-        });
-        progress(Progress { done: total, total });
-        let scores = released.values();
-        let chosen = smallest(&scores);
-        let certificate = self.certificate(plan, data_set_id, records, noise.is_insecure())?;
-        Ok(TunedModel {
-            fitted: FittedModel {
-                certificate,
-                ..fitted.swap_remove(chosen)
-            },
-            chosen,
-            scores,
-            score_noise_stddev: released.noise_stddev(),
-        })
+        Ok(all)
     }
 
     /// What the candidates are trained on: each user's records but for those held out. Private, like the data it comes from.
@@ -301,16 +175,41 @@ impl Tuning {
             seed: self.params.split_seed,
         }
     }
+}
 
-    fn certificate(
-        &self,
-        plan: &Plan,
-        data_set_id: String,
-        records: Vec<ReleaseRecord>,
-        insecure: bool,
-    ) -> Result<Certificate> {
-        let builder = Certificate::builder(plan, data_set_id)
-            .releases(records)
+/// Trains all candidates and keeps the best. Candidates sum over [`training_part`](Tuning::training_part), the scores over all records.
+///
+/// # Privacy
+/// The model, the scores and the choice are covered by the plan's guarantee together with everything that the
+/// other candidates released. What users hold out never leaves their own share of the scores.
+impl Trainer for Tuning {
+    type Data = Private<Interactions>;
+    type Model = TunedModel;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
+    }
+
+    fn requests(&self, n_items: usize, _: Adjacency) -> Result<Requests> {
+        let n = self.candidates.len();
+        let share = (1.0 - self.params.score_share) / n as f64;
+        let mut requests = Vec::new();
+        for fit in &self.candidates {
+            let own = fit.shares(n_items)?;
+            let total: f64 = own.iter().map(|request| request.budget_share).sum();
+            requests.extend(own.into_iter().map(|mut request| {
+                request.budget_share *= share / total;
+                request
+            }));
+        }
+        let (share, factor) = (self.params.score_share, ReplaceFactor::Two);
+        requests.push(ReleaseRequest::new(SCORES, share, factor, n as u64));
+        Ok(Requests::Shares(requests))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let certificate = certificate
             .released_output(
                 "item factors of the chosen candidate, every release listed below, settings",
                 "anyone",
@@ -319,18 +218,40 @@ impl Tuning {
                 "neither the candidates nor any other setting was made by looking at this data set (the \
                  rules behind the defaults come from MovieLens sets)",
             )
-            .not_covered("personal models: each is seen by its own user only (joint DP)");
+            .not_covered("personal models: each is seen by its own user only (joint DP)")
+            .tuning_included(true);
         let mut assumptions: Vec<String> = Vec::new();
-        for assumption in self
-            .candidates
-            .iter()
-            .flat_map(MatrixFactorization::assumptions)
-        {
+        let all = self.candidates.iter();
+        for assumption in all.flat_map(MatrixFactorization::assumptions) {
             if !assumptions.contains(assumption) {
                 assumptions.push(assumption.clone());
             }
         }
-        complete(builder, &assumptions, insecure, true)
+        taken_on_trust(certificate, &assumptions)
+    }
+
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TunedModel> {
+        let train = self.training_part(data);
+        let mut models = Vec::with_capacity(self.candidates.len());
+        let each = self.mu_of_each(run.plan(), self.width(data))?;
+        for (fit, mu) in self.candidates.iter().zip(each) {
+            models.push(fit.train_at(mu, &train, run)?);
+        }
+        let clip_norm = self.params.score_clip_norm;
+        let scores = ValidationScores {
+            models: models.iter().collect(),
+            held_out: self.held_out(),
+            clip_norm,
+        };
+        let released = run.vector(data, (models.len(), clip_norm), &scores)?;
+        let scores = released.values();
+        let chosen = smallest(&scores);
+        Ok(TunedModel {
+            model: models.swap_remove(chosen),
+            chosen,
+            scores,
+            score_noise_stddev: released.noise_stddev(),
+        })
     }
 }
 

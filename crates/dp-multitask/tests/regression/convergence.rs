@@ -4,7 +4,7 @@ use dp_data::TaskData;
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     Gramian, Loss, MultiTaskNoisyGdParams, MultiTaskSspParams, RegressionLoss, ResidualSspParams,
-    SspSolve, StepSize, TaskModels, TaskSetup,
+    SspSolve, StepSize, TaskModels, TaskSetup, Trainer,
 };
 
 use crate::support::{ADJACENCY, DIM, LITTLE_NOISE, made, pay};
@@ -130,9 +130,8 @@ fn other_losses_and_schedules_lower_their_loss() {
         let fit = params.check().unwrap();
         let plan = fit.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
         let mut noise = NoiseSource::insecure_seeded(8);
-        let fitted = fit
-            .fit_with_loss(loss, &data.train, &plan, pay(&plan), &mut noise)
-            .unwrap();
+        let fit = fit.with_loss(loss);
+        let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
         let total = |theta: &[f64]| -> f64 {
             let of_row = |row: dp_core::UserRow<'_>| -> f64 {
                 let x: Vec<f64> = row.features().iter().map(|&x| x.into()).collect();

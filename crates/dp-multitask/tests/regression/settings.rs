@@ -4,7 +4,7 @@ use dp_core::{InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     BudgetAllocation, Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams,
-    TaskCounts, TaskSetup,
+    TaskCounts, TaskSetup, Trainer,
 };
 
 use crate::support::{ADJACENCY, DIM, TARGET, TASKS, allocations, hostile_users, made, pay, setup};
@@ -30,7 +30,8 @@ fn counts_are_released_once_where_the_weights_need_them() {
     let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
     assert!(
         fitted
-            .counts
+            .model
+            .counts()
             .is_some_and(|counts| counts.values().len() == 8)
     );
     assert!(fitted.certificate.verify().unwrap().is_private());

@@ -2,7 +2,10 @@
 
 use dp_data::RatingSplit;
 use dp_mechanism::ReleasedGrams;
-use dp_multitask::{FactorizationParams, ItemUpdate, Released, ResidualRounds, ScoreModel};
+use dp_multitask::{
+    FactorizationParams, ItemUpdate, Observed, ObservedSums, Observer, ResidualRounds, Round,
+    ScoreModel,
+};
 
 use crate::support::{N_ITEMS, fit_seen, params, pooled, ratings};
 
@@ -13,25 +16,40 @@ struct ResidualRound {
     matrices: ReleasedGrams,
 }
 
+/// Factors after every round, and the last matrices.
+#[derive(Default)]
+struct Kept {
+    rounds: Vec<Vec<f64>>,
+    matrices: Option<ReleasedGrams>,
+}
+
+impl Observer for Kept {
+    fn release(&mut self, seen: &Observed<'_>) {
+        if let ObservedSums::Grams { released, .. } = seen.sums {
+            self.matrices = Some(released.clone());
+        }
+    }
+
+    fn round(&mut self, round: &Round<'_>) {
+        self.rounds.push(round.parameters.to_vec());
+    }
+}
+
 fn last_round(split: &RatingSplit, mut params: FactorizationParams, pull: f64) -> ResidualRound {
     params.item_update = ItemUpdate::Residual(ResidualRounds {
         n_statistics_rounds: params.n_rounds - 1,
         pull,
         ..ResidualRounds::new()
     });
-    let (mut rounds, mut matrices) = (Vec::new(), None);
-    fit_seen(split, params, &mut |released| match released {
-        Released::Round { factors } => rounds.push(factors.to_vec()),
-        Released::Statistics { released, .. } => matrices = Some(released.clone()),
-        _ => {}
-    });
-    let [.., before, after] = &rounds[..] else {
+    let mut kept = Kept::default();
+    fit_seen(split, params, &mut kept);
+    let [.., before, after] = &kept.rounds[..] else {
         panic!("two rounds at least");
     };
     ResidualRound {
         before: before.clone(),
         after: after.clone(),
-        matrices: matrices.unwrap(),
+        matrices: kept.matrices.unwrap(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What rounds learn, and of which items.
 
-use dp_multitask::{GradientRounds, ItemUpdate, RecordSampling, ScoreModel};
+use dp_multitask::{GradientRounds, ItemUpdate, RecordSampling, ScoreModel, Trainer};
 
 use crate::support::{
     ADJACENCY, N_ITEMS, error, fit, gradient, params, pooled, ratings, residual, target, user_mean,
@@ -98,7 +98,7 @@ fn every_update_leaves_items_outside_the_head_at_zero() {
         params.weight_exponent = 0.0;
         params.head_fraction = Some(0.2);
         let (fitted, ..) = fit(&split, params);
-        let counts = fitted.counts.unwrap();
+        let counts = fitted.model.counts().unwrap();
         let mut order: Vec<usize> = (0..N_ITEMS).collect();
         order.sort_by(|&a, &b| counts.values()[b].total_cmp(&counts.values()[a]));
         let dim = fitted.model.dim();

@@ -5,8 +5,8 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
-    FactorModel, FactorizationParams, FittedModel, GradientRounds, ItemUpdate, LocalBias,
-    PooledMatrices, Released, ResidualRounds, user_mean_predictions,
+    FactorModel, FactorizationParams, Fitted, GradientRounds, ItemUpdate, LocalBias, Observed,
+    Observer, PooledMatrices, ResidualRounds, Run, Trainer, user_mean_predictions,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -52,32 +52,41 @@ pub(crate) fn pooled(epsilon: f64, item_update: ItemUpdate) -> FactorizationPara
     }
 }
 
-pub(crate) fn fit(split: &RatingSplit, params: FactorizationParams) -> (FittedModel, Plan, usize) {
-    let mut n_seen = 0;
-    let (fitted, plan) = fit_seen(split, params, &mut |released| {
-        n_seen += match released {
-            Released::Statistics { .. } => 2,
-            Released::Round { .. } => 0, // made of what was shown
-            _ => 1,
+/// Counts releases by their labels in the plan.
+struct Count(usize);
+
+impl Observer for Count {
+    fn release(&mut self, seen: &Observed<'_>) {
+        self.0 += if seen.labels[0] == seen.labels[1] {
+            1
+        } else {
+            2
         };
-    });
-    (fitted, plan, n_seen)
+    }
+}
+
+pub(crate) fn fit(
+    split: &RatingSplit,
+    params: FactorizationParams,
+) -> (Fitted<FactorModel>, Plan, usize) {
+    let mut seen = Count(0);
+    let (fitted, plan) = fit_seen(split, params, &mut seen);
+    (fitted, plan, seen.0)
 }
 
 pub(crate) fn fit_seen(
     split: &RatingSplit,
     params: FactorizationParams,
-    see: &mut dyn FnMut(Released<'_>),
-) -> (FittedModel, Plan) {
+    see: &mut dyn Observer,
+) -> (Fitted<FactorModel>, Plan) {
     let target = target(params.rule_epsilon);
     let fit = params.check().unwrap();
     let plan = fit.plan(N_ITEMS, target, ADJACENCY).unwrap();
     let mut ledger = Ledger::in_memory("test", Budget::new(target, ADJACENCY).unwrap()).unwrap();
     let spends = ledger.reserve(&plan).unwrap();
     let mut noise = NoiseSource::insecure_seeded(3);
-    let fitted = fit
-        .fit_watched(&split.train, &plan, spends, &mut noise, &mut |_| {}, see)
-        .unwrap();
+    let run = Run::new(&plan, spends, &mut noise).unwrap();
+    let fitted = fit.run(&split.train, run.observed_by(see)).unwrap();
     (fitted, plan)
 }
 

@@ -20,7 +20,9 @@ impl Error {
                      its noise to be drawn exactly; change --epsilon, --count-share or --steps"
                     .to_owned(),
             ),
-            Self::Training(dp_multitask::Error::CheckpointMismatch { .. }) => Some(
+            Self::Training(dp_multitask::Error::Mechanism(
+                dp_mechanism::Error::ListOfAnotherRun { .. },
+            )) => Some(
                 "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
                  --ledger, or name another folder for a new run"
                     .to_owned(),

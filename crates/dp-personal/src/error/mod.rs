@@ -166,14 +166,17 @@ impl Error {
             | Self::Write { .. }
             | Self::Move { .. }
             | Self::Print(_)
-            | Self::Training(dp_multitask::Error::Io { .. }) => 7,
+            | Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Io { .. })) => 7,
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 accounting_code(error)
             }
             Self::Training(
-                dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))
-                | dp_multitask::Error::Unsupported { .. }
-                | dp_multitask::Error::CheckpointMismatch { .. },
+                dp_multitask::Error::Mechanism(
+                    dp_mechanism::Error::Param(_)
+                    | dp_mechanism::Error::ListOfAnotherRun { .. }
+                    | dp_mechanism::Error::List { .. },
+                )
+                | dp_multitask::Error::Unsupported { .. },
             )
             | Self::Personalization(dp_personalize::Error::Mechanism(
                 dp_mechanism::Error::Param(_),

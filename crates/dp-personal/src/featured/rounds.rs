@@ -1,11 +1,8 @@
 //! The rounds, by what records mean, and their model as factors.
 
-use dp_accounting::{Certificate, Plan, Spend};
+use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring,
-    UserPenalties,
-};
+use dp_multitask::{FactorModel, LocalBias, NoisyCounts, ScoreModel, Scoring, UserPenalties};
 use dp_pubfeat::{
     AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
     LikesModel, Observer, PriorVariances, Progress, Run, Trainer,
@@ -27,7 +24,7 @@ pub(super) enum Rounds {
 
 /// What a run leaves: factors, and the encoder behind them.
 pub(super) struct Made {
-    pub(super) fitted: FittedModel,
+    pub(super) fitted: Fitted<FactorModel>,
     pub(super) weights: FeatureWeights,
 }
 
@@ -104,8 +101,8 @@ fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors((scoring, rows), made.certificate, (None, made.provenance))?;
     let weights = model.weights().clone();
+    let fitted = as_factors(made, (scoring, rows), None)?;
     Ok(Made { fitted, weights })
 }
 
@@ -120,12 +117,8 @@ fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
     let insecure = made.provenance != dp_pubfeat::Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
-    let fitted = as_factors(
-        (scoring, rows),
-        made.certificate,
-        (Some(counts), made.provenance),
-    )?;
     let weights = model.weights().clone();
+    let fitted = as_factors(made, (scoring, rows), Some(counts))?;
     Ok(Made { fitted, weights })
 }
 
@@ -150,20 +143,14 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
     }
 }
 
-fn as_factors(
+/// The same run with its model as factors.
+fn as_factors<M>(
+    made: Fitted<M>,
     (scoring, rows): (Scoring, Vec<f64>),
-    certificate: Certificate,
-    (counts, provenance): (Option<NoisyCounts>, dp_pubfeat::Provenance),
-) -> Result<FittedModel> {
-    let provenance = match provenance {
-        dp_pubfeat::Provenance::Private => Provenance::Private,
-        _ => Provenance::SeededNoise,
-    };
-    Ok(FittedModel {
-        model: FactorModel::new(scoring, rows, provenance)?,
-        certificate,
-        counts,
-    })
+    counts: Option<NoisyCounts>,
+) -> Result<Fitted<FactorModel>> {
+    let model = FactorModel::new(scoring, rows, made.provenance)?.with_counts(counts);
+    Ok(made.map(|_| model))
 }
 
 #[cfg(test)]
@@ -238,7 +225,10 @@ mod tests {
             .fit(&data, &plan, pay(&plan), noise)
             .unwrap();
         let found = of_likes(made.clone()).unwrap().fitted;
-        assert_eq!(found.counts.unwrap().values(), made.model.total_weights());
+        assert_eq!(
+            found.model.counts().unwrap().values(),
+            made.model.total_weights()
+        );
         for row in data.expose().users() {
             let own = made.model.fold_in(row).unwrap();
             let other = found.model.fold_in(row).unwrap();

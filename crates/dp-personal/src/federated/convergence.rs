@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dp_fedsgd::ObservedRound;
+use dp_fedsgd::Round;
 
 use super::figures::{Figures, sums};
 use super::parts::Group;
@@ -34,12 +34,15 @@ impl Convergence {
     }
 
     /// Measures a round if it is one of those. Nothing of it goes back to the run.
-    pub fn measure(&mut self, inputs: &Inputs, group: &Group, round: ObservedRound<'_>) {
-        if !self.measured.contain(round.end.round) {
+    pub fn measure(&mut self, inputs: &Inputs, group: &Group, round: &Round<'_>) {
+        if !self.measured.contain(round.round) {
             return;
         }
+        let Some(local) = round.local else {
+            return;
+        };
         let start = Instant::now();
-        let own = |_, user| Ok(sums(round.end.shared, &(round.local)(user)));
+        let own = |_, user| Ok(sums(round.parameters, &local(user)));
         // nothing in it fails; if something did, the run must not
         let users = Figures::of_users(inputs, group, 1, own).unwrap_or_default();
         let figures = Figures::over(inputs, &users, 0, String::new());

@@ -1,7 +1,7 @@
 //! Errors of users' own models. Everything here is computed from private data and stays with the operator.
 
 use dp_data::SampleUser;
-use dp_fedsgd::FittedPpSgd;
+use dp_fedsgd::PpSgdModel;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -29,8 +29,8 @@ pub struct Figures {
 }
 
 /// Coefficients of a user who was trained on, from the released and the own part.
-pub fn coefficients(fitted: &FittedPpSgd, user: usize) -> Vec<f64> {
-    sums(fitted.model.last(), fitted.personal.expose().last(user))
+pub fn coefficients(model: &PpSgdModel, user: usize) -> Vec<f64> {
+    sums(model.shared.last(), model.local.expose().last(user))
 }
 
 /// `w + theta`.
@@ -44,15 +44,15 @@ pub(super) fn sums(shared: &[f64], own: &[f64]) -> Vec<f64> {
 pub fn losses_of_users(
     inputs: &Inputs,
     group: &Group,
-    runs: &[&FittedPpSgd],
+    runs: &[&PpSgdModel],
 ) -> Vec<Option<Vec<f64>>> {
     let loss = |score: f64, y: f32| match inputs.task {
         Task::Regression => (score - inputs.label(y)).powi(2),
         Task::Classification { .. } => inputs.error(score, y),
     };
     let of_user = |(at, user): (usize, &PartedUser)| {
-        let losses = runs.iter().map(|fitted| {
-            let own = coefficients(fitted, at);
+        let losses = runs.iter().map(|model| {
+            let own = coefficients(model, at);
             mean_over(inputs, group, at, own, &user.validation, &loss)
         });
         losses.collect()
@@ -89,7 +89,7 @@ impl Figures {
     pub fn add_own_choices(
         inputs: &Inputs,
         group: &Group,
-        fitted: &FittedPpSgd,
+        model: &PpSgdModel,
         users: &mut [UserFigures],
     ) -> Result<()> {
         let choices = own_choice::with_and_without_shared(inputs)?;
@@ -97,7 +97,7 @@ impl Figures {
         let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
             let rows = own_choice::rows(inputs, group.rows(), at);
             for choice in &choices {
-                let own = choice.choose_from(&fitted.model, &rows).coefficients;
+                let own = choice.choose_from(&model.shared, &rows).coefficients;
                 let mean = mean_over(inputs, group, at, own, &user.test, &error);
                 figures.errors.push(mean);
             }

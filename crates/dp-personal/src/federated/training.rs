@@ -1,10 +1,10 @@
 //! One run at one `alpha`.
 
-use dp_accounting::Spend;
+use dp_accounting::{Certificate, Spend};
 use dp_core::{Adjacency, DpEvent};
 use dp_fedsgd::{
-    AdditiveLoss, AdditiveModel, FittedPpSgd, HeldBatches, PersonalizedObjective, PpSgd,
-    PpSgdParams, RoundWatch,
+    AdditiveLoss, AdditiveModel, HeldBatches, Observer, PersonalizedObjective, PpSgd, PpSgdModel,
+    PpSgdParams, Run, Trainer as _,
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
@@ -95,7 +95,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// The run that these spends pay for: none for `alpha = 0`, which releases nothing.
+    /// The run that these spends pay for, with its certificate: none for `alpha = 0`, which releases nothing.
     pub fn private(
         &self,
         alpha: f64,
@@ -103,17 +103,24 @@ impl<'a> Trainer<'a> {
         delta: f64,
         spends: Vec<Spend>,
         noise: &mut NoiseSource,
-        watch: &mut RoundWatch<'_>,
-    ) -> Result<FittedPpSgd> {
+        observer: &mut dyn Observer,
+    ) -> Result<(PpSgdModel, Option<Certificate>)> {
         let fit = self.settings.fit(alpha, self.n_users)?;
         let (rows, n_shared) = (self.rows()?, self.model.n_shared());
+        if !fit.releases() {
+            return Ok((fit.train_alone(&self.model, &rows, observer)?, None));
+        }
         let adjacency = Adjacency::AddRemoveUser;
         let plan = fit.plan_with_noise(n_shared, noise_multiplier, delta, adjacency)?;
-        Ok(fit.fit_rounds_watched(&self.model, &rows, &plan, spends, noise, watch)?)
+        let run = Run::new(&plan, spends, noise).map_err(dp_fedsgd::Error::from)?;
+        let fitted = fit
+            .with(&self.model)
+            .run(&rows, run.observed_by(observer))?;
+        Ok((fitted.model, Some(fitted.certificate)))
     }
 
     /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.
-    pub fn without_noise(&self, alpha: f64) -> Result<FittedPpSgd> {
+    pub fn without_noise(&self, alpha: f64) -> Result<PpSgdModel> {
         let fit = self.settings.fit(alpha, self.n_users)?;
         // who takes part, where users are sampled: of a run that releases nothing
         let rng = &mut ChaCha20Rng::seed_from_u64(0);

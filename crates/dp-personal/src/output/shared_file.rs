@@ -154,7 +154,7 @@ mod tests {
             batch_size: 1,
             sampling_probability: None,
         };
-        let model = fitted.unwrap().model;
+        let model = fitted.unwrap().shared;
         let bytes = shared_bytes(&model, f64::INFINITY, &settings, &inputs).unwrap();
         let read = of_bytes(&bytes).unwrap();
         assert_eq!(read.last, [0.9375]);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use dp_data::Ratings;
-use dp_multitask::{FactorizationParams, FittedModel, ScoreModel};
+use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
 use dp_page::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ impl TrainSettings for FactorizationParams {
 
 /// Model, certificate and released values of `dp train` or `dp tune`.
 pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
-    pub(crate) fitted: &'a FittedModel,
+    pub(crate) fitted: &'a Fitted<FactorModel>,
     pub(crate) method: Method,
     pub(crate) params: &'a S,
     pub(crate) ratings: &'a Ratings,
@@ -113,7 +113,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
             schema_version: SCHEMA_VERSION,
             command: self.command(),
             model: self.describe_model(),
-            counts: self.fitted.counts.clone(),
+            counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),
             charts: Vec::new(),
             settings,

@@ -8,7 +8,7 @@ use dp_audit::{AuditedFactorization, Canaries, RunAudit, RunSettings, Trainer, a
 use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private};
 use dp_data::LongTailRatings;
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, MatrixFactorization};
+use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -122,7 +122,7 @@ fn with_length(
         let plan = fit.plan(data.expose().n_items(), target, ADJACENCY)?;
         let spends = Ledger::in_memory("audit", Budget::new(target, ADJACENCY)?)?.reserve(&plan)?;
         let mut noise = NoiseSource::operating_system();
-        let fitted = fit.fit(data, &plan, spends, &mut noise, &mut |_| {})?;
+        let fitted = fit.fit(data, &plan, spends, &mut noise)?;
         params.dim = Some(fitted.model.dim());
     }
     Ok(params)

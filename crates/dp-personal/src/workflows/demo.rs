@@ -8,7 +8,7 @@ use dp_accounting::{Budget, Certificate, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, NonPrivateAls};
+use dp_multitask::{FactorizationParams, NonPrivateAls, Run, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde_json::json;
@@ -81,15 +81,12 @@ fn train(
         .assuming("generated data: each run of the demo has a budget of its own");
     let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
     let mut ledger = Ledger::in_memory(DATA_SET, Budget::new(target, adjacency)?)?;
-    let bar = ReleaseBar::new(plan.releases().len());
+    let mut bar = ReleaseBar::new(plan.releases().len());
+    let (spends, noise) = (ledger.reserve(&plan)?, &mut NoiseSource::operating_system());
     let start = Instant::now();
-    let fitted = fit.fit(
-        &split.train,
-        &plan,
-        ledger.reserve(&plan)?,
-        &mut NoiseSource::operating_system(),
-        &mut |done| bar.show(done),
-    )?;
+    let run = Run::new(&plan, spends, noise).map_err(dp_multitask::Error::from)?;
+    let fitted = fit.run(&split.train, run.observed_by(&mut bar))?;
+    drop(bar);
     let trained = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let metrics = Metrics::measure(&fitted.model, split)?;

@@ -6,6 +6,7 @@ use dp_accounting::{
     Budget, BudgetKind, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
+use dp_mechanism::PaidLine;
 
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
@@ -150,15 +151,23 @@ impl Account {
         })
     }
 
-    /// Pays for one step of a plan that [`check`](Self::check) had room for.
-    pub(crate) fn reserve_step(&mut self, step: &Plan) -> dp_accounting::Result<Vec<Spend>> {
-        if self.ledger.is_none() {
-            self.ledger = Some(self.open_ledger()?);
-        }
-        match &mut self.ledger {
-            Some(ledger) => ledger.reserve(step),
-            None => Ok(Vec::new()),
-        }
+    /// The ledger, which is made where there is none.
+    pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
+        let ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => self.open_ledger()?,
+        };
+        Ok(self.ledger.insert(ledger))
+    }
+
+    /// Whether the ledger has all of these lines.
+    pub(crate) fn has_paid(&self, lines: &[PaidLine]) -> bool {
+        let ledger = self.ledger.as_ref();
+        lines.iter().all(|line| {
+            ledger.is_some_and(|ledger| {
+                ledger.data_set_id() == line.data_set && ledger.contains(&line.release_id)
+            })
+        })
     }
 
     /// What the file says after the run; nothing without a file.

@@ -39,7 +39,9 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     match model.provenance() {
         Provenance::Private => {}
         Provenance::SeededNoise => output::warn("this model is not private: its noise was seeded"),
-        Provenance::NonPrivate => output::warn("this model is not private: it has no noise"),
+        Provenance::NonPrivate | Provenance::NotTrained => {
+            output::warn("this model is not private: it has no noise");
+        }
     }
     if says_nothing {
         let text = "nothing to rank by: this model has no item biases (--score-model plain) and has learnt none of \

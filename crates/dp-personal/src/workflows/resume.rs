@@ -1,125 +1,109 @@
-//! `dp train --resume`: a run whose state is on disk after every release.
+//! `dp train --resume`: a run whose list of releases is on disk as it grows.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use dp_accounting::{Ledger, Plan};
+use dp_accounting::Plan;
 use dp_core::{Interactions, Private};
-use dp_mechanism::NoiseSource;
-use dp_multitask::{
-    Checkpoint, CheckpointFolder, Error as TrainingError, FittedModel, MatrixFactorization,
-};
+use dp_mechanism::{NoiseSource, ReleaseList, Run, RunFolder};
+use dp_multitask::{Error as TrainingError, FactorModel, Fitted, MatrixFactorization, Trainer};
 
 use crate::error::{Error, Result};
 use crate::output::warn;
 use crate::progress::ReleaseBar;
-use crate::settings::{LedgerArgs, ResumeArgs};
+use crate::settings::ResumeArgs;
 use crate::workflows::ledger::Account;
 
-/// Where a run's checkpoint is, and what was found there.
+/// What earlier versions kept in the folder instead of a list.
+const OLD_STATE: &str = "checkpoint.json";
+
+/// A run that goes on from its list of releases.
 pub(crate) struct Resume {
-    folder: PathBuf,
-    found: Option<Checkpoint>,
-    /// Set when the ledger has no room for the rest of the plan: the rounds made must do.
-    ends_here: bool,
+    path: PathBuf,
+    folder: RunFolder,
 }
 
 impl Resume {
-    /// Reads the checkpoint, if a folder was named. The ledger must be the one that paid for it.
-    pub(crate) fn open(args: &ResumeArgs, ledger: &LedgerArgs) -> Result<Option<Self>> {
-        let (Some(path), Some(ledger)) = (&args.resume, &ledger.ledger) else {
+    /// The run of the folder that was named, if one was.
+    pub(crate) fn open(args: &ResumeArgs) -> Result<Option<Self>> {
+        let Some(path) = &args.resume else {
             return Ok(None);
         };
-        let found = if path.exists() {
-            let found = opened(path)?.load();
-            found.map_err(|error| unreadable(path, error))?
-        } else {
-            None // made when something is to be put into it
-        };
-        if let Some(checkpoint) = &found {
-            check_paid(checkpoint, ledger)?;
+        if path.is_file() {
+            return Err(Error::write(path, std::io::ErrorKind::NotADirectory.into()));
         }
-        Ok(Some(Self {
-            folder: path.clone(),
-            found,
-            ends_here: false,
-        }))
+        let folder = RunFolder::new(path);
+        let old = path.join(OLD_STATE);
+        if !folder.is_begun() && old.exists() {
+            let reason = "the state of a run that an earlier version of dp began; finish it with that version, or \
+                          give --resume another folder for a new run, which is paid for anew";
+            return Err(Error::model(&old, reason));
+        }
+        let path = path.clone();
+        Ok(Some(Self { path, folder }))
     }
 
-    /// Checks that the account has room for what is left of the plan. Where it has not and a round
-    /// was made, the run ends with the model so far.
-    pub(crate) fn check(&mut self, plan: &Plan, account: &Account) -> Result<()> {
-        let n_made = self
-            .found
-            .as_ref()
-            .map_or(0, |found| found.releases().len());
-        let left: Vec<_> = plan.releases().iter().skip(n_made).cloned().collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        let left = Plan::with_noise_multipliers(plan.target().delta, plan.adjacency(), left)?;
-        match account.check(&left) {
-            Err(Error::Budget(_)) if self.found.as_ref().is_some_and(|f| f.n_rounds() > 0) => {
+    /// Whether the folder holds a run already.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.folder.is_begun()
+    }
+
+    /// Makes what is left of the plan and pays for it release by release. Where the ledger has no room for the rest and a round was
+    /// made, the model is that of the rounds made. `run` stands for what is public beside the plan.
+    pub(crate) fn fit(
+        self,
+        fit: &MatrixFactorization,
+        (plan, run): (&Plan, &str),
+        account: &mut Account,
+        data: &Private<Interactions>,
+    ) -> Result<Fitted<FactorModel>> {
+        if self.is_begun() {
+            let list = ReleaseList::open(self.folder.list_path(), run, plan);
+            let list = list.map_err(TrainingError::from)?;
+            if self.ends_here(fit, plan, account, &list)? {
                 warn(
                     "the ledger has no room for the rest of this run (a step lost in a crash stays \
                      paid): finishing with the rounds already made",
                 );
-                self.ends_here = true;
-                Ok(())
+                let replay = Run::replay(plan, list).map_err(TrainingError::from)?;
+                return Ok(fit.run(data, replay)?);
             }
-            outcome => outcome,
         }
+        let mut bar = ReleaseBar::new(plan.releases().len());
+        let (ledgers, noise) = (
+            std::slice::from_mut(account.ledger()?),
+            &mut NoiseSource::operating_system(),
+        );
+        Ok(self
+            .folder
+            .train(fit, data, plan, ledgers, run, noise, &mut bar)?)
     }
 
-    /// Pays for and makes what is left, step by step.
-    pub(crate) fn fit(
-        self,
+    /// Whether the rounds made must do, because the account has no room for the rest.
+    fn ends_here(
+        &self,
         fit: &MatrixFactorization,
         plan: &Plan,
-        account: &mut Account,
-        data: &Private<Interactions>,
-    ) -> Result<FittedModel> {
-        if let (true, Some(checkpoint)) = (self.ends_here, self.found) {
-            return Ok(fit.model_so_far(checkpoint, plan)?);
+        account: &Account,
+        list: &ReleaseList,
+    ) -> Result<bool> {
+        let made = list.paid_before();
+        if !account.has_paid(made) {
+            let reason = format!(
+                "--resume {}: this ledger did not pay for the releases of that run; give the ledger that the run was \
+                 begun with, or name another folder for a new run",
+                self.path.display()
+            );
+            return Err(Error::Usage(reason));
         }
-        let folder = opened(&self.folder)?;
-        let bar = ReleaseBar::new(plan.releases().len());
-        let mut pay = |step: &Plan| account.reserve_step(step);
-        let mut noise = NoiseSource::operating_system();
-        let mut progress = |done| bar.show(done);
-        Ok(fit.fit_with_checkpoints(data, plan, &mut pay, &mut noise, &folder, &mut progress)?)
-    }
-}
-
-/// The folder, which is made where there is none.
-fn opened(path: &Path) -> Result<CheckpointFolder> {
-    if path.is_file() {
-        return Err(Error::write(path, std::io::ErrorKind::NotADirectory.into()));
-    }
-    CheckpointFolder::open(path).map_err(|error| match error {
-        TrainingError::Io { path, source } => Error::write(&path, source),
-        other => other.into(),
-    })
-}
-
-/// A state that cannot be read or is none.
-fn unreadable(folder: &Path, error: TrainingError) -> Error {
-    match error {
-        TrainingError::Io { path, source } => Error::read(&path, source),
-        TrainingError::CheckpointDamaged { path } => {
-            let folder = folder.display();
-            let reason = format!("not a state of `dp train --resume {folder}`, or damaged");
-            Error::model(&path, reason)
+        let rest = plan.releases().get(made.len()..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(false);
         }
-        other => other.into(),
+        let (delta, adjacency) = (plan.target().delta, plan.adjacency());
+        let rest = Plan::with_noise_multipliers(delta, adjacency, rest.to_vec())?;
+        match account.check(&rest) {
+            Err(Error::Budget(_)) if fit.n_rounds_after(made.len()) > 0 => Ok(true),
+            outcome => outcome.map(|()| false),
+        }
     }
-}
-
-fn check_paid(checkpoint: &Checkpoint, ledger: &Path) -> Result<()> {
-    if !ledger.exists() && !checkpoint.releases().is_empty() {
-        return Err(TrainingError::CheckpointMismatch { what: "the ledger" }.into());
-    }
-    if ledger.exists() {
-        checkpoint.check_paid(&Ledger::audit(ledger)?)?;
-    }
-    Ok(())
 }

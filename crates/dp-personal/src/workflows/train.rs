@@ -1,5 +1,6 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -7,7 +8,11 @@ use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FittedModel, MatrixFactorization, Released};
+use dp_multitask::{
+    FactorModel, Fitted, MatrixFactorization, Observer, Progress, Round, Run, Trainer,
+};
+use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
@@ -50,10 +55,9 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         target,
         ADJACENCY,
     )?;
-    let mut resume = Resume::open(&args.resume, &args.ledger)?;
-    match &mut resume {
-        Some(resume) => resume.check(&draft, &account)?,
-        None => account.check(&draft)?,
+    let resume = Resume::open(&args.resume)?;
+    if resume.as_ref().is_none_or(|resume| !resume.is_begun()) {
+        account.check(&draft)?;
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
@@ -67,7 +71,10 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     let start = Instant::now();
     let mut rounds = Rounds::for_split(&args.split);
     let fitted = match resume {
-        Some(resume) => resume.fit(&fit, &plan, &mut account, split.train())?,
+        Some(resume) => {
+            let run = run_name(args, &fit, &ratings)?;
+            resume.fit(&fit, (&plan, &run), &mut account, split.train())?
+        }
         None => {
             folder.mark_paid()?;
             let spends = account.reserve(&plan)?;
@@ -141,12 +148,43 @@ impl Rounds {
     fn for_split(split: &SplitArgs) -> Self {
         Self((!split.no_split).then(Vec::new))
     }
+}
 
-    fn keep(&mut self, released: &Released<'_>) {
-        if let (Some(kept), Released::Round { factors }) = (&mut self.0, released) {
-            kept.push(factors.to_vec());
+impl Observer for Rounds {
+    fn round(&mut self, round: &Round<'_>) {
+        if let (Some(kept), 1..) = (&mut self.0, round.round) {
+            kept.push(round.parameters.to_vec());
         }
     }
+}
+
+/// Shows progress and keeps the factors after every round.
+struct Watched<'a> {
+    bar: ReleaseBar,
+    rounds: &'a mut Rounds,
+}
+
+impl Observer for Watched<'_> {
+    fn round(&mut self, round: &Round<'_>) {
+        self.rounds.round(round);
+    }
+
+    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
+        self.bar.progress(at)
+    }
+}
+
+/// Stands for everything public that shapes a run beside its plan: a list of releases belongs to one such run.
+fn run_name(args: &TrainArgs, fit: &MatrixFactorization, ratings: &Ratings) -> Result<String> {
+    let public = json!({
+        "settings": fit.params(),
+        "assumptions": fit.assumptions(),
+        "items": ratings.catalogue().ids(),
+        "held_out": held_out_by(args),
+        "user_column": args.input.user_col,
+    });
+    let hash = Sha256::digest(serde_json::to_vec(&public)?);
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
@@ -212,11 +250,11 @@ fn fit_model(
     train: &Private<Interactions>,
     mut noise: NoiseSource,
     rounds: &mut Rounds,
-) -> Result<FittedModel> {
+) -> Result<Fitted<FactorModel>> {
     let bar = ReleaseBar::new(plan.releases().len());
-    let mut progress = |done| bar.show(done);
-    let mut keep = |released: Released<'_>| rounds.keep(&released);
-    Ok(fit.fit_watched(train, plan, spends, &mut noise, &mut progress, &mut keep)?)
+    let mut watched = Watched { bar, rounds };
+    let run = Run::new(plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
+    Ok(fit.run(train, run.observed_by(&mut watched))?)
 }
 
 #[cfg(test)]
@@ -230,7 +268,14 @@ mod tests {
                 split_seed: 0,
                 no_split,
             });
-            rounds.keep(&Released::Round { factors: &[1.5] });
+            for round in 0..2 {
+                rounds.round(&Round {
+                    round,
+                    parameters: &[round as f64 + 0.5],
+                    shape: (1, 1),
+                    local: None,
+                });
+            }
             assert_eq!(rounds.0, kept);
         }
     }

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use dp_core::ApproxDp;
-use dp_multitask::{FactorizationParams, MatrixFactorization, TunedModel, Tuning, TuningParams};
+use dp_multitask::{
+    FactorizationParams, MatrixFactorization, Run, Trainer, TunedModel, Tuning, TuningParams,
+};
 
 use super::input::{HeldOut, as_feedback, read, set_head, settings_for};
 use super::ledger::{Account, data_set_id};
@@ -63,24 +65,27 @@ pub fn run(args: &TuneArgs) -> Result<()> {
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut noise = train.output.noise();
-    let bar = ReleaseBar::new(plan.releases().len());
-    let mut progress = |done| bar.show(done);
-    let tuned = tuning.fit(split.train(), &plan, spends, &mut noise, &mut progress)?;
+    let mut bar = ReleaseBar::new(plan.releases().len());
+    let run = Run::new(&plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
+    let tuned = tuning.run(split.train(), run.observed_by(&mut bar))?;
+    drop(bar);
+    let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
+    let fitted = tuned.map(|tuned| tuned.model);
     let seconds = start.elapsed();
 
     let release = TrainRelease {
-        fitted: &tuned.fitted,
+        fitted: &fitted,
         method: train.target.method,
-        params: tuning.candidates()[tuned.chosen].params(),
+        params: tuning.candidates()[chosen].params(),
         ratings: &ratings,
         held_out: held_out_by(train),
-        comparison: Some(comparison(&args.choice, &tuned)),
+        comparison: Some(comparison),
     };
     release.write(&folder)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();
-        let metrics = Evaluation::measure(&tuned.fitted, &split)?;
+        let metrics = Evaluation::measure(&fitted, &split)?;
         let report = TrainReport {
             release: &release,
             metrics,

@@ -3,7 +3,9 @@
 use dp_accounting::{Budget, Ledger, gdp, usable_delta};
 use dp_core::Adjacency;
 use dp_data::{OffsetData, PersonalOffsets};
-use dp_fedsgd::{AdditiveLoss, AdditiveModel, FittedPpSgd, PpSgd, PpSgdParams, StreamedBatches};
+use dp_fedsgd::{
+    AdditiveLoss, AdditiveModel, PpSgd, PpSgdModel, PpSgdParams, StreamedBatches, Trainer,
+};
 use dp_mechanism::NoiseSource;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -184,16 +186,16 @@ impl Cell {
 
     fn risk(self, set_up: &SetUp, step: f64, seed: u64) -> Result<f64> {
         let data = generate(&set_up.data, seed)?;
-        let fitted = self.fit(set_up, &data, step, seed)?;
-        let own = fitted.personal.expose();
+        let model = self.fit(set_up, &data, step, seed)?;
+        let own = model.local.expose();
         Ok(data.excess_risk(|user, theta| {
-            let both = fitted.model.last().iter().zip(own.last(user));
+            let both = model.shared.last().iter().zip(own.last(user));
             let sums = theta.iter_mut().zip(both);
             sums.for_each(|(theta, (w, own))| *theta = w + own);
         }))
     }
 
-    fn fit(self, set_up: &SetUp, data: &OffsetData, step: f64, seed: u64) -> Result<FittedPpSgd> {
+    fn fit(self, set_up: &SetUp, data: &OffsetData, step: f64, seed: u64) -> Result<PpSgdModel> {
         let dim = set_up.data.dim;
         let model = AdditiveModel::new(AdditiveLoss::Squared, dim)?;
         let batches = StreamedBatches::new(&data.table, dim, |user, step, out| {
@@ -212,6 +214,6 @@ impl Cell {
         let budget = Budget::new(plan.target(), adjacency)?;
         let spends = Ledger::in_memory("made data", budget)?.reserve(&plan)?;
         let noise = &mut NoiseSource::insecure_seeded(seed);
-        Ok(fit.fit(&model, &batches, &plan, spends, noise)?)
+        Ok(fit.with(&model).fit(&batches, &plan, spends, noise)?.model)
     }
 }

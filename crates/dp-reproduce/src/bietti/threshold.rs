@@ -4,7 +4,7 @@ use dp_accounting::{Budget, Ledger, gdp, usable_delta};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::PersonalOffsets;
 use dp_fedsgd::bounds::rounds_until_local_learning_wins;
-use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdParams, StreamedBatches};
+use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdParams, StreamedBatches, Trainer};
 use dp_mechanism::NoiseSource;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -98,14 +98,18 @@ impl SetUp {
         let mut params = PpSgdParams::new(alpha, step, CLIP_NORM, n_rounds, n_users);
         params.average = true;
         let (fit, adjacency) = (params.check()?, Adjacency::AddRemoveUser);
-        let noise_multiplier = (n_rounds as f64).sqrt() / self.mu()?;
-        let plan = fit.plan_with_noise(dim, noise_multiplier, DELTA, adjacency)?;
-        let budget = Budget::new(plan.target(), adjacency)?;
-        let spends = Ledger::in_memory("made data", budget)?.reserve(&plan)?;
-        let noise = &mut NoiseSource::insecure_seeded(seed);
-        let fitted = fit.fit(&model, &batches, &plan, spends, noise)?;
-        let (own, zeros) = (fitted.personal.expose(), vec![0.0; dim]);
-        let shared = fitted.model.average().unwrap_or(&zeros);
+        let made = if fit.releases() {
+            let noise_multiplier = (n_rounds as f64).sqrt() / self.mu()?;
+            let plan = fit.plan_with_noise(dim, noise_multiplier, DELTA, adjacency)?;
+            let budget = Budget::new(plan.target(), adjacency)?;
+            let spends = Ledger::in_memory("made data", budget)?.reserve(&plan)?;
+            let noise = &mut NoiseSource::insecure_seeded(seed);
+            fit.with(&model).fit(&batches, &plan, spends, noise)?.model
+        } else {
+            fit.train_alone(&model, &batches, &mut ())?
+        };
+        let (own, zeros) = (made.local.expose(), vec![0.0; dim]);
+        let shared = made.shared.average().unwrap_or(&zeros);
         Ok(data.excess_risk(|user, theta| {
             let both = shared.iter().zip(own.average(user).unwrap_or(&zeros));
             let sums = theta.iter_mut().zip(both);

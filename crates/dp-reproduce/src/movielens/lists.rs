@@ -2,7 +2,7 @@
 
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, Ratings, UserSplit};
-use dp_multitask::{FactorModel, FittedModel, NonPrivateAls};
+use dp_multitask::{FactorModel, Fitted, NonPrivateAls};
 
 use super::data::buckets;
 use super::task::{Figures, Metric, N_BUCKETS, Task};
@@ -69,15 +69,15 @@ impl Task for Lists {
         &self.split.train
     }
 
-    fn validation(&self, fitted: &FittedModel) -> Result<f64> {
+    fn validation(&self, fitted: &Fitted<FactorModel>) -> Result<f64> {
         Ok(-self.of_model(&fitted.model, &self.split.valid)?.recall)
     }
 
     /// The lists of the model, and those of the counts that the run released.
-    fn test(&self, fitted: &FittedModel) -> Result<Vec<Figures>> {
+    fn test(&self, fitted: &Fitted<FactorModel>) -> Result<Vec<Figures>> {
         let users = &self.split.test;
         let mut all = vec![figures(RECALL, &self.of_model(&fitted.model, users)?)];
-        if let Some(counts) = &fitted.counts {
+        if let Some(counts) = fitted.model.counts() {
             let popular =
                 self.ranking(users, |k| counts.most_popular_for_all(&users.history, k))?;
             all.push(figures(POPULARITY, &popular));

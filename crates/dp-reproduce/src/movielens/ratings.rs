@@ -3,7 +3,7 @@
 use dp_core::{Interactions, Private};
 use dp_data::{PopularityBuckets, RatingSplit, Ratings, SplitFractions, rmse};
 use dp_multitask::{
-    FactorModel, FittedModel, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
+    FactorModel, Fitted, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
 };
 
 use super::data::buckets;
@@ -69,14 +69,14 @@ impl Task for HeldOutRatings {
         &self.split.train
     }
 
-    fn validation(&self, fitted: &FittedModel) -> Result<f64> {
+    fn validation(&self, fitted: &Fitted<FactorModel>) -> Result<f64> {
         let pairs = fitted
             .model
             .predict_held_out(&self.split.train, &self.split.valid)?;
         Ok(rmse(pairs.into_exposed())?)
     }
 
-    fn test(&self, fitted: &FittedModel) -> Result<Vec<Figures>> {
+    fn test(&self, fitted: &Fitted<FactorModel>) -> Result<Vec<Figures>> {
         let mut figures = vec![self.model_errors(&fitted.model)?];
         figures.extend(self.neighbours.overlap(&fitted.model, &self.buckets)?);
         Ok(figures)

@@ -2,7 +2,7 @@
 
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::NoiseSource;
-use dp_multitask::FittedModel;
+use dp_multitask::{FactorModel, Fitted, Trainer as _};
 use serde_json::{Map, Value, json};
 
 use super::super::ReproduceArgs;
@@ -99,7 +99,12 @@ impl Table {
 }
 
 /// Trains with seeded noise and another start for every seed.
-fn fit(task: &dyn Task, candidate: &Candidate, target: ApproxDp, seed: u64) -> Result<FittedModel> {
+fn fit(
+    task: &dyn Task,
+    candidate: &Candidate,
+    target: ApproxDp,
+    seed: u64,
+) -> Result<Fitted<FactorModel>> {
     let mut settings = candidate.settings.clone();
     settings.init_seed = seed;
     let fit = settings.check()?;
@@ -108,7 +113,7 @@ fn fit(task: &dyn Task, candidate: &Candidate, target: ApproxDp, seed: u64) -> R
     let plan = fit.plan(train.expose().n_items(), target, adjacency)?;
     let mut noise = NoiseSource::insecure_seeded(seed);
     let spends = pay(&plan, "ratings")?;
-    Ok(fit.fit(train, &plan, spends, &mut noise, &mut |_| {})?)
+    Ok(fit.fit(train, &plan, spends, &mut noise)?)
 }
 
 fn params(

@@ -1,7 +1,7 @@
 //! What a model is trained on and held against.
 
 use dp_core::{Interactions, Private};
-use dp_multitask::FittedModel;
+use dp_multitask::{FactorModel, Fitted};
 
 use dp_personal::error::Result;
 
@@ -23,10 +23,10 @@ pub(super) trait Task {
     fn train(&self) -> &Private<Interactions>;
 
     /// What settings are chosen by: the less, the better.
-    fn validation(&self, fitted: &FittedModel) -> Result<f64>;
+    fn validation(&self, fitted: &Fitted<FactorModel>) -> Result<f64>;
 
     /// Figures of the test part, always of the same metrics for models of one setting.
-    fn test(&self, fitted: &FittedModel) -> Result<Vec<Figures>>;
+    fn test(&self, fitted: &Fitted<FactorModel>) -> Result<Vec<Figures>>;
 
     /// What needs no noise, by method.
     fn baselines(&self) -> Result<Vec<(&'static str, Figures)>>;

@@ -2,7 +2,7 @@
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::Adjacency;
-use dp_fedsgd::{PpSgdParams, Rejection, Server, UpdateMessage};
+use dp_fedsgd::{PpSgdParams, Rejection, Run, Server, UpdateMessage};
 use dp_mechanism::{NoiseSource, PoissonSampling};
 
 use super::{DELTA, plan};
@@ -16,10 +16,11 @@ fn after(sent: impl Fn(usize) -> Option<(u32, Vec<i64>)>) -> (Vec<f64>, Vec<Reje
     let plan = plan(params, 2, 2.0, DELTA, Adjacency::AddRemoveUser);
     let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
     let spends = Ledger::in_memory("server", budget).unwrap().reserve(&plan);
-    let mut server = Server::new(params.check().unwrap(), 2, &plan, spends.unwrap()).unwrap();
     let (noise, mut rejected) = (&mut NoiseSource::insecure_seeded(3), Vec::new());
+    let run = Run::new(&plan, spends.unwrap(), noise).unwrap();
+    let mut server = Server::new(params.check().unwrap(), 2, run).unwrap();
     for round in 1..=2 {
-        let open = server.open_round(N, noise).unwrap().unwrap();
+        let open = server.open_round(N).unwrap().unwrap();
         let run = open.message().run.clone();
         let message = |client| {
             let (round, integers) = sent(client).filter(|_| round == 2)?;
@@ -32,8 +33,7 @@ fn after(sent: impl Fn(usize) -> Option<(u32, Vec<i64>)>) -> (Vec<f64>, Vec<Reje
             })
         };
         let updates: Vec<_> = (0..N).filter_map(message).collect();
-        open.close(updates, &mut |one| rejected.push(one), noise)
-            .unwrap();
+        open.close(updates, &mut |one| rejected.push(one)).unwrap();
     }
     (server.shared().to_vec(), rejected)
 }

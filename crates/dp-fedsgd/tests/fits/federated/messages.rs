@@ -1,6 +1,6 @@
 //! Messages: what counts, what is refused, what a message moves at most.
 
-use dp_fedsgd::{PpSgdParams, Rejection, Server, UpdateMessage};
+use dp_fedsgd::{PpSgdParams, Rejection, Run, Server, UpdateMessage};
 
 use super::{no_rejection, poisson, seeded, whole};
 use crate::support::{ADD_REMOVE, Numbers, paid};
@@ -22,15 +22,16 @@ fn released(updates: Vec<UpdateMessage>, rejected: &mut dyn FnMut(Rejection)) ->
         .check()
         .unwrap();
     let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
-    let mut server = Server::new(fit, 3, &plan, paid(&plan)).unwrap();
     let noise = &mut seeded();
-    let round = server.open_round(10, noise).unwrap().unwrap();
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let mut server = Server::new(fit, 3, run).unwrap();
+    let round = server.open_round(10).unwrap().unwrap();
     let run = round.message().run.clone();
     let updates = updates.into_iter().map(|update| UpdateMessage {
         run: run.clone(),
         ..update
     });
-    round.close(updates, rejected, noise).unwrap();
+    round.close(updates, rejected).unwrap();
     server.shared().to_vec()
 }
 

@@ -5,7 +5,7 @@ mod rounds;
 
 use dp_core::{Adjacency, UserSamples};
 use dp_fedsgd::{
-    AdditiveModel, Client, HeldBatches, PpSgd, Rejection, RoundMessage, RoundOutcome, Server,
+    AdditiveModel, Client, HeldBatches, PpSgd, Rejection, RoundMessage, RoundOutcome, Run, Server,
     UpdateMessage,
 };
 use dp_mechanism::{ClientSampling, NoiseSource, PoissonSampling};
@@ -42,10 +42,12 @@ fn federate(
     let model = squared(dim);
     let rows = HeldBatches::new(data, 2).unwrap();
     let plan = fit.plan_with_noise(dim, 2.0, 1e-5, adjacency).unwrap();
-    let mut server = Server::new(fit, dim, &plan, paid(&plan)).unwrap();
+    let mut noise = seeded();
+    let run = Run::new(&plan, paid(&plan), &mut noise).unwrap();
+    let mut server = Server::new(fit, dim, run).unwrap();
     let mut everybody = clients(&model, &rows, data.users().len());
-    let (mut noise, mut outcomes) = (seeded(), Vec::new());
-    while let Some(round) = server.open_round(everybody.len(), &mut noise).unwrap() {
+    let mut outcomes = Vec::new();
+    while let Some(round) = server.open_round(everybody.len()).unwrap() {
         // over the wire and back
         let text = serde_json::to_string(round.message()).unwrap();
         let message: RoundMessage = serde_json::from_str(&text).unwrap();
@@ -58,12 +60,12 @@ fn federate(
             }
         }
         updates.reverse(); // order does not matter
-        outcomes.push(round.close(updates, rejected, &mut noise).unwrap());
+        outcomes.push(round.close(updates, rejected).unwrap());
     }
-    let (shared, certificate) = server.finish().unwrap();
-    assert!(!certificate.verify().unwrap().is_private()); // seeded
+    let served = server.finish().unwrap();
+    assert!(!served.certificate.verify().unwrap().is_private()); // seeded
     let own = everybody.iter().map(|c| c.local().to_vec()).collect();
-    (shared.last().to_vec(), outcomes, own)
+    (served.model.last().to_vec(), outcomes, own)
 }
 
 fn no_rejection(rejection: Rejection) {

@@ -2,7 +2,8 @@
 
 use dp_core::Adjacency;
 use dp_fedsgd::{
-    Client, HeldBatches, PpSgdParams, Reply, RoundMessage, RoundOutcome, Server, UpdateMessage,
+    Client, HeldBatches, PpSgdParams, Reply, RoundMessage, RoundOutcome, Run, Server, Trainer,
+    UpdateMessage,
 };
 use dp_mechanism::{FixedSizeSampling, NoiseSource};
 
@@ -21,13 +22,15 @@ fn messages_make_the_same_model_as_a_fit_bit_for_bit() {
         let (shared, _, own) = federate(fit, &data, adjacency, pass, &mut no_rejection);
         let plan = fit.plan_with_noise(3, 2.0, 1e-5, adjacency).unwrap();
         let rows = HeldBatches::new(&data, 2).unwrap();
+        let model = squared(3);
         let fitted = fit
-            .fit(&squared(3), &rows, &plan, paid(&plan), &mut seeded())
+            .with(&model)
+            .fit(&rows, &plan, paid(&plan), &mut seeded())
             .unwrap();
         let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&shared), bits(fitted.model.last()));
+        assert_eq!(bits(&shared), bits(fitted.model.shared.last()));
         for (user, own) in own.iter().enumerate() {
-            assert_eq!(bits(own), bits(fitted.personal.expose().last(user)));
+            assert_eq!(bits(own), bits(fitted.model.local.expose().last(user)));
         }
     }
 }
@@ -88,13 +91,16 @@ fn drop_outs_change_neither_noise_nor_other_clients_and_few_clients_stop_the_mod
 fn servers_want_a_sampling_scheme_and_something_to_release() {
     let full = PpSgdParams::new(1.0, 0.3, 0.5, 2, 60.0).check().unwrap();
     let plan = full.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
-    assert!(Server::new(full, 3, &plan, paid(&plan)).is_err());
+    let noise = &mut seeded();
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    assert!(Server::new(full, 3, run).is_err());
     let local = PpSgdParams::new(0.0, 0.3, 0.5, 2, 60.0)
         .sampled(poisson(0.5))
         .check()
         .unwrap();
-    let plan = local.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
-    assert!(Server::new(local, 3, &plan, Vec::new()).is_err());
+    assert!(local.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).is_err());
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    assert!(Server::new(local, 3, run).is_err());
 }
 
 #[test]
@@ -168,21 +174,23 @@ fn a_hundred_thousand_clients_make_rounds() {
         .check()
         .unwrap();
     let plan = fit.plan_with_noise(4, 1.0, 1e-6, ADD_REMOVE).unwrap();
-    let mut server = Server::new(fit, 4, &plan, paid(&plan)).unwrap();
-    let mut everybody = clients(&model, &rows, n);
     let noise = &mut NoiseSource::operating_system();
-    while let Some(round) = server.open_round(n, noise).unwrap() {
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let mut server = Server::new(fit, 4, run).unwrap();
+    let mut everybody = clients(&model, &rows, n);
+    while let Some(round) = server.open_round(n).unwrap() {
         let (asked, message) = (round.asked().to_vec(), round.message().clone());
         let answers = asked.iter().map(|&number| {
             // as they come: no message is kept
             let reply = everybody[number].receive(&message, true).unwrap();
             reply.update().unwrap()
         });
-        let outcome = round.close(answers, &mut no_rejection, noise).unwrap();
+        let outcome = round.close(answers, &mut no_rejection).unwrap();
         assert_eq!(outcome, RoundOutcome::Stepped);
     }
-    let (shared, certificate) = server.finish().unwrap();
-    assert!(certificate.verify().unwrap().is_private());
+    let served = server.finish().unwrap();
+    let shared = served.model;
+    assert!(served.certificate.verify().unwrap().is_private());
     // labels are 2 x_0 plus a little: 8 steps of .4 along a slope of E x_0^2 = 1/3 leave less than half of it to learn
     assert!(
         shared.last()[0] > 0.8 && shared.last()[1].abs() < 0.1,

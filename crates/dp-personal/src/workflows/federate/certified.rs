@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dp_accounting::{Certificate, CertificateBuilder, Plan, ReleaseRecord, Spend};
-use dp_fedsgd::{AlphaSelection, FittedPpSgd, Provenance};
+use dp_fedsgd::{AlphaSelection, PpSgdModel, Provenance};
 
 use super::choice::Choice;
 use super::runs::{Order, Runs};
@@ -53,7 +53,7 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         .as_ref()
         .map_or(Duration::ZERO, Convergence::took);
     let train = start.elapsed().saturating_sub(watched);
-    let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].model.clone());
+    let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].shared.clone());
     let items = runs.items.take();
     let release = FederatedRelease {
         certificate,
@@ -150,7 +150,7 @@ fn train(
     let runs = order.fill(source, paid, &mut noise)?;
     let chosen = match (&spending.choice, chosen_by) {
         (Some(selection), Some(spend)) => {
-            let all: Vec<&FittedPpSgd> = runs.private.iter().collect();
+            let all: Vec<&PpSgdModel> = runs.private.iter().collect();
             let losses = losses_of_users(&runs.inputs, &runs.parts.trained, &all);
             let of = Choice {
                 n_runs: all.len(),
@@ -199,12 +199,12 @@ fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) ->
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
     if runs.inputs.task == Task::Regression {
-        let fitted = &runs.private[chosen];
+        let model = &runs.private[chosen];
         for (group, figures) in [
             (&runs.parts.trained, &mut users),
             (&runs.parts.held_out, &mut held_out),
         ] {
-            Figures::add_own_choices(&runs.inputs, group, fitted, figures)?;
+            Figures::add_own_choices(&runs.inputs, group, model, figures)?;
         }
     }
     Ok([users, held_out])
@@ -219,7 +219,6 @@ fn certificate(
     runs: &Runs,
     has_choice: bool,
 ) -> CertificateBuilder {
-    let trained = runs.private.iter().find_map(|run| run.certificate.as_ref());
     let mut builder = Certificate::builder(plan, data_set)
         .releases(records)
         .released_output(
@@ -239,13 +238,10 @@ fn certificate(
     if args.items.is_some() {
         builder = builder.released_output("noisy counts of the ratings of items", "anyone");
     }
-    for assumption in trained
-        .into_iter()
-        .flat_map(|c| c.assumptions.iter().cloned())
-    {
-        builder = builder.assumption(assumption);
+    for assumption in &runs.assumptions {
+        builder = builder.assumption(assumption.clone());
     }
-    let seeded = |run: &FittedPpSgd| run.model.provenance() == Provenance::SeededNoise;
+    let seeded = |run: &PpSgdModel| run.shared.provenance() == Provenance::SeededNoise;
     if runs.private.iter().any(seeded) {
         builder = builder.not_private("seeded noise");
     }

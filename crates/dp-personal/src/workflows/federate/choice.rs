@@ -2,7 +2,7 @@
 
 use dp_accounting::Spend;
 use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
-use dp_fedsgd::AlphaSelection;
+use dp_fedsgd::{AlphaSelection, Trainer as _};
 use dp_mechanism::NoiseSource;
 
 use crate::error::Result;
@@ -34,8 +34,8 @@ impl Choice {
         let table = table_of(losses, self.n_runs, self.range)?;
         let plan = selection.plan(self.delta, ADJACENCY)?;
         let loss = |user: UserRow<'_>, run: usize| f64::from(user.features()[run]);
-        let (chosen, _) = selection.select(&table, self.n_runs, loss, &plan, spend, noise)?;
-        Ok(chosen)
+        let among = selection.among(self.n_runs, loss);
+        Ok(among.fit(&table, &plan, vec![spend], noise)?.model)
     }
 }
 

@@ -1,15 +1,15 @@
 //! The run of every alpha on one reading of the data.
 
 use dp_accounting::{Plan, Spend};
-use dp_fedsgd::{FittedPpSgd, ObservedRound};
+use dp_fedsgd::{Observer, PpSgdModel, Round};
 use dp_mechanism::{NoiseSource, release_user_count};
 
 use super::settings::Settings;
 use super::source::Source;
 use crate::error::Result;
 use crate::federated::{
-    Convergence, DescribedItems, Figures, Paid, Parts, RunSettings, Spending, Trainer, UserFigures,
-    coefficients, folded_in,
+    Convergence, DescribedItems, Figures, Group, Paid, Parts, RunSettings, Spending, Trainer,
+    UserFigures, coefficients, folded_in,
 };
 use crate::personal::Inputs;
 use crate::settings::FederateArgs;
@@ -20,8 +20,10 @@ pub(super) struct Runs {
     /// Of ratings.
     pub(super) items: Option<DescribedItems>,
     pub(super) parts: Parts,
-    pub(super) private: Vec<FittedPpSgd>,
-    without_noise: Vec<FittedPpSgd>,
+    pub(super) private: Vec<PpSgdModel>,
+    /// What the certificates of the private runs take on trust: the same for all.
+    pub(super) assumptions: Vec<String>,
+    without_noise: Vec<PpSgdModel>,
     pub(super) n_left_out: usize,
     /// Where rounds were to be measured.
     pub(super) convergence: Option<Convergence>,
@@ -56,19 +58,23 @@ impl Order<'_> {
         let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
         let n_rounds = self.spending.settings.n_rounds;
         let mut convergence = self.measures_rounds.then(|| Convergence::new(n_rounds));
-        let mut private = Vec::new();
+        let (mut private, mut assumptions) = (Vec::new(), Vec::new());
         for &alpha in self.alphas {
             let spends = if alpha > 0.0 { runs.next() } else { None };
             let spends = spends.unwrap_or_default();
             if let Some(of) = &mut convergence {
                 of.begin_run();
             }
-            let mut watch = |round: ObservedRound<'_>| {
-                if let Some(of) = &mut convergence {
-                    of.measure(&inputs, &parts.trained, round);
-                }
+            let mut observer = Measured {
+                convergence: convergence.as_mut(),
+                inputs: &inputs,
+                trained: &parts.trained,
             };
-            private.push(trainer.private(alpha, z, delta, spends, noise, &mut watch)?);
+            let made = trainer.private(alpha, z, delta, spends, noise, &mut observer)?;
+            private.push(made.0);
+            if let Some(certificate) = made.1 {
+                assumptions = certificate.assumptions;
+            }
         }
         Ok(Runs {
             items,
@@ -76,6 +82,7 @@ impl Order<'_> {
             inputs,
             parts,
             private,
+            assumptions,
             without_noise: Vec::new(),
             n_left_out,
             alphas: self.alphas.to_vec(),
@@ -93,6 +100,21 @@ impl Order<'_> {
                 Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
             }
             (declared, _) => Ok(declared.unwrap_or(1.0) * self.settings.trained_share()),
+        }
+    }
+}
+
+/// Measures rounds as they end.
+struct Measured<'a> {
+    convergence: Option<&'a mut Convergence>,
+    inputs: &'a Inputs,
+    trained: &'a Group,
+}
+
+impl Observer for Measured<'_> {
+    fn round(&mut self, round: &Round<'_>) {
+        if let Some(convergence) = &mut self.convergence {
+            convergence.measure(self.inputs, self.trained, round);
         }
     }
 }
@@ -120,7 +142,7 @@ impl Runs {
         let (all, held_out) = (self.all(), &self.parts.held_out);
         let own = |run: usize, user: usize| {
             let alpha = self.alphas[run % self.alphas.len()];
-            let shared = all[run].model.last();
+            let shared = all[run].shared.last();
             folded_in(
                 &self.inputs,
                 &self.settings,
@@ -133,7 +155,7 @@ impl Runs {
         Figures::of_users(&self.inputs, held_out, all.len(), own)
     }
 
-    fn all(&self) -> Vec<&FittedPpSgd> {
+    fn all(&self) -> Vec<&PpSgdModel> {
         self.private.iter().chain(&self.without_noise).collect()
     }
 }

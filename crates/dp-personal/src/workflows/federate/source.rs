@@ -2,8 +2,8 @@
 
 use dp_accounting::Spend;
 use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable};
-use dp_mechanism::NoiseSource;
-use dp_multitask::NoisyCounts;
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_multitask::CountContribution;
 
 use super::settings::Settings;
 use crate::columns::refuse_repeated;
@@ -95,9 +95,13 @@ impl Source {
         let counts = match spend {
             Some(spend) => {
                 let table = ratings.interactions();
-                NoisyCounts::release(table, n_items, VOTES, spend, noise)?
-                    .values()
-                    .to_vec()
+                let grid = Grid::new(spend.noise_multiplier()?, VOTES);
+                let votes = CountContribution::new(VOTES)?;
+                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
+                let released = grid
+                    .and_then(counted)
+                    .and_then(|sum| sum.release(spend, noise));
+                released.map_err(dp_multitask::Error::from)?.values()
             }
             None => vec![0.0; n_items],
         };

@@ -1,6 +1,6 @@
 //! Test errors of runs at one epsilon.
 
-use dp_fedsgd::FittedPpSgd;
+use dp_fedsgd::PpSgdModel;
 
 use dp_personal::error::Result;
 use dp_personal::federated::{Figures, Group, coefficients, losses_of_users};
@@ -15,8 +15,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    pub(super) fn of(inputs: &Inputs, group: &Group, runs: &[FittedPpSgd]) -> Result<Self> {
-        let all: Vec<&FittedPpSgd> = runs.iter().collect();
+    pub(super) fn of(inputs: &Inputs, group: &Group, runs: &[PpSgdModel]) -> Result<Self> {
+        let all: Vec<&PpSgdModel> = runs.iter().collect();
         let chosen = least(&losses_of_users(inputs, group, &all), all.len());
         let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
         let mut users = Figures::of_users(inputs, group, all.len(), own)?;

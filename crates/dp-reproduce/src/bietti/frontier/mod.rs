@@ -4,9 +4,9 @@ mod measured;
 
 use dp_core::{ApproxDp, Private};
 use dp_data::{Ratings, RatingsFormat, SampleTable};
-use dp_fedsgd::FittedPpSgd;
-use dp_mechanism::NoiseSource;
-use dp_multitask::NoisyCounts;
+use dp_fedsgd::PpSgdModel;
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_multitask::CountContribution;
 use serde_json::{Map, Value, json};
 
 use self::measured::Measured;
@@ -138,7 +138,7 @@ impl Named {
         let n_users = parts.trained.users().len().max(1) as f64;
         let trainer = Trainer::new(settings, &inputs, &parts, n_users)?;
         let spending = self.spending(settings);
-        let mut runs: Vec<FittedPpSgd> = Vec::new();
+        let mut runs: Vec<PpSgdModel> = Vec::new();
         for alpha in ALPHAS {
             runs.push(match target {
                 Some(target) if alpha > 0.0 => {
@@ -146,7 +146,9 @@ impl Named {
                     let z = Spending::round_noise(&plan).unwrap_or(1.0);
                     let mut paid = spending.divide(spending.pay_apart(&plan)?);
                     let spends = paid.runs.pop().unwrap_or_default();
-                    trainer.private(alpha, z, target.delta, spends, noise, &mut |_| {})?
+                    trainer
+                        .private(alpha, z, target.delta, spends, noise, &mut ())?
+                        .0
                 }
                 _ => trainer.without_noise(alpha)?,
             });
@@ -208,8 +210,13 @@ impl Named {
                 let Some(spend) = paid.items else {
                     return Err(Error::Usage("no counts of items".to_owned()));
                 };
-                let counts = NoisyCounts::release(table, n_items, 1.0, spend, noise)?;
-                counts.values().to_vec()
+                let grid = Grid::new(spend.noise_multiplier()?, 1.0);
+                let votes = CountContribution::new(1.0)?;
+                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
+                let released = grid
+                    .and_then(counted)
+                    .and_then(|sum| sum.release(spend, noise));
+                released.map_err(dp_multitask::Error::from)?.values()
             }
         };
         let rows = items.described(&counts).rows_of(ratings)?;

@@ -2,7 +2,7 @@
 
 use dp_core::Adjacency;
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, RecordSampling};
+use dp_multitask::{FactorizationParams, RecordSampling, Trainer as _};
 
 use super::super::super::calibration::pay;
 use super::super::super::movielens::settings::{published_lists, published_ssp};
@@ -122,6 +122,6 @@ fn factorization(problem: &Problem<'_>, settings: FactorizationParams) -> Result
     let plan = fit.plan(n_items, problem.target, Adjacency::AddRemoveUser)?;
     let mut noise = NoiseSource::insecure_seeded(problem.seed);
     let spends = pay(&plan, "ratings")?;
-    let fitted = fit.fit(problem.train, &plan, spends, &mut noise, &mut |_| {})?;
+    let fitted = fit.fit(problem.train, &plan, spends, &mut noise)?;
     Ok(Box::new(fitted.model))
 }

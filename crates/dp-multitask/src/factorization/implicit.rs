@@ -1,29 +1,111 @@
-//! The item step of implicit feedback: the Gramian of all users, and the solve with it.
+//! Implicit feedback: its settings, the Gramian of all users, and the solve with it.
 
-use dp_accounting::Spend;
-use dp_core::{Interactions, Private, UserRow};
+use dp_core::{UserRow, params};
 use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    FactorBuffer, GramSums, Grid, NoiseSource, ReleasedGrams, ReleasedVector, SparseBuffer,
-    VectorContribution, VectorSum, vector_contribution,
+    FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer, VectorContribution,
 };
 use rayon::prelude::*;
 
-use super::feedback::ImplicitFeedback;
-use super::fit::Released;
+use super::fit::{RoundState, Weighted};
 use super::item_step::{ItemStatistics, bias_coordinate, ridge};
-use super::params::MatrixFactorization;
-use super::run::Run;
-use super::state::RoundState;
+use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
-use crate::{Result, TaskWeights};
+use crate::{Error, Result};
 
 /// Off-diagonal entries carry this in the isometric coordinates of symmetric matrices.
 const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
 /// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
 const INSIDE: f64 = 1.0 - 1e-12;
+
+/// What the records of a table mean.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Feedback {
+    /// Values are ratings to be predicted; items without a record say nothing.
+    #[default]
+    Explicit,
+    /// A record is a yes (its value is not looked at); every other item is a weak no.
+    Implicit(ImplicitFeedback),
+}
+
+impl Feedback {
+    /// The settings of implicit feedback.
+    #[must_use]
+    pub const fn implicit(&self) -> Option<&ImplicitFeedback> {
+        match self {
+            Self::Explicit => None,
+            Self::Implicit(settings) => Some(settings),
+        }
+    }
+}
+
+/// Whose Gramian the item step divides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ItemGramian {
+    /// Each item's own, `d x d` released numbers per item (Krichene et al. 2023, Algorithm 3).
+    PerItem,
+    /// One for all items, scaled by each item's released weight (with biases; without, the same for all): `d x d`
+    /// released numbers in all.
+    Pooled,
+}
+
+/// Settings of implicit feedback; public, as all settings.
+///
+/// ```text
+/// sum over records (1 - score_ij)^2  +  a0 sum over all items score_ij^2
+/// ```
+///
+/// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008) as in Krichene et al.
+/// 2023. Each `a0` is 0 or from 1e-6 to 1e6.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImplicitFeedback {
+    /// `a0` of the user step while training.
+    pub training_unobserved_weight: f64,
+    /// `a0` of the user step with the finished factors.
+    pub fold_in_unobserved_weight: f64,
+    /// `a0` of the item step, on the scale of the users' normalised record weights. With
+    /// [`ItemGramian::PerItem`] and 0 no Gramian of all users is released.
+    pub item_unobserved_weight: f64,
+    /// Whose Gramian the item step divides by.
+    pub item_gramian: ItemGramian,
+    /// Share of each round's budget spent on the Gramian of all users, strictly between 0 and 1.
+    pub gramian_share: f64,
+}
+
+impl ImplicitFeedback {
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, value) in [
+            (
+                "training_unobserved_weight",
+                self.training_unobserved_weight,
+            ),
+            ("fold_in_unobserved_weight", self.fold_in_unobserved_weight),
+            ("item_unobserved_weight", self.item_unobserved_weight),
+        ] {
+            params::finite_non_negative(name, value)?;
+            in_public_range(name, value.max(1e-6))?;
+        }
+        params::open_unit("gramian_share", self.gramian_share)?;
+        Ok(())
+    }
+
+    /// Whether each round releases the Gramian of all users.
+    #[must_use]
+    pub fn releases_gramian(&self) -> bool {
+        self.item_gramian == ItemGramian::Pooled || self.item_unobserved_weight > 0.0
+    }
+
+    /// Whether each round releases the matrices of all items.
+    #[must_use]
+    pub fn releases_matrices(&self) -> bool {
+        self.item_gramian == ItemGramian::PerItem
+    }
+}
 
 /// One user's share of the Gramian of all users, `G = sum_j f_j f_j^T`.
 ///
@@ -103,66 +185,38 @@ struct Round {
 }
 
 impl MatrixFactorization {
-    /// One round of implicit feedback: users, sums, noise, items. Spends are taken in the order of the plan.
+    /// One round of implicit feedback: users, sums, noise, items.
     pub(super) fn implicit_round(
         &self,
         implicit: &ImplicitFeedback,
-        data: &Private<Interactions>,
-        weights: &TaskWeights,
-        mut rounds: RoundState,
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
         run: &mut Run<'_>,
-        noise: &mut NoiseSource,
-    ) -> Result<RoundState> {
-        let statistics = self.statistics(rounds.dim, &rounds.factors, weights)?;
-        let dim = statistics.n_coordinates();
+    ) -> Result<()> {
+        let rhs_noise = self.rhs_noise(run.plan(), rounds.n_rounds + 1)?;
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let (dim, omega) = (statistics.n_coordinates(), on.weights.omega());
+        let bound = self.params().factor_bound();
         let mut round = Round {
             dim,
             matrices: None,
             gramian: None,
             sums: None,
         };
-        // all spends of the round are paid together, so that a crash loses whole rounds
-        let (matrix, gramian, rhs) =
-            match (implicit.releases_matrices(), implicit.releases_gramian()) {
-                (true, true) => {
-                    let [matrix, gramian, rhs] = run.next()?;
-                    (Some(matrix), Some(gramian), rhs)
-                }
-                (true, false) => {
-                    let [matrix, rhs] = run.next()?;
-                    (Some(matrix), None, rhs)
-                }
-                (false, _) => {
-                    let [gramian, rhs] = run.next()?;
-                    (None, Some(gramian), rhs)
-                }
-            };
-        let rhs_noise = rhs.noise_multiplier()?;
-        if let Some(spend) = gramian {
-            let sum = (&UserGramian(&statistics), packed_len(dim));
-            let bound = self.params().factor_bound().powi(2);
-            round.gramian = Some(release_shown(data, sum, bound, spend, run, noise)?);
+        if implicit.releases_gramian() {
+            let shape = (packed_len(dim), bound.powi(2));
+            round.gramian = Some(run.vector(on.data, shape, &UserGramian(&statistics))?);
         }
-        match matrix {
-            Some(matrix) => {
-                let grids = self.grids(matrix.noise_multiplier()?, rhs_noise)?;
-                let sums = GramSums::accumulate(data, grids, &statistics)?;
-                let released = sums.release(matrix, rhs, noise)?;
-                run.show(Released::Statistics {
-                    factors: &rounds.factors,
-                    released: &released,
-                });
-                round.matrices = Some(released);
-            }
-            None => {
-                let sum = (&ImplicitSums(&statistics), weights.omega().len() * dim);
-                let bound = self.params().factor_bound();
-                round.sums = Some(release_shown(data, sum, bound, rhs, run, noise)?);
-            }
+        if implicit.releases_matrices() {
+            let grids = |of_matrix, of_rhs| self.grids(of_matrix, of_rhs);
+            round.matrices = Some(run.grams::<_, Error>(on.data, grids, &statistics)?);
+        } else {
+            let shape = (omega.len() * dim, bound);
+            round.sums = Some(run.vector(on.data, shape, &ImplicitSums(&statistics))?);
         }
-        let solved = self.solve_implicit(implicit, weights.omega(), &round)?;
+        let solved = self.solve_implicit(implicit, omega, &round)?;
         rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
-        Ok(rounds)
+        Ok(())
     }
 
     /// Coefficients of the items, in the coordinates of users' factors, from what a round released, by post-processing:
@@ -261,28 +315,4 @@ impl Round {
             n_users: trace.max(1.0),
         })
     }
-}
-
-/// Releases a vector sum, with its number of coordinates, of L2 sensitivity `bound`, and shows it.
-fn release_shown<C: VectorContribution>(
-    data: &Private<Interactions>,
-    (contribution, n_coordinates): (&C, usize),
-    bound: f64,
-    spend: Spend,
-    run: &mut Run<'_>,
-    noise: &mut NoiseSource,
-) -> Result<ReleasedVector> {
-    let (label, grid) = (
-        spend.label().to_owned(),
-        Grid::new(spend.noise_multiplier()?, bound)?,
-    );
-    let sum = VectorSum::accumulate(data, n_coordinates, grid, contribution)?;
-    let released = sum.release(spend, noise)?;
-    run.show(Released::Sum {
-        label: &label,
-        released: &released,
-        grid: &grid,
-        one_user: &|row| vector_contribution(&grid, n_coordinates, contribution, row),
-    });
-    Ok(released)
 }

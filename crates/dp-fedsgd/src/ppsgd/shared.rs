@@ -1,0 +1,307 @@
+//! The shared parameters: the coordinates of a round's release, the step that it says, and the model that is left.
+
+use dp_core::Private;
+use dp_mechanism::Provenance;
+
+use super::{ClipState, PpSgd};
+
+/// What stands where in the vector of a round.
+///
+/// ```text
+/// clipped gradient (n_shared),  +-a C if within the clip or not,  a C for being there
+/// ||.|| <= C sqrt(1 + a^2 n_extras)
+/// ```
+///
+/// One joint bound: whatever the extras say, the kernel checks the whole in integers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RoundLayout {
+    pub(crate) n_shared: usize,
+    /// A coordinate for the share of users within the clip.
+    pub(crate) within: bool,
+    /// A coordinate for the number of clients.
+    pub(crate) count: bool,
+    /// `a`.
+    pub(crate) extra: f64,
+}
+
+/// What a release says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decoded {
+    /// Noisy number of clients within the clip less those above, if asked for.
+    pub(crate) within: Option<f64>,
+    /// Noisy number of clients, if asked for.
+    pub(crate) count: Option<f64>,
+}
+
+impl RoundLayout {
+    fn n_extras(&self) -> usize {
+        usize::from(self.within) + usize::from(self.count)
+    }
+
+    pub(crate) fn n_coordinates(&self) -> usize {
+        self.n_shared + self.n_extras()
+    }
+
+    /// Norm of a user's whole contribution when gradients are clipped to `clip_norm`.
+    pub(crate) fn whole_norm(&self, clip_norm: f64) -> f64 {
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("sgd-extras-outside-the-bound") {
+            return clip_norm;
+        }
+        clip_norm
+            * (self.extra * self.extra)
+                .mul_add(self.n_extras() as f64, 1.0)
+                .sqrt()
+    }
+
+    /// The extra coordinates of a client.
+    pub(crate) fn extras(
+        &self,
+        clip_norm: f64,
+        is_within: bool,
+    ) -> impl Iterator<Item = f64> + use<> {
+        let size = self.extra * clip_norm;
+        let signed = if is_within { size } else { -size };
+        let within = self.within.then_some(signed);
+        within.into_iter().chain(self.count.then_some(size))
+    }
+
+    /// Splits released values: cuts them to the gradient and returns what the extras say.
+    pub(crate) fn decode(&self, clip_norm: f64, values: &mut Vec<f64>) -> Decoded {
+        let size = self.extra * clip_norm;
+        let mut extras = values
+            .split_off(self.n_shared.min(values.len()))
+            .into_iter();
+        let mut next = |there: bool| if there { extras.next() } else { None };
+        Decoded {
+            within: next(self.within).map(|v| v / size),
+            count: next(self.count).map(|v| v / size),
+        }
+    }
+}
+
+/// The shared parameters of a run in progress, with the clip norm: from released values alone.
+pub(crate) struct SharedState {
+    shared: Vec<f64>,
+    /// Sum of `w` over the starts of rounds; empty when no average is wanted.
+    sum: Vec<f64>,
+    clip: ClipState,
+    kept: Vec<KeptRound>,
+    n_rounds: usize,
+}
+
+impl SharedState {
+    pub(crate) fn new(fit: &PpSgd, n_shared: usize) -> Self {
+        Self {
+            shared: vec![0.0; n_shared],
+            sum: vec![0.0; if fit.params().average { n_shared } else { 0 }],
+            clip: ClipState::new(fit.params().clip),
+            kept: Vec::new(),
+            n_rounds: 0,
+        }
+    }
+
+    pub(crate) fn parameters(&self) -> &[f64] {
+        &self.shared
+    }
+
+    /// Clip norm of the round to come.
+    pub(crate) const fn clip_norm(&self) -> f64 {
+        self.clip.norm()
+    }
+
+    /// Rounds begun.
+    pub(crate) const fn n_rounds(&self) -> usize {
+        self.n_rounds
+    }
+
+    pub(crate) fn begin_round(&mut self, round: usize) {
+        // rounds that were paid for and passed over began with the same parameters
+        let times = (round - self.n_rounds.min(round)) as f64;
+        for (sum, w) in self.sum.iter_mut().zip(&self.shared) {
+            *sum += times * w;
+        }
+        self.n_rounds = round;
+    }
+
+    /// Makes the step that the released values say, if there are any; whether one was made.
+    pub(crate) fn end_round(&mut self, fit: &PpSgd, values: Option<Vec<f64>>) -> bool {
+        let stepped = values.is_some_and(|values| self.step(fit, values));
+        let every = fit.params().keep_every;
+        if every > 0 && self.n_rounds.is_multiple_of(every) {
+            self.kept.push(KeptRound {
+                round: self.n_rounds,
+                shared: self.shared.clone(),
+            });
+        }
+        stepped
+    }
+
+    /// `w <- w - eta_global values / (q N)`, and the clip of the next round. A round with too few clients counts for nothing but
+    /// its cost.
+    fn step(&mut self, fit: &PpSgd, mut values: Vec<f64>) -> bool {
+        let params = fit.params();
+        let layout = fit.layout(self.shared.len());
+        let extras = layout.decode(self.clip.norm(), &mut values);
+        let too_few = extras.count.zip(params.minimum_clients);
+        if too_few.is_some_and(|(count, minimum)| count < minimum) {
+            return false;
+        }
+        let rate = fit.step_sizes(self.n_rounds).1 / params.denominator();
+        for (w, value) in self.shared.iter_mut().zip(&values) {
+            *w -= rate * value;
+        }
+        let clients = params.expected_clients();
+        let share = extras.within.map(|balance| 0.5 + 0.5 * balance / clients);
+        self.clip.advance(share);
+        true
+    }
+
+    pub(crate) fn into_model(self, average: bool, provenance: Provenance) -> SharedModel {
+        let n = self.n_rounds.max(1) as f64;
+        SharedModel {
+            last: self.shared,
+            average: average.then(|| self.sum.iter().map(|sum| sum / n).collect()),
+            clip_norm: self.clip.norm(),
+            n_rounds: self.n_rounds,
+            kept: self.kept,
+            provenance,
+        }
+    }
+}
+
+/// Released shared parameters.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SharedModel {
+    pub(crate) last: Vec<f64>,
+    pub(crate) average: Option<Vec<f64>>,
+    pub(crate) clip_norm: f64,
+    pub(crate) n_rounds: usize,
+    pub(crate) kept: Vec<KeptRound>,
+    pub(crate) provenance: Provenance,
+}
+
+/// A released model on the way.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct KeptRound {
+    /// Rounds made.
+    pub round: usize,
+    /// `w` after them.
+    pub shared: Vec<f64>,
+}
+
+impl SharedModel {
+    /// `w_T`.
+    #[must_use]
+    pub fn last(&self) -> &[f64] {
+        &self.last
+    }
+
+    /// The mean of `w_0, ..., w_(T-1)`, if the settings asked for it.
+    #[must_use]
+    pub fn average(&self) -> Option<&[f64]> {
+        self.average.as_deref()
+    }
+
+    /// The clip norm that a further round would have.
+    #[must_use]
+    pub const fn clip_norm(&self) -> f64 {
+        self.clip_norm
+    }
+
+    /// Rounds made.
+    #[must_use]
+    pub const fn n_rounds(&self) -> usize {
+        self.n_rounds
+    }
+
+    /// The models kept on the way, in order.
+    #[must_use]
+    pub fn kept(&self) -> &[KeptRound] {
+        &self.kept
+    }
+
+    /// Who may see it.
+    #[must_use]
+    pub const fn provenance(&self) -> Provenance {
+        self.provenance
+    }
+}
+
+/// The local parameters of the users of a table: private, one user's for that user alone.
+#[derive(PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private models; printing them is never wanted"
+)]
+pub struct LocalModels {
+    pub(crate) n_users: usize,
+    pub(crate) n_local: usize,
+    pub(crate) last: Vec<f64>,
+    pub(crate) average: Option<Vec<f64>>,
+}
+
+impl LocalModels {
+    /// Users whose local parameters these are; as private as the number of users of the table.
+    #[must_use]
+    pub const fn n_users(&self) -> usize {
+        self.n_users
+    }
+
+    /// `theta_i` after the last round.
+    ///
+    /// # Panics
+    /// When there is no such user.
+    #[must_use]
+    pub fn last(&self, user: usize) -> &[f64] {
+        &self.last[user * self.n_local..][..self.n_local]
+    }
+
+    /// The mean of `theta_i` over the starts of all rounds, if the settings asked for it.
+    ///
+    /// # Panics
+    /// When there is no such user.
+    #[must_use]
+    pub fn average(&self, user: usize) -> Option<&[f64]> {
+        let all = self.average.as_ref()?;
+        Some(&all[user * self.n_local..][..self.n_local])
+    }
+}
+
+/// What [`PpSgdTrainer`](super::PpSgdTrainer) makes: shared parameters, and the local ones of users who are in this process.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private models; printing them is never wanted"
+)]
+pub struct PpSgdModel {
+    /// What was released.
+    pub shared: SharedModel,
+    /// The local parameters of the users of the table that was trained on: none where there are no users, those of its shard in a
+    /// worker. They stay with their users.
+    pub local: Private<LocalModels>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extras_are_within_the_joint_bound_and_come_back() {
+        for (within, count) in [(false, false), (true, false), (false, true), (true, true)] {
+            let layout = RoundLayout {
+                n_shared: 2,
+                within,
+                count,
+                extra: 0.3,
+            };
+            let mut values = vec![6.0, 8.0]; // at the clip of 10
+            values.extend(layout.extras(10.0, false));
+            let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+            assert!((norm - layout.whole_norm(10.0)).abs() < 1e-12);
+            let found = layout.decode(10.0, &mut values);
+            assert_eq!(values, [6.0, 8.0]);
+            assert_eq!(found.within, within.then_some(-1.0));
+            assert_eq!(found.count, count.then_some(1.0));
+        }
+    }
+}

@@ -1,3 +1,0 @@
-//! Releases with what each user added to them, for audits.
-
-pub use dp_mechanism::{Observed, ObservedSums, Watch};
