@@ -2,17 +2,18 @@
 
 use dp_accounting::{Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_multitask::{FactorModel, LocalBias, NoisyCounts, ScoreModel, Scoring, UserPenalties};
+use dp_multitask::{
+    FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
+};
 use dp_pubfeat::{
     AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
-    LikesModel, Observer, PriorVariances, Progress, Run, Trainer,
+    LikesModel, PriorVariances, Run, Trainer,
 };
-use std::ops::ControlFlow;
 
 use super::settings::RoundSettings;
 use crate::error::Result;
-use crate::progress::ReleaseBar;
-use crate::settings::OutputArgs;
+use crate::settings::OutputSettings;
+use crate::watch::{Watch, Watched};
 
 /// Checked settings.
 pub(super) enum Rounds {
@@ -61,31 +62,17 @@ impl Rounds {
         prior: &FeaturePrior,
         train: &Private<Interactions>,
         (plan, spends): (&Plan, Vec<Spend>),
-        output: &OutputArgs,
+        output: &OutputSettings,
+        watch: &mut dyn Watch,
     ) -> Result<Made> {
-        let mut bar = Bar(ReleaseBar::new(plan.releases().len()));
         let noise = &mut output.noise();
+        let mut watched = Watched::begin(watch, plan)?;
         let run = Run::new(plan, spends, noise).map_err(dp_pubfeat::Error::from)?;
-        let run = run.observed_by(&mut bar);
+        let run = run.observed_by(&mut watched);
         match self {
             Self::Ratings(fit) => of_ratings(fit.with(prior).run(train, run)?),
             Self::Likes(fit) => of_likes(fit.with(prior).run(train, run)?),
         }
-    }
-}
-
-/// Shows how far a run is.
-struct Bar(ReleaseBar);
-
-impl Observer for Bar {
-    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
-        let Progress { done, total } = at;
-        self.0.show(dp_multitask::Progress { done, total });
-        ControlFlow::Continue(())
-    }
-
-    fn reads_users(&self) -> bool {
-        false
     }
 }
 
@@ -101,8 +88,9 @@ fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
+    let factors = FactorModel::new(scoring, rows, made.provenance)?;
     let weights = model.weights().clone();
-    let fitted = as_factors(made, (scoring, rows), None)?;
+    let fitted = made.map(|_| factors);
     Ok(Made { fitted, weights })
 }
 
@@ -114,11 +102,12 @@ fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
-    let insecure = made.provenance != dp_pubfeat::Provenance::Private;
+    let insecure = made.provenance != Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
+    let factors = FactorModel::new(scoring, rows, made.provenance)?;
     let weights = model.weights().clone();
-    let fitted = as_factors(made, (scoring, rows), Some(counts))?;
+    let fitted = made.map(|_| factors.with_counts(Some(counts)));
     Ok(Made { fitted, weights })
 }
 
@@ -141,16 +130,6 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
         },
         unobserved_weight: None,
     }
-}
-
-/// The same run with its model as factors.
-fn as_factors<M>(
-    made: Fitted<M>,
-    (scoring, rows): (Scoring, Vec<f64>),
-    counts: Option<NoisyCounts>,
-) -> Result<Fitted<FactorModel>> {
-    let model = FactorModel::new(scoring, rows, made.provenance)?.with_counts(counts);
-    Ok(made.map(|_| model))
 }
 
 #[cfg(test)]
