@@ -48,7 +48,7 @@ fn claimed_and_measured_stand_side_by_side() {
     let run = audit(&sandbox, &["--dim", "1"]).exits(0);
     for part in [
         "no violation found: 2 training runs on generated ratings with 30 planted users",
-        "\nclaimed         8.0000",
+        "\nclaimed    8.0000",
         "\nmeasured",
         "\nat least",
         "with confidence 0.999999999",
