@@ -1,21 +1,33 @@
-//! Logs of what the program does, on standard error, for `-v`.
+//! Warnings of the workflows, and for `-v` logs of what the program does, on standard error.
 //!
 //! An event holds public values only: names of files and settings that the operator typed, what the plan says,
 //! how many releases are made. No id, record, count or figure of the data is ever logged, so that logs may be kept
 //! and sent around like settings; and no times, since how long the data takes is a figure of the data.
 
+use std::fmt::Debug;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
-use crate::output;
+use crate::args::{flag_of, with_flags};
+use crate::screen::{say, set_quiet, warn};
 
-/// Starts logging, if it was asked for: `-v` says what is done, `-vv` in which steps. With `--quiet` standard error has
-/// errors only.
+/// Events of this target, of training runs, are told as they are, not as warnings.
+const NOTICE: &str = "dp_personal::notice";
+
+/// Shows warnings, and logs if they were asked for: `-v` says what is done, `-vv` in which steps. With `--quiet` standard
+/// error has errors only.
 pub(crate) fn start(verbose: u8, quiet: bool) {
-    output::set_quiet(quiet);
+    set_quiet(quiet);
+    if quiet {
+        return;
+    }
     let level = match verbose {
-        0 => return,
+        0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
@@ -23,10 +35,46 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .without_time()
-        .with_ansi(false);
+        .with_ansi(false)
+        .with_filter(filter_fn(|of| *of.level() > Level::WARN));
     let own =
         filter_fn(move |of| is_own(of.target()) && *of.level() <= level).with_max_level_hint(level);
-    tracing_subscriber::registry().with(lines).with(own).init();
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(Warnings)
+        .with(own)
+        .init();
+}
+
+/// Shows warnings as this program words them.
+struct Warnings;
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let of = event.metadata();
+        if *of.level() > Level::WARN {
+            return;
+        }
+        let mut text = Message::default();
+        event.record(&mut text);
+        if of.target() == NOTICE {
+            say(&with_flags(&text.0, |name| flag_of("train", name)));
+        } else {
+            warn(&text.0);
+        }
+    }
+}
+
+/// The text of an event.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
 }
 
 /// Events of the program and of its workflows alone: what another library logs nobody has read for private values.

@@ -3,33 +3,36 @@
 mod args;
 mod commands;
 mod config;
+mod error;
+mod hints;
 mod logging;
-
 #[cfg(feature = "parquet")]
 mod panics;
+mod progress;
+mod screen;
 
 use std::process::ExitCode;
 
 use args::Command;
 use config::Invocation;
 
-use dp_personal::{error, output, workflows};
-
 fn main() -> ExitCode {
     #[cfg(feature = "parquet")]
     panics::show_what_is_not_caught();
     let argv: Vec<_> = std::env::args_os().collect();
+    let mut name = "";
     let outcome = config::invocation(&argv).and_then(|invocation| match invocation {
         Invocation::Run(cli) => {
             logging::start(cli.verbose, cli.quiet);
+            name = cli.command.name();
             run(cli.command)
         }
-        Invocation::Print(settings) => output::print(&settings),
+        Invocation::Print(settings) => screen::print(&settings),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::print_error(&error);
+            screen::print_error(&error, name);
             error.exit_code()
         }
     }
@@ -38,20 +41,20 @@ fn main() -> ExitCode {
 fn run(command: Command) -> error::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "dp {}", command.name());
     match command {
-        Command::Demo(args) => workflows::demo::run(&args),
-        Command::Synth(args) => workflows::synth::run(&args),
-        Command::Train(args) => workflows::train::run(&args),
-        Command::Tune(args) => workflows::tune::run(&args),
-        Command::Personalize(args) => workflows::personalize::run(&args),
-        Command::Federate(args) => workflows::federate::run(&args),
-        Command::Predict(args) => workflows::predict::run(&args),
-        Command::Evaluate(args) => workflows::evaluate::run(&args),
-        Command::Report(args) => workflows::report::run(&args),
-        Command::Recommend(args) => workflows::recommend::run(&args),
-        Command::Verify(args) => workflows::verify::run(&args),
+        Command::Demo(flags) => commands::demo(&flags),
+        Command::Synth(flags) => commands::synth(&flags),
+        Command::Train(flags) => commands::train(&flags),
+        Command::Tune(flags) => commands::tune(&flags),
+        Command::Personalize(flags) => commands::personalize(&flags),
+        Command::Federate(flags) => commands::federate(&flags),
+        Command::Predict(flags) => commands::predict(&flags),
+        Command::Evaluate(flags) => commands::evaluate(&flags),
+        Command::Report(flags) => commands::report(&flags),
+        Command::Recommend(flags) => commands::recommend(&flags),
+        Command::Verify(flags) => commands::verify(&flags),
+        Command::Audit(flags) => commands::audit(&flags),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
-        Command::Audit(args) => workflows::audit::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }
 }

@@ -7,7 +7,7 @@ pub(crate) fn refuse_shared(flags: &[(&str, Option<&String>)]) -> Result<()> {
     for (at, (flag, column)) in flags.iter().enumerate() {
         let Some(name) = column else { continue };
         if let Some((other, _)) = flags[..at].iter().find(|(_, named)| named == column) {
-            let text = format!("{other} and {flag} both name the column {name}; expected two");
+            let text = format!("`{other}` and `{flag}` both name the column {name}; expected two");
             return Err(Error::Usage(text));
         }
     }
@@ -23,7 +23,7 @@ pub(crate) fn refuse_repeated(features: &[String], target: &str) -> Result<()> {
             _ => continue,
         };
         let text =
-            format!("--feature-cols names {name}, which {what}; expected other columns, each once");
+            format!("`feature_cols` names {name}, which {what}; expected other columns, each once");
         return Err(Error::Usage(text));
     }
     Ok(())

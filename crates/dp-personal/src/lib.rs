@@ -1,13 +1,5 @@
-//! Private personalization as a library: the workflows behind the binary `dp`, which read and check inputs, open a
-//! ledger, pay, train, measure and write a release folder.
+#![doc = include_str!("../README.md")]
 
-#![allow(
-    missing_docs,
-    missing_debug_implementations,
-    clippy::missing_errors_doc,
-    clippy::missing_panics_doc,
-    reason = "moved as it was; the interface is documented as it settles"
-)]
 mod columns;
 pub mod error;
 mod evaluate;
@@ -15,11 +7,11 @@ mod featured;
 pub mod federated;
 pub mod output;
 pub mod personal;
-mod progress;
 mod ranking;
 mod report;
 mod rounds;
 pub mod settings;
+pub mod watch;
 pub mod workflows;
 
 pub use dp_accounting as accounting;

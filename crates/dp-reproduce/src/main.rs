@@ -11,6 +11,7 @@ mod groups;
 mod krichene2024;
 mod movielens;
 mod report;
+mod screen;
 mod sizes;
 
 use std::io::ErrorKind;
@@ -26,6 +27,7 @@ use dp_personal::output;
 
 pub(crate) use args::ReproduceArgs;
 use report::Row;
+use screen::{print, print_json};
 
 /// One that can be asked for by name.
 struct Reproduction {
@@ -119,8 +121,8 @@ fn main() -> ExitCode {
     match run(&ReproduceArgs::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::print_error(&error);
-            error.exit_code()
+            screen::print_error(&error);
+            ExitCode::from(error.kind() as u8)
         }
     }
 }
@@ -162,14 +164,14 @@ fn run(args: &ReproduceArgs) -> Result<()> {
         )?;
     }
     if args.json {
-        return output::print_json(&json!({
+        return print_json(&json!({
             "name": chosen.name,
             "noise": SEEDED,
             "rows": rows,
             "seconds": seconds,
         }));
     }
-    output::print(&format!(
+    print(&format!(
         "{} ({SEEDED})\n\n{}\n{seconds:.1} s\n",
         chosen.name,
         report::table(&rows)
@@ -219,10 +221,10 @@ fn list(args: &ReproduceArgs) -> Result<()> {
             .iter()
             .map(|known| json!({"name": known.name, "about": known.about}))
             .collect();
-        return output::print_json(&json!(names));
+        return print_json(&json!(names));
     }
     let lines = ALL
         .iter()
         .map(|known| format!("{:<26} {}\n", known.name, known.about));
-    output::print(&lines.collect::<String>())
+    print(&lines.collect::<String>())
 }

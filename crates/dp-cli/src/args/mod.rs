@@ -1,15 +1,19 @@
 //! The command line.
 
 mod account;
+mod flags;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use account::{AccountArgs, CalibrateArgs};
+pub(crate) use flags::Flags;
+
 use dp_personal::settings::{
-    AuditArgs, DemoArgs, EvaluateArgs, FederateArgs, PersonalizeArgs, PredictArgs, RecommendArgs,
-    ReportArgs, SynthArgs, TrainArgs, TuneArgs, VerifyArgs,
+    AuditSettings, DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings,
+    PredictSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -78,33 +82,33 @@ use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output c
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Generate ratings, train on them at epsilon 1 and 5, compare with no privacy
-    Demo(DemoArgs),
+    Demo(Flags<DemoSettings>),
     /// Generate data to try the other commands on
-    Synth(SynthArgs),
+    Synth(Flags<SynthSettings>),
     /// Train private item factors from a file of ratings
-    Train(Box<TrainArgs>),
+    Train(Box<Flags<TrainSettings>>),
     /// Train several settings within one budget and keep the best
-    Tune(Box<TuneArgs>),
+    Tune(Box<Flags<TuneSettings>>),
     /// Learn what small groups of rows have in common, so that each gets its own model
-    Personalize(Box<PersonalizeArgs>),
+    Personalize(Box<Flags<PersonalizeSettings>>),
     /// Learn users' models partly together, partly alone: how much of which, at which privacy
-    Federate(Box<FederateArgs>),
+    Federate(Box<Flags<FederateSettings>>),
     /// Fit users' own models in the space of `dp personalize`, locally, and predict
-    Predict(PredictArgs),
+    Predict(Flags<PredictSettings>),
     /// Measure the model of `dp train` on ratings it has not seen (internal: not covered)
-    Evaluate(EvaluateArgs),
+    Evaluate(Flags<EvaluateSettings>),
     /// Write pages about runs: what was released, and apart from it what is not covered
-    Report(ReportArgs),
+    Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
-    Recommend(RecommendArgs),
+    Recommend(Flags<RecommendSettings>),
     /// Recompute a certificate from its list of releases
-    Verify(VerifyArgs),
+    Verify(Flags<VerifySettings>),
     /// Answer questions about the privacy of any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
     /// Train many times with planted users and measure what they give away
-    Audit(Box<AuditArgs>),
+    Audit(Box<Flags<AuditSettings>>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -132,17 +136,117 @@ impl Command {
     }
 }
 
+/// A text with the names between backticks replaced by what `flag` knows of them.
+pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    for (at, part) in text.split('`').enumerate() {
+        match flag(part).filter(|_| at % 2 == 1) {
+            Some(flag) => out.push_str(&flag),
+            None if at % 2 == 1 => out.push_str(&format!("`{part}`")),
+            None => out.push_str(part),
+        }
+    }
+    out
+}
+
+/// How the argument of this name is written on the command line of a command, or else of another one.
+pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
+    let all = Cli::command();
+    let own = all.find_subcommand(command).into_iter();
+    let mut commands = own.chain(all.get_subcommands());
+    let arg = commands.find_map(|command| command.get_arguments().find(|arg| arg.get_id() == name));
+    arg.map(|arg| match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(letter)) => format!("-{letter}"),
+        (None, None) => arg.get_value_names().map_or_else(
+            || name.to_uppercase(),
+            |names| names.iter().map(ToString::to_string).collect(),
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
     use dp_core::ApproxDp;
     use dp_personal::multitask::FactorizationParams;
+    use dp_personal::settings::{Kind, Settings};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Arguments that say nothing of a run.
+    const OWN: [&str; 7] = [
+        "json",
+        "config",
+        "print_config",
+        "verbose",
+        "quiet",
+        "help",
+        "version",
+    ];
+
+    #[test]
+    fn every_flag_of_a_run_is_in_the_table_and_agrees_with_it() {
+        let mut all = Cli::command();
+        all.build();
+        for (name, table) in [
+            ("train", TrainSettings::table()),
+            ("tune", TuneSettings::table()),
+            ("personalize", PersonalizeSettings::table()),
+            ("federate", FederateSettings::table()),
+            ("audit", AuditSettings::table()),
+        ] {
+            let command = all.find_subcommand(name).unwrap();
+            let own = |arg: &&clap::Arg| !OWN.contains(&arg.get_id().as_str());
+            let args: Vec<&clap::Arg> = command.get_arguments().filter(own).collect();
+            assert_eq!(args.len(), table.len(), "{name}");
+            for (arg, row) in args.into_iter().zip(table) {
+                assert_eq!(arg.get_id(), row.name, "{name}");
+                assert_eq!(arg.is_positional(), row.positional, "{name}: {}", row.name);
+                assert_eq!(
+                    arg.is_required_set(),
+                    row.is_required(),
+                    "{name}: {}",
+                    row.name
+                );
+                if !row.positional {
+                    assert_eq!(flag_of(name, row.name), Some(row.flag()));
+                    assert_eq!(crate::config::key_of(arg), row.key());
+                }
+                let defaults = arg.get_default_values().iter();
+                let defaults: Vec<_> = defaults.map(|text| text.to_str().unwrap()).collect();
+                let of_table: Vec<&str> = row.default.into_iter().collect();
+                if row.kind != Kind::Switch {
+                    assert_eq!(defaults, of_table, "{name}: {}", row.name);
+                }
+                let text = arg.get_help().unwrap().to_string();
+                for part in [row.doc.trim(), row.usual.unwrap_or_default()] {
+                    let part = with_flags(part, |word| flag_of(name, word));
+                    assert!(text.contains(&part), "{name}: {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_between_backticks_become_flags() {
+        let flag = |command: &'static str| move |name: &str| flag_of(command, name);
+        let said = "`min_rating` needs `feedback` implicit, not `this`";
+        assert_eq!(
+            with_flags(said, flag("recommend")),
+            "--min-rating needs --feedback implicit, not `this`"
+        );
+        assert_eq!(
+            with_flags("`count` or `ratings`", flag("recommend")),
+            "-k or RATINGS"
+        );
+        assert_eq!(with_flags("`n_rounds`", flag("federate")), "--rounds");
+        assert_eq!(with_flags("`n_rounds`", flag("tune")), "--steps");
     }
 
     /// The number in `[default: X]` of a flag's help.
@@ -162,15 +266,15 @@ mod tests {
             let params = FactorizationParams::for_target(target);
             assert_eq!(params.dim, None);
             for (flag, value) in [
-                ("steps", params.n_rounds as f64),
+                ("n_rounds", params.n_rounds as f64),
                 ("weight_exponent", params.weight_exponent),
                 ("clip_norm", params.clip_norm),
                 ("label_center", params.label_center),
                 ("label_bound", params.label_bound),
-                ("reg", params.item_ridge_factor),
+                ("item_ridge_factor", params.item_ridge_factor),
                 ("count_share", params.count_share),
             ] {
-                assert_eq!(stated_default(flag), Some(value), "--{flag} at {epsilon}");
+                assert_eq!(stated_default(flag), Some(value), "{flag} at {epsilon}");
             }
         }
     }

@@ -12,7 +12,8 @@ use super::account::{number, read};
 use super::answers::{at_least, at_most, bracket, bracket_of, figure};
 use crate::args::CalibrateArgs;
 use crate::error::{Error, Result};
-use crate::output::{self, rounded_up};
+use crate::screen::{print, print_json};
+use dp_personal::output::rounded_up;
 
 pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     let question = match &args.file {
@@ -32,13 +33,13 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     .into();
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
-        return output::print_json(&as_json(&solved, target, &guarantees, seconds));
+        return print_json(&as_json(&solved, target, &guarantees, seconds));
     }
     let name = match solved.answer.quantity {
         Quantity::Count if args.file.is_none() => "steps",
         quantity => quantity.name(),
     };
-    output::print(&summary(name, &solved, target, &guarantees))
+    print(&summary(name, &solved, target, &guarantees))
 }
 
 /// Epsilon under one adjacency, or why there is none.

@@ -4,7 +4,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, CompletionsArgs};
 use crate::error::Result;
-use crate::output::print;
+use crate::screen::print;
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();

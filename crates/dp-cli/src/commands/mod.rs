@@ -1,6 +1,13 @@
-//! Commands that answer questions without touching data.
+//! Commands: flags to settings, workflow, printing.
 
 pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
+mod runs;
+mod tools;
+mod users;
+
+pub(crate) use runs::{audit, evaluate, federate, personalize, train, tune};
+pub(crate) use tools::{demo, report, synth, verify};
+pub(crate) use users::{predict, recommend};

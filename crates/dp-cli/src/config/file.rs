@@ -4,6 +4,8 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use dp_personal::error::Error as WorkflowError;
+
 use crate::error::{Error, Result};
 
 /// The table of the command `name`, empty when the file has none.
@@ -11,10 +13,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// When the file cannot be read, is not TOML, or holds anything but tables of commands.
 pub(super) fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|e| WorkflowError::read(path, e))?;
     let refuse = |reason: String| Error::Config {
         path: path.to_owned(),
         reason,

@@ -18,7 +18,9 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::error::{Error, Result};
-use crate::output::say;
+use crate::screen::say;
+#[cfg(test)]
+pub(crate) use sources::key as key_of;
 use sources::{Given, Setting};
 
 /// What is to be done.

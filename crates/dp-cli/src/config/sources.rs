@@ -65,7 +65,7 @@ pub(super) fn settable(command: &Command) -> impl Iterator<Item = &Arg> {
 }
 
 /// Its name in a file.
-pub(super) fn key(arg: &Arg) -> String {
+pub(crate) fn key(arg: &Arg) -> String {
     arg.get_long().map_or_else(
         || arg.get_id().as_str().replace('_', "-"),
         ToOwned::to_owned,

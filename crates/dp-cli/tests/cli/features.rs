@@ -201,7 +201,7 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         (&["--feedback", "implicit", "--dim", "0"], "--dim is 0"),
         (
             &["--feature-cols", "genres,year,genres"],
-            "names `genres` twice",
+            "names genres twice",
         ),
     ]
     .into_iter()

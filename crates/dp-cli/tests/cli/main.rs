@@ -29,6 +29,7 @@ mod parquet;
 mod personalize;
 mod predict;
 mod python;
+mod ranges;
 mod real_data;
 mod recommend;
 mod released_files;

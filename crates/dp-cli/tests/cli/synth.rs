@@ -77,11 +77,11 @@ fn sizes_that_cannot_be_and_flags_of_the_other_kind_are_bad_arguments() {
     for (args, said) in [
         (
             &["ratings", "--rows", "3"] as &[_],
-            "--rows does not go with `dp synth ratings`",
+            "--rows does not go with KIND ratings",
         ),
         (
             &["groups", "--items", "3"],
-            "--items does not go with `dp synth groups`",
+            "--items does not go with KIND groups",
         ),
         (&["ratings", "--items", "5"], "--ratings"),
         (&["ratings", "--users", "0"], "--users"),

@@ -19,18 +19,20 @@ const SETTINGS: [&str; 5] = ["Params", "Setup", "Columns", "Fractions", "Shares"
 
 /// What is read from files without being a setting: releases, certificates and models, whose readers check them and their schema, findings of
 /// audits, and guarantees. They may have fields of later versions.
-const NOT_SETTINGS: [&str; 27] = [
+const NOT_SETTINGS: [&str; 31] = [
     "ApproxDp",
     "Artifact",
     "BlackBoxAudit",
     "Bounds",
     "Certificate",
     "Check",
+    "Column",
     "EpsilonAudit",
     "FrequencyAudit",
     "Gdp",
     "Guarantee",
     "GuessingGame",
+    "Inputs",
     "KeptRound",
     "NoiseWatch",
     "NoisyCounts",
@@ -40,11 +42,13 @@ const NOT_SETTINGS: [&str; 27] = [
     "ReleaseRecord",
     "ReleasedOutput",
     "RunAudit",
+    "RunSettings",
     "SamplerAudit",
     "SamplingAudit",
     "SensitivityAudit",
     "SharedModel",
     "Status",
+    "Task",
     "TaskModels",
     "Zcdp",
 ];

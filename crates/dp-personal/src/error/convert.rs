@@ -1,32 +1,16 @@
-//! Errors of the crates below as errors of commands, with parameters named by their flags.
+//! Errors of the crates below as errors of workflows, with parameters named as settings are.
 
 use dp_accounting::Error as AccountingError;
-use dp_accounting::questions::QuestionError;
 use dp_core::ParamError;
 
 use super::Error;
 
-/// The flag that sets a parameter, or its name when none does.
-fn flag(name: &'static str) -> &'static str {
+/// The setting that decides a parameter: most are called alike.
+fn setting(name: &'static str) -> &'static str {
     match name {
-        "epsilon" | "rule_epsilon" => "--epsilon",
-        "delta" => "--delta",
-        "dim" => "--dim",
-        "n_rounds" => "--steps",
-        "weight_exponent" => "--weight-exponent",
-        "clip_norm" | "taste_norm" => "--clip-norm",
-        "label_center" => "--label-center",
-        "label_bound" => "--label-bound",
-        "item_ridge_factor" => "--reg",
-        "count_share" => "--count-share",
-        "head_fraction" => "--head-fraction",
-        "min_items" => "--min-items",
-        "k" => "-k",
-        "n_canaries" => "--canaries",
-        "n_runs" => "--runs",
-        "confidence" => "--confidence",
-        "score_share" => "--score-share",
-        "held_out_fraction" => "--compare-on",
+        "rule_epsilon" => "epsilon",
+        "taste_norm" => "clip_norm",
+        "k" => "count",
         other => other,
     }
 }
@@ -34,7 +18,7 @@ fn flag(name: &'static str) -> &'static str {
 impl From<ParamError> for Error {
     fn from(error: ParamError) -> Self {
         Self::Param(ParamError {
-            name: flag(error.name),
+            name: setting(error.name),
             ..error
         })
     }
@@ -49,20 +33,12 @@ impl From<AccountingError> for Error {
     }
 }
 
-impl From<QuestionError> for Error {
-    fn from(error: QuestionError) -> Self {
-        match error {
-            QuestionError::Accounting(error) => error.into(),
-            other => Self::Calibration(other),
-        }
-    }
-}
-
 impl From<dp_multitask::Error> for Error {
     fn from(error: dp_multitask::Error) -> Self {
         match error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
+            dp_multitask::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Training(other),
         }
     }
@@ -73,6 +49,7 @@ impl From<dp_personalize::Error> for Error {
         match error {
             dp_personalize::Error::Param(param) => param.into(),
             dp_personalize::Error::Accounting(inner) => inner.into(),
+            dp_personalize::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Personalization(other),
         }
     }
@@ -83,6 +60,7 @@ impl From<dp_fedsgd::Error> for Error {
         match error {
             dp_fedsgd::Error::Param(param) => param.into(),
             dp_fedsgd::Error::Accounting(inner) => inner.into(),
+            dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Federation(other),
         }
     }
@@ -93,6 +71,7 @@ impl From<dp_pubfeat::Error> for Error {
         match error {
             dp_pubfeat::Error::Param(param) => param.into(),
             dp_pubfeat::Error::Accounting(inner) => inner.into(),
+            dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
             other => Self::Features(other),
         }
     }

@@ -1,114 +1,163 @@
-//! What a command can fail with, and what to do about it.
+//! What a workflow can fail with.
 
 mod convert;
-mod hints;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use dp_accounting::Error as AccountingError;
-use dp_accounting::questions::QuestionError;
 use dp_core::{ApproxDp, ParamError};
 
 use crate::output::rounded_down;
+use crate::settings::Unread;
 
-/// Everything a command can fail with. The exit code says what kind it was.
+/// Everything a workflow can fail with; [`kind`](Self::kind) says of which kind it is.
 ///
-/// | code | meaning |
-/// |---|---|
-/// | 0 | done |
-/// | 1 | anything not listed below; of `dp account`, some case has no answer |
-/// | 2 | a bad argument or setting; nothing was read, spent or written |
-/// | 3 | the ledger's budget does not allow the run; nothing was released |
-/// | 4 | an input file is missing or malformed |
-/// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
-/// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
-/// | 7 | output could not be written |
+/// Errors about settings name them as [`crate::settings`] does: as the name of a [`ParamError`], and between backticks in
+/// [`Self::Usage`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A setting out of range.
     #[error(transparent)]
     Param(ParamError),
+    /// Settings that do not go together, or do not fit the data's public side. Every word between backticks is the name
+    /// of a setting.
     #[error("{0}")]
     Usage(String),
+    /// A setting that is missing or cannot be read.
+    #[error(transparent)]
+    Unread(#[from] Unread),
+    /// The caller asked for an end. What was paid until then stays paid.
+    #[error("cancelled by the caller; what was paid until then stays paid")]
+    Cancelled,
+    /// An input file that cannot be read.
     #[error(transparent)]
     Data(#[from] dp_data::Error),
+    /// A plan that cannot be made, or a ledger that cannot be used.
     #[error(transparent)]
     Accounting(AccountingError),
+    /// A run that its ledger cannot pay for.
     #[error(transparent)]
     Budget(Box<Shortfall>),
+    /// A certificate whose figures do not follow from its releases.
     #[error("{}: the certificate does not hold: {source}", path.display())]
     Certificate {
+        /// The certificate.
         path: PathBuf,
+        /// What does not hold.
         source: AccountingError,
     },
-    #[error("{}: intact, but it promises no privacy: {reason}", path.display())]
-    NotPrivate { path: PathBuf, reason: String },
+    /// A file that is not the one its certificate was issued for.
     #[error("{} is not the file that the certificate was issued for: {reason}", path.display())]
-    Artifact { path: PathBuf, reason: String },
+    Artifact {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+    /// Training factors failed.
     #[error(transparent)]
     Training(dp_multitask::Error),
+    /// Learning a subspace failed.
     #[error(transparent)]
     Personalization(dp_personalize::Error),
+    /// Federated rounds failed.
     #[error(transparent)]
     Federation(dp_fedsgd::Error),
+    /// Training with public features failed.
     #[error(transparent)]
     Features(dp_pubfeat::Error),
+    /// A file of a model, or an input beside the data, that is not what it should be.
     #[error("{}: {reason}", path.display())]
-    Model { path: PathBuf, reason: String },
-    #[error("{}: {source}", path.display())]
-    Questions {
+    Model {
+        /// The file.
         path: PathBuf,
-        source: QuestionError,
+        /// What is wrong with it.
+        reason: String,
     },
-    #[error("{n_failed} of {n_cases} cases have no answer")]
-    Unanswered { n_failed: usize, n_cases: usize },
-    #[error(transparent)]
-    Calibration(QuestionError),
+    /// An audit that ended without a result.
     #[error("the audit could not be carried out: {0}")]
     Audit(dp_audit::Error),
-    #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
-    Broken,
-    #[error("{} exists and is not replaced; choose another --out, or pass --force where the command has it", path.display())]
-    OutputExists { path: PathBuf },
+    /// Output that is there and is not to be replaced.
+    #[error("{} exists and is not replaced", path.display())]
+    OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Output of an earlier run, which ended between payment and its last file, was put in its place.
     #[error(
         "an earlier run ended after it had paid for its model and written it; the model is now in {}, without figures on \
-         held-out data, and nothing was paid this time: to train anew, run again with another --out or with --force",
+         held-out data, and nothing was paid this time",
         path.display()
     )]
-    Recovered { path: PathBuf },
+    Recovered {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Output that another process is writing.
     #[error("another run is writing to {} at this moment", path.display())]
-    OutputBusy { path: PathBuf },
+    OutputBusy {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Output that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
+        /// The file or folder.
         path: PathBuf,
+        /// Why not.
         source: std::io::Error,
     },
+    /// Output that is complete but not in its place.
     #[error(
         "cannot move the finished output to {}: {source}; it is complete in {}",
         target.display(), kept.display()
     )]
     Move {
+        /// Where it should be.
         target: PathBuf,
+        /// Where it is.
         kept: PathBuf,
+        /// Why it is not there.
         source: std::io::Error,
     },
+    /// An input file that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
+        /// The file.
         path: PathBuf,
+        /// Why not.
         source: std::io::Error,
     },
-    /// A bad command line, of which clap has said all.
-    #[error("the command line was refused")]
-    Refused,
-    #[error("{}: {reason}", path.display())]
-    Config { path: PathBuf, reason: String },
+    /// A result that cannot be written as text.
     #[error("cannot print the result: {0}")]
     Print(#[from] std::io::Error),
+    /// A result that cannot be written as JSON.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
+/// The result of a workflow.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Kinds of errors, by what whoever runs it can do about them. The numbers are those of exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// Anything not listed below.
+    Other = 1,
+    /// A bad setting; nothing was read, spent or written.
+    Setting = 2,
+    /// The ledger's budget does not allow the run; nothing was released.
+    Budget = 3,
+    /// An input file is missing or malformed.
+    Input = 4,
+    /// The ledger is in use by another process, belongs to something else, or is damaged.
+    Ledger = 5,
+    /// A certificate does not hold.
+    Broken = 6,
+    /// Output could not be written.
+    Output = 7,
+}
 
 /// A run that its ledger cannot pay for, in epsilon at the delta of the run.
 #[derive(Debug, thiserror::Error)]
@@ -120,16 +169,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
     asked.epsilon, asked.delta, rounded_down(*left), asked.delta, total.epsilon, total.delta
 )]
 pub struct Shortfall {
+    /// The ledger, in words.
     pub ledger: String,
+    /// The name of the data set.
     pub data_set: String,
+    /// What the run would cost.
     pub asked: ApproxDp,
     /// Epsilon at the delta of the run.
     pub left: f64,
+    /// The budget of all runs.
     pub total: ApproxDp,
+    /// Releases paid for so far.
     pub n_releases: u64,
 }
 
 impl Error {
+    /// Output that cannot be written.
+    #[must_use]
     pub fn write(path: &Path, source: std::io::Error) -> Self {
         Self::Write {
             path: path.to_owned(),
@@ -137,6 +193,8 @@ impl Error {
         }
     }
 
+    /// An input file that cannot be read.
+    #[must_use]
     pub fn read(path: &Path, source: std::io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),
@@ -144,6 +202,7 @@ impl Error {
         }
     }
 
+    /// A file that is not what it should be.
     pub fn model(path: &Path, reason: impl ToString) -> Self {
         Self::Model {
             path: path.to_owned(),
@@ -151,24 +210,25 @@ impl Error {
         }
     }
 
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Param(_) | Self::Usage(_) | Self::Refused | Self::Config { .. } => 2,
-            Self::Budget(_) => 3,
-            Self::Data(_) | Self::Read { .. } | Self::Model { .. } | Self::Questions { .. } => 4,
-            Self::Certificate { .. }
-            | Self::Artifact { .. }
-            | Self::NotPrivate { .. }
-            | Self::Broken => 6,
+    /// Of which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
+            Self::Budget(_) => ErrorKind::Budget,
+            Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
+            Self::Certificate { .. } | Self::Artifact { .. } => ErrorKind::Broken,
             Self::OutputExists { .. }
             | Self::Recovered { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }
             | Self::Move { .. }
             | Self::Print(_)
-            | Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Io { .. })) => 7,
+            | Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Io { .. })) => {
+                ErrorKind::Output
+            }
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
-                accounting_code(error)
+                ErrorKind::of_accounting(error)
             }
             Self::Training(
                 dp_multitask::Error::Mechanism(
@@ -182,31 +242,38 @@ impl Error {
                 dp_mechanism::Error::Param(_),
             ))
             | Self::Federation(dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Param(_)))
-            | Self::Features(dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Param(_))) => 2,
+            | Self::Features(dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Param(_))) => {
+                ErrorKind::Setting
+            }
             Self::Training(_)
             | Self::Personalization(_)
             | Self::Federation(_)
             | Self::Features(_)
             | Self::Json(_)
-            | Self::Unanswered { .. }
-            | Self::Calibration(_)
-            | Self::Audit(_) => 1,
-        })
+            | Self::Cancelled
+            | Self::Audit(_) => ErrorKind::Other,
+        }
     }
 }
 
-fn accounting_code(error: &AccountingError) -> u8 {
-    match error {
-        AccountingError::Param(_)
-        | AccountingError::SamplerAllowance { .. }
-        | AccountingError::TargetMissed { .. } => 2,
-        AccountingError::BudgetSpent { .. } | AccountingError::ScheduleReserved { .. } => 3,
-        AccountingError::LedgerLocked { .. }
-        | AccountingError::LedgerCorrupt { .. }
-        | AccountingError::LedgerMismatch { .. }
-        | AccountingError::LedgerPoisoned { .. }
-        | AccountingError::NotGaussian { .. }
-        | AccountingError::Io { .. } => 5,
-        _ => 1,
+impl ErrorKind {
+    /// Of which kind an error of the accountant is.
+    #[must_use]
+    pub const fn of_accounting(error: &AccountingError) -> Self {
+        match error {
+            AccountingError::Param(_)
+            | AccountingError::SamplerAllowance { .. }
+            | AccountingError::TargetMissed { .. } => Self::Setting,
+            AccountingError::BudgetSpent { .. } | AccountingError::ScheduleReserved { .. } => {
+                Self::Budget
+            }
+            AccountingError::LedgerLocked { .. }
+            | AccountingError::LedgerCorrupt { .. }
+            | AccountingError::LedgerMismatch { .. }
+            | AccountingError::LedgerPoisoned { .. }
+            | AccountingError::NotGaussian { .. }
+            | AccountingError::Io { .. } => Self::Ledger,
+            _ => Self::Other,
+        }
     }
 }

@@ -12,12 +12,13 @@ use super::weights_file;
 use crate::error::Result;
 use crate::evaluate::Evaluation;
 use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport};
-use crate::settings::{Method, TrainArgs};
+use crate::settings::{Method, TrainSettings};
+use crate::watch::{Watch, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::train::{ADJACENCY, assumptions, held_out_by, protect, say};
+use crate::workflows::train::{ADJACENCY, TrainOutcome, assumptions, held_out_by, protect};
 
-pub(crate) fn train(args: &TrainArgs) -> Result<()> {
+pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let fit = settings::settings(args, target)?;
@@ -33,6 +34,7 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
     account.check(&draft)?;
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
+    go_on(watch)?;
     let start = Instant::now();
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
@@ -44,13 +46,14 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
     let prior = FeaturePrior::new(&features, fit.variances(&features))?;
     weights_file::check(&items, items_path)?;
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
+    go_on(watch)?;
     let start = Instant::now();
     folder.mark_paid()?;
     let paid = (&plan, account.reserve(&plan)?);
     let Made {
         mut fitted,
         weights,
-    } = fit.fit(&prior, split.train(), paid, &args.output)?;
+    } = fit.fit(&prior, split.train(), paid, &args.output, watch)?;
     for assumption in assumptions(args, &ratings)
         .into_iter()
         .chain([items.assumption()])
@@ -91,5 +94,9 @@ pub(crate) fn train(args: &TrainArgs) -> Result<()> {
         report.write_internal(folder)?;
         Ok(report)
     })?;
-    say(&report, &args.output, || account.balance(&plan))
+    Ok(TrainOutcome::new(
+        &report,
+        &args.output,
+        account.balance(&plan),
+    ))
 }

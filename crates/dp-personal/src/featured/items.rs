@@ -6,8 +6,7 @@ use dp_data::{FeatureVocabulary, ItemCatalogue, ItemTable};
 use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
 
 use crate::error::{Error, Result};
-use crate::output;
-use crate::settings::FeatureArgs;
+use crate::settings::FeatureSettings;
 
 /// Names that fewer items have are no features, unless the flags say otherwise.
 const MIN_ITEMS: usize = 2;
@@ -34,7 +33,7 @@ fn is_year(column: &str) -> bool {
 impl Items {
     /// The columns that the flags name, or else all that have a name which enough items share. Columns of numbers are used only when they are named: how often items were rated, or how well, is such a
     /// column, and private.
-    pub(super) fn read(path: &Path, args: &FeatureArgs) -> Result<Self> {
+    pub(super) fn read(path: &Path, args: &FeatureSettings) -> Result<Self> {
         let min_items = args.min_items.unwrap_or(MIN_ITEMS);
         dp_core::params::at_least_one("min_items", min_items)?;
         let columns = match &args.feature_cols {
@@ -53,12 +52,11 @@ impl Items {
 
     /// Tells whoever runs it what becomes public with the model.
     pub(super) fn announce(&self, path: &Path) {
-        if !output::is_quiet() {
-            let (columns, path) = (self.table.columns().join(", "), path.display());
-            output::say(&format!(
-                "features: {columns} of {path}; their names are published with the model and must not come from this data set (--feature-cols chooses)"
-            ));
-        }
+        let (columns, path) = (self.table.columns().join(", "), path.display());
+        tracing::warn!(
+            target: "dp_personal::notice",
+            "features: {columns} of {path}; their names are published with the model and must not come from this data set (`feature_cols` chooses)"
+        );
     }
 
     /// What the guarantee takes on trust of the table.
@@ -104,14 +102,14 @@ fn is_of_numbers(table: &ItemTable, column: usize) -> bool {
 
 fn of_numbers(path: &Path, column: &str) -> Error {
     Error::Usage(format!(
-        "all fields of the column `{column}` of {} are numbers, which may come from ratings; name the columns that are features and public with --feature-cols",
+        "all fields of the column {column} of {} are numbers, which may come from ratings; name the columns that are features and public with `feature_cols`",
         path.display()
     ))
 }
 
 fn no_features(path: &Path, min_items: usize) -> Error {
     let reason = format!(
-        "a column of features needs a name that at least {min_items} items have (--min-items)"
+        "a column of features needs a name that at least {min_items} items have (`min_items`)"
     );
     Error::model(path, reason)
 }

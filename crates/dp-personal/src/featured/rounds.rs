@@ -5,14 +5,13 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_multitask::{FactorModel, LocalBias, NoisyCounts, ScoreModel, Scoring, UserPenalties};
 use dp_pubfeat::{
     AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
-    LikesModel, Observer, PriorVariances, Progress, Run, Trainer,
+    LikesModel, PriorVariances, Run, Trainer,
 };
-use std::ops::ControlFlow;
 
 use super::settings::RoundSettings;
 use crate::error::Result;
-use crate::progress::ReleaseBar;
-use crate::settings::OutputArgs;
+use crate::settings::OutputSettings;
+use crate::watch::{Watch, Watched};
 
 /// Checked settings.
 pub(super) enum Rounds {
@@ -61,31 +60,17 @@ impl Rounds {
         prior: &FeaturePrior,
         train: &Private<Interactions>,
         (plan, spends): (&Plan, Vec<Spend>),
-        output: &OutputArgs,
+        output: &OutputSettings,
+        watch: &mut dyn Watch,
     ) -> Result<Made> {
-        let mut bar = Bar(ReleaseBar::new(plan.releases().len()));
         let noise = &mut output.noise();
+        let mut watched = Watched::begin(watch, plan)?;
         let run = Run::new(plan, spends, noise).map_err(dp_pubfeat::Error::from)?;
-        let run = run.observed_by(&mut bar);
+        let run = run.observed_by(&mut watched);
         match self {
             Self::Ratings(fit) => of_ratings(fit.with(prior).run(train, run)?),
             Self::Likes(fit) => of_likes(fit.with(prior).run(train, run)?),
         }
-    }
-}
-
-/// Shows how far a run is.
-struct Bar(ReleaseBar);
-
-impl Observer for Bar {
-    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
-        let Progress { done, total } = at;
-        self.0.show(dp_multitask::Progress { done, total });
-        ControlFlow::Continue(())
-    }
-
-    fn reads_users(&self) -> bool {
-        false
     }
 }
 

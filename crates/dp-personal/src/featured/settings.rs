@@ -8,28 +8,28 @@ use serde::Serialize;
 
 use super::rounds::Rounds;
 use crate::error::{Error, Result};
-use crate::output::TrainSettings;
-use crate::settings::{FeatureArgs, FeedbackKind, SettingArgs, TrainArgs};
+use crate::output::TrainSettings as ReleasedSettings;
+use crate::settings::{FactorSettings, FeatureSettings, FeedbackKind, TrainSettings};
 use crate::workflows::input::check_feedback;
 
 /// Defaults from the target and from what the records mean, overridden by flags; flags of other methods are refused.
-pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
+pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds> {
     let settings = &args.settings;
     for (given, name) in [
-        (settings.weight_exponent.is_some(), "--weight-exponent"),
-        (settings.reg.is_some(), "--reg"),
-        (settings.count_share.is_some(), "--count-share"),
+        (settings.weight_exponent.is_some(), "weight_exponent"),
+        (settings.item_ridge_factor.is_some(), "item_ridge_factor"),
+        (settings.count_share.is_some(), "count_share"),
     ] {
         if given {
-            return usage(&format!("{name} has no meaning with --method am-ssp"));
+            return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
         }
     }
     if let Some(name) = settings.of_lists() {
-        return usage(&format!("{name} has no meaning with --method am-ssp"));
+        return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
     }
     if args.resume.resume.is_some() {
         return usage(
-            "--resume: a run of --method am-ssp takes seconds and keeps no state between its releases",
+            "`resume`: a run of `method` am-ssp takes seconds and keeps no state between its releases",
         );
     }
     check_feedback(&args.feedback, settings)?;
@@ -40,24 +40,24 @@ pub(super) fn settings(args: &TrainArgs, target: ApproxDp) -> Result<Rounds> {
     })
 }
 
-fn for_ratings(settings: &SettingArgs, target: ApproxDp) -> Result<AmResidualSspParams> {
+fn for_ratings(settings: &FactorSettings, target: ApproxDp) -> Result<AmResidualSspParams> {
     let mut params = AmResidualSspParams::for_target(target);
     if let Some(bound) = settings.label_bound {
         let scale = in_label_range(bound)? / params.bound.first;
         params = params.in_units(scale);
     }
     params.dim = settings.dim.unwrap_or(params.dim);
-    params.n_rounds = settings.steps.unwrap_or(params.n_rounds);
+    params.n_rounds = settings.n_rounds.unwrap_or(params.n_rounds);
     params.taste_norm = settings.clip_norm.unwrap_or(params.taste_norm);
     let center = &mut params.user_step.label_center;
     *center = settings.label_center.unwrap_or(*center);
     Ok(params)
 }
 
-fn for_likes(settings: &SettingArgs, target: ApproxDp) -> AmImplicitSspParams {
+fn for_likes(settings: &FactorSettings, target: ApproxDp) -> AmImplicitSspParams {
     let mut params = AmImplicitSspParams::for_target(target);
     params.dim = settings.dim.unwrap_or(params.dim);
-    params.n_rounds = settings.steps.unwrap_or(params.n_rounds);
+    params.n_rounds = settings.n_rounds.unwrap_or(params.n_rounds);
     params.taste_norm = settings.clip_norm.unwrap_or(params.taste_norm);
     params
 }
@@ -66,7 +66,7 @@ fn for_likes(settings: &SettingArgs, target: ApproxDp) -> AmImplicitSspParams {
 fn refuse_repeats(columns: &[String]) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         if columns[..at].contains(column) {
-            return usage(&format!("--feature-cols names `{column}` twice"));
+            return usage(&format!("`feature_cols` names {column} twice"));
         }
     }
     Ok(())
@@ -85,19 +85,19 @@ fn in_label_range(bound: f64) -> Result<f64> {
 }
 
 /// The table of items, without which there are no features.
-pub(super) fn items_path(args: &TrainArgs) -> Result<&Path> {
+pub(super) fn items_path(args: &TrainSettings) -> Result<&Path> {
     match &args.input.items {
         Some(path) => Ok(path),
         None => {
-            usage("--method am-ssp needs --items: a table of public items with columns of names")
+            usage("`method` am-ssp needs `items`: a table of public items with columns of names")
         }
     }
 }
 
 /// Flags of features, where the method has none.
-pub(crate) fn refuse_flags(args: &FeatureArgs) -> Result<()> {
+pub(crate) fn refuse_flags(args: &FeatureSettings) -> Result<()> {
     if args.feature_cols.is_some() || args.min_items.is_some() {
-        return usage("--feature-cols and --min-items need --method am-ssp");
+        return usage("`feature_cols` and `min_items` need `method` am-ssp");
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ pub(super) struct Featured<'a> {
     pub(super) weights_file: (&'static str, Vec<u8>),
 }
 
-impl TrainSettings for Featured<'_> {
+impl ReleasedSettings for Featured<'_> {
     fn n_rounds(&self) -> usize {
         match self.params {
             RoundSettings::Ratings(params) => params.n_rounds,

@@ -22,7 +22,7 @@ pub(crate) fn with_new_items(
 ) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FEATURE_WEIGHTS);
     if !path.exists() {
-        let text = "--items needs a model trained with --method am-ssp";
+        let text = "`items` needs a model trained with `method` am-ssp";
         return Err(Error::Usage(text.to_owned()));
     }
     compare_files(folder, &certificate_of(folder)?)?;

@@ -19,6 +19,7 @@ pub struct Convergence {
 }
 
 impl Convergence {
+    /// Nothing measured yet, of runs of so many rounds.
     pub fn new(n_rounds: usize) -> Self {
         Self {
             measured: MeasuredRounds::of(n_rounds),

@@ -12,15 +12,20 @@ use crate::personal::{Inputs, Task};
 
 /// One user's mean errors on the own test rows, one for each model: private.
 pub struct UserFigures {
+    /// The user's id.
     pub id: String,
+    /// Rows that the user trains on.
     pub n_history: usize,
+    /// Rows that are tested on.
     pub n_test: usize,
+    /// None where a model has no test row.
     pub errors: Vec<Option<f64>>,
 }
 
 /// A model over all users: private.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
+    /// Which model.
     pub model: String,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,
@@ -62,6 +67,9 @@ pub fn losses_of_users(
 
 impl Figures {
     /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
+    ///
+    /// # Errors
+    /// When the data do not fit the inputs, or a fit fails.
     pub fn of_users(
         inputs: &Inputs,
         group: &Group,
@@ -86,6 +94,9 @@ impl Figures {
 
     /// Adds to the errors of every user those of the own choice of round, weight and ridge on the released trajectory, and of the own ridge
     /// alone. Of regression; nothing is spent on either.
+    ///
+    /// # Errors
+    /// When the data do not fit the inputs, or a fit fails.
     pub fn add_own_choices(
         inputs: &Inputs,
         group: &Group,

@@ -18,6 +18,10 @@ pub struct ItemTable {
 }
 
 impl ItemTable {
+    /// Reads a table of items with title, year and genres.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let read = dp_data::read_item_attributes(path)?;
         let catalogue = ItemCatalogue::from_ids(read.iter().map(|item| item.id.clone()));
@@ -37,6 +41,7 @@ impl ItemTable {
         })
     }
 
+    /// The items.
     pub const fn catalogue(&self) -> &ItemCatalogue {
         &self.catalogue
     }
@@ -91,12 +96,18 @@ pub struct DescribedItems {
 
 impl DescribedItems {
     /// Ratings of these items as rows of their features.
+    ///
+    /// # Errors
+    /// When a rated item is not in the table.
     pub fn rows_of(&self, ratings: &Ratings) -> Result<SampleTable> {
         let names = self.names.clone();
         Ok(SampleTable::of_ratings(ratings, names, &self.cells)?)
     }
 
     /// A line for each item: its id and its features, under their names.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn csv(&self) -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let item = std::iter::once("item");

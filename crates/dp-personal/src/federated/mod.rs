@@ -1,6 +1,11 @@
 //! Models that users learn partly together and partly alone: what `dp federate` and the reproductions of Bietti et al. 2022 have
 //! in common.
 
+#![allow(
+    missing_debug_implementations,
+    reason = "users' data and their figures are not for messages"
+)]
+
 mod convergence;
 mod figures;
 mod items;
@@ -13,6 +18,6 @@ pub use convergence::Convergence;
 pub use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub use items::{DescribedItems, ItemTable};
 pub use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
-pub use parts::{Group, PartedUser, Parts, Shares};
+pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
 pub use training::{RunSettings, Trainer, alpha_name, alpha_of, alpha_value};

@@ -15,6 +15,9 @@ const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
 const CHOICE_ROWS: usize = 64;
 
 /// The choice of a round, a weight on it and a ridge of an own part.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn with_shared(inputs: &Inputs) -> Result<LocalChoice> {
     choice(inputs, &WEIGHTS)
 }
@@ -52,6 +55,9 @@ fn all_rows(inputs: &Inputs, users: &Users, user: usize, most: usize) -> Minibat
 }
 
 /// Coefficients of a user whom nothing was trained on: the local steps of the run at its released last round.
+///
+/// # Errors
+/// When the data do not fit the inputs, or a fit fails.
 pub fn folded_in(
     inputs: &Inputs,
     settings: &RunSettings,

@@ -8,7 +8,7 @@ use crate::personal::{Inputs, Users};
 
 /// What is not trained on.
 #[derive(Clone, Copy)]
-pub struct Shares {
+pub struct HoldOut {
     /// Of each user's rows.
     pub test: f64,
     /// Of the rows that are not tested on.
@@ -19,8 +19,11 @@ pub struct Shares {
 
 /// One user's rows: private.
 pub struct PartedUser {
+    /// What is trained on.
     pub history: SampleUser,
+    /// What alphas are compared on.
     pub validation: SampleUser,
+    /// What is tested on.
     pub test: SampleUser,
 }
 
@@ -32,7 +35,9 @@ pub struct Group {
 
 /// The users who are trained on, and those who are not.
 pub struct Parts {
+    /// Those who are trained on.
     pub trained: Group,
+    /// Those who join when everything is released.
     pub held_out: Group,
 }
 
@@ -43,10 +48,13 @@ impl Parts {
     /// Where a row or user goes depends on the own user's rows and id and the seed alone, so that a guarantee for what is trained and compared on is one
     /// for the whole input. The rows of users who are not
     /// trained on are dealt alike, so that figures of both kinds of users are for as many rows.
+    ///
+    /// # Errors
+    /// When rows do not fit the inputs.
     pub fn new(
         inputs: &Inputs,
         users: Private<Vec<SampleUser>>,
-        shares: Shares,
+        shares: HoldOut,
         max_rows: usize,
         seed: u64,
     ) -> Result<Self> {
@@ -89,10 +97,12 @@ impl Group {
         })
     }
 
+    /// The users with their parts: private.
     pub fn users(&self) -> &[PartedUser] {
         self.users.expose()
     }
 
+    /// The histories as models see them.
     pub const fn rows(&self) -> &Users {
         &self.rows
     }

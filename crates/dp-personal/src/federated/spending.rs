@@ -7,6 +7,7 @@ use dp_fedsgd::AlphaSelection;
 use super::training::RunSettings;
 use crate::error::Result;
 
+/// What a guarantee is for.
 pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Parts of the rounds' budget that noisy counts of users and of ratings of items cost.
 const COUNT_SHARE: f64 = 0.02;
@@ -14,6 +15,7 @@ const ITEM_SHARE: f64 = 0.05;
 
 /// The releases of a run: counts, the rounds of each alpha, the choice among them.
 pub struct Spending {
+    /// Settings of every run.
     pub settings: RunSettings,
     /// Runs with an alpha above 0.
     pub n_runs: usize,
@@ -21,15 +23,19 @@ pub struct Spending {
     pub counts_users: bool,
     /// Items whose ratings are counted.
     pub n_items: Option<usize>,
+    /// How one of several alphas is chosen.
     pub choice: Option<AlphaSelection>,
 }
 
 /// What was paid for, in order.
 pub struct Paid {
+    /// For counts of the ratings of items.
     pub items: Option<Spend>,
+    /// For the number of users.
     pub users: Option<Spend>,
     /// One after the other.
     pub runs: Vec<Vec<Spend>>,
+    /// For the choice among alphas.
     pub choice: Option<Spend>,
 }
 
@@ -40,6 +46,9 @@ impl Spending {
     }
 
     /// The plan with the least noise for `target`, for this many shared numbers.
+    ///
+    /// # Errors
+    /// When the target cannot be met.
     pub fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
         if self.is_gaussian() {
             let requests = self.gaussians(n_shared).into_iter();
@@ -55,6 +64,9 @@ impl Spending {
     }
 
     /// The same plan for another number of shared numbers, which changes neither noise nor cost.
+    ///
+    /// # Errors
+    /// When the plan is not one of these releases.
     pub fn resized(&self, plan: &Plan, n_shared: usize) -> Result<Plan> {
         let target = plan.target();
         match Self::round_noise(plan) {
@@ -131,6 +143,9 @@ impl Spending {
     }
 
     /// Spends from a budget of their own: for what is measured and not released.
+    ///
+    /// # Errors
+    /// When the plan cannot be paid for.
     pub fn pay_apart(&self, plan: &Plan) -> Result<Vec<Spend>> {
         let of_kind = if self.is_gaussian() {
             Budget::new

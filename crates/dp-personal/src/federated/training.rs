@@ -19,17 +19,25 @@ use crate::personal::{Inputs, Task};
 /// Public settings of a run but its `alpha`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
+    /// Rounds.
     pub n_rounds: usize,
+    /// The larger of local and global step.
     pub learning_rate: f64,
+    /// Bound on the norm of a user's mean gradient.
     pub clip_norm: f64,
     /// Factor on clip and global step at the last round.
     pub shrink: Option<f64>,
+    /// Rows of a user in a round, at most.
     pub batch_size: usize,
+    /// Probability that a user joins a round; all join where there is none.
     pub sampling_probability: Option<f64>,
 }
 
 impl RunSettings {
     /// `alpha` with the number of users that sums are divided by.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
     pub fn fit(&self, alpha: f64, n_users: f64) -> Result<PpSgd> {
         let (rate, clip) = (self.learning_rate, self.clip_norm);
         let mut params = PpSgdParams::new(alpha, rate, clip, self.n_rounds, n_users);
@@ -38,14 +46,17 @@ impl RunSettings {
             params = params.sampled(sampling(probability)?.into());
         }
         if let Some(ratio) = self.shrink {
-            dp_core::params::finite_positive("--shrink", ratio)?;
-            dp_core::params::closed_unit("--shrink", ratio)?;
+            dp_core::params::finite_positive("shrink", ratio)?;
+            dp_core::params::closed_unit("shrink", ratio)?;
             params = params.shrinking(ratio);
         }
         Ok(params.check()?)
     }
 
     /// What a round costs.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
     pub fn round_event(&self, noise_multiplier: f64) -> Result<DpEvent> {
         let gaussian = DpEvent::gaussian(noise_multiplier);
         Ok(match self.sampling_probability {
@@ -81,6 +92,9 @@ pub struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// `n_users` is declared or noisy: sums are divided by it.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
     pub fn new(
         settings: RunSettings,
         inputs: &Inputs,
@@ -96,6 +110,9 @@ impl<'a> Trainer<'a> {
     }
 
     /// The run that these spends pay for, with its certificate: none for `alpha = 0`, which releases nothing.
+    ///
+    /// # Errors
+    /// When the spends are not those of the plan, or a round fails.
     pub fn private(
         &self,
         alpha: f64,
@@ -120,6 +137,9 @@ impl<'a> Trainer<'a> {
     }
 
     /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.
+    ///
+    /// # Errors
+    /// When a round fails.
     pub fn without_noise(&self, alpha: f64) -> Result<PpSgdModel> {
         let fit = self.settings.fit(alpha, self.n_users)?;
         // who takes part, where users are sampled: of a run that releases nothing

@@ -17,10 +17,15 @@ const COLORS: [&str; 8] = [
 ];
 
 /// One named line; one that is dashed goes all the way across.
+#[derive(Debug)]
 pub struct Line {
+    /// Its name in the legend.
     pub name: String,
+    /// Across and up.
     pub points: Vec<(f64, f64)>,
+    /// Whether it goes all the way across.
     pub dashed: bool,
+    /// How it is drawn.
     pub look: Look,
 }
 
@@ -47,6 +52,7 @@ impl Look {
 }
 
 /// Names of the axes and what they measure: the horizontal one is logarithmic.
+#[derive(Debug)]
 pub struct Axes {
     across: &'static str,
     up: String,
@@ -56,6 +62,7 @@ pub struct Axes {
 }
 
 impl Axes {
+    /// Axes without named places.
     pub fn new(across: &'static str, up: &str) -> Self {
         Self {
             across,

@@ -14,7 +14,6 @@ mod personal_run;
 mod replace;
 mod report;
 mod run_files;
-mod screen;
 mod shared_file;
 mod statement;
 mod subspace_file;
@@ -39,8 +38,12 @@ pub(crate) use run_files::{
     InternalRun, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate,
     read_run_file,
 };
-pub use screen::{is_quiet, print, print_error, print_json, say, set_quiet, warn};
 pub(crate) use shared_file::{ReleasedShared, SHARED, read_shared};
 pub(crate) use statement::{budget_shares, privacy_overview, privacy_statement, released};
 pub(crate) use subspace_file::{SUBSPACE, read_subspace};
 pub(crate) use train_release::{TrainRelease, TrainSettings};
+
+/// Something that whoever runs the workflow should know.
+pub(crate) fn warn(text: &str) {
+    tracing::warn!("{text}");
+}

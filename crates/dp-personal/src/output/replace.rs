@@ -18,6 +18,9 @@ const PARTIAL: &str = ".partial";
 ///
 /// A file on its way begins with its own name: what a killed run leaves of an internal file still begins with
 /// `internal`. The next run removes it.
+///
+/// # Errors
+/// When a file cannot be written; then the old ones are still there.
 pub fn replace_files(folder: &Path, files: &[Replacement<'_>], gone: &[&str]) -> Result<()> {
     let mut partial = Vec::with_capacity(files.len());
     for (name, bytes, internal) in files {

@@ -12,37 +12,44 @@ use serde::Serialize;
 use crate::error::Result;
 
 /// Ways to a subspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    // `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.
+    /// `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.
     Residual,
-    // The projector sum alone: squared loss, nothing but directions.
+    /// The projector sum alone: squared loss, nothing but directions.
     Projectors,
-    // Projector sum, then clipped gradient steps on the loss of the task.
+    /// Projector sum, then clipped gradient steps on the loss of the task.
     Gradient,
-    // Algorithms 1 to 3 of Jain et al. 2021 with the settings of section 6: squared loss.
+    /// Algorithms 1 to 3 of Jain et al. 2021 with the settings of section 6: squared loss.
     Alternating,
 }
 
 /// Public settings of a method, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MethodSettings {
+    /// Which way.
     pub method: Method,
+    /// Dimension of the subspace.
     pub rank: usize,
     /// Steps after the first release; by method where not set.
     pub steps: Option<usize>,
+    /// The loss of users' own models.
     pub loss: ConvexLoss,
-    /// Bound on a user's mean gradient, and the step size; of `gradient` alone.
+    /// Bound on a user's mean gradient; of `gradient` alone.
     pub gradient_clip: f64,
+    /// The step size; of `gradient` alone.
     pub learning_rate: f64,
     /// Ridge of users' own models during gradient steps.
     pub l2_penalty: f64,
 }
 
 /// A method with checked settings.
+#[derive(Debug)]
 pub enum Fit {
+    /// Residual steps.
     Residual(ResidualAltMin),
+    /// All others.
     AltMin(Box<AltMin>),
 }
 
@@ -70,6 +77,10 @@ impl MethodSettings {
         }
     }
 
+    /// The method with checked settings.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
     pub fn check(self) -> Result<Fit> {
         if self.method == Method::Residual {
             let params = ResidualAltMinParams {
@@ -107,6 +118,9 @@ impl MethodSettings {
 
 impl Fit {
     /// Whether users with at most so many rows have enough of them for the method.
+    ///
+    /// # Errors
+    /// When they have too few.
     pub fn check_rows(&self, max_rows: usize) -> Result<()> {
         match self {
             Self::Residual(_) => Ok(()),
@@ -114,6 +128,10 @@ impl Fit {
         }
     }
 
+    /// What will be released, calibrated to a target.
+    ///
+    /// # Errors
+    /// When the target cannot be met.
     pub fn plan(&self, dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         Ok(match self {
             Self::Residual(fit) => fit.plan(dim, target, adjacency)?,
@@ -121,6 +139,10 @@ impl Fit {
         })
     }
 
+    /// Trains on what was paid for.
+    ///
+    /// # Errors
+    /// When the spends are not those of the plan, or a step fails.
     pub fn fit(
         &self,
         samples: &UserSamples,

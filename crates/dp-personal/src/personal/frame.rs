@@ -22,6 +22,9 @@ struct Center {
 
 impl Users {
     /// The first `max_rows` rows of each history.
+    ///
+    /// # Errors
+    /// When a user has more rows than said, or rows of another width.
     pub fn new<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
@@ -150,6 +153,9 @@ impl Personal {
 
 impl Inputs {
     /// How users fit their own models.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
     pub fn local_fit(&self) -> Result<LocalFit> {
         Ok(match self.task {
             Task::Regression => {

@@ -26,6 +26,7 @@ pub enum MethodName {
 }
 
 impl MethodName {
+    /// All of them, in the order of tables.
     pub const ALL: [Self; 7] = [
         Self::OwnMean,
         Self::OwnData,
@@ -66,9 +67,13 @@ impl MethodName {
 /// One user's mean errors on the own test rows, in the order of [`MethodName::ALL`]: private.
 #[derive(Clone)]
 pub struct UserErrors {
+    /// The user's id.
     pub id: String,
+    /// Whether nothing was trained on this user.
     pub held_out: bool,
+    /// Rows that the user's own model is fitted to.
     pub n_history: usize,
+    /// Rows that it is tested on.
     pub n_test: usize,
     /// None where a method has no model.
     pub errors: [Option<f64>; 7],
@@ -77,6 +82,7 @@ pub struct UserErrors {
 /// One method over all users of a kind: private.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Errors {
+    /// Which method.
     pub method: MethodName,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,

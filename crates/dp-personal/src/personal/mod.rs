@@ -1,15 +1,20 @@
 //! Personal models in a shared subspace: what `dp personalize`, `dp predict` and the reproductions on real data have in
 //! common.
 
+#![allow(
+    missing_debug_implementations,
+    reason = "users' data and their figures are not for messages"
+)]
+
+mod columns;
 mod fit;
-mod flags;
 mod frame;
 mod inputs;
 mod methods;
 mod peers;
 
+pub use columns::{Ranges, columns_of, shares_of, task_of};
 pub use fit::{Fit, Method, MethodSettings};
-pub use flags::{Ranges, columns_of, shares_of, task_of};
 pub use frame::{Personal, Users};
 pub use inputs::{Column, Inputs, Intercept, Task};
 pub use methods::{Errors, MethodName, UserErrors};

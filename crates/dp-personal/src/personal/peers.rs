@@ -31,6 +31,9 @@ pub struct Peers {
 }
 
 /// A budget of its own: for measurements of which nothing is released.
+///
+/// # Errors
+/// When the plan cannot be paid for.
 pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
@@ -38,6 +41,9 @@ pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
 
 impl Peers {
     /// The single model gets the same target in an account of its own: it is measured and thrown away.
+    ///
+    /// # Errors
+    /// When a comparison cannot be trained.
     pub fn new(
         train: &Users,
         private: &Subspace,
@@ -114,6 +120,9 @@ fn single_model(
 }
 
 /// Every user's errors on the own test rows; `users` are those of `split`, in its order.
+///
+/// # Errors
+/// When the data do not fit the inputs, or a fit fails.
 pub fn errors_of_users(
     inputs: &Inputs,
     users: &Users,
@@ -133,6 +142,9 @@ pub fn errors_of_users(
 }
 
 /// The same of own fits in one subspace, and of no other method.
+///
+/// # Errors
+/// When the data do not fit the inputs, or a fit fails.
 pub fn errors_in_subspace(
     inputs: &Inputs,
     users: &Users,

@@ -1,28 +1,16 @@
-//! What every workflow can be told.
+//! What every workflow can be told: one table, declared with the structs that hold the values.
+//!
+//! A struct's fields are documented here, and so are their ranges and defaults: [`Settings::table`] lists them with the
+//! flag of the command line and the key of a file. Errors about a setting name it as the field is called.
 
-mod audit;
-mod evaluate;
-mod federate;
-mod model;
-mod personalize;
-mod report;
-mod shared;
-mod synth;
-mod train;
-mod tune;
+mod ratings;
+mod rows;
+mod table;
+mod tools;
 
-pub use audit::{AuditArgs, TrialArgs};
-pub use evaluate::{EvaluateArgs, EvaluateOutputArgs, RatingColumnArgs};
-pub use federate::*;
-pub use model::{DemoArgs, PredictArgs, RecommendArgs, VerifyArgs};
-pub use personalize::*;
-pub use report::ReportArgs;
-pub use shared::{
-    GeneratedArgs, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs, TargetArgs,
-};
-pub use synth::{SynthArgs, SynthKind};
-pub use train::{
-    FeatureArgs, FeedbackArgs, FeedbackKind, LedgerArgs, OutputArgs, ResumeArgs, SplitKind,
-    TrainArgs,
-};
-pub use tune::{ChoiceArgs, TuneArgs};
+pub use ratings::*;
+pub use rows::*;
+pub use table::{Given, Kind, Range, Setting, Settings, Source, Unread, Value};
+pub use tools::*;
+
+pub(crate) use table::{choices, settings, words};

@@ -11,11 +11,12 @@ use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::{self, AuditReport};
-use crate::progress::RunBar;
-use crate::settings::{AuditArgs, TrialArgs};
+use crate::settings::{AuditSettings, TrialSettings};
+use crate::watch::{Watch, begins, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -35,7 +36,23 @@ const LEAST_OUTPUTS: usize = 40;
 /// Draws that an audit keeps, 16 bytes each, above which it says so.
 const MANY_DRAWS: usize = 1 << 27;
 
-pub fn run(args: &AuditArgs) -> Result<()> {
+/// What an audit found: measured beside the exact sums of the data, and not covered by any guarantee.
+#[derive(Debug, Clone)]
+pub struct AuditOutcome {
+    /// The measurements.
+    pub audit: RunAudit,
+    /// What was found, by a documented schema.
+    pub json: Value,
+    /// The same in words, for a terminal.
+    pub text: String,
+}
+
+/// Makes the run of a training many times with planted users, and measures what they give away. Nothing is released, and no
+/// ledger is charged.
+///
+/// # Errors
+/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let method = args.target.method;
@@ -43,13 +60,14 @@ pub fn run(args: &AuditArgs) -> Result<()> {
     params.clone().check()?.plan(1, target, ADJACENCY)?;
     let trials = trials(&args.trials)?;
 
+    go_on(watch)?;
     let data = data(args)?;
     let params = with_length(params, &data, target)?;
-    let canaries = canaries(data, args.trials.canaries, &params)?;
+    let canaries = canaries(data, args.trials.n_canaries, &params)?;
     warn_of_memory(&params, &canaries, &trials);
     let (dim, fit) = (params.dim, params.check()?);
     let trainer = AuditedFactorization::new(fit, canaries.n_items(), target)?;
-    let audit = audit(&trainer, &canaries, &trials)?;
+    let audit = measure(&trainer, &canaries, &trials, watch)?;
     let report = AuditReport {
         audit: &audit,
         data: args.ratings.as_deref(),
@@ -57,31 +75,28 @@ pub fn run(args: &AuditArgs) -> Result<()> {
         dim,
         dim_is_set: args.settings.dim.is_some(),
     };
-    if args.json {
-        output::print_json(&report.json()?)?;
-    } else {
-        output::print(&report.text())?;
-    }
-    judge(&audit)
+    let (json, text) = (report.json()?, report.text());
+    Ok(AuditOutcome { audit, json, text })
 }
 
-fn trials(args: &TrialArgs) -> Result<RunSettings> {
-    for (name, value) in [("n_canaries", args.canaries), ("n_runs", args.runs)] {
+fn trials(args: &TrialSettings) -> Result<RunSettings> {
+    for (name, value) in [("n_canaries", args.n_canaries), ("n_runs", args.n_runs)] {
         if !(1..=MOST).contains(&value) {
             return Err(bad(name, value as f64, "a whole number from 1 to 10000"));
         }
     }
-    let n_outputs = args.canaries * args.runs;
+    let n_outputs = args.n_canaries * args.n_runs;
     if n_outputs < LEAST_OUTPUTS {
-        let expected = "40 or more, so that users are seen both present and absent";
-        return Err(bad("--canaries times --runs", n_outputs as f64, expected));
+        return Err(Error::Usage(format!(
+            "`n_canaries` times `n_runs` is {n_outputs}; expected 40 or more, so that users are seen both present and absent"
+        )));
     }
     if !(args.confidence > 0.5 && args.confidence < 1.0) {
         let expected = "a number above 0.5 and below 1";
         return Err(bad("confidence", args.confidence, expected));
     }
     Ok(RunSettings {
-        n_runs: args.runs,
+        n_runs: args.n_runs,
         confidence: args.confidence,
         coin_seed: args.generated.data_seed,
         ..RunSettings::default()
@@ -98,7 +113,7 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
 }
 
 /// What a run would train on: the part of the ratings that is not held out, or generated ratings.
-fn data(args: &AuditArgs) -> Result<Private<Interactions>> {
+fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
     let Some(path) = &args.ratings else {
         let (n_users, n_items, n_ratings) = SHAPE;
         let mut rng = ChaCha20Rng::seed_from_u64(args.trials.generated.data_seed);
@@ -153,31 +168,27 @@ fn warn_of_memory(params: &FactorizationParams, canaries: &Canaries, trials: &Ru
         .fold(1, usize::saturating_mul);
     if draws > MANY_DRAWS {
         output::warn(&format!(
-            "this audit keeps {:.0} million draws in memory, about {:.0} GB; fewer --runs or \
-             --canaries need less",
+            "this audit keeps {:.0} million draws in memory, about {:.0} GB; fewer runs or \
+             canaries need less",
             draws as f64 * 1e-6,
             draws as f64 * 16e-9
         ));
     }
 }
 
-fn audit<T: Trainer>(trainer: &T, canaries: &Canaries, trials: &RunSettings) -> Result<RunAudit> {
-    let bar = RunBar::new(trials.n_runs);
+fn measure<T: Trainer>(
+    trainer: &T,
+    canaries: &Canaries,
+    trials: &RunSettings,
+    watch: &mut dyn Watch,
+) -> Result<RunAudit> {
     let mut n_begun = 0;
     let fresh_noise = || {
-        bar.begin(n_begun);
+        begins(watch, n_begun, trials.n_runs);
         n_begun += 1;
         NoiseSource::operating_system()
     };
     Ok(audit_run(trainer, canaries, trials, fresh_noise)?)
-}
-
-fn judge(audit: &RunAudit) -> Result<()> {
-    if audit.verdict.holds() {
-        Ok(())
-    } else {
-        Err(Error::Broken)
-    }
 }
 
 #[cfg(test)]
@@ -186,6 +197,7 @@ mod tests {
     use dp_core::Gdp;
 
     use super::*;
+    use crate::watch::Silent;
 
     /// Claims half of what its runs cost.
     struct Liar(AuditedFactorization);
@@ -209,7 +221,7 @@ mod tests {
 
     /// The white-box estimate is within a few percent of twice the claim, whatever the noise.
     #[test]
-    fn a_claim_that_is_too_small_is_refuted_in_words_and_by_the_exit_code() {
+    fn a_claim_that_is_too_small_is_refuted_in_words_and_by_the_verdict() {
         let target = ApproxDp::target(8.0, 1e-5).unwrap();
         let mut params = FactorizationParams::for_target(target);
         (params.dim, params.n_rounds) = (Some(1), 1);
@@ -221,8 +233,8 @@ mod tests {
             n_runs: 2,
             ..RunSettings::default()
         };
-        let audit = audit(&Liar(trainer), &canaries, &settings).unwrap();
-        assert!(matches!(judge(&audit), Err(Error::Broken)));
+        let audit = measure(&Liar(trainer), &canaries, &settings, &mut Silent).unwrap();
+        assert!(!audit.verdict.holds());
         let report = AuditReport {
             audit: &audit,
             data: None,

@@ -11,59 +11,88 @@ use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, NonPrivateAls, Run, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use serde_json::json;
 
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
-use crate::output::{
-    self, CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport,
-};
-use crate::progress::ReleaseBar;
-use crate::settings::{DemoArgs, Method};
+use crate::output::{CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::settings::{DemoSettings, Method};
+use crate::watch::{Watch, Watched, go_on};
 
 const EPSILONS: [f64; 2] = [1.0, 5.0];
 const DELTA: f64 = 1e-5;
 /// Name of the data set in the certificate; by it an earlier demo is known.
 const DATA_SET: &str = "generated ratings";
 
-pub fn run(args: &DemoArgs) -> Result<()> {
-    let start = Instant::now();
+/// The errors of one way to predict held-out ratings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemoRow {
+    /// Which.
+    pub method: String,
+    /// Root mean squared error in stars; none without ratings to test on.
+    pub test_rmse: Option<f64>,
+}
+
+/// What a demo is made on, and the run that it left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DemoData {
+    /// Generated users.
+    pub n_users: usize,
+    /// Generated items.
+    pub n_items: usize,
+    /// Generated ratings.
+    pub n_ratings: usize,
+    /// Epsilon of the run that is left in the folder.
+    pub epsilon: f64,
+    /// Delta of all runs.
+    pub delta: f64,
+}
+
+/// Generates ratings, trains on them at two epsilons, compares with no privacy, and writes the release folder of the last run.
+/// `begin` is told what was generated before training begins.
+///
+/// # Errors
+/// When the folder exists and is not that of an earlier demo, or cannot be written.
+pub fn demo(
+    args: &DemoSettings,
+    watch: &mut dyn Watch,
+    begin: &mut dyn FnMut(DemoData),
+) -> Result<Vec<DemoRow>> {
     let folder = OutputFolder::create(&args.out, is_earlier_demo(&args.out))?;
+    let start = Instant::now();
     let mut rng = ChaCha20Rng::seed_from_u64(args.generated.data_seed);
     let ratings = LongTailRatings::movielens_1m().generate(&mut rng)?;
     let split = ratings.split(SplitFractions::default(), 0);
     let table = ratings.interactions().expose();
     let load = start.elapsed().as_secs_f64();
-    if !args.json {
-        output::print(&format!(
-            "generated {} ratings of {} users for {} items\n\n",
-            table.n_records(),
-            table.n_users(),
-            table.n_items()
-        ))?;
-    }
+    let last = EPSILONS[EPSILONS.len() - 1];
+    begin(DemoData {
+        n_users: table.n_users(),
+        n_items: table.n_items(),
+        n_ratings: table.n_records(),
+        epsilon: last,
+        delta: DELTA,
+    });
 
+    let row = |method: &str, test_rmse| DemoRow {
+        method: method.to_owned(),
+        test_rmse,
+    };
     let mut rows = Vec::new();
     let mut baselines = Metrics::default();
     for epsilon in EPSILONS {
-        let last = epsilon >= EPSILONS[EPSILONS.len() - 1];
-        let keep = last.then_some(&folder);
-        baselines = train(&ratings, &split, epsilon, load, keep)?;
-        rows.push((format!("private, epsilon {epsilon}"), baselines.test_rmse));
+        go_on(watch)?;
+        let keep = (epsilon >= last).then_some(&folder);
+        baselines = train(&ratings, &split, epsilon, load, keep, watch)?;
+        let method = format!("private, epsilon {epsilon}");
+        rows.push(row(&method, baselines.test_rmse));
     }
     let als = NonPrivateAls::default().fit(&split.train)?;
     let als = model_rmse(&als, &split.train, &split.test)?;
-    rows.insert(0, ("constant".to_owned(), baselines.constant_rmse));
-    rows.insert(
-        1,
-        (
-            "user mean (free, local)".to_owned(),
-            baselines.user_mean_rmse,
-        ),
-    );
-    rows.push(("no privacy".to_owned(), als));
+    rows.insert(0, row("constant", baselines.constant_rmse));
+    rows.insert(1, row("user mean (free, local)", baselines.user_mean_rmse));
+    rows.push(row("no privacy", als));
     folder.commit()?;
-    print(args, &rows, start)
+    Ok(rows)
 }
 
 /// One run on its own budget; the last one leaves its model behind.
@@ -73,6 +102,7 @@ fn train(
     epsilon: f64,
     load: f64,
     keep: Option<&OutputFolder>,
+    watch: &mut dyn Watch,
 ) -> Result<Metrics> {
     let target = ApproxDp::target(epsilon, DELTA)?;
     let adjacency = Adjacency::AddRemoveUser;
@@ -81,12 +111,11 @@ fn train(
         .assuming("generated data: each run of the demo has a budget of its own");
     let plan = fit.plan(ratings.catalogue().len(), target, adjacency)?;
     let mut ledger = Ledger::in_memory(DATA_SET, Budget::new(target, adjacency)?)?;
-    let mut bar = ReleaseBar::new(plan.releases().len());
     let (spends, noise) = (ledger.reserve(&plan)?, &mut NoiseSource::operating_system());
     let start = Instant::now();
     let run = Run::new(&plan, spends, noise).map_err(dp_multitask::Error::from)?;
-    let fitted = fit.run(&split.train, run.observed_by(&mut bar))?;
-    drop(bar);
+    let mut watched = Watched::begin(watch, &plan)?;
+    let fitted = fit.run(&split.train, run.observed_by(&mut watched))?;
     let trained = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let metrics = Metrics::measure(&fitted.model, split)?;
@@ -121,46 +150,4 @@ fn is_earlier_demo(out: &Path) -> bool {
         .ok()
         .and_then(|text| Certificate::from_json(&text).ok());
     certificate.is_some_and(|found| found.data_set_id == DATA_SET)
-}
-
-fn print(args: &DemoArgs, rows: &[(String, Option<f64>)], start: Instant) -> Result<()> {
-    let seconds = start.elapsed().as_secs_f64();
-    let out = args.out.display();
-    if args.json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(method, rmse)| json!({"method": method, "test_rmse": rmse}))
-            .collect();
-        let out = out.to_string();
-        return output::print_json(&json!({"rows": rows, "out": out, "seconds": seconds}));
-    }
-    output::print(&(table(rows) + &what_is_left(&args.out) + &format!("\n{seconds:.1} s in all\n")))
-}
-
-fn table(rows: &[(String, Option<f64>)]) -> String {
-    let mut text = format!("{:<26} test RMSE\n", "method");
-    for (method, rmse) in rows {
-        let rmse = rmse.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
-        text.push_str(&format!("{method:<26} {rmse:>9}\n"));
-    }
-    text + &format!(
-        "\nRMSE: root mean squared error of the ratings held out, in stars; less is better\n\
-         private: everything a user contributed, against adding or removing the user, delta {DELTA:e}\n\
-         user mean: each user's own average, which needs no server and releases nothing\n"
-    )
-}
-
-/// The files of the last run, as `dp train` leaves them.
-fn what_is_left(out: &Path) -> String {
-    let last = EPSILONS[EPSILONS.len() - 1];
-    let out = out.display();
-    format!(
-        "\n{out}/ holds the run at epsilon {last}:\n\
-         \u{20} item_factors.safetensors, items.csv  the model\n\
-         \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
-         \u{20} report.md                            the same in words; may be published like the two above\n\
-         \u{20} internal.md                          accuracy, from private data: not covered, not to be published\n\
-         \ncheck the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
-         measure the guarantee:  cargo run --release -p dp-cli -- audit --epsilon {last} --delta {DELTA:e}\n"
-    )
 }

@@ -9,35 +9,35 @@ use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 use crate::settings::{
-    FeedbackArgs, FeedbackKind, InputArgs, Method, ScoreModelName, SettingArgs, SplitArgs,
-    SplitKind,
+    FactorSettings, FeedbackKind, FeedbackSettings, InputSettings, Method, ScoreModelName,
+    SplitKind, SplitSettings,
 };
 
 /// Refuses flags of feedback and settings that do not go together.
-pub(crate) fn check_feedback(feedback: &FeedbackArgs, args: &SettingArgs) -> Result<()> {
+pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings) -> Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
     match (feedback.feedback, feedback.split) {
         (FeedbackKind::Explicit, _) if feedback.min_rating.is_some() => {
-            usage("--min-rating needs --feedback implicit")
+            usage("`min_rating` needs `feedback` implicit")
         }
         (FeedbackKind::Explicit, _) if args.of_lists().is_some() => usage(&format!(
-            "{} needs --feedback implicit",
+            "`{}` needs `feedback` implicit",
             args.of_lists().unwrap_or_default()
         )),
         (FeedbackKind::Explicit, Some(SplitKind::Users)) => {
-            usage("--split users needs --feedback implicit: ratings are held out, not users")
+            usage("`split` users needs `feedback` implicit: ratings are held out, not users")
         }
         (FeedbackKind::Implicit, Some(SplitKind::Ratings)) => {
-            usage("--feedback implicit holds out users: use --split users")
+            usage("`feedback` implicit holds out users: use `split` users")
         }
         (FeedbackKind::Implicit, _)
             if args.label_center.is_some() || args.label_bound.is_some() =>
         {
-            usage("--label-center and --label-bound have no meaning with --feedback implicit")
+            usage("`label_center` and `label_bound` have no meaning with `feedback` implicit")
         }
         _ => {
             if let Some(least) = feedback.min_rating {
-                dp_core::params::finite("--min-rating", least)?;
+                dp_core::params::finite("min_rating", least)?;
             }
             Ok(())
         }
@@ -47,15 +47,15 @@ pub(crate) fn check_feedback(feedback: &FeedbackArgs, args: &SettingArgs) -> Res
 /// Defaults from the target and from what the records mean, overridden by flags.
 pub(crate) fn settings_for(
     method: Method,
-    feedback: &FeedbackArgs,
-    args: &SettingArgs,
+    feedback: &FeedbackSettings,
+    args: &FactorSettings,
     target: ApproxDp,
 ) -> Result<FactorizationParams> {
     check_feedback(feedback, args)?;
     let defaults = match (feedback.feedback, method) {
         (_, Method::AmSsp) => {
             let text =
-                "--method am-ssp trains with public features of items: `dp train` alone has it";
+                "`method` am-ssp trains with public features of items: `dp train` alone has it";
             return Err(Error::Usage(text.to_owned()));
         }
         (FeedbackKind::Explicit, Method::Pooled) => FactorizationParams::for_target(target),
@@ -77,18 +77,22 @@ pub(crate) fn settings_for(
             defaults
         }
     };
-    Ok(with_flags(defaults, args))
+    Ok(with_given(defaults, args))
 }
 
-fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> FactorizationParams {
+/// The settings that are given, over others.
+pub(crate) fn with_given(
+    mut params: FactorizationParams,
+    args: &FactorSettings,
+) -> FactorizationParams {
     params.dim = args.dim.or(params.dim);
-    params.n_rounds = args.steps.unwrap_or(params.n_rounds);
+    params.n_rounds = args.n_rounds.unwrap_or(params.n_rounds);
     for (setting, flag) in [
         (&mut params.weight_exponent, args.weight_exponent),
         (&mut params.clip_norm, args.clip_norm),
         (&mut params.label_center, args.label_center),
         (&mut params.label_bound, args.label_bound),
-        (&mut params.item_ridge_factor, args.reg),
+        (&mut params.item_ridge_factor, args.item_ridge_factor),
         (&mut params.count_share, args.count_share),
     ] {
         *setting = flag.unwrap_or(*setting);
@@ -100,18 +104,18 @@ fn with_flags(mut params: FactorizationParams, args: &SettingArgs) -> Factorizat
 }
 
 /// The head as it is asked for, with no least size; 1 means all items.
-pub(crate) fn set_head(params: &mut FactorizationParams, fraction: f64) {
+fn set_head(params: &mut FactorizationParams, fraction: f64) {
     let is_all = (fraction - 1.0).abs() <= 0.0;
     params.head_fraction = (!is_all).then_some(fraction);
     params.least_head = 0;
 }
 
 /// Ratings, with the catalogue that was declared or else the items found in them.
-pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
+pub(crate) fn read(path: &Path, args: &InputSettings) -> Result<Ratings> {
     refuse_shared(&[
-        ("--user-col", args.user_col.as_ref()),
-        ("--item-col", args.item_col.as_ref()),
-        ("--rating-col", args.rating_col.as_ref()),
+        ("user_col", args.user_col.as_ref()),
+        ("item_col", args.item_col.as_ref()),
+        ("rating_col", args.rating_col.as_ref()),
     ])?;
     tracing::info!(file = %path.display(), "reading ratings");
     let format = RatingsFormat::default().with_columns(RatingsColumns {
@@ -129,7 +133,7 @@ pub(crate) fn read(path: &Path, args: &InputArgs) -> Result<Ratings> {
 }
 
 /// The records as they are meant: all of them, or those that are a yes.
-pub(crate) fn as_feedback(feedback: &FeedbackArgs, ratings: Ratings) -> Result<Ratings> {
+pub(crate) fn as_feedback(feedback: &FeedbackSettings, ratings: Ratings) -> Result<Ratings> {
     match feedback.feedback {
         FeedbackKind::Explicit => Ok(ratings),
         // values are finite, so the least finite number keeps every record
@@ -138,7 +142,7 @@ pub(crate) fn as_feedback(feedback: &FeedbackArgs, ratings: Ratings) -> Result<R
 }
 
 /// The parts to train on and to test on, by the seed of the flags.
-fn hold_out(args: &SplitArgs, ratings: &Ratings) -> Result<RatingSplit> {
+fn hold_out(args: &SplitSettings, ratings: &Ratings) -> Result<RatingSplit> {
     let fractions = if args.no_split {
         SplitFractions::new(1.0, 0.0, 0.0)?
     } else {
@@ -153,6 +157,9 @@ const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
 const HISTORY_SHARE: f64 = 0.8;
 
 /// Users to train on, to choose by and to test on.
+///
+/// # Errors
+/// When the split cannot be made.
 pub fn hold_out_users(ratings: &Ratings, seed: u64) -> Result<UserSplit> {
     let [train, valid, test] = USER_SHARES;
     let shares = SplitFractions::new(train, valid, test)?;
@@ -168,8 +175,8 @@ pub(crate) enum HeldOut {
 impl HeldOut {
     /// Splits as the feedback asks; with implicit feedback, ratings below the threshold are gone already.
     pub(crate) fn new(
-        feedback: &FeedbackArgs,
-        args: &SplitArgs,
+        feedback: &FeedbackSettings,
+        args: &SplitSettings,
         ratings: &Ratings,
     ) -> Result<Self> {
         if feedback.feedback == FeedbackKind::Explicit {

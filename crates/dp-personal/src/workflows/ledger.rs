@@ -10,7 +10,7 @@ use dp_mechanism::PaidLine;
 
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
-use crate::settings::LedgerArgs;
+use crate::settings::LedgerSettings;
 
 /// A ledger that is opened before the data is read and, where it is new, made only when
 /// something is paid: a run that fails on its input must not fix anybody's budget.
@@ -27,7 +27,7 @@ impl Account {
     /// An existing ledger keeps the budget it was made with; a new one gets the run's, or that
     /// of the flags.
     pub(crate) fn open(
-        args: &LedgerArgs,
+        args: &LedgerSettings,
         data_set: String,
         run: ApproxDp,
         adjacency: Adjacency,
@@ -38,7 +38,7 @@ impl Account {
 
     /// The same for releases that are not all Gaussian: such a ledger pays for one run, reserved whole.
     pub(crate) fn open_schedule(
-        args: &LedgerArgs,
+        args: &LedgerSettings,
         data_set: String,
         run: ApproxDp,
         adjacency: Adjacency,
@@ -47,7 +47,7 @@ impl Account {
         Self::of(args, data_set, budget)
     }
 
-    fn of(args: &LedgerArgs, data_set: String, new_budget: Budget) -> Result<Self> {
+    fn of(args: &LedgerSettings, data_set: String, new_budget: Budget) -> Result<Self> {
         let mut account = Self {
             file: args.ledger.clone(),
             data_set,
@@ -59,7 +59,7 @@ impl Account {
             Some(path) if !path.exists() && folder_of(path).is_dir() => {}
             Some(path) if !path.exists() => {
                 let folder = folder_of(path).display();
-                let reason = format!("--ledger {}: there is no folder {folder}", path.display());
+                let reason = format!("`ledger` {}: there is no folder {folder}", path.display());
                 return Err(Error::Usage(reason));
             }
             Some(_) | None => account.ledger = Some(account.open_ledger()?),
@@ -218,7 +218,7 @@ impl Account {
 }
 
 /// The name of a data set: by flag, or that of its file.
-pub(crate) fn data_set_id(args: &LedgerArgs, data: &Path) -> String {
+pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
     args.data_set.clone().unwrap_or_else(|| {
         let name = data.file_name().unwrap_or(data.as_os_str());
         name.to_string_lossy().into_owned()
@@ -226,13 +226,13 @@ pub(crate) fn data_set_id(args: &LedgerArgs, data: &Path) -> String {
 }
 
 /// The budget that the flags name, or else the run's own target.
-fn total(args: &LedgerArgs, run: ApproxDp) -> Result<ApproxDp> {
+fn total(args: &LedgerSettings, run: ApproxDp) -> Result<ApproxDp> {
     let epsilon = args.ledger_epsilon.unwrap_or(run.epsilon);
     let delta = args.ledger_delta.unwrap_or(run.delta);
     ApproxDp::target(epsilon, delta).map_err(|mut error| {
         error.name = match error.name {
-            "epsilon" => "--ledger-epsilon",
-            _ => "--ledger-delta",
+            "epsilon" => "ledger_epsilon",
+            _ => "ledger_delta",
         };
         error.into()
     })

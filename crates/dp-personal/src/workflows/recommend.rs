@@ -5,14 +5,48 @@ use std::path::Path;
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
 use dp_data::ItemCatalogue;
 use dp_multitask::{Provenance, ScoreModel};
-use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::output;
-use crate::settings::RecommendArgs;
+use crate::settings::RecommendSettings;
 
-pub fn run(args: &RecommendArgs) -> Result<()> {
-    dp_core::params::at_least_one("k", args.count)?;
+/// An item for one user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recommended {
+    /// Its id.
+    pub id: String,
+    /// Its title, where the catalogue has one.
+    pub title: Option<String>,
+    /// Its predicted rating, or with implicit feedback its score.
+    pub score: f64,
+}
+
+/// What is recommended to one user, best first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recommendations {
+    /// The items; none where the model says nothing of this user.
+    pub items: Vec<Recommended>,
+    /// Whether scores are those of implicit feedback and not ratings.
+    pub implicit: bool,
+    /// Whether there is nothing to rank by: the model has no item biases and has learnt none of the items that the user likes.
+    pub says_nothing: bool,
+    /// How private the model is.
+    pub provenance: Provenance,
+    /// Own ratings that the user was folded in from, those below the least rating included.
+    pub n_history: usize,
+    /// Own ratings of items that the model does not know.
+    pub n_unknown_items: usize,
+}
+
+/// Folds one user in, locally, and ranks the items that the user has not rated.
+///
+/// # Errors
+/// When settings are out of range or mean nothing with this model, and when a file cannot be read.
+///
+/// # Privacy
+/// The recommendations depend on the user's own ratings, and are for that user alone.
+pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
+    dp_core::params::at_least_one("count", args.count)?;
     let (mut model, mut catalogue) = output::read_model(&args.model)?;
     if let Some(items) = &args.items {
         (model, catalogue) =
@@ -28,33 +62,19 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
         && personal.factor().iter().all(|v| v.abs() <= 0.0);
     let count = if says_nothing { 0 } else { args.count };
     let best = model.recommend(&personal, count, row.items())?;
-    if args.json {
-        return output::print_json(&json!({
-            "provenance": model.provenance(),
-            "n_history": row.len(),
-            "n_unknown_items": history.n_unknown_items,
-            "recommendations": as_json(&best, &catalogue),
-        }));
-    }
-    match model.provenance() {
-        Provenance::Private => {}
-        Provenance::SeededNoise => output::warn("this model is not private: its noise was seeded"),
-        Provenance::NonPrivate | Provenance::NotTrained => {
-            output::warn("this model is not private: it has no noise");
-        }
-    }
-    if says_nothing {
-        let text = "nothing to rank by: this model has no item biases (--score-model plain) and has learnt none of \
-                    the items that the user likes\n";
-        return output::print(text);
-    }
-    output::print(&as_table(
-        &best,
-        &catalogue,
-        if implicit { "score" } else { "rating" },
-        row.len(),
-        history.n_unknown_items,
-    ))
+    let recommended = |(item, score): (u32, f64)| Recommended {
+        id: catalogue.ids()[item as usize].clone(),
+        title: catalogue.title(item as usize).map(str::to_owned),
+        score,
+    };
+    Ok(Recommendations {
+        items: best.into_iter().map(recommended).collect(),
+        implicit,
+        says_nothing,
+        provenance: model.provenance(),
+        n_history: row.len(),
+        n_unknown_items: history.n_unknown_items,
+    })
 }
 
 /// The records that the user is folded in from: with implicit feedback, those that are a yes.
@@ -65,10 +85,10 @@ fn liked(
     n_items: usize,
 ) -> Result<Interactions> {
     if min_rating.is_some() && !implicit {
-        let text = "--min-rating needs a model trained with --feedback implicit";
+        let text = "`min_rating` needs a model trained with `feedback` implicit";
         return Err(Error::Usage(text.to_owned()));
     }
-    let least = dp_core::params::finite("--min-rating", min_rating.unwrap_or(f64::MIN))?;
+    let least = dp_core::params::finite("min_rating", min_rating.unwrap_or(f64::MIN))?;
     let mut builder = InteractionsBuilder::new(n_items);
     for (item, value) in row.iter().filter(|&(_, value)| f64::from(value) >= least) {
         builder.push(0, item, value).map_err(dp_data::Error::from)?;
@@ -103,48 +123,4 @@ fn read_history(path: &Path, catalogue: &ItemCatalogue) -> Result<History> {
         table,
         n_unknown_items,
     })
-}
-
-fn as_json(best: &[(u32, f64)], catalogue: &ItemCatalogue) -> Vec<Value> {
-    (1..)
-        .zip(best)
-        .map(|(rank, &(item, rating))| {
-            json!({
-                "rank": rank,
-                "item": catalogue.ids()[item as usize],
-                "title": catalogue.title(item as usize),
-                "predicted_rating": rating,
-            })
-        })
-        .collect()
-}
-
-fn as_table(
-    best: &[(u32, f64)],
-    catalogue: &ItemCatalogue,
-    value: &str,
-    n_history: usize,
-    n_unknown: usize,
-) -> String {
-    let mut text = match n_history {
-        0 => "no own ratings: these are the items that people like in general\n".to_owned(),
-        1 => "from 1 own rating:\n".to_owned(),
-        n => format!("from {n} own ratings:\n"),
-    };
-    if n_unknown > 0 {
-        text.push_str(&format!(
-            "({n_unknown} more on items the model does not know)\n"
-        ));
-    }
-    let id = |item: u32| catalogue.ids()[item as usize].as_str();
-    let widest = best.iter().map(|&(item, _)| id(item).chars().count()).max();
-    let width = widest.unwrap_or(0).max("item".len());
-    text.push_str(&format!("\nrank  {value:>6}  {:<width$}  title\n", "item"));
-    for (rank, &(item, rating)) in (1..).zip(best) {
-        let title = catalogue.title(item as usize).unwrap_or("");
-        let line = format!("{rank:>4}  {rating:>6.2}  {:<width$}  {title}", id(item));
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

@@ -1,20 +1,35 @@
 //! `dp report`: pages about runs that are done. Reads folders alone; nothing is spent.
 
-use std::path::Path;
-
-use serde_json::json;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::output::{self, CERTIFICATE, Replacement, read_certificate, replace_files};
 use crate::report::{RunFolder, Wanted, html, internal_page, item_table, markdown, released_page};
-use crate::settings::ReportArgs;
+use crate::settings::ReportSettings;
 
 /// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
 /// runs stand beside each other.
 const PAGES: [&str; 3] = ["report.html", "report.md", "report-items.csv"];
 const INTERNAL_PAGES: [&str; 2] = ["internal.html", "internal.md"];
 
-pub fn run(args: &ReportArgs) -> Result<()> {
+/// The pages that were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// Whether every run is private.
+    pub is_private: bool,
+    /// The names of the runs.
+    pub runs: Vec<String>,
+    /// Pages that may be published.
+    pub released: Vec<PathBuf>,
+    /// Pages that the guarantee does not cover.
+    pub internal: Vec<PathBuf>,
+}
+
+/// Writes pages about runs that are done. It reads folders alone; nothing is spent.
+///
+/// # Errors
+/// When a folder holds no run, a certificate does not hold, or the pages cannot be written.
+pub fn report(args: &ReportSettings) -> Result<Reported> {
     let wanted = Wanted::read(&args.titles, args.items.as_deref())?;
     let runs: Result<Vec<RunFolder>> = args
         .folders
@@ -22,41 +37,35 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         .map(|dir| RunFolder::read(dir))
         .collect();
     let runs = runs?;
-    let out = args.out.as_deref().unwrap_or(&args.folders[0]);
-    refuse_another_run(out, &runs[0])?;
+    let (Some(first), Some(folder)) = (runs.first(), args.folders.first()) else {
+        return Err(Error::Usage("`folders` names no run".to_owned()));
+    };
+    let out = args.out.as_deref().unwrap_or(folder);
+    refuse_another_run(out, first)?;
     let files = pages(args, &runs, &wanted)?;
     if args.out.is_some() {
         output::make_folder(out)?;
     }
     replace_files(out, &files, &stale(out, &files))?;
     let is_private = runs.iter().all(RunFolder::is_private);
-    if !is_private {
-        output::warn("not every run is private: its page says so");
-    }
-    let names = |is_internal: bool| -> Vec<String> {
+    let names = |is_internal: bool| {
         let of_kind = files
             .iter()
-            .filter(|(_, _, internal)| *internal == is_internal);
-        of_kind
-            .map(|(name, _, _)| out.join(name).display().to_string())
-            .collect()
+            .filter(move |(_, _, internal)| *internal == is_internal);
+        of_kind.map(|(name, _, _)| out.join(name)).collect()
     };
-    let (public, own) = (names(false), names(true));
-    if args.json {
-        return output::print_json(&json!({
-            "private": is_private,
-            "runs": runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
-            "released": {"files": public},
-            "internal": {"files": own},
-        }));
-    }
-    output::print(&summary(out, is_private, &public, &own))
+    Ok(Reported {
+        is_private,
+        runs: runs.iter().map(|run| run.name.clone()).collect(),
+        released: names(false),
+        internal: names(true),
+    })
 }
 
 /// The pages as files; elsewhere than beside the model those that may be published alone, unless the others are asked
 /// for.
 fn pages(
-    args: &ReportArgs,
+    args: &ReportSettings,
     runs: &[RunFolder],
     wanted: &Wanted,
 ) -> Result<Vec<Replacement<'static>>> {
@@ -80,7 +89,7 @@ fn refuse_another_run(out: &Path, run: &RunFolder) -> Result<()> {
     if path.exists() && read_certificate(&path)?.digest != run.certificate.digest {
         let out = out.display();
         return Err(Error::Usage(format!(
-            "--out {out} holds another run, with a certificate of its own; choose another folder"
+            "`out` {out} holds another run, with a certificate of its own; choose another folder"
         )));
     }
     Ok(())
@@ -95,26 +104,4 @@ fn stale(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
     owned
         .filter(|name| files.iter().all(|(written, _, _)| written != name))
         .collect()
-}
-
-fn summary(out: &Path, is_private: bool, public: &[String], own: &[String]) -> String {
-    let first = if is_private {
-        "released"
-    } else {
-        "NOT PRIVATE"
-    };
-    let mut text = String::new();
-    for (kind, files) in [(first, public), ("internal", own)] {
-        for (at, file) in files.iter().enumerate() {
-            let head = if at == 0 { kind } else { "" };
-            text.push_str(&format!("{head:<12}{file}\n"));
-        }
-    }
-    if !own.is_empty() {
-        let out = out.display();
-        text.push_str(&format!(
-            "before publishing {out}, take out every file whose name begins with `internal`\n"
-        ));
-    }
-    text
 }

@@ -9,8 +9,8 @@ use dp_multitask::{Error as TrainingError, FactorModel, Fitted, MatrixFactorizat
 
 use crate::error::{Error, Result};
 use crate::output::warn;
-use crate::progress::ReleaseBar;
-use crate::settings::ResumeArgs;
+use crate::settings::ResumeSettings;
+use crate::watch::{Watch, Watched};
 use crate::workflows::ledger::Account;
 
 /// What earlier versions kept in the folder instead of a list.
@@ -24,7 +24,7 @@ pub(crate) struct Resume {
 
 impl Resume {
     /// The run of the folder that was named, if one was.
-    pub(crate) fn open(args: &ResumeArgs) -> Result<Option<Self>> {
+    pub(crate) fn open(args: &ResumeSettings) -> Result<Option<Self>> {
         let Some(path) = &args.resume else {
             return Ok(None);
         };
@@ -55,6 +55,7 @@ impl Resume {
         (plan, run): (&Plan, &str),
         account: &mut Account,
         data: &Private<Interactions>,
+        watch: &mut dyn Watch,
     ) -> Result<Fitted<FactorModel>> {
         if self.is_begun() {
             let list = ReleaseList::open(self.folder.list_path(), run, plan);
@@ -68,14 +69,14 @@ impl Resume {
                 return Ok(fit.run(data, replay)?);
             }
         }
-        let mut bar = ReleaseBar::new(plan.releases().len());
+        let mut watched = Watched::begin(watch, plan)?;
         let (ledgers, noise) = (
             std::slice::from_mut(account.ledger()?),
             &mut NoiseSource::operating_system(),
         );
         Ok(self
             .folder
-            .train(fit, data, plan, ledgers, run, noise, &mut bar)?)
+            .train(fit, data, plan, ledgers, run, noise, &mut watched)?)
     }
 
     /// Whether the rounds made must do, because the account has no room for the rest.

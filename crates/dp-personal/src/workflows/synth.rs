@@ -1,43 +1,58 @@
 //! `dp synth`: made data as csv, to try the other commands on.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use dp_core::UserSamples;
 use dp_data::{LongTailRatings, Ratings, SharedSubspace};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::output::{self, OutputFolder};
-use crate::settings::{SynthArgs, SynthKind};
+use crate::output::OutputFolder;
+use crate::settings::{SynthKind, SynthSettings};
 
 /// Standard deviation of the noise on the labels of groups.
 const LABEL_NOISE: f64 = 0.1;
 /// Every user rates at least this often, or as often as all do on average.
 const MIN_PER_USER: usize = 10;
 
-pub fn run(args: &SynthArgs) -> Result<()> {
+/// A file of made data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Synthesized {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Lines under its header.
+    pub n_lines: usize,
+}
+
+/// Writes made data as csv, to try the other workflows on.
+///
+/// # Errors
+/// When sizes are out of range, and when the folder exists or cannot be written.
+pub fn synth(args: &SynthSettings) -> Result<Vec<Synthesized>> {
     let mut rng = ChaCha20Rng::seed_from_u64(args.generated.data_seed);
     let files = match args.kind {
         SynthKind::Ratings => {
-            let others = [args.rows, args.features, args.rank];
-            refuse("ratings", ["--rows", "--features", "--rank"], others)?;
-            refuse_large(args.users, 12, args.ratings.unwrap_or(0))?;
-            refuse_large(args.items.unwrap_or(0), 12, 0)?;
-            let ratings = ratings(args).generate(&mut rng).map_err(by_flag)?;
+            let others = [args.rows_per_user, args.dim, args.rank];
+            refuse("ratings", ["rows_per_user", "dim", "rank"], others)?;
+            refuse_large(args.n_users, 12, args.n_ratings.unwrap_or(0))?;
+            refuse_large(args.n_items.unwrap_or(0), 12, 0)?;
+            let ratings = ratings(args).generate(&mut rng).map_err(by_setting)?;
             vec![
                 ("ratings.csv", ratings_csv(&ratings)),
                 ("items.csv", items_csv(&ratings)),
             ]
         }
         SynthKind::Groups => {
-            let others = [args.items, args.ratings, None];
-            refuse("groups", ["--items", "--ratings", ""], others)?;
-            let rows = args.users.saturating_mul(args.rows.unwrap_or(10));
-            refuse_large(rows, args.features.unwrap_or(8), rows)?;
-            refuse_large(args.users, args.features.unwrap_or(8), 0)?;
-            let data = groups(args).generate(&mut rng).map_err(by_flag)?;
+            let others = [args.n_items, args.n_ratings, None];
+            refuse("groups", ["n_items", "n_ratings", ""], others)?;
+            let rows = args
+                .n_users
+                .saturating_mul(args.rows_per_user.unwrap_or(10));
+            refuse_large(rows, args.dim.unwrap_or(8), rows)?;
+            refuse_large(args.n_users, args.dim.unwrap_or(8), 0)?;
+            let data = groups(args).generate(&mut rng).map_err(by_setting)?;
             vec![("rows.csv", rows_csv(&data.samples))]
         }
     };
@@ -46,23 +61,11 @@ pub fn run(args: &SynthArgs) -> Result<()> {
         folder.write(name, text.as_bytes())?;
     }
     folder.commit()?;
-    let n_lines = |text: &str| text.lines().count() - 1;
-    if args.json {
-        let files = files.iter().map(|(name, text)| {
-            let path = args.out.join(name).display().to_string();
-            json!({"path": path, "n_lines": n_lines(text)})
-        });
-        let files: Vec<Value> = files.collect();
-        let data_seed = args.generated.data_seed;
-        return output::print_json(&json!({"files": files, "data_seed": data_seed}));
-    }
-    let mut said = String::new();
-    for (name, text) in &files {
-        let path = args.out.join(name);
-        let n_lines = n_lines(text);
-        let _ = writeln!(said, "{}: {n_lines} lines under a header", path.display());
-    }
-    output::print(&said)
+    let made = files.iter().map(|(name, text)| Synthesized {
+        path: args.out.join(name),
+        n_lines: text.lines().count() - 1,
+    });
+    Ok(made.collect())
 }
 
 /// More numbers than this do not belong into csv, and may not fit into memory.
@@ -74,7 +77,7 @@ fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "these sizes make {n_numbers} numbers; expected at most {MOST_NUMBERS}: give smaller ones, such as fewer --users"
+        "these sizes make {n_numbers} numbers; expected at most {MOST_NUMBERS}: give smaller ones, such as fewer `n_users`"
     )))
 }
 
@@ -82,28 +85,23 @@ fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
 fn refuse(kind: &str, flags: [&str; 3], given: [Option<usize>; 3]) -> Result<()> {
     match flags.iter().zip(given).find(|(_, value)| value.is_some()) {
         Some((flag, _)) => Err(Error::Usage(format!(
-            "{flag} does not go with `dp synth {kind}`"
+            "`{flag}` does not go with `kind` {kind}"
         ))),
         None => Ok(()),
     }
 }
 
 /// Sizes out of range are bad arguments, not bad files.
-fn by_flag(error: dp_data::Error) -> Error {
+fn by_setting(error: dp_data::Error) -> Error {
     match error {
         dp_data::Error::Param(error) => Error::Param(dp_core::ParamError {
             name: match error.name {
-                "n_users" => "--users",
-                "n_items" => "--items",
-                "n_ratings" => "--ratings",
-                "rows_per_user" | "max_rows" => "--rows",
-                "dim" => "--features",
-                "rank" => "--rank",
+                "max_rows" => "rows_per_user",
                 other => other,
             },
             expected: match error.name {
-                "n_ratings" => "on average 1 to 0.9 times --items for each of --users",
-                "rank" => "a whole number from 1 to --features",
+                "n_ratings" => "on average 1 to 0.9 times `n_items` for each of `n_users`",
+                "rank" => "a whole number from 1 to `dim`",
                 _ => error.expected,
             },
             ..error
@@ -112,18 +110,18 @@ fn by_flag(error: dp_data::Error) -> Error {
     }
 }
 
-fn ratings(args: &SynthArgs) -> LongTailRatings {
-    let n_ratings = args.ratings.unwrap_or(args.users.saturating_mul(40));
-    let mean = n_ratings.checked_div(args.users).unwrap_or(0);
-    LongTailRatings::new(args.users, args.items.unwrap_or(500), n_ratings)
+fn ratings(args: &SynthSettings) -> LongTailRatings {
+    let n_ratings = args.n_ratings.unwrap_or(args.n_users.saturating_mul(40));
+    let mean = n_ratings.checked_div(args.n_users).unwrap_or(0);
+    LongTailRatings::new(args.n_users, args.n_items.unwrap_or(500), n_ratings)
         .with_min_per_user(MIN_PER_USER.min(mean).max(1))
 }
 
-fn groups(args: &SynthArgs) -> SharedSubspace {
+fn groups(args: &SynthSettings) -> SharedSubspace {
     SharedSubspace {
-        n_users: args.users,
-        rows_per_user: args.rows.unwrap_or(10),
-        dim: args.features.unwrap_or(8),
+        n_users: args.n_users,
+        rows_per_user: args.rows_per_user.unwrap_or(10),
+        dim: args.dim.unwrap_or(8),
         rank: args.rank.unwrap_or(2),
         label_noise: LABEL_NOISE,
         feature_decay: 0.0,

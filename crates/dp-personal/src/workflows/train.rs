@@ -1,35 +1,40 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Plan, Spend};
+use dp_accounting::{Certificate, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{
-    FactorModel, Fitted, MatrixFactorization, Observer, Progress, Round, Run, Trainer,
-};
-use serde_json::json;
+use dp_multitask::{FactorModel, Fitted, MatrixFactorization, Observer, Round, Run, Trainer};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{
-    self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport, TrainSettings,
-};
-use crate::progress::ReleaseBar;
-use crate::settings::{Method, OutputArgs, SplitArgs, TrainArgs};
+use crate::output::TrainSettings as ReleasedSettings;
+use crate::output::{self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::settings::{Method, OutputSettings, SplitSettings, TrainSettings};
+use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 use crate::workflows::ledger::{Account, data_set_id};
 use crate::workflows::resume::Resume;
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-pub fn run(args: &TrainArgs) -> Result<()> {
+/// Trains private item factors on a file of ratings and writes a release folder.
+///
+/// # Errors
+/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
+/// no room; after that when the data cannot be read or the folder cannot be written.
+///
+/// # Privacy
+/// What the folder holds beside files whose names begin with `internal` is covered by its certificate; the run is paid for
+/// in the ledger before any noise is drawn.
+pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {
-        return crate::featured::train(args);
+        return crate::featured::train(args, watch);
     }
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
@@ -61,6 +66,7 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
+    go_on(watch)?;
     let start = Instant::now();
     let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
@@ -68,12 +74,13 @@ pub fn run(args: &TrainArgs) -> Result<()> {
 
     let fit = with_assumptions(fit, args, &ratings);
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    go_on(watch)?;
     let start = Instant::now();
     let mut rounds = Rounds::for_split(&args.split);
     let fitted = match resume {
         Some(resume) => {
             let run = run_name(args, &fit, &ratings)?;
-            resume.fit(&fit, (&plan, &run), &mut account, split.train())?
+            resume.fit(&fit, (&plan, &run), &mut account, split.train(), watch)?
         }
         None => {
             folder.mark_paid()?;
@@ -85,6 +92,7 @@ pub fn run(args: &TrainArgs) -> Result<()> {
                 split.train(),
                 args.output.noise(),
                 &mut rounds,
+                watch,
             )?
         }
     };
@@ -117,23 +125,44 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         report.write_internal(folder)?;
         Ok(report)
     })?;
-    say(&report, &args.output, || account.balance(&plan))
+    Ok(TrainOutcome::new(
+        &report,
+        &args.output,
+        account.balance(&plan),
+    ))
 }
 
-/// The end of a run: its report, as an object or as lines.
-pub(crate) fn say<S: TrainSettings>(
-    report: &TrainReport<'_, S>,
-    args: &OutputArgs,
-    balance: impl FnOnce() -> Option<String>,
-) -> Result<()> {
-    if args.json {
-        return output::print_json(&report.json());
+/// What a training run left, and what it has to say.
+#[derive(Debug, Clone)]
+pub struct TrainOutcome {
+    /// The certificate of everything that was released.
+    pub certificate: Certificate,
+    /// The released factors.
+    pub model: FactorModel,
+    /// What was released and, apart from it, what is internal, by a documented schema.
+    pub json: Value,
+    /// The same in words, for a terminal.
+    pub summary: String,
+}
+
+impl TrainOutcome {
+    pub(crate) fn new<S: ReleasedSettings>(
+        report: &TrainReport<'_, S>,
+        output: &OutputSettings,
+        balance: Option<String>,
+    ) -> Self {
+        let fitted = report.release.fitted;
+        Self {
+            certificate: fitted.certificate.clone(),
+            model: fitted.model.clone(),
+            json: report.json(),
+            summary: report.summary(&output.out, balance.as_deref()),
+        }
     }
-    output::print(&report.summary(&args.out, balance().as_deref()))
 }
 
 /// What is held out by these flags, for whoever tests the model later.
-pub(crate) const fn held_out_by(args: &TrainArgs) -> HeldOutBy {
+pub(crate) const fn held_out_by(args: &TrainSettings) -> HeldOutBy {
     HeldOutBy {
         no_split: args.split.no_split,
         split_seed: args.split.split_seed,
@@ -145,7 +174,7 @@ pub(crate) const fn held_out_by(args: &TrainArgs) -> HeldOutBy {
 struct Rounds(Option<Vec<Vec<f64>>>);
 
 impl Rounds {
-    fn for_split(split: &SplitArgs) -> Self {
+    fn for_split(split: &SplitSettings) -> Self {
         Self((!split.no_split).then(Vec::new))
     }
 }
@@ -158,24 +187,8 @@ impl Observer for Rounds {
     }
 }
 
-/// Shows progress and keeps the factors after every round.
-struct Watched<'a> {
-    bar: ReleaseBar,
-    rounds: &'a mut Rounds,
-}
-
-impl Observer for Watched<'_> {
-    fn round(&mut self, round: &Round<'_>) {
-        self.rounds.round(round);
-    }
-
-    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
-        self.bar.progress(at)
-    }
-}
-
 /// Stands for everything public that shapes a run beside its plan: a list of releases belongs to one such run.
-fn run_name(args: &TrainArgs, fit: &MatrixFactorization, ratings: &Ratings) -> Result<String> {
+fn run_name(args: &TrainSettings, fit: &MatrixFactorization, ratings: &Ratings) -> Result<String> {
     let public = json!({
         "settings": fit.params(),
         "assumptions": fit.assumptions(),
@@ -188,7 +201,7 @@ fn run_name(args: &TrainArgs, fit: &MatrixFactorization, ratings: &Ratings) -> R
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
-pub(crate) fn protect(output: &OutputArgs, inputs: &[Option<&Path>]) -> Result<()> {
+pub(crate) fn protect(output: &OutputSettings, inputs: &[Option<&Path>]) -> Result<()> {
     let out = match output.out.canonicalize() {
         Ok(out) if output.force => out,
         Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
@@ -199,7 +212,7 @@ pub(crate) fn protect(output: &OutputArgs, inputs: &[Option<&Path>]) -> Result<(
             let (input, out) = (input.display(), output.out.display());
             return Err(Error::Usage(format!(
                 "{input} lies in the output folder {out}, which would be replaced; choose another \
-                 --out"
+                 `out`"
             )));
         }
     }
@@ -216,7 +229,7 @@ fn absolute(path: &Path) -> Option<PathBuf> {
 
 pub(super) fn with_assumptions(
     fit: MatrixFactorization,
-    args: &TrainArgs,
+    args: &TrainSettings,
     ratings: &Ratings,
 ) -> MatrixFactorization {
     let all = assumptions(args, ratings).into_iter();
@@ -224,7 +237,7 @@ pub(super) fn with_assumptions(
 }
 
 /// What the run takes on trust of its inputs.
-pub(crate) fn assumptions(args: &TrainArgs, ratings: &Ratings) -> Vec<String> {
+pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String> {
     let mut all = Vec::new();
     if ratings.catalogue_source() == CatalogueSource::FromRatings {
         all.push("item ids of the input are public".to_owned());
@@ -250,9 +263,9 @@ fn fit_model(
     train: &Private<Interactions>,
     mut noise: NoiseSource,
     rounds: &mut Rounds,
+    watch: &mut dyn Watch,
 ) -> Result<Fitted<FactorModel>> {
-    let bar = ReleaseBar::new(plan.releases().len());
-    let mut watched = Watched { bar, rounds };
+    let mut watched = Watched::begin(watch, plan)?.with_rounds(rounds);
     let run = Run::new(plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
     Ok(fit.run(train, run.observed_by(&mut watched))?)
 }
@@ -264,7 +277,7 @@ mod tests {
     #[test]
     fn rounds_are_kept_only_where_they_can_be_measured() {
         for (no_split, kept) in [(false, Some(vec![vec![1.5]])), (true, None)] {
-            let mut rounds = Rounds::for_split(&SplitArgs {
+            let mut rounds = Rounds::for_split(&SplitSettings {
                 split_seed: 0,
                 no_split,
             });

@@ -7,29 +7,36 @@ use dp_multitask::{
     FactorizationParams, MatrixFactorization, Run, Trainer, TunedModel, Tuning, TuningParams,
 };
 
-use super::input::{HeldOut, as_feedback, read, set_head, settings_for};
+use super::input::{HeldOut, as_feedback, read, settings_for, with_given};
 use super::ledger::{Account, data_set_id};
-use super::train::{ADJACENCY, held_out_by, protect, with_assumptions};
+use super::train::{ADJACENCY, TrainOutcome, held_out_by, protect, with_assumptions};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{self, Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
-use crate::progress::ReleaseBar;
-use crate::settings::{ChoiceArgs, TuneArgs};
+use crate::output::{Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
+use crate::watch::{Watch, Watched, go_on};
 
-pub fn run(args: &TuneArgs) -> Result<()> {
+/// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
+///
+/// # Errors
+/// As [`train`](super::train::train), and when candidates are alike or name a setting that there is not.
+///
+/// # Privacy
+/// All candidates and the choice among them are within the target.
+pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched
     let train = &args.train;
     let target = ApproxDp::target(train.target.epsilon, train.target.delta)?;
     let how = TuningParams {
         score_share: args.choice.score_share,
-        held_out_fraction: args.choice.compare_on,
+        held_out_fraction: args.choice.held_out_fraction,
         ..TuningParams::default()
     };
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
     if train.resume.resume.is_some() {
-        let text = "--resume: dp tune keeps no state between its releases; use dp train";
+        let text = "`resume`: dp tune keeps no state between its releases; use dp train";
         return Err(Error::Usage(text.to_owned()));
     }
     protect(
@@ -51,6 +58,7 @@ pub fn run(args: &TuneArgs) -> Result<()> {
     account.check(&draft)?;
     let folder = OutputFolder::create(&train.output.out, train.output.force)?;
 
+    go_on(watch)?;
     let start = Instant::now();
     let ratings = as_feedback(&train.feedback, read(&train.ratings, &train.input)?)?;
     let split = HeldOut::new(&train.feedback, &train.split, &ratings)?;
@@ -61,14 +69,14 @@ pub fn run(args: &TuneArgs) -> Result<()> {
         .map(|fit| with_assumptions(fit, train, &ratings));
     let tuning = Tuning::new(assumed.collect(), how)?;
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    go_on(watch)?;
     let start = Instant::now();
     folder.mark_paid()?;
     let spends = account.reserve(&plan)?;
     let mut noise = train.output.noise();
-    let mut bar = ReleaseBar::new(plan.releases().len());
+    let mut watched = Watched::begin(watch, &plan)?;
     let run = Run::new(&plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
-    let tuned = tuning.run(split.train(), run.observed_by(&mut bar))?;
-    drop(bar);
+    let tuned = tuning.run(split.train(), run.observed_by(&mut watched))?;
     let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
     let fitted = tuned.map(|tuned| tuned.model);
     let seconds = start.elapsed();
@@ -99,16 +107,16 @@ pub fn run(args: &TuneArgs) -> Result<()> {
         report.write_internal(folder)?;
         Ok(report)
     })?;
-    if train.output.json {
-        return output::print_json(&report.json());
-    }
-    let balance = account.balance(&plan);
-    output::print(&report.summary(&train.output.out, balance.as_deref()))
+    Ok(TrainOutcome::new(
+        &report,
+        &train.output,
+        account.balance(&plan),
+    ))
 }
 
 /// Settings of every candidate: defaults for its part of the budget, then flags, then its own.
 fn candidates(
-    args: &TuneArgs,
+    args: &TuneSettings,
     how: TuningParams,
     target: ApproxDp,
 ) -> Result<Vec<MatrixFactorization>> {
@@ -126,7 +134,11 @@ fn candidates(
             .check()
             .map_err(Error::from);
         checked.map_err(|error| match error {
-            Error::Param(param) => Error::Usage(format!("--try {text}: {param}")),
+            Error::Param(param) => {
+                let name = format!("`{}`", param.name);
+                let reason = param.to_string().replacen(param.name, &name, 1);
+                Error::Usage(format!("`candidates` {text}: {reason}"))
+            }
             other => other,
         })
     };
@@ -143,7 +155,7 @@ fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
             .position(|other| other.params() == fit.params());
         if let Some(earlier) = earlier {
             let text = format!(
-                "--try {} and --try {} are the same settings; expected candidates that differ",
+                "`candidates` {} and `candidates` {} are the same settings; expected candidates that differ",
                 own[earlier], own[at]
             );
             return Err(Error::Usage(text));
@@ -152,54 +164,41 @@ fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
     Ok(())
 }
 
-/// Settings `name=value,...` by the names of the flags.
-fn with_settings(mut params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
-    let wrong = |what: &str| Error::Usage(format!("--try {text}: {what}"));
-    let mut names = Vec::new();
-    for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
-        let (name, value) = setting
-            .split_once('=')
-            .ok_or_else(|| wrong("settings are NAME=VALUE, separated by commas"))?;
-        if names.contains(&name.trim()) {
-            return Err(wrong(&format!(
-                "{} stands there twice; expected each setting once",
-                name.trim()
-            )));
-        }
-        names.push(name.trim());
-        let number = || {
-            let parsed = value.trim().parse::<f64>();
-            parsed.map_err(|_| wrong(&format!("{value} is not a number")))
-        };
-        let count = || {
-            let parsed = value.trim().parse::<usize>();
-            parsed.map_err(|_| wrong(&format!("{value} is not a whole number")))
-        };
-        match name.trim() {
-            "dim" => params.dim = Some(count()?),
-            "steps" => params.n_rounds = count()?,
-            "weight-exponent" => params.weight_exponent = number()?,
-            "clip-norm" => params.clip_norm = number()?,
-            "label-center" => params.label_center = number()?,
-            "label-bound" => params.label_bound = number()?,
-            "reg" => params.item_ridge_factor = number()?,
-            "count-share" => params.count_share = number()?,
-            "head-fraction" if params.feedback.implicit().is_none() => {
-                return Err(wrong("head-fraction needs --feedback implicit"));
-            }
-            "head-fraction" => set_head(&mut params, number()?),
-            other => {
-                return Err(wrong(&format!(
-                    "{other} is not a setting; there are dim, steps, weight-exponent, clip-norm, \
-                     label-center, label-bound, reg, count-share, head-fraction"
-                )));
-            }
-        }
-    }
-    Ok(params)
+/// The settings that a candidate may have of its own. The model of the scores decides defaults of others, so that all
+/// candidates have the same.
+fn own_settings() -> impl Iterator<Item = Setting> {
+    let all = FactorSettings::table().into_iter();
+    all.filter(|setting| setting.name != "score_model")
 }
 
-fn comparison(choice: &ChoiceArgs, tuned: &TunedModel) -> Comparison {
+/// Settings `key=value,...` by the keys of the table.
+fn with_settings(params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
+    let wrong = |what: &str| Error::Usage(format!("`candidates` {text}: {what}"));
+    let mut own = Given::default();
+    for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| wrong("settings are NAME=VALUE, separated by commas"))?;
+        let key = key.trim();
+        let Some(known) = own_settings().find(|setting| setting.key() == key) else {
+            let keys: Vec<String> = own_settings().map(|setting| setting.key()).collect();
+            let keys = keys.join(", ");
+            return Err(wrong(&format!("{key} is not a setting; there are {keys}")));
+        };
+        if own.has(&known) {
+            let text = format!("{key} stands there twice; expected each setting once");
+            return Err(wrong(&text));
+        }
+        if known.name == "head_fraction" && params.feedback.implicit().is_none() {
+            return Err(wrong(&format!("{key} needs `feedback` implicit")));
+        }
+        own = own.with(known.name, value.trim());
+    }
+    let own: FactorSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
+    Ok(with_given(params, &own))
+}
+
+fn comparison(choice: &ChoiceSettings, tuned: &TunedModel) -> Comparison {
     Comparison {
         candidates: choice.candidates.clone(),
         scores: tuned.scores.clone(),

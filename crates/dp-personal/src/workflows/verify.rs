@@ -4,30 +4,47 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Certificate, Ledger, PrivacyStatement, Status};
+use dp_accounting::{Certificate, Ledger, PrivacyStatement};
 use dp_core::DpEvent;
 use dp_mechanism::Grid;
 use dp_pubfeat::AmImplicitSsp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::featured::FEATURE_WEIGHTS;
 use crate::output::{
     self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE,
 };
-use crate::settings::VerifyArgs;
+use crate::settings::VerifySettings;
 
-pub fn run(args: &VerifyArgs) -> Result<()> {
-    let path: PathBuf = if args.certificate.is_dir() {
+/// A certificate of which every figure was recomputed.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The certificate.
+    pub certificate: Certificate,
+    /// What follows from its releases, [`dp_accounting::Status::NotPrivate`] included.
+    pub statement: PrivacyStatement,
+    /// Whether the files beside it are those it was issued for; `false` where it was checked alone.
+    pub files_compared: bool,
+    /// The guarantee in words.
+    pub overview: String,
+}
+
+/// Recomputes a certificate from its releases; for a folder, compares its files with the hashes in the certificate as well, and
+/// with a ledger, checks that every release was paid for there.
+///
+/// # Errors
+/// When the certificate does not hold, a file is not the one it was issued for, or the ledger did not pay. A certificate that holds
+/// and promises no privacy is no error.
+pub fn verify(args: &VerifySettings) -> Result<Verified> {
+    let files_compared = args.certificate.is_dir();
+    let path = if files_compared {
         args.certificate.join(CERTIFICATE)
     } else {
         args.certificate.clone()
     };
-    let does_not_hold = |source| Error::Certificate {
-        path: path.clone(),
-        source,
-    };
-    let files_compared = args.certificate.is_dir();
     let (certificate, statement) = if files_compared {
         checked_certificate(&args.certificate)?
     } else {
@@ -35,34 +52,20 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     };
     if let Some(ledger) = &args.ledger {
         let paid = Ledger::audit(ledger).map_err(Error::from)?;
-        paid.covers(&certificate).map_err(does_not_hold)?;
+        let covered = paid.covers(&certificate);
+        covered.map_err(|source| Error::Certificate {
+            path: path.clone(),
+            source,
+        })?;
     }
-    if args.json {
-        let mut object = as_json(&path, &certificate, &statement, files_compared);
-        object["ledger_compared"] = args.ledger.is_some().into();
-        object["statement"] = serde_json::to_value(&statement)?;
-        output::print_json(&object)?;
-    }
-    if let Status::NotPrivate { reason } = statement.status {
-        return Err(Error::NotPrivate { path, reason });
-    }
-    if args.json {
-        return Ok(());
-    }
-    let files = if files_compared {
-        "the model beside it is the one it was issued for"
-    } else {
-        "model not compared: give the folder to compare it too"
-    };
-    let ledger = args.ledger.as_ref().map_or_else(String::new, |ledger| {
-        format!("every release was paid for in {}\n", ledger.display())
-    });
-    output::print(&format!(
-        "{} holds: recomputed from its {} releases\n{files}\n{ledger}\n{}",
-        path.display(),
-        certificate.releases.len(),
-        output::privacy_overview(&certificate, &statement)
-    ))
+    let overview = output::privacy_overview(&certificate, &statement);
+    Ok(Verified {
+        path,
+        certificate,
+        statement,
+        files_compared,
+        overview,
+    })
 }
 
 /// The certificate of a folder that holds what it was issued for.
@@ -170,23 +173,4 @@ fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f6
         Some((multiplier_of(&label)?, clip_norm?, 1.0))
     };
     counts().or_else(|| Some((multiplier_of(TOTALS)?, 1.0, AmImplicitSsp::TOTALS_UNIT)))
-}
-
-fn as_json(
-    path: &Path,
-    certificate: &Certificate,
-    statement: &PrivacyStatement,
-    files_compared: bool,
-) -> Value {
-    json!({
-        "certificate": path.display().to_string(),
-        "verified": true,
-        "files_compared": files_compared,
-        "private": statement.status == Status::Private,
-        "guarantee": statement.guarantee,
-        "adjacency": certificate.adjacency,
-        "data_set": certificate.data_set_id,
-        "n_releases": certificate.releases.len(),
-        "digest": certificate.digest,
-    })
 }

@@ -15,8 +15,10 @@ use dp_personal::error::Result;
 const DIM: usize = 8;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const MADE: &str = "made data";
-/// Weighted norm of a user's labels, and of those of the noise alone with some room.
-const LABELS: [f64; 2] = [0.4, 0.11];
+/// Weighted norm of a user's labels.
+const LABEL_NORM: f64 = 0.4;
+/// The same of the noise alone, with some room.
+const RESIDUAL_NORM: f64 = 0.11;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Method {
@@ -67,18 +69,34 @@ impl Method {
     }
 }
 
-/// Steps that this much noise bears: of statistics resampled, of statistics released once, of residuals.
-const fn n_steps(epsilon: f64) -> [usize; 3] {
-    match epsilon {
-        e if e < 3.0 => [5, 6, 20],
-        e if e < 10.0 => [12, 15, 20],
-        _ => [40, 35, 80],
+/// Steps that the noise of an epsilon bears.
+struct Steps {
+    /// Of statistics that are resampled.
+    resampled: usize,
+    /// Of statistics that are released once.
+    once: usize,
+    /// On residuals.
+    residual: usize,
+}
+
+impl Steps {
+    const fn at(epsilon: f64) -> Self {
+        let (resampled, once, residual) = match epsilon {
+            e if e < 3.0 => (5, 6, 20),
+            e if e < 10.0 => (12, 15, 20),
+            _ => (40, 35, 80),
+        };
+        Self {
+            resampled,
+            once,
+            residual,
+        }
     }
 }
 
 fn setup() -> ProblemSetup {
     ProblemSetup {
-        label_norm: LABELS[0],
+        label_norm: LABEL_NORM,
         ..ProblemSetup::new(DIM, 2.0)
     }
 }
@@ -91,7 +109,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn vectors(&mut self, method: Method) -> Result<Vec<f64>> {
-        let [resampled, once, residual] = n_steps(self.target.epsilon);
+        let Steps {
+            resampled,
+            once,
+            residual,
+        } = Steps::at(self.target.epsilon);
         match method {
             Method::Zero => Ok(vec![0.0; self.made.n_items() * DIM]),
             Method::SspC => self.ssp(self.ridge(1.0, 0.0)?, 1, 0.6),
@@ -154,7 +176,7 @@ impl Run<'_> {
     ) -> Result<Vec<f64>> {
         let params = ResidualSspParams {
             forget,
-            ..ResidualSspParams::new(setup(), n_steps, LABELS[0], LABELS[1])
+            ..ResidualSspParams::new(setup(), n_steps, LABEL_NORM, RESIDUAL_NORM)
         };
         let fit = params.check()?;
         let plan = fit.plan(self.made.n_items(), self.target, ADJACENCY)?;

@@ -12,8 +12,10 @@ use std::time::Instant;
 use dp_accounting::questions::{Answer, Case, QuestionError, QuestionFile};
 
 use crate::args::AccountArgs;
+use dp_personal::error::Error as WorkflowError;
+
 use crate::error::{Error, Result};
-use crate::output;
+use crate::screen::print;
 
 pub(super) use json::number;
 use table::Table;
@@ -46,21 +48,21 @@ pub(crate) fn run(args: &AccountArgs) -> Result<()> {
 
 /// The text of a file of questions.
 pub(super) fn read(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(|e| Error::read(path, e))?;
+    let bytes = fs::read(path).map_err(|e| WorkflowError::read(path, e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// One object with one line a case, each printed as soon as it is known.
 fn with_json(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
     let mut answers = Vec::with_capacity(cases.len());
-    output::print("{\"cases\": [")?;
+    print("{\"cases\": [")?;
     for case in cases {
         let separator = if answers.is_empty() { "\n" } else { ",\n" };
         let answered = Answered::of(case);
-        output::print(&format!("{separator}{}", json::object(&answered)))?;
+        print(&format!("{separator}{}", json::object(&answered)))?;
         answers.push(answered);
     }
-    output::print("\n]}\n")?;
+    print("\n]}\n")?;
     Ok(answers)
 }
 
@@ -68,13 +70,13 @@ fn with_json(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
 fn with_table(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
     let table = Table::of(cases);
     let mut answers = Vec::with_capacity(cases.len());
-    output::print(&table.head())?;
+    print(&table.head())?;
     for case in cases {
         let answered = Answered::of(case);
-        output::print(&table.row(&answered))?;
+        print(&table.row(&answered))?;
         answers.push(answered);
     }
-    output::print(&table::below(&answers))?;
+    print(&table::below(&answers))?;
     Ok(answers)
 }
 

@@ -38,7 +38,7 @@ impl OutputFolder {
     pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
         if target.file_name().is_none() {
             let reason = format!(
-                "--out {} does not name a folder to be made",
+                "`out` {} does not name a folder to be made",
                 target.display()
             );
             return Err(Error::Usage(reason));

@@ -11,18 +11,21 @@ use crate::error::{Error, Result};
 /// used as they are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
+    /// Its name.
     pub name: String,
+    /// The two ends of its range.
     pub range: Option<[f64; 2]>,
 }
 
 /// Where a user's level is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Intercept {
-    // Every user takes the own means off features and labels; the subspace holds slopes.
+    /// Every user takes the own means off features and labels; the subspace holds slopes.
     Own,
-    // A constant feature, so that levels are in the subspace.
+    /// A constant feature, so that levels are in the subspace.
     Shared,
+    /// Nowhere.
     None,
 }
 
@@ -30,9 +33,11 @@ pub enum Intercept {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Task {
+    /// A number.
     Regression,
     /// Whether the target is above the threshold.
     Classification {
+        /// In units of the target.
         threshold: f64,
     },
 }
@@ -40,9 +45,13 @@ pub enum Task {
 /// Everything a user has to know to join: public, and part of the model file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
+    /// What is predicted.
     pub target: Column,
+    /// What it is predicted from.
     pub features: Vec<Column>,
+    /// Where a user's level is kept.
     pub intercept: Intercept,
+    /// Of which kind the target is.
     pub task: Task,
     /// Ridges that a user chooses from by leaving own rows out; classification has one.
     pub l2_penalties: Vec<f64>,
@@ -138,11 +147,14 @@ impl Inputs {
     }
 
     /// Checks what comes from flags or from a file.
+    ///
+    /// # Errors
+    /// What is out of range, in words.
     pub fn check(&self) -> Result<(), String> {
         let (most, dim) = (self.sparse, self.dim());
         if most > dim {
             return Err(format!(
-                "{most} coefficients beside the subspace (--sparse), and {dim} features (a shared intercept \
+                "{most} coefficients beside the subspace (`sparse`), and {dim} features (a shared intercept \
                  included)"
             ));
         }
@@ -150,6 +162,9 @@ impl Inputs {
     }
 
     /// The same before the features are known.
+    ///
+    /// # Errors
+    /// What is out of range, in words.
     pub fn check_draft(&self) -> Result<(), String> {
         let columns = self.features.iter().chain([&self.target]);
         for column in columns {
@@ -160,22 +175,22 @@ impl Inputs {
         }
         match self.task {
             Task::Classification { threshold } if !threshold.is_finite() => {
-                return Err("the threshold (--threshold) is not finite".to_owned());
+                return Err("the threshold (`threshold`) is not finite".to_owned());
             }
             Task::Classification { .. } if self.intercept == Intercept::Own => {
                 return Err(
-                    "classes have no own means: the intercept (--intercept) must be shared or none"
+                    "classes have no own means: the intercept (`intercept`) must be shared or none"
                         .to_owned(),
                 );
             }
             Task::Classification { .. } if self.sparse > 0 => {
-                return Err("coefficients beside the subspace (--sparse) are for regression, not for classes".to_owned());
+                return Err("coefficients beside the subspace (`sparse`) are for regression, not for classes".to_owned());
             }
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
         if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
-            return Err("every ridge (--l2-penalty) must be finite and above 0".to_owned());
+            return Err("every ridge (`l2_penalty`) must be finite and above 0".to_owned());
         }
         Ok(())
     }

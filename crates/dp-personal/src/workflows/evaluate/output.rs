@@ -27,7 +27,7 @@ pub(crate) struct Evaluated {
 }
 
 impl Evaluated {
-    /// The object that `--json` prints.
+    /// The object that `json` prints.
     pub(super) fn json(
         &self,
         certificate: &Certificate,

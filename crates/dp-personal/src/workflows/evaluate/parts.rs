@@ -9,7 +9,7 @@ use dp_data::{ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, SplitFracti
 use crate::columns::refuse_shared;
 use crate::error::Result;
 use crate::output::HeldOutBy;
-use crate::settings::EvaluateArgs;
+use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
 
 /// Two tables with the same users in the same rows. Private.
@@ -27,12 +27,12 @@ pub(super) struct Parts {
 impl Parts {
     /// Reads the ratings on the model's items; `implicit` when every record is a yes.
     pub(super) fn read(
-        args: &EvaluateArgs,
+        args: &EvaluateSettings,
         split: HeldOutBy,
         items: &ItemCatalogue,
         implicit: bool,
     ) -> Result<Self> {
-        let least = dp_core::params::finite("--min-rating", split.min_rating.unwrap_or(f64::MIN))?;
+        let least = dp_core::params::finite("min_rating", split.min_rating.unwrap_or(f64::MIN))?;
         let read = |path: &Path| -> Result<Ratings> {
             tracing::info!(file = %path.display(), "reading ratings");
             let ratings = dp_data::read_ratings_with_catalogue(path, &format(args), items.clone())?;
@@ -43,9 +43,9 @@ impl Parts {
             })
         };
         refuse_shared(&[
-            ("--user-col", args.columns.user_col.as_ref()),
-            ("--item-col", args.columns.item_col.as_ref()),
-            ("--rating-col", args.columns.rating_col.as_ref()),
+            ("user_col", args.columns.user_col.as_ref()),
+            ("item_col", args.columns.item_col.as_ref()),
+            ("rating_col", args.columns.rating_col.as_ref()),
         ])?;
         let ratings = read(&args.ratings)?;
         match &args.history {
@@ -102,7 +102,7 @@ impl Parts {
     }
 }
 
-fn format(args: &EvaluateArgs) -> RatingsFormat {
+fn format(args: &EvaluateSettings) -> RatingsFormat {
     RatingsFormat::default().with_columns(RatingsColumns {
         user: args.columns.user_col.clone(),
         item: args.columns.item_col.clone(),

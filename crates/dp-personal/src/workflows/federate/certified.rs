@@ -3,19 +3,21 @@
 use std::time::{Duration, Instant};
 
 use dp_accounting::{Certificate, CertificateBuilder, Plan, ReleaseRecord, Spend};
-use dp_fedsgd::{AlphaSelection, PpSgdModel, Provenance};
+use dp_fedsgd::{AlphaSelection, PpSgdModel, Provenance, SharedModel};
+use serde_json::Value;
 
 use super::choice::Choice;
 use super::runs::{Order, Runs};
-use super::settings::{Settings, by_flag};
+use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::Result;
 use crate::federated::{
     ADJACENCY, Convergence, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
 };
-use crate::output::{self, FederatedRelease, FederatedReport, OutputFolder, Seconds};
+use crate::output::{FederatedRelease, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
-use crate::settings::{DataFormat, FederateArgs};
+use crate::settings::{DataFormat, FederateSettings};
+use crate::watch::{Watch, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
 
 /// What is known and open before the data is read.
@@ -35,12 +37,33 @@ struct Done {
     certificate: Certificate,
 }
 
-pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+/// What was released at one epsilon.
+#[derive(Debug, Clone)]
+pub struct CertifiedOutcome {
+    /// The certificate of everything that was released.
+    pub certificate: Certificate,
+    /// The shared parameters of the chosen run.
+    pub model: SharedModel,
+    /// Global over local steps of the chosen run.
+    pub alpha: f64,
+    /// What was released and, apart from it, what is internal, by a documented schema.
+    pub json: Value,
+    /// The same in words, for a terminal.
+    pub summary: String,
+}
+
+pub(super) fn run(
+    args: &FederateSettings,
+    settings: &Settings,
+    watch: &mut dyn Watch,
+) -> Result<CertifiedOutcome> {
     let mut ready = prepare(args, settings)?;
+    go_on(watch)?;
     let start = Instant::now();
     tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(args, settings, ready.items.take())?;
     let load = start.elapsed();
+    go_on(watch)?;
     let start = Instant::now();
     let Done {
         plan,
@@ -88,14 +111,17 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
         let summary = report.summary(&args.output.out, balance.as_deref());
         Ok((summary, report.json()))
     })?;
-    if args.output.json {
-        return output::print_json(&json);
-    }
-    output::print(&summary)
+    Ok(CertifiedOutcome {
+        certificate: release.certificate,
+        model,
+        alpha: settings.alphas[chosen],
+        json,
+        summary,
+    })
 }
 
 /// Everything that can fail without the data.
-fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
+fn prepare(args: &FederateSettings, settings: &Settings) -> Result<Ready> {
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
     let target = settings.targets[0];
@@ -103,7 +129,7 @@ fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let spending = spending(args, settings, n_items)?;
     // the number of features changes neither noise nor cost
-    let draft = spending.plan(1, target).map_err(by_flag)?;
+    let draft = spending.plan(1, target).map_err(by_setting)?;
     let open = if spending.is_gaussian() {
         Account::open
     } else {
@@ -123,7 +149,7 @@ fn prepare(args: &FederateArgs, settings: &Settings) -> Result<Ready> {
 
 /// Pays, trains every alpha, and chooses one.
 fn train(
-    args: &FederateArgs,
+    args: &FederateSettings,
     settings: &Settings,
     ready: &mut Ready,
     source: Source,
@@ -175,13 +201,17 @@ fn train(
     })
 }
 
-fn spending(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Result<Spending> {
+fn spending(
+    args: &FederateSettings,
+    settings: &Settings,
+    n_items: Option<usize>,
+) -> Result<Spending> {
     let choice = if settings.has_choice() {
         let share = args.choice.choice_share;
-        dp_core::params::open_unit("--choice-share", share)?;
+        dp_core::params::open_unit("choice_share", share)?;
         let epsilon = share * settings.targets[0].epsilon;
         let selection = AlphaSelection::new(epsilon, args.choice.loss_range);
-        Some(selection.map_err(|e| by_flag(e.into()))?)
+        Some(selection.map_err(|e| by_setting(e.into()))?)
     } else {
         None
     };
@@ -212,7 +242,7 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 
 /// One certificate of everything that was released.
 fn certificate(
-    args: &FederateArgs,
+    args: &FederateSettings,
     plan: &Plan,
     records: Vec<ReleaseRecord>,
     data_set: String,
@@ -249,7 +279,7 @@ fn certificate(
 }
 
 /// What the operator answers for.
-fn assumptions(args: &FederateArgs, format: DataFormat) -> Vec<String> {
+fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
     let ledger = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",

@@ -3,24 +3,39 @@
 use std::time::Instant;
 
 use dp_core::ApproxDp;
+use serde_json::Value;
 
 use super::runs::Order;
-use super::settings::{Settings, by_flag};
+use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
 use crate::federated::{Figures, Spending};
-use crate::output::{self, ExplorationReport, FrontierPoint, OutputFolder};
-use crate::settings::FederateArgs;
+use crate::output::{ExplorationReport, FrontierPoint, OutputFolder};
+use crate::settings::FederateSettings;
+use crate::watch::{Watch, go_on};
 
-pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
+/// What an exploration found: computed from private data, and not covered by any guarantee.
+#[derive(Debug, Clone)]
+pub struct ExplorationOutcome {
+    /// The figures, by a documented schema.
+    pub json: Value,
+    /// The same in words, for a terminal.
+    pub summary: String,
+}
+
+pub(super) fn run(
+    args: &FederateSettings,
+    settings: &Settings,
+    watch: &mut dyn Watch,
+) -> Result<ExplorationOutcome> {
     if args.ledger.ledger.is_some() {
-        let text = "--ledger with several --epsilon: an exploration releases nothing and is not paid for; \
-                    give one --epsilon";
+        let text = "`ledger` with several `epsilon`: an exploration releases nothing and is not paid for; \
+                    give one `epsilon`";
         return Err(Error::Usage(text.to_owned()));
     }
     if args.held_out.shares.held_out_users > 0.0 {
         let text =
-            "--held-out-users with several --epsilon: users who join are measured at one epsilon";
+            "`held_out_users` with several `epsilon`: users who join are measured at one epsilon";
         return Err(Error::Usage(text.to_owned()));
     }
     let items = items_of(args)?;
@@ -29,13 +44,14 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     for &target in &settings.targets {
         one(args, settings, n_items)
             .plan(1, target)
-            .map_err(by_flag)?;
+            .map_err(by_setting)?;
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
     let start = Instant::now();
     let (mut points, mut metric) = (Vec::new(), "");
     for (at, &target) in settings.targets.iter().enumerate() {
         for &alpha in &settings.alphas {
+            go_on(watch)?;
             // alone it is the same at every epsilon, unless features are counted
             if alpha > 0.0 || at == 0 || args.items.is_some() {
                 let (found, name) = measure(args, settings, alpha, target, at == 0)?;
@@ -53,14 +69,13 @@ pub(super) fn run(args: &FederateArgs, settings: &Settings) -> Result<()> {
     };
     report.write(&folder)?;
     folder.commit()?;
-    if args.output.json {
-        output::print_json(&report.json())
-    } else {
-        output::print(&report.summary(&args.output.out))
-    }
+    Ok(ExplorationOutcome {
+        json: report.json(),
+        summary: report.summary(&args.output.out),
+    })
 }
 
-fn one(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Spending {
+fn one(args: &FederateSettings, settings: &Settings, n_items: Option<usize>) -> Spending {
     Spending {
         settings: settings.run(args, 1.0),
         n_runs: 1,
@@ -72,7 +87,7 @@ fn one(args: &FederateArgs, settings: &Settings, n_items: Option<usize>) -> Spen
 
 /// One alpha at one target: with noise, and at the first one also without.
 fn measure(
-    args: &FederateArgs,
+    args: &FederateSettings,
     settings: &Settings,
     alpha: f64,
     target: ApproxDp,

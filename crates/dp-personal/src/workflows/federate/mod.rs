@@ -9,10 +9,33 @@ mod source;
 
 use self::settings::Settings;
 use crate::error::Result;
-use crate::settings::FederateArgs;
+use crate::settings::FederateSettings;
+use crate::watch::Watch;
 use crate::workflows::train::protect;
 
-pub fn run(args: &FederateArgs) -> Result<()> {
+pub use certified::CertifiedOutcome;
+pub use exploration::ExplorationOutcome;
+
+/// What a run left, and what it has to say.
+#[derive(Debug, Clone)]
+pub enum FederateOutcome {
+    /// Of one epsilon: a model that was released.
+    Certified(Box<CertifiedOutcome>),
+    /// Of several: figures to look at, of which nothing may be released.
+    Exploration(ExplorationOutcome),
+}
+
+/// Learns a model that users share in part from a table of rows, and writes a release folder; with several epsilons it
+/// explores them instead.
+///
+/// # Errors
+/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
+/// no room; after that when the data cannot be read or the folder cannot be written.
+///
+/// # Privacy
+/// Of one epsilon: all runs, and the choice among them, are covered by one certificate and paid for in the ledger before any
+/// noise is drawn. An exploration is internal as a whole.
+pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
     protect(
@@ -25,8 +48,9 @@ pub fn run(args: &FederateArgs) -> Result<()> {
         ],
     )?;
     if settings.targets.len() > 1 {
-        exploration::run(args, &settings)
+        exploration::run(args, &settings, watch).map(FederateOutcome::Exploration)
     } else {
-        certified::run(args, &settings)
+        let outcome = certified::run(args, &settings, watch)?;
+        Ok(FederateOutcome::Certified(Box::new(outcome)))
     }
 }

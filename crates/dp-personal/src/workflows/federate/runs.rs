@@ -12,7 +12,7 @@ use crate::federated::{
     UserFigures, coefficients, folded_in,
 };
 use crate::personal::Inputs;
-use crate::settings::FederateArgs;
+use crate::settings::FederateSettings;
 
 /// The runs of all alphas in their order, private and without noise.
 pub(super) struct Runs {
@@ -34,7 +34,7 @@ pub(super) struct Runs {
 
 /// What is trained and with which noise.
 pub(super) struct Order<'a> {
-    pub(super) args: &'a FederateArgs,
+    pub(super) args: &'a FederateSettings,
     pub(super) settings: &'a Settings,
     pub(super) alphas: &'a [f64],
     pub(super) spending: &'a Spending,

@@ -6,11 +6,11 @@ use dp_core::{ApproxDp, ParamError, params};
 use dp_data::SampleColumns;
 
 use crate::error::{Error, Result};
-use crate::federated::{RunSettings, Shares};
+use crate::federated::{HoldOut, RunSettings};
 use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
-use crate::settings::{DataFormat, FederateArgs};
+use crate::settings::{DataFormat, FederateSettings};
 
-/// Ratings are mapped from here unless --target-range says otherwise: one to five stars.
+/// Ratings are mapped from here unless `target_range` says otherwise: one to five stars.
 const STARS: [f64; 2] = [1.0, 5.0];
 const MAX_ALPHAS: usize = 32;
 /// Features that a model may have, a constant one included.
@@ -23,13 +23,13 @@ pub(super) struct Settings {
     pub(super) targets: Vec<ApproxDp>,
     /// In order, without repeats.
     pub(super) alphas: Vec<f64>,
-    shares: Shares,
+    shares: HoldOut,
     ranges: Ranges,
     draft: Inputs,
 }
 
 impl Settings {
-    pub(super) fn new(args: &FederateArgs) -> Result<Self> {
+    pub(super) fn new(args: &FederateSettings) -> Result<Self> {
         let targets = args
             .epsilon
             .iter()
@@ -45,29 +45,29 @@ impl Settings {
             draft: draft_of(args)?,
         };
         if format == DataFormat::Ratings && args.ranges.bounds.is_some() {
-            let text = "--bounds has no meaning with ratings: their features are 0 or 1";
+            let text = "`bounds` has no meaning with ratings: their features are 0 or 1";
             return Err(Error::Usage(text.to_owned()));
         }
         settings
             .run(args, 1.0)
             .fit(1.0, args.model.n_users.unwrap_or(1.0))
-            .map_err(by_flag)?;
-        params::at_least_one("--batch-size", args.model.batch_size.unwrap_or(1))?;
+            .map_err(by_setting)?;
+        params::at_least_one("batch_size", args.model.batch_size.unwrap_or(1))?;
         if settings.has_choice() && settings.shares.validation <= 0.0 {
-            let text = "--validation-share 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
+            let text = "`validation_share` 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
             return Err(Error::Usage(text.to_owned()));
         }
         if let Some(n) = args.n_features {
-            check_width("--n-features", n, settings.draft.dim() + n)?;
+            check_width("n_features", n, settings.draft.dim() + n)?;
         }
         Ok(settings)
     }
 
     /// Settings of a run with features of at most this squared length.
-    pub(super) fn run(&self, args: &FederateArgs, norm_squared: f64) -> RunSettings {
+    pub(super) fn run(&self, args: &FederateSettings, norm_squared: f64) -> RunSettings {
         let model = &args.model;
         RunSettings {
-            n_rounds: model.rounds,
+            n_rounds: model.n_rounds,
             learning_rate: model.learning_rate.unwrap_or(1.0 / norm_squared.max(1.0)),
             clip_norm: model.clip_norm,
             shrink: model.shrink,
@@ -87,13 +87,13 @@ impl Settings {
     }
 
     /// What is held out: rows to compare on only where alphas are compared.
-    pub(super) fn shares_of_run(&self) -> Shares {
+    pub(super) fn shares_of_run(&self) -> HoldOut {
         let validation = if self.has_choice() {
             self.shares.validation
         } else {
             0.0
         };
-        Shares {
+        HoldOut {
             validation,
             ..self.shares
         }
@@ -128,7 +128,7 @@ fn check_width(name: &'static str, n_features: usize, dim: usize) -> Result<()> 
     Ok(())
 }
 
-fn format_of(args: &FederateArgs) -> Result<DataFormat> {
+fn format_of(args: &FederateSettings) -> Result<DataFormat> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
     let format = args.format.unwrap_or_else(|| match &args.items {
         Some(_) => DataFormat::Ratings,
@@ -138,29 +138,29 @@ fn format_of(args: &FederateArgs) -> Result<DataFormat> {
     let named = [&args.columns.user_col, &args.columns.target_col];
     match format {
         DataFormat::Csv | DataFormat::Ratings if args.label_index.is_some() => {
-            usage("--label-index is for LEAF JSON")
+            usage("`label_index` is for LEAF JSON")
         }
         DataFormat::Csv | DataFormat::Ratings if args.n_features.is_some() => usage(
-            "--n-features is for LEAF JSON: elsewhere columns or items say how many there are",
+            "`n_features` is for LEAF JSON: elsewhere columns or items say how many there are",
         ),
         DataFormat::Ratings if args.items.is_none() => {
-            usage("ratings need --items, the public list of what is rated")
+            usage("ratings need `items`, the public list of what is rated")
         }
         DataFormat::Csv | DataFormat::Leaf if args.items.is_some() => {
-            usage("--items is for ratings: leave --format out")
+            usage("`items` is for ratings: leave `format` out")
         }
         DataFormat::Ratings if args.columns.feature_cols.is_some() => {
-            usage("--feature-cols has no meaning with ratings: features are those of --items")
+            usage("`feature_cols` has no meaning with ratings: features are those of `items`")
         }
         DataFormat::Leaf
             if args.columns.feature_cols.is_some() || named.iter().any(|name| name.is_some()) =>
         {
             usage(
-                "columns have no names in LEAF JSON: leave --user-col, --target-col and --feature-cols out",
+                "columns have no names in LEAF JSON: leave `user_col`, `target_col` and `feature_cols` out",
             )
         }
         DataFormat::Leaf if args.n_features.is_none() => usage(
-            "LEAF JSON needs --n-features, the public number of features of a row: a row must not decide it",
+            "LEAF JSON needs `n_features`, the public number of features of a row: a row must not decide it",
         ),
         known => Ok(known),
     }
@@ -176,7 +176,7 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
     for &alpha in given {
         if alpha.is_nan() || alpha < 0.0 {
             return Err(Error::Param(ParamError {
-                name: "--alpha-grid",
+                name: "alpha_grid",
                 value: alpha,
                 expected: "numbers from 0, infinity (inf) included",
             }));
@@ -186,23 +186,23 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
     alphas.sort_by(f64::total_cmp);
     alphas.dedup_by(|a, b| a.total_cmp(b).is_eq() || (*a <= 0.0 && *b <= 0.0));
     params::in_range(
-        "--alpha-grid",
+        "alpha_grid",
         alphas.len(),
         1,
         MAX_ALPHAS,
         "1 to 32 different ratios",
     )?;
     if alphas.iter().all(|&alpha| alpha <= 0.0) {
-        let text = "--alpha-grid needs a ratio above 0: with 0 alone nothing is learned together or released";
+        let text = "`alpha_grid` needs a ratio above 0: with 0 alone nothing is learned together or released";
         return Err(Error::Usage(text.to_owned()));
     }
     Ok(alphas)
 }
 
-fn shares_of(args: &FederateArgs) -> Result<Shares> {
+fn shares_of(args: &FederateSettings) -> Result<HoldOut> {
     let held_out = &args.held_out;
     let tested = crate::personal::shares_of(held_out.no_split, held_out.shares.given())?;
-    let (name, validation) = ("--validation-share", args.choice.validation_share);
+    let (name, validation) = ("validation_share", args.choice.validation_share);
     if !(0.0..1.0).contains(&validation) {
         return Err(Error::Param(ParamError {
             name,
@@ -210,14 +210,14 @@ fn shares_of(args: &FederateArgs) -> Result<Shares> {
             expected: "from 0 to below 1",
         }));
     }
-    Ok(Shares {
+    Ok(HoldOut {
         test: tested.test_rows,
         validation,
         held_out_users: tested.held_out_users,
     })
 }
 
-fn draft_of(args: &FederateArgs) -> Result<Inputs> {
+fn draft_of(args: &FederateSettings) -> Result<Inputs> {
     let draft = Inputs {
         target: Column {
             name: String::new(),
@@ -233,20 +233,14 @@ fn draft_of(args: &FederateArgs) -> Result<Inputs> {
     Ok(draft)
 }
 
-/// Names settings by the flags that set them.
-pub(super) fn by_flag(error: Error) -> Error {
+/// Names parameters by the settings that decide them.
+pub(super) fn by_setting(error: Error) -> Error {
     let Error::Param(error) = error else {
         return error;
     };
     Error::Param(ParamError {
         name: match error.name {
-            "learning_rate" => "--learning-rate",
-            "clip_norm" | "--clip-norm" => "--clip-norm",
-            "n_rounds" | "--steps" => "--rounds",
-            "n_users" => "--n-users",
-            "batch_size" => "--batch-size",
-            "sampling_probability" => "--sampling-probability",
-            "loss_bound" => "--loss-range",
+            "loss_bound" => "loss_range",
             other => other,
         },
         ..error

@@ -10,7 +10,7 @@ use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
-use crate::settings::{DataFormat, FederateArgs};
+use crate::settings::{DataFormat, FederateSettings};
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;
@@ -24,14 +24,14 @@ pub(super) enum Source {
 }
 
 /// The public list of items, of ratings.
-pub(super) fn items_of(args: &FederateArgs) -> Result<Option<ItemTable>> {
+pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
     let read = |path: &std::path::PathBuf| ItemTable::read(path);
     args.items.as_ref().map(read).transpose()
 }
 
 impl Source {
     pub(super) fn read(
-        args: &FederateArgs,
+        args: &FederateSettings,
         settings: &Settings,
         items: Option<ItemTable>,
     ) -> Result<Self> {

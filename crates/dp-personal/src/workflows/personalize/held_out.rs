@@ -13,7 +13,7 @@ use crate::personal::{
     Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
     shares_of,
 };
-use crate::settings::PersonalizeArgs;
+use crate::settings::PersonalizeSettings;
 
 /// Users with their parts.
 pub(super) struct HeldOut {
@@ -25,7 +25,11 @@ pub(super) struct HeldOut {
 }
 
 impl HeldOut {
-    pub(super) fn new(args: &PersonalizeArgs, inputs: &Inputs, table: SampleTable) -> Result<Self> {
+    pub(super) fn new(
+        args: &PersonalizeSettings,
+        inputs: &Inputs,
+        table: SampleTable,
+    ) -> Result<Self> {
         let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let n_features = inputs.features.len();
         let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;

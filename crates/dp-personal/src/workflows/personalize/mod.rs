@@ -8,18 +8,43 @@ use std::time::Instant;
 
 use dp_core::{Adjacency, ApproxDp};
 use dp_personalize::{Fitted, Subspace};
+use serde_json::Value;
 
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
-use crate::output::{self, OutputFolder, PersonalRelease, PersonalReport, Seconds};
-use crate::settings::PersonalizeArgs;
+use crate::output::{OutputFolder, PersonalRelease, PersonalReport, Seconds};
+use crate::settings::PersonalizeSettings;
+use crate::watch::{Watch, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
 use crate::workflows::train::protect;
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-pub fn run(args: &PersonalizeArgs) -> Result<()> {
+/// What a run left, and what it has to say.
+#[derive(Debug, Clone)]
+pub struct PersonalizeOutcome {
+    /// The released subspace with its certificate.
+    pub fitted: Fitted<Subspace>,
+    /// What was released and, apart from it, what is internal, by a documented schema.
+    pub json: Value,
+    /// The same in words, for a terminal.
+    pub summary: String,
+}
+
+/// Learns the subspace that users' linear models share from a table of labelled rows, and writes a release folder.
+///
+/// # Errors
+/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
+/// no room; after that when the data cannot be read or the folder cannot be written.
+///
+/// # Privacy
+/// What the folder holds beside files whose names begin with `internal` is covered by its certificate; the run is paid for
+/// in the ledger before any noise is drawn.
+pub fn personalize(
+    args: &PersonalizeSettings,
+    watch: &mut dyn Watch,
+) -> Result<PersonalizeOutcome> {
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.epsilon, args.delta)?;
     let settings = Settings::new(args)?;
@@ -42,6 +67,7 @@ pub fn run(args: &PersonalizeArgs) -> Result<()> {
     account.check(&settings.draft_plan(target, ADJACENCY)?)?;
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
 
+    go_on(watch)?;
     let start = Instant::now();
     tracing::info!(file = %args.data.display(), "reading rows");
     let table = dp_data::read_samples(&args.data, &settings.columns)?;
@@ -51,6 +77,7 @@ pub fn run(args: &PersonalizeArgs) -> Result<()> {
     let load = start.elapsed();
 
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
+    go_on(watch)?;
     let start = Instant::now();
     let mut noise = args.output.noise();
     folder.mark_paid()?;
@@ -87,16 +114,20 @@ pub fn run(args: &PersonalizeArgs) -> Result<()> {
         report.write_internal(folder)?;
         Ok(report)
     })?;
-    if args.output.json {
-        output::print_json(&report.json())
-    } else {
-        let balance = account.balance(&plan);
-        output::print(&report.summary(&args.output.out, balance.as_deref()))
-    }
+    let balance = account.balance(&plan);
+    let (json, summary) = (
+        report.json(),
+        report.summary(&args.output.out, balance.as_deref()),
+    );
+    Ok(PersonalizeOutcome {
+        fitted,
+        json,
+        summary,
+    })
 }
 
 /// What the operator answers for.
-fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeArgs) -> Fitted<Subspace> {
+fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
     let assumption = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",

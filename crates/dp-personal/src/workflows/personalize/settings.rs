@@ -10,7 +10,7 @@ use crate::personal::{
     Column, Fit, Inputs, Intercept, Method, MethodSettings, Ranges, Task, columns_of, shares_of,
     task_of,
 };
-use crate::settings::{ModelArgs, PersonalizeArgs, TaskKind};
+use crate::settings::{PersonalModelSettings, PersonalizeSettings, TaskKind};
 
 /// Ridges that users choose from.
 const L2_PENALTIES: [f64; 6] = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0];
@@ -28,14 +28,14 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn new(args: &PersonalizeArgs) -> Result<Self> {
+    pub(super) fn new(args: &PersonalizeSettings) -> Result<Self> {
         let model = &args.model;
         let method = method_of(model, args.rank)?;
         let ranges = Ranges::new(&args.ranges)?;
         let columns = columns_of(&args.columns)?;
         shares_of(args.held_out.no_split, args.held_out.shares.given())?;
-        let fit = method.check().map_err(by_flag)?;
-        fit.check_rows(args.columns.max_rows).map_err(by_flag)?;
+        let fit = method.check().map_err(by_setting)?;
+        fit.check_rows(args.columns.max_rows).map_err(by_setting)?;
         Ok(Self {
             columns,
             draft: draft_of(args)?,
@@ -48,7 +48,7 @@ impl Settings {
     /// The plan before the number of features is known, which changes neither noise nor cost.
     pub(super) fn draft_plan(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         let plan = self.fit.plan(self.method.rank, target, adjacency);
-        plan.map_err(by_flag)
+        plan.map_err(by_setting)
     }
 
     /// What models see of these columns.
@@ -73,8 +73,8 @@ impl Settings {
         };
         if !(rank..=most).contains(&dim) {
             let text = format!(
-                "{dim} features (a shared intercept included) and --rank {rank}; expected from {rank} to \
-                 {most} features: choose another --rank or fewer --feature-cols"
+                "{dim} features (a shared intercept included) and `rank` {rank}; expected from {rank} to \
+                 {most} features: choose another `rank` or fewer `feature_cols`"
             );
             return Err(Error::Usage(text));
         }
@@ -82,26 +82,26 @@ impl Settings {
     }
 }
 
-fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
+fn method_of(args: &PersonalModelSettings, rank: usize) -> Result<MethodSettings> {
     let (usual, loss) = match args.task {
         TaskKind::Regression => (Method::Residual, ConvexLoss::Squared),
         TaskKind::Classification => (Method::Gradient, ConvexLoss::Logistic),
     };
     let method = args.method.unwrap_or(usual);
-    if method == Method::Projectors && args.steps.is_some() {
-        let text = "--steps has no meaning with --method projectors";
+    if method == Method::Projectors && args.n_steps.is_some() {
+        let text = "`n_steps` has no meaning with `method` projectors";
         return Err(Error::Usage(text.to_owned()));
     }
     if method == Method::Alternating && args.task != TaskKind::Regression {
-        let text = "--method alternating is for the squared loss: not with --task classification";
+        let text = "`method` alternating is for the squared loss: not with `task` classification";
         return Err(Error::Usage(text.to_owned()));
     }
     let usual = MethodSettings::new(method, rank, loss);
     let of_gradient = |flag, given, usual| of_gradient(method, flag, given, usual);
     Ok(MethodSettings {
-        steps: args.steps,
-        gradient_clip: of_gradient("--gradient-clip", args.gradient_clip, usual.gradient_clip)?,
-        learning_rate: of_gradient("--learning-rate", args.learning_rate, usual.learning_rate)?,
+        steps: args.n_steps,
+        gradient_clip: of_gradient("gradient_clip", args.gradient_clip, usual.gradient_clip)?,
+        learning_rate: of_gradient("learning_rate", args.learning_rate, usual.learning_rate)?,
         ..usual
     })
 }
@@ -109,13 +109,13 @@ fn method_of(args: &ModelArgs, rank: usize) -> Result<MethodSettings> {
 /// A setting of `gradient` alone.
 fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Result<f64> {
     if method != Method::Gradient && given.is_some() {
-        let text = format!("{flag} has no meaning without --method gradient");
+        let text = format!("`{flag}` has no meaning without `method` gradient");
         return Err(Error::Usage(text));
     }
     Ok(given.unwrap_or(usual))
 }
 
-fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
+fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
     let model = &args.model;
     let task = task_of(model.task, model.threshold)?;
     let (intercept, penalties) = match task {
@@ -134,26 +134,23 @@ fn draft_of(args: &PersonalizeArgs) -> Result<Inputs> {
         sparse: model.sparse.unwrap_or(0),
     };
     if task != Task::Regression && draft.l2_penalties.len() > 1 {
-        let text = "--l2-penalty takes one number with --task classification";
+        let text = "`l2_penalty` takes one number with `task` classification";
         return Err(Error::Usage(text.to_owned()));
     }
     draft.check_draft().map_err(Error::Usage)?;
     Ok(draft)
 }
 
-/// Names settings by the flags that set them.
-fn by_flag(error: Error) -> Error {
+/// Names parameters by the settings that decide them.
+fn by_setting(error: Error) -> Error {
     let Error::Param(error) = error else {
         return error;
     };
     Error::Param(ParamError {
         name: match error.name {
             // of a draft with as many features as dimensions
-            "rank" | "--dim" => "--rank",
-            "n_steps" | "n_rounds" => "--steps",
-            "max_rows" => "--max-rows",
-            "gradient_clip" => "--gradient-clip",
-            "learning_rate" => "--learning-rate",
+            "dim" => "rank",
+            "n_rounds" => "n_steps",
             other => other,
         },
         ..error

@@ -4,16 +4,52 @@ mod learned;
 mod people;
 
 use dp_data::SampleColumns;
-use serde_json::json;
+use serde_json::Value;
 
 use self::learned::Learned;
 use self::people::People;
 use crate::error::{Error, Result};
-use crate::output;
 use crate::personal::Inputs;
-use crate::settings::PredictArgs;
+use crate::settings::PredictSettings;
 
-pub fn run(args: &PredictArgs) -> Result<()> {
+/// A user's own model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnModel {
+    /// The user's id.
+    pub user: String,
+    /// Own rows that it was fitted to.
+    pub n_rows: usize,
+    /// Its value where all encoded features are 0.
+    pub level: f64,
+    /// One coefficient for each of [`Predictions::features`].
+    pub coefficients: Vec<f64>,
+}
+
+/// Users' own models, and what these predict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions {
+    /// What is predicted.
+    pub target: String,
+    /// Names of the encoded features.
+    pub features: Vec<String>,
+    /// The users of the history.
+    pub users: Vec<OwnModel>,
+    /// User and prediction of every row to predict, in the order of the file; `None` without such a file.
+    pub rows: Option<Vec<(String, f64)>>,
+    /// How private the model is that the users' own models rest on.
+    pub provenance: Value,
+    /// What to say of a model that is not private.
+    pub warning: Option<&'static str>,
+}
+
+/// Fits users' own models to what a release folder holds, locally, and predicts. Nothing is spent.
+///
+/// # Errors
+/// When a file cannot be read, or does not have the columns of the training data.
+///
+/// # Privacy
+/// What is returned depends on the users' own rows, and is for each user alone.
+pub fn predict(args: &PredictSettings) -> Result<Predictions> {
     let (learned, inputs) = Learned::read(&args.model)?;
     let history = dp_data::read_samples(&args.history, &columns(args, &inputs, true))?;
     let people = People::fit(&inputs, &learned, &history)?;
@@ -28,29 +64,18 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         }
         None => None,
     };
-    if args.json {
-        return output::print_json(&json!({
-            "provenance": learned.provenance(),
-            "target": inputs.target.name,
-            "users": people.as_json(&inputs),
-            "predictions": rows,
-        }));
-    }
-    if let Some(warning) = learned.warning() {
-        output::warn(warning);
-    }
-    match rows {
-        Some(rows) => print_csv(
-            &["user".to_owned(), inputs.target.name.clone()],
-            rows.iter()
-                .map(|row| vec![row.0.clone(), row.1.to_string()]),
-        ),
-        None => print_csv(&people.heads(&inputs), people.lines()),
-    }
+    Ok(Predictions {
+        users: people.models(),
+        features: inputs.names().collect(),
+        target: inputs.target.name,
+        rows,
+        provenance: learned.provenance(),
+        warning: learned.warning(),
+    })
 }
 
 /// The columns that the model was trained on.
-fn columns(args: &PredictArgs, inputs: &Inputs, with_target: bool) -> SampleColumns {
+fn columns(args: &PredictSettings, inputs: &Inputs, with_target: bool) -> SampleColumns {
     let names = inputs.features.iter().map(|column| column.name.clone());
     SampleColumns {
         user: args.user_col.clone(),
@@ -59,17 +84,4 @@ fn columns(args: &PredictArgs, inputs: &Inputs, with_target: bool) -> SampleColu
         user_is_optional: true,
         without_target: !with_target,
     }
-}
-
-fn print_csv(heads: &[String], lines: impl Iterator<Item = Vec<String>>) -> Result<()> {
-    let write = || {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(heads)?;
-        for line in lines {
-            writer.write_record(line)?;
-        }
-        writer.into_inner().map_err(|e| e.into_error().into())
-    };
-    let bytes = write().map_err(|e: csv::Error| Error::Print(std::io::Error::other(e)))?;
-    output::print(&String::from_utf8_lossy(&bytes))
 }

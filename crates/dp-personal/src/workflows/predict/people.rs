@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use dp_data::{SampleTable, SampleUser};
-use serde_json::{Value, json};
 
+use super::OwnModel;
 use super::learned::Learned;
 use crate::error::Result;
 use crate::personal::{Inputs, Personal, Users};
@@ -64,35 +64,15 @@ impl People {
             .collect()
     }
 
-    pub(super) fn heads(&self, inputs: &Inputs) -> Vec<String> {
-        let fixed = ["user", "rows", "level"].map(str::to_owned).into_iter();
-        let mut heads: Vec<String> = fixed.collect();
-        heads.extend(inputs.names());
-        heads
-    }
-
-    /// Level where all encoded features are 0, and the coefficients of the encoded features.
-    pub(super) fn lines(&self) -> impl Iterator<Item = Vec<String>> {
+    /// The users' own models.
+    pub(super) fn models(&self) -> Vec<OwnModel> {
         let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
-        users.map(|((id, n_rows), model)| {
-            let numbers = [model.level()]
-                .into_iter()
-                .chain(model.coefficients().iter().copied());
-            let fixed = [id.clone(), n_rows.to_string()].into_iter();
-            fixed.chain(numbers.map(|x| x.to_string())).collect()
-        })
-    }
-
-    pub(super) fn as_json(&self, inputs: &Inputs) -> Vec<Value> {
-        let names: Vec<String> = inputs.names().collect();
-        let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
-        users
-            .map(|((id, n_rows), model)| {
-                let coefficients = names.iter().cloned().zip(model.coefficients().iter().copied());
-                let coefficients: serde_json::Map<String, Value> =
-                    coefficients.map(|(name, t)| (name, json!(t))).collect();
-                json!({"user": id, "n_rows": n_rows, "level": model.level(), "coefficients": coefficients})
-            })
-            .collect()
+        let own = users.map(|((id, &n_rows), model)| OwnModel {
+            user: id.clone(),
+            n_rows,
+            level: model.level(),
+            coefficients: model.coefficients().to_vec(),
+        });
+        own.collect()
     }
 }

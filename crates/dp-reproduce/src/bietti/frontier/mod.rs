@@ -16,7 +16,7 @@ use crate::groups::data::{DataSet, PARKINSONS, SCHOOL};
 use crate::report::Row;
 use dp_personal::error::{Error, Result};
 use dp_personal::federated::{
-    ItemTable, Parts, RunSettings, Shares, Spending, Trainer, alpha_value,
+    HoldOut, ItemTable, Parts, RunSettings, Spending, Trainer, alpha_value,
 };
 use dp_personal::personal::{Column, Inputs, Intercept, Task};
 
@@ -26,7 +26,7 @@ const N_ROUNDS: usize = 50;
 const MAX_ROWS: usize = 256;
 const METRIC: &str = "test RMSE";
 /// Alphas are compared on a part of the rows of its own.
-const SHARES: Shares = Shares {
+const SHARES: HoldOut = HoldOut {
     test: 0.2,
     validation: 0.2,
     held_out_users: 0.0,

@@ -26,8 +26,10 @@ pub(super) struct Rounds {
     pub(super) user_penalty: f64,
     pub(super) matrix_share: f64,
     pub(super) label_bound: f64,
-    /// Steps of Adam on the statistics of a round, and their rate.
-    pub(super) descent: (usize, f64),
+    /// Steps of Adam on the statistics of a round.
+    pub(super) descent_steps: usize,
+    /// Their rate.
+    pub(super) descent_rate: f64,
     /// Ridge on item vectors, in units of the statistics: about their noise.
     pub(super) l2_penalty: f64,
 }
@@ -45,7 +47,8 @@ impl Rounds {
             user_penalty: 1.0,
             matrix_share: 0.15,
             label_bound: 1.0,
-            descent: (100, 0.03),
+            descent_steps: 100,
+            descent_rate: 0.03,
             l2_penalty,
         }
     }
@@ -181,10 +184,10 @@ fn descent<E: PublicEncoder + Clone>(
     encoder: E,
     settings: &Rounds,
 ) -> Result<ItemVectors> {
-    let (n_steps, rate) = settings.descent;
+    let rate = settings.descent_rate;
     let descent = Descent {
         l2_penalty: settings.l2_penalty,
-        ..Descent::new(n_steps, Optimiser::Adam { rate })
+        ..Descent::new(settings.descent_steps, Optimiser::Adam { rate })
     };
     let learner = EncoderDescent::new(encoder, descent, ChaCha20Rng::seed_from_u64(problem.seed))?;
     rounds(problem, learner, settings)

@@ -4,51 +4,67 @@ use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
 use dp_data::ColumnRole;
 
-use super::{Error, Shortfall};
-use crate::output::rounded_down;
+use dp_personal::error::{Error as WorkflowError, Shortfall};
+use dp_personal::output::rounded_down;
+use dp_personal::{mechanism, multitask};
+
+use crate::error::Error;
 
 impl Error {
     /// What to do about it, where that is not plain from the message.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Budget(shortfall) => Some(shortfall.hint()),
-            Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
-                accounting_hint(error)
-            }
-            Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))) => Some(
-                "these settings leave one release too little of the budget, or too much, for \
-                     its noise to be drawn exactly; change --epsilon, --count-share or --steps"
-                    .to_owned(),
-            ),
-            Self::Training(dp_multitask::Error::Mechanism(
-                dp_mechanism::Error::ListOfAnotherRun { .. },
-            )) => Some(
-                "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
-                 --ledger, or name another folder for a new run"
-                    .to_owned(),
-            ),
+    pub(crate) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Workflow(error) => return hint(error),
             Self::Questions {
                 source: QuestionError::Syntax(_),
                 ..
-            } => Some(
+            } => {
                 "dp account reads cases and events, dp calibrate an event with one parameter \
                  null; docs/command-line.md shows both layouts"
-                    .to_owned(),
-            ),
-            Self::Broken => Some(
+            }
+            Self::Broken => {
                 "do not launch this configuration; the failed checks of the report say which release \
                  is at fault"
-                    .to_owned(),
-            ),
-            Self::Data(dp_data::Error::WithoutParquet { .. }) => Some(
-                "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \
-                 the same table as csv"
-                    .to_owned(),
-            ),
-            Self::Data(dp_data::Error::UnknownColumn { role, .. }) => column_hint(*role),
-            _ => None,
-        }
+            }
+            _ => return None,
+        };
+        Some(text.to_owned())
     }
+}
+
+fn hint(error: &WorkflowError) -> Option<String> {
+    let text = match error {
+        WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
+        WorkflowError::Accounting(error)
+        | WorkflowError::Training(multitask::Error::Accounting(error)) => {
+            return accounting_hint(error);
+        }
+        WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
+            return column_hint(*role);
+        }
+        WorkflowError::Training(multitask::Error::Mechanism(mechanism::Error::Param(_))) => {
+            "these settings leave one release too little of the budget, or too much, for \
+             its noise to be drawn exactly; change --epsilon, --count-share or --steps"
+        }
+        WorkflowError::Training(multitask::Error::Mechanism(
+            mechanism::Error::ListOfAnotherRun { .. },
+        )) => {
+            "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
+             --ledger, or name another folder for a new run"
+        }
+        WorkflowError::Data(dp_data::Error::WithoutParquet { .. }) => {
+            "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \
+             the same table as csv"
+        }
+        WorkflowError::OutputExists { .. } => {
+            "choose another --out, or pass --force where the command has it"
+        }
+        WorkflowError::Recovered { .. } => {
+            "to train anew, run again with another --out or with --force"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// Which flag names a column that is called otherwise.
@@ -67,16 +83,14 @@ fn column_hint(role: ColumnRole) -> Option<String> {
     Some(format!("where it is called otherwise, {flag}"))
 }
 
-impl Shortfall {
-    fn hint(&self) -> String {
-        if self.left > 0.0 {
-            let left = rounded_down(self.left);
-            return format!(
-                "a run with --epsilon {left} still fits; a spent budget does not come back"
-            );
-        }
-        "nothing more can be released from this data; a spent budget does not come back".to_owned()
+fn shortfall_hint(shortfall: &Shortfall) -> String {
+    if shortfall.left > 0.0 {
+        let left = rounded_down(shortfall.left);
+        return format!(
+            "a run with --epsilon {left} still fits; a spent budget does not come back"
+        );
     }
+    "nothing more can be released from this data; a spent budget does not come back".to_owned()
 }
 
 fn accounting_hint(error: &AccountingError) -> Option<String> {

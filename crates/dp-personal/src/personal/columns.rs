@@ -1,4 +1,4 @@
-//! What flags of several commands say of columns, their public ranges and held-out rows.
+//! What settings of several workflows say of columns, their public ranges and held-out rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use dp_data::{SampleColumns, SampleShares, SampleTable};
 use super::inputs::{Column, Inputs, Task, ranges_of_file};
 use crate::columns::{refuse_repeated, refuse_shared};
 use crate::error::{Error, Result};
-use crate::settings::{ColumnArgs, RangeArgs, TaskKind};
+use crate::settings::{ColumnSettings, RangeSettings, TaskKind};
 
 /// Public ranges by column.
 pub struct Ranges {
@@ -18,18 +18,25 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    pub fn new(args: &RangeArgs) -> Result<Self> {
+    /// The ranges that settings and their file name.
+    ///
+    /// # Errors
+    /// When a range is none, or the file cannot be read.
+    pub fn new(args: &RangeSettings) -> Result<Self> {
         Ok(Self {
             by_column: match &args.bounds {
                 Some(path) => ranges_of_file(path)?,
                 None => Vec::new(),
             },
-            feature: pair("--feature-range", args.feature_range.as_deref())?,
-            target: pair("--target-range", args.target_range.as_deref())?,
+            feature: pair("feature_range", args.feature_range.as_deref())?,
+            target: pair("target_range", args.target_range.as_deref())?,
         })
     }
 
     /// What models see of the columns of a table.
+    ///
+    /// # Errors
+    /// When a column is named twice, or the file of ranges names one that is not in use.
     pub fn inputs(&self, draft: &Inputs, table: &SampleTable) -> Result<Inputs> {
         let target = table.target().unwrap_or_default();
         refuse_repeated(table.features(), target)?;
@@ -37,6 +44,9 @@ impl Ranges {
     }
 
     /// The same by the names of the columns.
+    ///
+    /// # Errors
+    /// When the file of ranges names a column that is not in use.
     pub fn inputs_of(&self, draft: &Inputs, features: &[String], target: &str) -> Result<Inputs> {
         let by_column = self.by_column.iter();
         let by_column: HashMap<&str, [f64; 2]> = by_column
@@ -58,7 +68,7 @@ impl Ranges {
         let used: HashSet<&str> = features.iter().map(String::as_str).collect();
         let unused = |name: &str| name != target && !used.contains(name);
         if let Some((name, _)) = self.by_column.iter().find(|(name, _)| unused(name)) {
-            let text = format!("--bounds has a range for {name}, which is no column in use");
+            let text = format!("`bounds` has a range for {name}, which is no column in use");
             return Err(Error::Usage(text));
         }
         Ok(inputs)
@@ -71,23 +81,26 @@ fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
         None => Ok(None),
         Some(&[low, high]) if low < high && (high - low).is_finite() => Ok(Some([low, high])),
         Some(_) => Err(Error::Usage(format!(
-            "{flag} takes a number and a larger one, as in -1,1"
+            "`{flag}` takes a number and a larger one, as in -1,1"
         ))),
     }
 }
 
-/// The columns to read, with `--max-rows` checked.
-pub fn columns_of(args: &ColumnArgs) -> Result<SampleColumns> {
+/// The columns to read, with `max_rows` checked.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
+pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
     params::in_range(
-        "--max-rows",
+        "max_rows",
         args.max_rows,
         1,
         1 << 16,
         "a whole number from 1 to 65536",
     )?;
     refuse_shared(&[
-        ("--user-col", args.user_col.as_ref()),
-        ("--target-col", args.target_col.as_ref()),
+        ("user_col", args.user_col.as_ref()),
+        ("target_col", args.target_col.as_ref()),
     ])?;
     let (features, target) = (args.feature_cols.as_deref(), args.target_col.as_deref());
     refuse_repeated(features.unwrap_or_default(), target.unwrap_or_default())?;
@@ -100,11 +113,14 @@ pub fn columns_of(args: &ColumnArgs) -> Result<SampleColumns> {
 }
 
 /// What is predicted.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     match (kind, threshold) {
         (TaskKind::Regression, None) => Ok(Task::Regression),
         (TaskKind::Regression, Some(_)) => {
-            let text = "--threshold needs --task classification";
+            let text = "`threshold` needs `task` classification";
             Err(Error::Usage(text.to_owned()))
         }
         (TaskKind::Classification, threshold) => Ok(Task::Classification {
@@ -113,7 +129,10 @@ pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     }
 }
 
-/// What is held out, checked: nothing with --no-split.
+/// What is held out, checked: nothing with `no_split`.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
 pub fn shares_of(no_split: bool, shares: SampleShares) -> Result<SampleShares> {
     if no_split {
         return Ok(SampleShares {
@@ -125,8 +144,8 @@ pub fn shares_of(no_split: bool, shares: SampleShares) -> Result<SampleShares> {
         Ok(()) => Ok(shares),
         Err(dp_data::Error::Param(error)) => Err(Error::Param(ParamError {
             name: match error.name {
-                "test_rows" => "--test-share",
-                _ => "--held-out-users",
+                "test_rows" => "test_share",
+                _ => "held_out_users",
             },
             ..error
         })),

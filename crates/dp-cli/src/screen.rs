@@ -4,10 +4,13 @@ use std::error::Error as _;
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dp_personal::error::Error as WorkflowError;
+
+use crate::args::{flag_of, with_flags};
 use crate::error::{Error, Result};
 
 /// Text on standard output. Whoever closed the pipe early, as `head` does, has seen enough.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Print(error)),
@@ -16,7 +19,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// One JSON object on standard output.
-pub fn print_json(value: &serde_json::Value) -> Result<()> {
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
@@ -24,29 +27,29 @@ pub fn print_json(value: &serde_json::Value) -> Result<()> {
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// From here on standard error has errors only, or all again.
-pub fn set_quiet(quiet: bool) {
+pub(crate) fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
 /// Whether standard error has errors only.
-pub fn is_quiet() -> bool {
+pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
 /// Something the operator should know, on standard error.
-pub fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     if !is_quiet() {
         say(&format!("warning: {text}"));
     }
 }
 
-/// The error, what caused it and what to do, one line each, on standard error.
-pub fn print_error(error: &Error) {
+/// The error of a command, what caused it and what to do, one line each, on standard error.
+pub(crate) fn print_error(error: &Error, command: &str) {
     if matches!(error, Error::Refused) {
         return;
     }
     let mut said = error.to_string();
-    say(&format!("error: {said}"));
+    say(&format!("error: {}", told(error, command)));
     let mut cause = error.source();
     while let Some(reason) = cause {
         let text = reason.to_string();
@@ -61,8 +64,25 @@ pub fn print_error(error: &Error) {
     }
 }
 
+/// The message, with settings called by the flags that the command has for them.
+fn told(error: &Error, command: &str) -> String {
+    let flag = |name: &str| flag_of(command, name);
+    let text = error.to_string();
+    match error {
+        Error::Param(of) | Error::Workflow(WorkflowError::Param(of)) => {
+            let flag = flag(of.name).unwrap_or_else(|| of.name.to_owned());
+            let expected = with_flags(&text[of.name.len()..], |name| flag_of(command, name));
+            format!("{flag}{expected}")
+        }
+        Error::Workflow(WorkflowError::Usage(_) | WorkflowError::Model { .. }) => {
+            with_flags(&text, flag)
+        }
+        _ => text,
+    }
+}
+
 /// A failure to write here is left out on purpose: with standard error gone there is nobody left to
 /// tell, and the exit code still speaks.
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -1,0 +1,60 @@
+//! Commands that train, and those that measure what was trained.
+
+use dp_personal::settings::{
+    AuditSettings, EvaluateSettings, FederateSettings, PersonalizeSettings, TrainSettings,
+    TuneSettings,
+};
+use dp_personal::workflows::federate::FederateOutcome;
+use dp_personal::workflows::{audit, evaluate, federate, personalize, train, tune};
+use serde_json::Value;
+
+use crate::args::Flags;
+use crate::error::{Error, Result};
+use crate::progress::Bar;
+use crate::screen::{print, print_json};
+
+pub(crate) fn train(flags: &Flags<TrainSettings>) -> Result<()> {
+    let outcome = train::train(&flags.settings, &mut Bar::default())?;
+    show(flags.json, &outcome.json, &outcome.summary)
+}
+
+pub(crate) fn tune(flags: &Flags<TuneSettings>) -> Result<()> {
+    let outcome = tune::tune(&flags.settings, &mut Bar::default())?;
+    show(flags.json, &outcome.json, &outcome.summary)
+}
+
+pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>) -> Result<()> {
+    let outcome = personalize::personalize(&flags.settings, &mut Bar::default())?;
+    show(flags.json, &outcome.json, &outcome.summary)
+}
+
+pub(crate) fn federate(flags: &Flags<FederateSettings>) -> Result<()> {
+    match federate::federate(&flags.settings, &mut Bar::default())? {
+        FederateOutcome::Certified(found) => show(flags.json, &found.json, &found.summary),
+        FederateOutcome::Exploration(found) => show(flags.json, &found.json, &found.summary),
+    }
+}
+
+pub(crate) fn evaluate(flags: &Flags<EvaluateSettings>) -> Result<()> {
+    let outcome = evaluate::evaluate(&flags.settings)?;
+    show(flags.json, &outcome.json, &outcome.text)
+}
+
+/// A claim that is refuted is told by the exit code as well.
+pub(crate) fn audit(flags: &Flags<AuditSettings>) -> Result<()> {
+    let outcome = audit::audit(&flags.settings, &mut Bar::default())?;
+    show(flags.json, &outcome.json, &outcome.text)?;
+    if outcome.audit.verdict.holds() {
+        Ok(())
+    } else {
+        Err(Error::Broken)
+    }
+}
+
+fn show(as_json: bool, json: &Value, text: &str) -> Result<()> {
+    if as_json {
+        print_json(json)
+    } else {
+        print(text)
+    }
+}

@@ -1,0 +1,187 @@
+//! Commands that spend nothing of a reader's own budget: made data, certificates and pages.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use dp_personal::accounting::Status;
+use dp_personal::settings::{DemoSettings, ReportSettings, SynthSettings, VerifySettings};
+use dp_personal::workflows::demo::{self, DemoData, DemoRow};
+use dp_personal::workflows::report::Reported;
+use dp_personal::workflows::verify::Verified;
+use dp_personal::workflows::{report, synth, verify};
+use serde_json::{Value, json};
+
+use crate::args::Flags;
+use crate::error::{Error, Result};
+use crate::progress::Bar;
+use crate::screen::{print, print_json, warn};
+
+pub(crate) fn synth(flags: &Flags<SynthSettings>) -> Result<()> {
+    let files = synth::synth(&flags.settings)?;
+    if flags.json {
+        let data_seed = flags.settings.generated.data_seed;
+        let files = files
+            .iter()
+            .map(|file| json!({"path": file.path.display().to_string(), "n_lines": file.n_lines}));
+        let files: Vec<Value> = files.collect();
+        return print_json(&json!({"files": files, "data_seed": data_seed}));
+    }
+    let lines = files.iter().map(|file| {
+        let path = file.path.display();
+        format!("{path}: {} lines under a header\n", file.n_lines)
+    });
+    print(&lines.collect::<String>())
+}
+
+pub(crate) fn demo(flags: &Flags<DemoSettings>) -> Result<()> {
+    let start = Instant::now();
+    let (mut bar, mut data, mut printed) = (Bar::default(), None, Ok(()));
+    let rows = demo::demo(&flags.settings, &mut bar, &mut |made| {
+        data = Some(made);
+        if !flags.json {
+            printed = print(&format!(
+                "generated {} ratings of {} users for {} items\n\n",
+                made.n_ratings, made.n_users, made.n_items
+            ));
+        }
+    })?;
+    printed?;
+    let (seconds, out) = (start.elapsed().as_secs_f64(), &flags.settings.out);
+    match data {
+        Some(data) if !flags.json => {
+            let seconds = format!("\n{seconds:.1} s in all\n");
+            print(&(errors(&rows, data) + &what_is_left(out, data) + &seconds))
+        }
+        _ => {
+            let rows = rows
+                .iter()
+                .map(|row| json!({"method": row.method, "test_rmse": row.test_rmse}));
+            let rows: Vec<Value> = rows.collect();
+            let out = out.display().to_string();
+            print_json(&json!({"rows": rows, "out": out, "seconds": seconds}))
+        }
+    }
+}
+
+fn errors(rows: &[DemoRow], DemoData { delta, .. }: DemoData) -> String {
+    let mut text = format!("{:<26} test RMSE\n", "method");
+    for row in rows {
+        let rmse = row
+            .test_rmse
+            .map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+        text.push_str(&format!("{:<26} {rmse:>9}\n", row.method));
+    }
+    text + &format!(
+        "\nRMSE: root mean squared error of the ratings held out, in stars; less is better\n\
+         private: everything a user contributed, against adding or removing the user, delta {delta:e}\n\
+         user mean: each user's own average, which needs no server and releases nothing\n"
+    )
+}
+
+/// The files of the last run, as `dp train` leaves them.
+fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String {
+    let out = out.display();
+    format!(
+        "\n{out}/ holds the run at epsilon {epsilon}:\n\
+         \u{20} item_factors.safetensors, items.csv  the model\n\
+         \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
+         \u{20} report.md                            the same in words; may be published like the two above\n\
+         \u{20} internal.md                          accuracy, from private data: not covered, not to be published\n\
+         \ncheck the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
+         measure the guarantee:  cargo run --release -p dp-cli -- audit --epsilon {epsilon} --delta {delta:e}\n"
+    )
+}
+
+/// A certificate that holds and promises nothing is shown as JSON, and an error.
+pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
+    let found = verify::verify(&flags.settings)?;
+    let ledger = flags.settings.ledger.as_deref();
+    if flags.json {
+        print_json(&verified(&found, ledger)?)?;
+    }
+    if let Status::NotPrivate { reason } = found.statement.status {
+        let path = found.path;
+        return Err(Error::NotPrivate { path, reason });
+    }
+    if flags.json {
+        return Ok(());
+    }
+    let files = if found.files_compared {
+        "the model beside it is the one it was issued for"
+    } else {
+        "model not compared: give the folder to compare it too"
+    };
+    let ledger = ledger.map_or_else(String::new, |ledger| {
+        format!("every release was paid for in {}\n", ledger.display())
+    });
+    print(&format!(
+        "{} holds: recomputed from its {} releases\n{files}\n{ledger}\n{}",
+        found.path.display(),
+        found.certificate.releases.len(),
+        found.overview
+    ))
+}
+
+fn verified(found: &Verified, ledger: Option<&Path>) -> Result<Value> {
+    let (certificate, statement) = (&found.certificate, &found.statement);
+    Ok(json!({
+        "certificate": found.path.display().to_string(),
+        "verified": true,
+        "files_compared": found.files_compared,
+        "private": statement.status == Status::Private,
+        "guarantee": statement.guarantee,
+        "adjacency": certificate.adjacency,
+        "data_set": certificate.data_set_id,
+        "n_releases": certificate.releases.len(),
+        "digest": certificate.digest,
+        "ledger_compared": ledger.is_some(),
+        "statement": serde_json::to_value(statement)?,
+    }))
+}
+
+pub(crate) fn report(flags: &Flags<ReportSettings>) -> Result<()> {
+    let found = report::report(&flags.settings)?;
+    if !found.is_private {
+        warn("not every run is private: its page says so");
+    }
+    if flags.json {
+        return print_json(&json!({
+            "private": found.is_private,
+            "runs": found.runs,
+            "released": {"files": names(&found.released)},
+            "internal": {"files": names(&found.internal)},
+        }));
+    }
+    let args = &flags.settings;
+    let out = args.out.as_ref().or(args.folders.first());
+    print(&pages(out.map(PathBuf::as_path), &found))
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+fn pages(out: Option<&Path>, found: &Reported) -> String {
+    let first = if found.is_private {
+        "released"
+    } else {
+        "NOT PRIVATE"
+    };
+    let mut text = String::new();
+    for (kind, files) in [(first, &found.released), ("internal", &found.internal)] {
+        for (at, file) in names(files).iter().enumerate() {
+            let head = if at == 0 { kind } else { "" };
+            text.push_str(&format!("{head:<12}{file}\n"));
+        }
+    }
+    if let (Some(out), false) = (out, found.internal.is_empty()) {
+        let out = out.display();
+        text.push_str(&format!(
+            "before publishing {out}, take out every file whose name begins with `internal`\n"
+        ));
+    }
+    text
+}

@@ -1,0 +1,142 @@
+//! Commands for one user, or a few, that go on from what was released.
+
+use dp_personal::multitask::Provenance;
+use dp_personal::settings::{PredictSettings, RecommendSettings};
+use dp_personal::workflows::predict::{self, Predictions};
+use dp_personal::workflows::recommend::{self, Recommendations};
+use serde_json::{Map, Value, json};
+
+use crate::args::Flags;
+use crate::error::{Error, Result};
+use crate::screen::{print, print_json, warn};
+
+pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
+    let found = recommend::recommend(&flags.settings)?;
+    if flags.json {
+        return print_json(&json!({
+            "provenance": found.provenance,
+            "n_history": found.n_history,
+            "n_unknown_items": found.n_unknown_items,
+            "recommendations": ranked(&found),
+        }));
+    }
+    match found.provenance {
+        Provenance::Private => {}
+        Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
+        Provenance::NonPrivate | Provenance::NotTrained => {
+            warn("this model is not private: it has no noise")
+        }
+    }
+    if found.says_nothing {
+        return print(
+            "nothing to rank by: this model has no item biases (--score-model plain) and has learnt none of \
+             the items that the user likes\n",
+        );
+    }
+    print(&ranking(&found))
+}
+
+fn ranked(found: &Recommendations) -> Vec<Value> {
+    let ranked = (1..).zip(&found.items).map(|(rank, item)| {
+        json!({
+            "rank": rank,
+            "item": item.id,
+            "title": item.title,
+            "predicted_rating": item.score,
+        })
+    });
+    ranked.collect()
+}
+
+fn ranking(found: &Recommendations) -> String {
+    let mut text = match found.n_history {
+        0 => "no own ratings: these are the items that people like in general\n".to_owned(),
+        1 => "from 1 own rating:\n".to_owned(),
+        n => format!("from {n} own ratings:\n"),
+    };
+    if found.n_unknown_items > 0 {
+        text.push_str(&format!(
+            "({} more on items the model does not know)\n",
+            found.n_unknown_items
+        ));
+    }
+    let widest = found.items.iter().map(|item| item.id.chars().count()).max();
+    let width = widest.unwrap_or(0).max("item".len());
+    let value = if found.implicit { "score" } else { "rating" };
+    text.push_str(&format!("\nrank  {value:>6}  {:<width$}  title\n", "item"));
+    for (rank, item) in (1..).zip(&found.items) {
+        let title = item.title.as_deref().unwrap_or("");
+        let line = format!(
+            "{rank:>4}  {:>6.2}  {:<width$}  {title}",
+            item.score, item.id
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+pub(crate) fn predict(flags: &Flags<PredictSettings>) -> Result<()> {
+    let found = predict::predict(&flags.settings)?;
+    if flags.json {
+        return print_json(&json!({
+            "provenance": found.provenance,
+            "target": found.target,
+            "users": own_models(&found),
+            "predictions": found.rows,
+        }));
+    }
+    if let Some(warning) = found.warning {
+        warn(warning);
+    }
+    match &found.rows {
+        Some(rows) => print_csv(
+            &["user", &found.target],
+            rows.iter()
+                .map(|(user, value)| vec![user.clone(), value.to_string()]),
+        ),
+        None => print_csv(&heads(&found), lines(&found)),
+    }
+}
+
+fn own_models(found: &Predictions) -> Vec<Value> {
+    let users = found.users.iter().map(|own| {
+        let coefficients = found.features.iter().cloned().zip(&own.coefficients);
+        let coefficients: Map<String, Value> =
+            coefficients.map(|(name, t)| (name, json!(t))).collect();
+        json!({"user": own.user, "n_rows": own.n_rows, "level": own.level, "coefficients": coefficients})
+    });
+    users.collect()
+}
+
+fn heads(found: &Predictions) -> Vec<&str> {
+    let features = found.features.iter().map(String::as_str);
+    ["user", "rows", "level"]
+        .into_iter()
+        .chain(features)
+        .collect()
+}
+
+/// Level where all encoded features are 0, and the coefficients of the encoded features.
+fn lines(found: &Predictions) -> impl Iterator<Item = Vec<String>> {
+    found.users.iter().map(|own| {
+        let numbers = [own.level]
+            .into_iter()
+            .chain(own.coefficients.iter().copied());
+        let fixed = [own.user.clone(), own.n_rows.to_string()].into_iter();
+        fixed.chain(numbers.map(|x| x.to_string())).collect()
+    })
+}
+
+fn print_csv(heads: &[&str], lines: impl Iterator<Item = Vec<String>>) -> Result<()> {
+    let write = || {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(heads)?;
+        for line in lines {
+            writer.write_record(line)?;
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    let bytes = write().map_err(|e: csv::Error| Error::Print(std::io::Error::other(e)))?;
+    print(&String::from_utf8_lossy(&bytes))
+}

@@ -1,0 +1,89 @@
+//! What a command can fail with.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dp_accounting::Error as AccountingError;
+use dp_accounting::questions::QuestionError;
+use dp_core::ParamError;
+use dp_personal::error::{Error as WorkflowError, ErrorKind};
+
+/// Everything a command can fail with. The exit code says what kind it was.
+///
+/// | code | meaning |
+/// |---|---|
+/// | 0 | done |
+/// | 1 | anything not listed below; of `dp account`, some case has no answer |
+/// | 2 | a bad argument or setting; nothing was read, spent or written |
+/// | 3 | the ledger's budget does not allow the run; nothing was released |
+/// | 4 | an input file is missing or malformed |
+/// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
+/// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
+/// | 7 | output could not be written |
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Workflow(#[from] WorkflowError),
+    #[error("{}: intact, but it promises no privacy: {reason}", path.display())]
+    NotPrivate { path: PathBuf, reason: String },
+    #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
+    Broken,
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{}: {source}", path.display())]
+    Questions {
+        path: PathBuf,
+        source: QuestionError,
+    },
+    #[error("{n_failed} of {n_cases} cases have no answer")]
+    Unanswered { n_failed: usize, n_cases: usize },
+    #[error(transparent)]
+    Calibration(QuestionError),
+    /// A bad command line, of which clap has said all.
+    #[error("the command line was refused")]
+    Refused,
+    #[error("{}: {reason}", path.display())]
+    Config { path: PathBuf, reason: String },
+    #[error("cannot print the result: {0}")]
+    Print(std::io::Error),
+    #[error("cannot write the result as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<AccountingError> for Error {
+    fn from(error: AccountingError) -> Self {
+        match error {
+            AccountingError::Param(param) => param.into(),
+            other => WorkflowError::from(other).into(),
+        }
+    }
+}
+
+impl From<QuestionError> for Error {
+    fn from(error: QuestionError) -> Self {
+        match error {
+            QuestionError::Accounting(error) => error.into(),
+            other => Self::Calibration(other),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        let kind = match self {
+            Self::Workflow(error) => error.kind(),
+            Self::Param(_) | Self::Usage(_) | Self::Refused | Self::Config { .. } => {
+                ErrorKind::Setting
+            }
+            Self::Questions { .. } => ErrorKind::Input,
+            Self::NotPrivate { .. } | Self::Broken => ErrorKind::Broken,
+            Self::Print(_) => ErrorKind::Output,
+            Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => ErrorKind::Other,
+        };
+        ExitCode::from(kind as u8)
+    }
+}

@@ -1,0 +1,331 @@
+//! Settings of the workflows on ratings: train, tune, audit, evaluate and recommend.
+
+use std::path::PathBuf;
+
+use dp_mechanism::NoiseSource;
+
+use super::{Range, choices, settings};
+
+choices! {
+    /// How the item factors are trained.
+    enum Method {
+        /// One noisy matrix for all items.
+        Pooled = "pooled",
+        /// One noisy matrix for each item.
+        Adadpals = "adadpals",
+        /// With public features of items.
+        AmSsp = "am-ssp",
+    }
+
+    /// What a score is made of.
+    enum ScoreModelName {
+        /// A bias of the item beside the factors.
+        Biased = "biased",
+        /// The factors alone.
+        Plain = "plain",
+    }
+
+    /// What a record means.
+    enum FeedbackKind {
+        /// A value to predict.
+        Explicit = "explicit",
+        /// A yes.
+        Implicit = "implicit",
+    }
+
+    /// What is held out.
+    enum SplitKind {
+        /// Ratings of every user.
+        Ratings = "ratings",
+        /// Users.
+        Users = "users",
+    }
+}
+
+settings! {
+    /// A training run on ratings.
+    struct TrainSettings {
+        /// Ratings: csv or tsv with a header, MovieLens `::` or tab, or gzip of these; Parquet
+        ratings: PathBuf = { positional: true },
+        /// Method and guarantee.
+        target: TargetSettings = flatten,
+        /// What is in the file.
+        input: InputSettings = flatten,
+        /// What records mean.
+        feedback: FeedbackSettings = flatten,
+        /// What is publicly known of items.
+        features: FeatureSettings = flatten,
+        /// Settings of the method.
+        settings: FactorSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// Where an interrupted run goes on from.
+        resume: ResumeSettings = flatten,
+        /// What is held out.
+        split: SplitSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What is trained, and the guarantee it is to have.
+    struct TargetSettings {
+        /// pooled (one matrix), adadpals (one an item) or am-ssp (features)
+        method: Method = { default: "pooled" },
+        /// Privacy target epsilon (nats), for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Privacy target delta; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+    }
+
+    /// What is in the file of ratings.
+    struct InputSettings under "Input" {
+        /// Catalogue of items; without one the item ids of the ratings are taken to be public
+        items: Option<PathBuf> = { value_name: "CATALOGUE", requires: ["ratings"] },
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
+        /// Name of the item column
+        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ...", requires: ["ratings"] },
+        /// Name of the rating column
+        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`", requires: ["ratings"] },
+    }
+
+    /// What the records mean.
+    struct FeedbackSettings under "Feedback" {
+        /// explicit (values to predict) or implicit (records are a yes)
+        feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
+        /// With implicit feedback: the least rating that is a yes
+        min_rating: Option<f64> = { value_name: "X", usual: "all are" },
+        /// What is held out: ratings (default when explicit) or users (implicit)
+        split: Option<SplitKind> = { value_name: "WHAT", conflicts: ["no_split"] },
+    }
+
+    /// What is publicly known of items.
+    struct FeatureSettings under "Features of items (with --method am-ssp)" {
+        /// Columns of `items` to use
+        feature_cols: Option<Vec<String>> = {
+            value_name: "NAMES",
+            delimiter: ',',
+            usual: "all but item, title and those of numbers",
+        },
+        /// Ignore feature values shared by fewer than N items
+        min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },
+    }
+
+    /// Settings of the method.
+    struct FactorSettings under "Settings (public: never choose them by looking at the data)" {
+        /// Item factors: a bias and DIM - 1 tastes
+        dim: Option<usize> = { usual: "by rule, from released counts", range: Range::of(1.0, 256.0) },
+        /// Rounds of alternating minimisation
+        n_rounds: Option<usize> = {
+            long: "steps",
+            value_name: "ROUNDS",
+            usual: "8",
+            range: Range::of(1.0, 1000.0),
+        },
+        /// Weight n^-X of an item with n ratings; 0 releases no counts
+        weight_exponent: Option<f64> = { value_name: "X", usual: "0.25", range: Range::of(0.0, 1e6) },
+        /// Norm of the taste part of a user's factor, below 1
+        clip_norm: Option<f64> = { value_name: "X", usual: "0.95", range: Range::open_unit() },
+        /// Centre of the ratings, in rating units
+        label_center: Option<f64> = { value_name: "X", usual: "3", range: Range::of(-1e6, 1e6) },
+        /// Bound on ratings after centre and user bias, in rating units
+        label_bound: Option<f64> = { value_name: "X", usual: "1", range: Range::of(1e-6, 1e6) },
+        /// Ridge of the item step, in units of its noise
+        item_ridge_factor: Option<f64> = {
+            long: "reg",
+            value_name: "X",
+            usual: "1",
+            range: Range::of(1e-6, 1e6),
+        },
+        /// Implicit feedback: item biases (biased) or none (plain)
+        score_model: Option<ScoreModelName> = { value_name: "MODEL", usual: "biased" },
+        /// Implicit feedback: fraction of items to learn, by noisy counts; 1 is all of them
+        head_fraction: Option<f64> = { value_name: "X", range: Range::up_to_one() },
+        /// Share of the budget spent on item counts
+        count_share: Option<f64> = { value_name: "SHARE", usual: "0.03", range: Range::open_unit() },
+    }
+
+    /// Where the privacy loss is recorded.
+    struct LedgerSettings under "Ledger" {
+        /// Account of this data set over all runs; made when it does not exist
+        ledger: Option<PathBuf> = { value_name: "FILE" },
+        /// Total epsilon of the ledger
+        ledger_epsilon: Option<f64> = {
+            value_name: "E",
+            usual: "as it was made; of a new one, the run's",
+            requires: ["ledger"],
+            range: Range::above(0.0),
+        },
+        /// Total delta of the ledger
+        ledger_delta: Option<f64> = {
+            value_name: "D",
+            usual: "as it was made; of a new one, the run's",
+            requires: ["ledger"],
+            range: Range::open_unit(),
+        },
+        /// Name of the data set in ledger and certificate
+        data_set: Option<String> = { value_name: "NAME", usual: "the file's name" },
+    }
+
+    /// Where an interrupted run goes on from.
+    struct ResumeSettings under "Ledger" {
+        /// Save the state here after every release, and go on from it where there is one
+        resume: Option<PathBuf> = { value_name: "DIR", requires: ["ledger"] },
+    }
+
+    /// What is held out for the internal report.
+    struct SplitSettings under "Held-out ratings (for the internal report)" {
+        /// Seed of the 80/10/10 split of ratings into train, validation and test
+        split_seed: u64 = { value_name: "N", default: "0", requires: ["ratings"] },
+        /// Train on all ratings and report no accuracy
+        no_split: bool = { requires: ["ratings"], conflicts: ["split_seed"] },
+    }
+
+    /// What the run leaves behind.
+    struct OutputSettings under "Output" {
+        /// Folder for model, certificate and reports
+        out: PathBuf = { value_name: "DIR", default: "dp-model" },
+        /// Replace the output folder, whatever it holds
+        force: bool = {},
+        /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
+        insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
+    }
+
+    /// Several settings, trained and compared within one budget.
+    struct TuneSettings {
+        /// What all candidates have in common.
+        train: TrainSettings = flatten,
+        /// The candidates.
+        choice: ChoiceSettings = flatten,
+    }
+
+    /// What is chosen from, and how.
+    struct ChoiceSettings under "Candidates (each is trained and paid for)" {
+        /// A candidate: settings that differ from the flags; repeat for more
+        candidates: Vec<String> = { long: "try", value_name: "dim=4,reg=0.5,..." },
+        /// Share of the budget spent on comparing them
+        score_share: f64 = { value_name: "SHARE", default: "0.02", range: Range::open_unit() },
+        /// Share of each user's ratings that candidates are compared on
+        held_out_fraction: f64 = {
+            long: "compare-on",
+            value_name: "SHARE",
+            default: "0.1",
+            range: Range::open_unit(),
+        },
+    }
+
+    /// An audit: the run that a training would make, made many times with planted users.
+    struct AuditSettings {
+        /// Ratings to plant users in, as for `dp train`
+        ratings: Option<PathBuf> = { positional: true, usual: "generated ones" },
+        /// Method and guarantee.
+        target: TargetSettings = flatten,
+        /// What is in the file.
+        input: InputSettings = flatten,
+        /// What records mean.
+        feedback: FeedbackSettings = flatten,
+        /// Settings of the method.
+        settings: FactorSettings = flatten,
+        /// What is held out.
+        split: SplitSettings = flatten,
+        /// How much is tried.
+        trials: TrialSettings = flatten,
+    }
+
+    /// How much is tried.
+    struct TrialSettings under "Trials" {
+        /// Users planted in the data; a coin each says if it joins a run
+        n_canaries: usize = {
+            long: "canaries",
+            value_name: "N",
+            default: "200",
+            range: Range::of(1.0, 1e4),
+        },
+        /// Training runs
+        n_runs: usize = { long: "runs", value_name: "N", default: "16", range: Range::of(1.0, 1e4) },
+        /// Confidence of the lower bound from outputs alone
+        confidence: f64 = {
+            value_name: "P",
+            default: "0.999",
+            range: Range { low: (0.5, false), high: (1.0, false) },
+        },
+        /// What is generated without ratings.
+        generated: GeneratedSettings = flatten,
+    }
+
+    /// Data that is made up.
+    struct GeneratedSettings {
+        /// Seed of what is generated (the noise is always fresh)
+        data_seed: u64 = { value_name: "N", default: "1" },
+    }
+
+    /// A measurement of a model on ratings it has not seen.
+    struct EvaluateSettings {
+        /// The file that `dp train` read, or with `history` a newer one
+        ratings: PathBuf = { positional: true },
+        /// Folder written by `dp train` or `dp tune`
+        model: PathBuf = { value_name: "DIR" },
+        /// What users are folded in from; RATINGS is then tested on whole
+        history: Option<PathBuf> = { value_name: "FILE", conflicts: ["split_seed"] },
+        /// Seed of the split, as it was given to `dp train`
+        split_seed: Option<u64> = { value_name: "N", usual: "as the run says" },
+        /// Of implicit feedback: the least rating that is a yes
+        min_rating: Option<f64> = { value_name: "X", usual: "as the run says" },
+        /// Train without privacy as well, on the same records
+        non_private: bool = {},
+        /// Columns under the header of the ratings.
+        columns: RatingColumnSettings = flatten,
+        /// Where the figures go.
+        output: EvaluateOutputSettings = flatten,
+    }
+
+    /// Columns under the header of the ratings.
+    struct RatingColumnSettings under "Input" {
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        /// Name of the item column
+        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },
+        /// Name of the rating column
+        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`" },
+    }
+
+    /// Where the figures go.
+    struct EvaluateOutputSettings under "Output" {
+        /// Keep the figures in the model's folder, for `dp report`
+        save: bool = {},
+    }
+
+    /// Recommendations for one user.
+    struct RecommendSettings {
+        /// Folder written by `dp train`
+        model: PathBuf = { value_name: "DIR" },
+        /// The user's own ratings: csv, tsv or Parquet with columns item and rating
+        history: PathBuf = { value_name: "FILE" },
+        /// Items that the model does not have, with the columns of its features, to be ranked too
+        items: Option<PathBuf> = { value_name: "FILE" },
+        /// With a model of implicit feedback: the least rating that is a yes
+        min_rating: Option<f64> = { value_name: "X" },
+        /// How many items to recommend
+        count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
+    }
+}
+
+impl FactorSettings {
+    /// The first setting given that only rounds of implicit feedback have.
+    pub(crate) fn of_lists(&self) -> Option<&'static str> {
+        [
+            (self.score_model.is_some(), "score_model"),
+            (self.head_fraction.is_some(), "head_fraction"),
+        ]
+        .into_iter()
+        .find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+impl OutputSettings {
+    /// The noise of the run: the operating system's, unless it is to repeat.
+    pub(crate) fn noise(&self) -> NoiseSource {
+        let seeded = self.insecure_seed.map(NoiseSource::insecure_seeded);
+        seeded.unwrap_or_else(NoiseSource::operating_system)
+    }
+}

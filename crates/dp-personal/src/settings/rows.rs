@@ -1,0 +1,228 @@
+//! Settings of the workflows on labelled rows: personalize, federate and predict.
+
+use std::path::PathBuf;
+
+use dp_data::SampleShares;
+
+use super::{LedgerSettings, OutputSettings, Range, choices, settings, words};
+use crate::personal::{Intercept, Method as SubspaceMethod};
+
+choices! {
+    /// What is predicted.
+    enum TaskKind {
+        /// A number, by squared loss.
+        Regression = "regression",
+        /// Whether a number is above the threshold, by logistic loss.
+        Classification = "classification",
+    }
+
+    /// What is in a file.
+    enum DataFormat {
+        /// Rows of a table.
+        Csv = "csv",
+        /// LEAF JSON.
+        Leaf = "leaf",
+        /// Ratings of public items.
+        Ratings = "ratings",
+    }
+}
+
+words!(Intercept {
+    Own = "own",
+    Shared = "shared",
+    None = "none",
+});
+
+words!(SubspaceMethod {
+    Residual = "residual",
+    Projectors = "projectors",
+    Gradient = "gradient",
+    Alternating = "alternating",
+});
+
+settings! {
+    /// A shared subspace, learned from labelled rows.
+    struct PersonalizeSettings {
+        /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
+        data: PathBuf = { positional: true },
+        /// Dimension of the shared space of the users' coefficients
+        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
+        /// Privacy target epsilon (nats), for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Privacy target delta; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// What is in the file.
+        columns: ColumnSettings = flatten,
+        /// Ranges that are known without the data.
+        ranges: RangeSettings = flatten,
+        /// What is fitted, and how.
+        model: PersonalModelSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// What is held out.
+        held_out: PersonalHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What is in the file.
+    struct ColumnSettings under "Input" {
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        /// Name of the column to predict
+        target_col: Option<String> = { value_name: "NAME", usual: "`target`, `label` or `y`" },
+        /// Names of the feature columns
+        feature_cols: Option<Vec<String>> = { alias: "features", value_name: "NAME,...", delimiter: ',', usual: "all others" },
+        /// Most rows of a user; later ones are left out
+        max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
+    }
+
+    /// Ranges that are known without the data.
+    struct RangeSettings under "Ranges (public: never take them from the data)" {
+        /// File `column,lower,upper`: values are clipped and mapped onto -1 to 1
+        bounds: Option<PathBuf> = { value_name: "FILE" },
+        /// Range of the features that are not in `bounds`
+        feature_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
+        /// Range of the target, where it is not in `bounds`
+        target_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
+    }
+
+    /// What is fitted.
+    struct PersonalModelSettings under "Settings (public: never choose them by looking at the data)" {
+        /// regression or classification (above the threshold or not?)
+        task: TaskKind = { value_name: "TASK", default: "regression" },
+        /// With classification: the target is a yes above this
+        threshold: Option<f64> = { value_name: "X", usual: "0.5" },
+        /// own (means), shared (constant feature), none
+        intercept: Option<Intercept> = { value_name: "WHERE", usual: "own; of classes: shared" },
+        /// residual, projectors, gradient, alternating
+        method: Option<SubspaceMethod> = { value_name: "METHOD", usual: "residual; classes gradient" },
+        /// Steps after the first release
+        n_steps: Option<usize> = { long: "steps", value_name: "N", usual: "residual 4, gradient 3, alternating 1" },
+        /// Ridges that a user's own fit chooses from
+        l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "0.001 to 100; of classes: 0.1", range: Range::above(0.0) },
+        /// Most coefficients of a user's own beside the shared space
+        sparse: Option<usize> = { value_name: "N", usual: "0" },
+        /// With gradient: bound on the norm of a user's mean gradient
+        gradient_clip: Option<f64> = { value_name: "X", usual: "1", range: Range::above(0.0) },
+        /// With gradient: step size
+        learning_rate: Option<f64> = { value_name: "X", usual: "1", range: Range::above(0.0) },
+    }
+
+    /// What is held out for the internal report.
+    struct PersonalHeldOutSettings under "Held-out rows (for the internal report)" {
+        /// How much of it.
+        shares: HeldOutShareSettings = flatten,
+        /// Seed of both
+        split_seed: u64 = { value_name: "N", default: "0" },
+        /// Train on all rows of all users and report no accuracy
+        no_split: bool = { conflicts: ["test_share", "held_out_users", "split_seed"] },
+    }
+
+    /// How much of it.
+    struct HeldOutShareSettings under "Held-out rows (for the internal report)" {
+        /// Share of each user's rows that is tested on
+        test_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
+        /// Share of the users that nothing is trained on: they join later
+        held_out_users: f64 = { value_name: "SHARE", default: "0", range: Range::below_one() },
+    }
+
+    /// A model that users share in part, learned in rounds.
+    struct FederateSettings {
+        /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
+        data: PathBuf = { positional: true },
+        /// Privacy target epsilon (nats), for adding or removing one user; several explore
+        epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
+        /// Privacy target delta; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// Global over local steps: 0 alone, inf one for all
+        alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
+        /// csv, leaf or ratings
+        format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
+        /// Of LEAF: numbers in a row, public; rows of another length are left out
+        n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
+        /// Of LEAF rows with several labels: which one, from 0
+        label_index: Option<usize> = { value_name: "N" },
+        /// Public list of rated items: item, title, year, genres
+        items: Option<PathBuf> = { value_name: "FILE" },
+        /// What is in the file.
+        columns: ColumnSettings = flatten,
+        /// Ranges that are known without the data.
+        ranges: RangeSettings = flatten,
+        /// What is fitted, and how.
+        model: FederatedRoundSettings = flatten,
+        /// How one alpha is chosen.
+        choice: AlphaSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// What is held out.
+        held_out: FederatedHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What is held out for the internal report.
+    struct FederatedHeldOutSettings under "Held-out rows (for the internal report)" {
+        /// How much of it.
+        shares: HeldOutShareSettings = flatten,
+        /// Seed of both, and of the rows that alphas are compared on
+        split_seed: u64 = { value_name: "N", default: "0" },
+        /// Test on no rows: no errors; alphas are compared on their rows all the same
+        no_split: bool = { conflicts: ["test_share", "held_out_users"] },
+    }
+
+    /// How rounds are made.
+    struct FederatedRoundSettings under "Settings (public: never choose them by looking at the data)" {
+        /// regression (squared loss) or classification (logistic)
+        task: TaskKind = { value_name: "TASK", default: "regression" },
+        /// With classification: the target is a yes above this
+        threshold: Option<f64> = { value_name: "X", usual: "0.5" },
+        /// shared (a constant feature), own (users' means off), none
+        intercept: Intercept = { value_name: "WHERE", default: "shared" },
+        /// Rounds of every run
+        n_rounds: usize = { long: "rounds", value_name: "N", default: "50", range: Range::of(1.0, 1_048_576.0) },
+        /// The larger of local and global step
+        learning_rate: Option<f64> = { value_name: "X", usual: "1 / number of features", range: Range::above(0.0) },
+        /// Bound on the norm of a user's mean gradient
+        clip_norm: f64 = { value_name: "X", default: "1", range: Range::above(0.0) },
+        /// Factor on clip and global step at the last round
+        shrink: Option<f64> = { value_name: "X", usual: "1", range: Range::up_to_one() },
+        /// Rows of a user in a round
+        batch_size: Option<usize> = { value_name: "N", usual: "all", range: Range::from(1.0) },
+        /// A user joins a round with this probability
+        sampling_probability: Option<f64> = { value_name: "Q", usual: "all in every round", range: Range::up_to_one() },
+        /// Number of users, with those held out
+        n_users: Option<f64> = { value_name: "N", usual: "a noisy count, charged", range: Range::above(0.0) },
+    }
+
+    /// How one alpha is chosen, where one epsilon and several alphas are asked for.
+    struct AlphaSettings under "Choice of alpha (charged; of one epsilon)" {
+        /// Part of epsilon that the choice costs
+        choice_share: f64 = { value_name: "SHARE", default: "0.1", range: Range::open_unit() },
+        /// Share of each user's rows that the alphas are compared on
+        validation_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
+        /// Range of a user's loss over alphas
+        loss_range: f64 = { value_name: "X", default: "0.1", range: Range::above(0.0) },
+    }
+
+    /// Users' own models, fitted to what one of the two released.
+    struct PredictSettings {
+        /// Folder written by `dp personalize` or `dp federate`
+        model: PathBuf = { value_name: "DIR" },
+        /// Users' own labelled rows, with the columns of the training data
+        history: PathBuf = { value_name: "FILE" },
+        /// Rows to predict, without target
+        rows: Option<PathBuf> = { value_name: "FILE", usual: "the users' coefficients are shown" },
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
+    }
+}
+
+impl HeldOutShareSettings {
+    pub(crate) const fn given(&self) -> SampleShares {
+        SampleShares {
+            test_rows: self.test_share,
+            held_out_users: self.held_out_users,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Settings of the workflows that release nothing from a reader's own data: demo, synth, verify and report.
+
+use std::path::PathBuf;
+
+use super::{GeneratedSettings, Range, choices, settings};
+
+choices! {
+    /// What is generated.
+    enum SynthKind {
+        /// Long-tailed ratings, in stars.
+        Ratings = "ratings",
+        /// Labelled rows of users who are alike in a few directions.
+        Groups = "groups",
+    }
+}
+
+settings! {
+    /// The whole path on generated ratings.
+    struct DemoSettings {
+        /// Folder for the model; one from an earlier demo is replaced
+        out: PathBuf = { value_name: "DIR", default: "dp-demo" },
+        /// What is generated.
+        generated: GeneratedSettings = flatten,
+    }
+
+    /// Data to try the other workflows on.
+    struct SynthSettings {
+        /// ratings (long-tailed, in stars) or groups (labelled rows of users alike in a few directions)
+        kind: SynthKind = { positional: true, value_name: "KIND" },
+        /// Folder for the files; it must not exist
+        out: PathBuf = { value_name: "DIR" },
+        /// Users
+        n_users: usize = { long: "users", value_name: "N", default: "2000", range: Range::from(1.0) },
+        /// ratings: items of the catalogue
+        n_items: Option<usize> = { long: "items", value_name: "N", usual: "500", range: Range::from(1.0) },
+        /// ratings: ratings in all
+        n_ratings: Option<usize> = {
+            long: "ratings",
+            value_name: "N",
+            usual: "40 for each user",
+            range: Range::from(1.0),
+        },
+        /// groups: rows of each user
+        rows_per_user: Option<usize> = { long: "rows", value_name: "N", usual: "10", range: Range::from(1.0) },
+        /// groups: features of a row
+        dim: Option<usize> = { long: "features", value_name: "N", usual: "8", range: Range::from(1.0) },
+        /// groups: directions in which users' models differ
+        rank: Option<usize> = { value_name: "K", usual: "2", range: Range::from(1.0) },
+        /// The seed.
+        generated: GeneratedSettings = flatten,
+    }
+
+    /// A certificate, checked.
+    struct VerifySettings {
+        /// A certificate, or a folder written by `dp train` or `dp personalize`
+        certificate: PathBuf = { positional: true },
+        /// Also check that this ledger paid for every release (it is only read)
+        ledger: Option<PathBuf> = { value_name: "FILE" },
+    }
+
+    /// Pages about runs.
+    struct ReportSettings {
+        /// Folders of trained models; the first is described, the others stand beside it
+        folders: Vec<PathBuf> = { positional: true, value_name: "DIR" },
+        /// Item to show the nearest ones of: its id or a part of its title; repeatable
+        titles: Vec<String> = { long: "title", value_name: "NAME", optional: true },
+        /// Table of items whose titles replace those of the model
+        items: Option<PathBuf> = { value_name: "CATALOGUE" },
+        /// Folder for the pages
+        out: Option<PathBuf> = { value_name: "DIR", usual: "the first DIR" },
+        /// With `out`, write the internal pages there too
+        internal: bool = {},
+    }
+}
