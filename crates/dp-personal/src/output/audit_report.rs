@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_accounting::gdp;
-use dp_audit::{Check, RunAudit};
+use dp_audit::{Check, EpsilonAudit, RunAudit, Verdict};
 use serde_json::{Value, json};
 
 use super::statement::put;
@@ -16,11 +16,78 @@ const INTERNAL: &str = "internal: measured beside the exact sums of the data, no
 /// An audit and what it was made on.
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
-    /// File of the ratings; generated ones without.
+    /// The file; generated ratings without.
     pub(crate) data: Option<&'a Path>,
     pub(crate) n_canaries: usize,
+    /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
-    pub(crate) dim_is_set: bool,
+    /// What was run, in a line.
+    pub(crate) run: String,
+}
+
+/// Lower bounds on epsilon at several deltas, from outputs alone: all there is where users are sampled.
+pub(crate) struct SampledAuditReport<'a> {
+    pub(crate) audits: &'a [EpsilonAudit],
+    pub(crate) data: &'a Path,
+    pub(crate) n_canaries: usize,
+    pub(crate) n_runs: usize,
+    pub(crate) dim: usize,
+    pub(crate) run: String,
+}
+
+impl SampledAuditReport<'_> {
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self, verdict: Verdict) -> Result<Value> {
+        Ok(json!({
+            "audits": serde_json::to_value(self.audits)?,
+            "data": self.data.display().to_string(),
+            "dim": self.dim,
+            "n_canaries": self.n_canaries,
+            "n_runs": self.n_runs,
+            "verdict": serde_json::to_value(verdict)?,
+        }))
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn text(&self, verdict: Verdict) -> String {
+        let mut text = format!(
+            "{}: {} training runs on {} with {} planted users\n\n{:<12} {:>9} {:>9}\n",
+            found(verdict),
+            self.n_runs,
+            self.data.display(),
+            self.n_canaries,
+            "delta",
+            "claimed",
+            "at least"
+        );
+        for audit in self.audits {
+            let (claimed, bound) = (audit.claimed, rounded_down(audit.lower_bound_epsilon));
+            let line = format!(
+                "{:<12} {:>9} {bound:>9}",
+                format!("{:e}", claimed.delta),
+                rounded_up(claimed.epsilon)
+            );
+            put(&mut text, line.trim_end());
+        }
+        put(
+            &mut text,
+            &format!(
+                "\nUsers are sampled, so the exact sums are secret to an audit as well and the noise cannot be measured:\n\
+                 epsilon of the rounds is bounded from below by the outputs alone. At a small delta so few outputs show nothing.\n{}\n\n\
+                 An audit can refute a claim and never prove one.\n{INTERNAL}",
+                self.run
+            ),
+        );
+        text
+    }
+}
+
+const fn found(verdict: Verdict) -> &'static str {
+    if verdict.holds() {
+        "no violation found"
+    } else {
+        "the claim is REFUTED"
+    }
 }
 
 /// Where mu lies according to the noise that came out.
@@ -77,11 +144,7 @@ impl AuditReport<'_> {
     }
 
     fn headline(&self) -> String {
-        let verdict = if self.audit.verdict.holds() {
-            "no violation found"
-        } else {
-            "the claim is REFUTED"
-        };
+        let verdict = found(self.audit.verdict);
         let data = self
             .data
             .map_or_else(|| "generated ratings".into(), |path| path.to_string_lossy());
@@ -147,16 +210,12 @@ impl AuditReport<'_> {
     /// How the figures came about.
     fn how(&self) -> String {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
-        let dim = match self.dim {
-            Some(dim) if self.dim_is_set => format!("factors of length {dim}, as set"),
-            Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
-            None => "factors of a length by rule".to_owned(),
-        };
         format!(
-            "\nplanted users are worth {:.2} % of the claim; {} outputs without them, {} with\n{dim}\n",
+            "\nplanted users are worth {:.2} % of the claim; {} outputs without them, {} with\n{}\n",
             100.0 * audit.canary_mu / audit.claimed_mu,
             outputs.n_without,
-            outputs.n_with
+            outputs.n_with,
+            self.run
         )
     }
 

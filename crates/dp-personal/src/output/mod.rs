@@ -19,7 +19,7 @@ mod statement;
 mod subspace_file;
 mod train_release;
 
-pub(crate) use audit_report::AuditReport;
+pub(crate) use audit_report::{AuditReport, SampledAuditReport};
 pub(crate) use bars::escaped;
 pub(crate) use comparison::Comparison;
 pub use dp_accounting::{rounded_down, rounded_up};
