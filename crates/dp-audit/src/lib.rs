@@ -22,14 +22,13 @@ mod sequential;
 pub mod statistics;
 pub mod testing;
 mod trainer;
-mod uniform;
 mod view;
 
 pub use black_box::{BlackBoxAudit, audit_black_box};
 pub use canary::Canaries;
 pub use epsilon::{EpsilonAudit, audit_epsilon};
 pub use error::{Error, Result};
-pub use frequencies::{FrequencyAudit, audit_frequencies};
+pub use frequencies::{FrequencyAudit, audit_frequencies, audit_uniform_words};
 pub use kernel::{
     fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
 };
@@ -50,5 +49,4 @@ pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
 pub use trainer::{AuditedTrainer, AuditedUsers, Oracle, Watch};
-pub use uniform::audit_uniform_words;
 pub use view::{Entries, Layout, View};
