@@ -1,10 +1,10 @@
 //! L3 and L4: whole runs of multi-task regression.
 
-use dp_audit::{AuditedTrainer, Canaries, RunSettings, Trainer, audit_run, audit_sensitivity};
+use dp_audit::{AuditedRun, AuditedTrainer, Canaries, RunSettings, audit_run, audit_sensitivity};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_multitask::{
-    Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams, TaskSetup,
+    Error, Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams, TaskSetup,
 };
 
 const N_TASKS: usize = 12;
@@ -35,29 +35,27 @@ fn setup() -> TaskSetup {
     }
 }
 
-fn trainers() -> Vec<(&'static str, Box<dyn Trainer>)> {
-    let ssp = MultiTaskSspParams::new(setup()).check().unwrap();
-    let mut descent = MultiTaskNoisyGdParams::new(setup());
-    descent.n_steps = 3;
-    let descent = descent.check().unwrap();
-    let pooled = ResidualSspParams::new(setup());
-    let mut per_task = pooled.clone();
-    per_task.gramian = Gramian::PerTask { share: 0.5 };
-    let [pooled, per_task] = [pooled, per_task].map(|params| params.check().unwrap());
-    vec![
-        ("ssp", audited(ssp)),
-        ("descent", audited(descent)),
-        ("pooled", audited(pooled)),
-        ("per task", audited(per_task)),
-    ]
-}
-
-fn audited<T>(fit: T) -> Box<dyn Trainer>
+fn audited<T>(fit: T) -> Box<dyn AuditedRun>
 where
-    T: dp_multitask::Trainer<Data = Private<Interactions>, Error = dp_multitask::Error> + 'static,
+    T: Trainer<Data = Private<Interactions>, Error = Error> + 'static,
 {
     let (n_tasks, adjacency) = (canaries().n_items(), Adjacency::AddRemoveUser);
     Box::new(AuditedTrainer::new(fit, n_tasks, target(), adjacency).unwrap())
+}
+
+fn trainers() -> Vec<(&'static str, Box<dyn AuditedRun>)> {
+    let ssp = MultiTaskSspParams::new(setup()).check().unwrap();
+    let mut descent = MultiTaskNoisyGdParams::new(setup());
+    descent.n_steps = 3;
+    let pooled = ResidualSspParams::new(setup());
+    let mut per_task = pooled.clone();
+    per_task.gramian = Gramian::PerTask { share: 0.5 };
+    vec![
+        ("ssp", audited(ssp)),
+        ("descent", audited(descent.check().unwrap())),
+        ("pooled", audited(pooled.check().unwrap())),
+        ("per task", audited(per_task.check().unwrap())),
+    ]
 }
 
 fn target() -> ApproxDp {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_accounting::gdp;
-use dp_audit::{Check, RunAudit};
+use dp_audit::{Check, EpsilonAudit, RunAudit, Verdict};
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
@@ -16,11 +16,74 @@ const INTERNAL: &str = "internal: measured beside the exact sums of the data, no
 /// An audit and what it was made on.
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
-    /// File of the ratings; generated ones without.
+    /// The file; generated ratings without.
     pub(crate) data: Option<&'a Path>,
     pub(crate) n_canaries: usize,
+    /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
-    pub(crate) dim_is_set: bool,
+    /// What was run, in a line.
+    pub(crate) run: String,
+}
+
+/// Lower bounds on epsilon at several deltas, from outputs alone: all there is where users are sampled.
+pub(crate) struct SampledAuditReport<'a> {
+    pub(crate) audits: &'a [EpsilonAudit],
+    pub(crate) data: &'a Path,
+    pub(crate) n_canaries: usize,
+    pub(crate) n_runs: usize,
+    pub(crate) dim: usize,
+    pub(crate) run: String,
+}
+
+impl SampledAuditReport<'_> {
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self, verdict: Verdict) -> Result<Value> {
+        Ok(json!({
+            "audits": serde_json::to_value(self.audits)?,
+            "data": self.data.display().to_string(),
+            "dim": self.dim,
+            "n_canaries": self.n_canaries,
+            "n_runs": self.n_runs,
+            "verdict": serde_json::to_value(verdict)?,
+        }))
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn text(&self, verdict: Verdict) -> String {
+        let rows = self.audits.iter().map(|audit| {
+            vec![
+                format!("{:e}", audit.claimed.delta),
+                rounded_up(audit.claimed.epsilon),
+                rounded_down(audit.lower_bound_epsilon),
+            ]
+        });
+        terminal(&[
+            Block::Text(format!(
+                "{}: {} training runs on {} with {} planted users",
+                found(verdict),
+                self.n_runs,
+                self.data.display(),
+                self.n_canaries
+            )),
+            Block::Table(Table::new("", ["delta", "claimed", "at least"], rows)),
+            Block::Text(
+                "Users are sampled, so the exact sums are secret to an audit as well and the noise cannot be measured: \
+                 epsilon of the rounds is bounded from below by the outputs alone. At a small delta so few outputs show nothing."
+                    .to_owned(),
+            ),
+            Block::Text(self.run.clone()),
+            Block::Note("An audit can refute a claim and never prove one.".to_owned()),
+            Block::Warning(INTERNAL.to_owned()),
+        ])
+    }
+}
+
+const fn found(verdict: Verdict) -> &'static str {
+    if verdict.holds() {
+        "no violation found"
+    } else {
+        "the claim is REFUTED"
+    }
 }
 
 /// Where mu lies according to the noise that came out.
@@ -56,7 +119,7 @@ impl AuditReport<'_> {
             Block::Text(self.headline()),
             Block::Table(self.figures()),
             Block::Text(self.worth()),
-            Block::Text(self.length()),
+            Block::Text(self.run.clone()),
             Block::Table(self.releases()),
         ];
         let failed = self.failures();
@@ -77,11 +140,7 @@ impl AuditReport<'_> {
     }
 
     fn headline(&self) -> String {
-        let verdict = if self.audit.verdict.holds() {
-            "no violation found"
-        } else {
-            "the claim is REFUTED"
-        };
+        let verdict = found(self.audit.verdict);
         let data = self
             .data
             .map_or_else(|| "generated ratings".into(), |path| path.to_string_lossy());
@@ -141,15 +200,6 @@ impl AuditReport<'_> {
             outputs.n_without,
             outputs.n_with
         )
-    }
-
-    /// The length of the factors, and who chose it.
-    fn length(&self) -> String {
-        match self.dim {
-            Some(dim) if self.dim_is_set => format!("factors of length {dim}, as set"),
-            Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
-            None => "factors of a length by rule".to_owned(),
-        }
     }
 
     /// The noise of each release.

@@ -14,7 +14,7 @@ mod statement;
 mod subspace_file;
 mod train_report;
 
-pub(crate) use audit_report::AuditReport;
+pub(crate) use audit_report::{AuditReport, SampledAuditReport};
 pub(crate) use comparison::Comparison;
 pub use dp_accounting::{rounded_down, rounded_up};
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};

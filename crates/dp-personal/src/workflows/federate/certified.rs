@@ -201,7 +201,7 @@ fn train(
     })
 }
 
-fn spending(
+pub(super) fn spending(
     args: &FederateSettings,
     settings: &Settings,
     n_items: Option<usize>,

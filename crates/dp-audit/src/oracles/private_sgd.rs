@@ -1,18 +1,17 @@
-use dp_accounting::{Budget, Ledger, Plan, Spend};
-use dp_core::{ApproxDp, Gdp, Interactions, Private, ShapeError, UserSamples};
+use dp_accounting::Plan;
+use dp_core::{Interactions, UserSamples, params};
 use dp_fedsgd::{
-    AdditiveModel, BatchReduction, Client, ClipSchedule, HeldBatches, LocalTraining, Observed,
-    ObservedSums, Observer, Participation, PersonalizedObjective, PpSgd, RoundMessage, Run,
-    Trainer as _,
+    BatchReduction, Client, ClipSchedule, HeldBatches, LocalTraining, Participation,
+    PersonalizedObjective, PpSgd, PpSgdModel, PpSgdTrainer, RoundMessage, UserBatches,
 };
-use dp_mechanism::{ClientSampling, Grid, NoiseSource};
+use dp_mechanism::{ClientSampling, Grid, Observed};
 
-use super::any::samples_of;
-use super::failed;
-use crate::view::{Entries, Layout, View};
-use crate::{Result, Trainer};
+use crate::kernel::add;
+use crate::trainer::{AuditedUsers, differs, failed, samples_of};
+use crate::view::{Entries, View};
+use crate::{AuditedTrainer, Oracle, Result, Watch};
 
-/// Personalised private SGD (`dp-fedsgd`) under audit.
+/// Oracle for personalised private SGD (`dp-fedsgd`).
 ///
 /// Nothing is taken from the trainer but what it released. What the server would have broadcast before each round is computed here once more from the releases
 /// and public settings: shared parameters, clip norm, step sizes, public denominator. What each user adds is then what a [`Client`] answers
@@ -23,13 +22,12 @@ use crate::{Result, Trainer};
 /// Trainer and clients share the code of a local step, so that equality says nothing of that step: gradients that are not clipped are the same on both
 /// sides. They are found by what a round moves on neighbouring data, exact and with rows that overflow.
 ///
-/// As a [`Trainer`] it wants everybody in every round. Samples have no Gaussian parameter and their sums are secret even to an audit: see
+/// Exact sums are filled in where everybody takes part in every round. Samples have no Gaussian parameter and their sums are secret even to an audit: see
 /// [`contributions`](Self::contributions) and [`audit_epsilon`](crate::audit_epsilon).
-#[derive(Debug, Clone)]
-pub struct AuditedPpSgd {
+#[derive(Debug, Clone, Copy)]
+pub struct PpSgdOracle<'a, O> {
     fit: PpSgd,
-    model: AdditiveModel,
-    plan: Plan,
+    objective: &'a O,
     max_rows: usize,
     batch_size: usize,
 }
@@ -56,74 +54,49 @@ pub struct SgdRun {
 pub struct SgdRound {
     /// What clients are told before it: follows from the rounds before.
     pub message: RoundMessage,
-    /// The release, its exact sum and canaries still empty.
+    /// The release.
     pub view: View,
 }
 
-impl AuditedPpSgd {
-    /// A fit on at most `max_rows` rows a user, `batch_size` in a step, that is paid for by `plan`.
+impl<'a, O: PersonalizedObjective> AuditedTrainer<PpSgdTrainer<'a, O>, PpSgdOracle<'a, O>> {
+    /// Personalised private SGD paid for by `plan`, on at most `max_rows` rows a user, `batch_size` of them in a step, watched by its oracle.
     #[must_use]
-    pub const fn new(
+    pub fn on_batches(
         fit: PpSgd,
-        model: AdditiveModel,
+        objective: &'a O,
         plan: Plan,
         (max_rows, batch_size): (usize, usize),
     ) -> Self {
-        Self {
+        let n_features = objective.n_features();
+        let oracle = PpSgdOracle {
             fit,
-            model,
-            plan,
+            objective,
             max_rows,
             batch_size,
-        }
+        };
+        let trainer = AuditedTrainer::on(fit.with(objective), plan, move |table| {
+            let samples = samples_of(table, n_features, max_rows)?;
+            let batches = HeldBatches::owning(samples, batch_size).map_err(failed)?;
+            Ok(Box::new(batches) as Box<dyn UserBatches + 'a>)
+        });
+        trainer.watched_by(oracle)
     }
+}
 
-    /// The plan of a run.
-    #[must_use]
-    pub const fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// One run on a ledger of its own.
+impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
+    /// The messages and the model that follow from the releases of a run.
     ///
     /// # Errors
-    /// [`crate::Error::Trainer`] when the fit fails; [`crate::Error::Shape`] when it does not release what its plan lists, or when its
-    /// model is not what follows from its releases.
-    pub fn run(&self, data: &UserSamples, noise: &mut NoiseSource) -> Result<SgdRun> {
-        let batches = HeldBatches::new(data, self.batch_size).map_err(failed)?;
-        let budget = Budget::schedule(self.plan.target(), self.plan.adjacency())?;
-        let spends: Vec<Spend> = Ledger::in_memory("audit", budget)?.reserve(&self.plan)?;
-        let mut views = Views(Vec::new());
-        let run = Run::new(&self.plan, spends, noise).map_err(failed)?;
-        let fitted = self.fit.with(&self.model);
-        let fitted = fitted
-            .run(&batches, run.observed_by(&mut views))
-            .map_err(failed)?;
-        let (Views(views), planned) = (views, self.plan.releases().len());
-        dp_core::params::same_size("releases seen", views.len(), planned)?;
-        let run = self.read(views)?;
-        let last = fitted.model.shared.last();
-        dp_core::params::same_size("shared parameters", last.len(), run.shared.len())?;
-        if !run.shared.iter().zip(last).all(|(a, b)| near(*a, *b)) {
-            return Err(ShapeError {
-                name: "shared parameters that follow from the releases",
-                found: 0,
-                expected: last.len(),
-            }
-            .into());
-        }
-        Ok(run)
-    }
-
-    /// The messages and the model that follow from the releases.
-    fn read(&self, views: Vec<View>) -> Result<SgdRun> {
-        let mut shared = vec![0.0; self.model.n_shared()];
+    /// [`crate::Error::Trainer`] when a noise multiplier does not fit a grid.
+    pub fn read(&self, views: &[View]) -> Result<SgdRun> {
+        let mut shared = vec![0.0; self.objective.n_shared()];
         let mut clip_norm = first_norm(self.fit.params().clip);
         let mut rounds = Vec::new();
         for (round, view) in (1..).zip(views) {
             let message = self.message(round, &shared, clip_norm, view.noise_multiplier);
             let grid = message.grid().map_err(failed)?;
-            clip_norm = self.step(&message, &view, &grid, &mut shared);
+            clip_norm = self.step(&message, view, &grid, &mut shared);
+            let view = view.clone();
             rounds.push(SgdRound { message, view });
         }
         Ok(SgdRun { rounds, shared })
@@ -199,7 +172,17 @@ impl AuditedPpSgd {
         asked: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Entries>> {
         let batches = HeldBatches::new(data, self.batch_size).map_err(failed)?;
-        let mut client = Client::new(&self.model, &batches, user, user).map_err(failed)?;
+        self.answers(run, &batches, user, asked)
+    }
+
+    fn answers(
+        &self,
+        run: &SgdRun,
+        batches: &HeldBatches<'_>,
+        user: usize,
+        asked: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Entries>> {
+        let mut client = Client::new(self.objective, batches, user, user).map_err(failed)?;
         let rounds = run.rounds.iter().enumerate();
         let answers = rounds.map(|(at, round)| {
             let answer = client.receive(&round.message, asked(at)).map_err(failed)?;
@@ -212,66 +195,62 @@ impl AuditedPpSgd {
         answers.collect()
     }
 
-    /// The table as rows of users.
-    ///
-    /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Data`] for settings that no table has.
-    pub fn samples(&self, data: &Interactions) -> Result<UserSamples> {
-        samples_of(data, self.model.n_features(), self.max_rows)
+    /// What each user of a table adds in each round in which everybody takes part.
+    fn answers_of_all(&self, run: &SgdRun, table: &Interactions) -> Result<Vec<Vec<Entries>>> {
+        let samples = samples_of(table, self.objective.n_features(), self.max_rows)?;
+        let batches = HeldBatches::new(&samples, self.batch_size).map_err(failed)?;
+        let users = 0..table.n_users();
+        users
+            .map(|user| self.answers(run, &batches, user, &|_| true))
+            .collect()
     }
 }
 
-impl Trainer for AuditedPpSgd {
-    fn claim(&self) -> (ApproxDp, Gdp) {
-        super::claim(&self.plan)
+impl<O: PersonalizedObjective> Oracle<PpSgdModel> for PpSgdOracle<'_, O> {
+    fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<PpSgdModel> + 'a> {
+        Box::new(Answers {
+            oracle: self,
+            users,
+        })
     }
 
-    fn train(
-        &self,
-        data: &Private<Interactions>,
-        canaries: &Interactions,
-        noise: &mut NoiseSource,
-    ) -> Result<Vec<View>> {
-        let (data, canaries) = (self.samples(data.expose())?, self.samples(canaries)?);
-        let run = self.run(&data, noise)?;
-        let mut views: Vec<View> = run.rounds.iter().map(|round| round.view.clone()).collect();
-        let always = &|_: usize| true;
-        for user in 0..data.users().len() {
-            let each = self.contributions(&run, &data, user, always)?;
+    /// Clients answer for themselves.
+    fn trusts_contributions(&self) -> bool {
+        false
+    }
+}
+
+struct Answers<'a, 'o, O> {
+    oracle: &'a PpSgdOracle<'o, O>,
+    users: AuditedUsers<'a>,
+}
+
+impl<O: PersonalizedObjective> Watch<PpSgdModel> for Answers<'_, '_, O> {
+    fn release(&mut self, _: &Observed<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, model: &PpSgdModel, views: &mut [View]) -> Result<()> {
+        let run = self.oracle.read(views)?;
+        let last = model.shared.last();
+        params::same_size("shared parameters", last.len(), run.shared.len())?;
+        if !run.shared.iter().zip(last).all(|(a, b)| near(*a, *b)) {
+            return Err(differs("shared parameters that follow from the releases"));
+        }
+        if self.oracle.fit.params().participation != Participation::Full {
+            return Ok(());
+        }
+        for each in self.oracle.answers_of_all(&run, self.users.data)? {
             for (view, entries) in views.iter_mut().zip(each) {
-                for (at, z) in entries {
-                    view.exact[at] = view.exact[at].wrapping_add(z);
-                }
+                add(&mut view.exact, &entries);
             }
         }
-        for canary in 0..canaries.users().len() {
-            let each = self.contributions(&run, &canaries, canary, always)?;
+        for each in self.oracle.answers_of_all(&run, self.users.canaries)? {
             for (view, entries) in views.iter_mut().zip(each) {
                 view.canaries.push(entries);
             }
         }
-        Ok(views)
-    }
-}
-
-/// The releases of a run.
-struct Views(Vec<View>);
-
-impl Observer for Views {
-    fn release(&mut self, seen: &Observed<'_>) {
-        let ObservedSums::Vector { grid, released, .. } = seen.sums else {
-            return; // there is no other here, and one too few is refused
-        };
-        self.0.push(View {
-            label: seen.labels[0].to_owned(),
-            layout: Layout::Vector {
-                sigma: grid.sigma(),
-            },
-            noise_multiplier: seen.noise_multipliers[0],
-            integers: released.integers().to_vec(),
-            exact: vec![0; released.len()],
-            canaries: Vec::new(),
-        });
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! L3: a whole training run with canary users.
 
-mod game;
-mod report;
+use std::fmt;
 
 use dp_core::{ApproxDp, Gdp, Interactions, Private, params};
 use dp_mechanism::NoiseSource;
@@ -10,15 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::black_box::audit_black_box;
 use crate::canary::Canaries;
 use crate::release::{audit_independence, pooled};
-use crate::report::{Check, Verdict, verdict_of};
+use crate::report::{Check, Verdict, verdict_of, write_failures};
 use crate::sequential::{GuessingGame, NoiseWatch};
 use crate::view::View;
 use crate::{BlackBoxAudit, ReleaseAudit, Result};
 
-use game::Coins;
-
-/// What an audit needs of a trainer.
-pub trait Trainer {
+/// Training runs that can be audited: what they claim, and how to make one.
+///
+/// [`AuditedTrainer`](crate::AuditedTrainer) is one for every trainer of this workspace. Implement it yourself for a trainer that does not
+/// run on dp-mechanism, or to audit a claim other than the trainer's own.
+pub trait AuditedRun {
     /// What a run claims: the guarantee and its Gaussian-DP parameter, for adding or removing
     /// one user.
     fn claim(&self) -> (ApproxDp, Gdp);
@@ -121,7 +121,7 @@ pub struct RunAudit {
 ///
 /// # Errors
 /// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
-pub fn audit_run<T: Trainer + ?Sized>(
+pub fn audit_run<T: AuditedRun + ?Sized>(
     trainer: &T,
     canaries: &Canaries,
     settings: &RunSettings,
@@ -255,7 +255,7 @@ impl Evidence {
     fn score(&mut self, present: &[bool], views: &[View], residuals: &[(String, Vec<f64>)]) {
         let (mut n_right, mut n_guesses) = (0, 0);
         for (canary, &here) in present.iter().enumerate() {
-            let (score, squares) = game::score(canary, here, views, residuals);
+            let (score, squares) = score(canary, here, views, residuals);
             let mu_squared: f64 = squares.iter().sum();
             if !(mu_squared > 0.0) {
                 continue;
@@ -275,7 +275,7 @@ impl Evidence {
         self.game.observe(n_right, n_guesses);
     }
 
-    fn report<T: Trainer + ?Sized>(
+    fn report<T: AuditedRun + ?Sized>(
         mut self,
         trainer: &T,
         settings: &RunSettings,
@@ -321,7 +321,7 @@ impl Evidence {
         let fine = verdict_of(&self.checks).holds()
             && black_box.verdict.holds()
             && releases.iter().all(|r| r.verdict.holds());
-        let epsilon = |mu| report::epsilon_of(mu, claimed.delta);
+        let epsilon = |mu| epsilon_of(mu, claimed.delta);
         Ok(RunAudit {
             claimed,
             claimed_mu: gdp.mu,
@@ -380,6 +380,52 @@ impl Evidence {
     }
 }
 
+/// Fair coins from a seed: they decide who takes part in an audit and protect nobody.
+struct Coins(u64);
+
+impl Coins {
+    const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One coin each, by the mixing function of Steele, Lea and Flood (2014).
+    fn flip(&mut self, n: usize) -> Vec<bool> {
+        (0..n)
+            .map(|_| {
+                self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut z = self.0;
+                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                (z ^ (z >> 31)) >> 63 == 1
+            })
+            .collect()
+    }
+}
+
+/// `sum_t <Z, Y - S' + 1/2>` in units of the promised noise, and the squared norm of `Z` by
+/// release. A residual is taken against the sum with the canary in it if it was present, so what
+/// it added is put back.
+fn score(
+    canary: usize,
+    here: bool,
+    views: &[View],
+    residuals: &[(String, Vec<f64>)],
+) -> (f64, Vec<f64>) {
+    let mut total = 0.0;
+    let mut squares = Vec::with_capacity(views.len());
+    for (view, (_, residuals)) in views.iter().zip(residuals) {
+        let mut square = 0.0;
+        for &(at, z) in view.canaries.get(canary).into_iter().flatten() {
+            let z = z as f64 / view.scale(at);
+            square += z * z;
+            let own = if here { z } else { 0.0 };
+            total += z * (residuals.get(at).copied().unwrap_or(0.0) + own);
+        }
+        squares.push(square);
+    }
+    (total, squares)
+}
+
 /// Noise of a release measured worse than this counts as claimed.
 const MEASURABLE: f64 = 0.5;
 
@@ -420,4 +466,50 @@ fn white_box_error(releases: &[ReleaseAudit]) -> f64 {
         most += square / (1.0 - error).powi(2);
     }
     (most / claimed).sqrt() - 1.0
+}
+
+/// Epsilon of a Gaussian mechanism at `delta`; 0 for nothing.
+fn epsilon_of(mu: f64, delta: f64) -> f64 {
+    if mu > 0.0 {
+        dp_accounting::gdp::epsilon(mu, delta)
+    } else {
+        0.0
+    }
+}
+
+impl fmt::Display for RunAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delta = self.claimed.delta;
+        writeln!(f, "{} in {} training runs", self.verdict, self.n_runs)?;
+        writeln!(
+            f,
+            "  claimed      epsilon {:.4} at delta {delta:e} (mu {:.4})",
+            self.claimed.epsilon, self.claimed_mu
+        )?;
+        writeln!(
+            f,
+            "  measured     epsilon {:.4} (mu {:.4} within {:.2} %): canaries worth {:.2} % of the \
+             claim, at the noise that came out",
+            self.white_box_epsilon,
+            self.white_box_mu,
+            100.0 * self.white_box_error,
+            100.0 * self.canary_mu / self.claimed_mu
+        )?;
+        writeln!(
+            f,
+            "  lower bound  epsilon {:.4} (mu {:.4}) with confidence {} from outputs alone, {} + {} \
+             of them; mu {:.2} at every stopping time",
+            self.lower_bound_epsilon,
+            self.black_box.lower_bound_mu,
+            self.black_box.confidence,
+            self.black_box.n_without,
+            self.black_box.n_with,
+            self.anytime_lower_bound_mu
+        )?;
+        for release in &self.releases {
+            write!(f, "  {release}")?;
+            writeln!(f)?;
+        }
+        write_failures(f, &self.checks)
+    }
 }
