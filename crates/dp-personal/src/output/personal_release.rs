@@ -1,7 +1,7 @@
 //! What `dp personalize` releases: subspace, certificate, report and plot.
 
 use dp_personalize::{Fitted, Subspace};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::bars::bars;
 use super::statement::put;
@@ -15,16 +15,19 @@ pub(crate) struct PersonalRelease<'a> {
     pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
 }
 
 impl PersonalRelease<'_> {
     /// Subspace, certificate, released report with its plot.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let subspace = subspace_bytes(&self.fitted.model, self.inputs)?;
         folder.write(SUBSPACE, &subspace)?;
         let certificate = self.fitted.certificate.clone();
         let certificate = certificate.with_artifact(SUBSPACE, &subspace);
         let certificate = self.released_run()?.write(folder, certificate)?;
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
         folder.write("features.svg", self.released_plot().as_bytes())

@@ -3,7 +3,7 @@
 use dp_data::Ratings;
 use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::statement::put;
 use super::{
@@ -54,11 +54,13 @@ pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
     pub(crate) held_out: HeldOutBy,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
+    /// Everything public that shaped the run, where it kept its list of releases.
+    pub(crate) run: Option<&'a Value>,
 }
 
 impl<S: TrainSettings> TrainRelease<'_, S> {
     /// All files that may be published.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let mut certificate = self.fitted.certificate.clone();
         let files = model_files(&self.fitted.model, self.ratings.catalogue())?;
         for (name, bytes) in files.into_iter().chain(self.params.more_files()) {
@@ -66,6 +68,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
             certificate = certificate.with_artifact(name, &bytes);
         }
         let certificate = self.released_run().write(folder, certificate)?;
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())
     }
@@ -86,6 +89,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
             comparison: self.comparison.clone(),
             charts: Vec::new(),
             settings,
+            run: self.run.cloned(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dp_data::SampleShares;
 
-use super::{LedgerSettings, OutputSettings, Range, choices, settings, words};
+use super::{LedgerSettings, OutputSettings, Range, ResumeSettings, choices, settings, words};
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
 choices! {
@@ -59,6 +59,8 @@ settings! {
         model: PersonalModelSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: PersonalHeldOutSettings = flatten,
         /// What the run leaves behind.
@@ -155,6 +157,8 @@ settings! {
         choice: AlphaSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: FederatedHeldOutSettings = flatten,
         /// What the run leaves behind.

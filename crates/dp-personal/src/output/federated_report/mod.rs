@@ -31,6 +31,8 @@ pub(crate) struct FederatedRelease<'a> {
     /// Of ratings: what users need to describe their own.
     pub(crate) items: Option<&'a DescribedItems>,
     pub(crate) settings: &'a RunSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
 }
 
 /// Everything a run has to say, released and internal apart.
@@ -53,7 +55,7 @@ const INTERNAL: &str = "not covered by the guarantee";
 
 impl FederatedRelease<'_> {
     /// Model, certificate, released report with its plot.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
         folder.write(SHARED, &shared)?;
         let mut certificate = self.certificate.clone();
@@ -66,6 +68,7 @@ impl FederatedRelease<'_> {
             certificate = certificate.with_artifact(ITEM_FEATURES, &items);
         }
         let certificate = self.released_run().write(folder, certificate)?;
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
         folder.write("report.md", self.released_report()?.as_bytes())?;
         folder.write("coefficients.svg", self.released_plot().as_bytes())
