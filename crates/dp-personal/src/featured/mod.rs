@@ -10,6 +10,8 @@ mod weights_file;
 
 pub(crate) use audit::audited;
 pub(crate) use fit::train;
+pub(crate) use items::{FEATURES, read_features};
+pub(crate) use rounds::of_public;
 pub(crate) use settings::refuse_flags;
 pub(crate) use unseen::with_new_items;
 pub(crate) use weights_file::FEATURE_WEIGHTS;

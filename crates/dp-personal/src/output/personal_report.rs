@@ -22,15 +22,18 @@ pub(crate) struct PersonalRelease<'a> {
     pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
 }
 
 impl PersonalRelease<'_> {
     /// Subspace, certificate, released report with its chart.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let subspace = subspace_bytes(&self.fitted.model, self.inputs)?;
         folder.write(SUBSPACE, &subspace)?;
         let certificate = self.fitted.certificate.clone();
         let certificate = certificate.with_artifact(SUBSPACE, &subspace);
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         write_released(folder, certificate, self.released_run(), None)
     }
 
@@ -64,6 +67,7 @@ impl PersonalRelease<'_> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: "personalize".to_owned(),
+            run: Some(self.run.clone()),
             model: self.describe_model(),
             counts: None,
             comparison: None,

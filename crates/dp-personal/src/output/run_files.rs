@@ -38,6 +38,9 @@ pub(crate) struct ReleasedRun {
     pub(crate) comparison: Option<Comparison>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
+    /// Everything public that shaped the run: its hash names the run in the list of releases. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<Value>,
 }
 
 /// What a run measured on private data.

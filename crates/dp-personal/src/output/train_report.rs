@@ -82,17 +82,20 @@ pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
     pub(crate) held_out: HeldOutBy,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
+    /// Everything public that shaped the run, where it kept its list of releases.
+    pub(crate) run: Option<&'a Value>,
 }
 
 impl<S: TrainSettings> TrainRelease<'_, S> {
     /// All files that may be published.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let mut certificate = self.fitted.certificate.clone();
         let files = model_files(&self.fitted.model, self.ratings.catalogue())?;
         for (name, bytes) in files.into_iter().chain(self.params.more_files()) {
             folder.write(name, &bytes)?;
             certificate = certificate.with_artifact(name, &bytes);
         }
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         write_released(folder, certificate, self.released_run(), self.model())
     }
 
@@ -112,6 +115,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: self.command(),
+            run: self.run.cloned(),
             model: self.describe_model(),
             counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),

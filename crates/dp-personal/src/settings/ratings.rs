@@ -169,8 +169,8 @@ settings! {
 
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
-        /// Save the state here after every release, and go on from it where there is one
-        resume: Option<PathBuf> = { value_name: "DIR", requires: ["ledger"] },
+        /// Go on with the run that was interrupted on its way to `out`, where there is one
+        resume: bool = { requires: ["ledger"] },
     }
 
     /// What is held out for the internal report.
@@ -187,6 +187,8 @@ settings! {
         out: PathBuf = { value_name: "DIR", default: "dp-model" },
         /// Replace the output folder, whatever it holds
         force: bool = {},
+        /// Publish the list of releases with the model instead of keeping it internal
+        publish_releases: bool = {},
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -347,7 +349,7 @@ impl AuditSettings {
             features: self.features.clone(),
             settings: self.settings.clone(),
             ledger: LedgerSettings::none(),
-            resume: ResumeSettings { resume: None },
+            resume: ResumeSettings { resume: false },
             split: self.split.clone(),
             output: OutputSettings::nowhere(),
         }
@@ -360,6 +362,7 @@ impl OutputSettings {
         Self {
             out: PathBuf::new(),
             force: false,
+            publish_releases: false,
             insecure_seed: None,
         }
     }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use dp_data::SampleShares;
 
-use super::{LedgerSettings, OutputSettings, Range, TrialSettings, choices, settings, words};
+use super::{
+    LedgerSettings, OutputSettings, Range, ResumeSettings, TrialSettings, choices, settings, words,
+};
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
 choices! {
@@ -59,6 +61,8 @@ settings! {
         model: PersonalModelSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: PersonalHeldOutSettings = flatten,
         /// What the run leaves behind.
@@ -155,6 +159,8 @@ settings! {
         choice: AlphaSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: FederatedHeldOutSettings = flatten,
         /// What the run leaves behind.
@@ -284,6 +290,7 @@ impl AuditPersonalizeSettings {
             ranges: self.ranges.clone(),
             model: self.model.clone(),
             ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
             output: OutputSettings::nowhere(),
         }
@@ -307,6 +314,7 @@ impl AuditFederateSettings {
             model: self.model.clone(),
             choice: self.choice.clone(),
             ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
             output: OutputSettings::nowhere(),
         }

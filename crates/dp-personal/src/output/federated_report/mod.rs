@@ -33,6 +33,8 @@ pub(crate) struct FederatedRelease<'a> {
     /// Of ratings: what users need to describe their own.
     pub(crate) items: Option<&'a DescribedItems>,
     pub(crate) settings: &'a RunSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
 }
 
 /// Everything a run has to say, released and internal apart.
@@ -53,7 +55,7 @@ pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
 
 impl FederatedRelease<'_> {
     /// Model, certificate, released report with its chart.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
         folder.write(SHARED, &shared)?;
         let mut certificate = self.certificate.clone();
@@ -65,6 +67,7 @@ impl FederatedRelease<'_> {
             folder.write(ITEM_FEATURES, &items)?;
             certificate = certificate.with_artifact(ITEM_FEATURES, &items);
         }
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
         write_released(folder, certificate, self.released_run(), None)
     }
 
@@ -98,6 +101,7 @@ impl FederatedRelease<'_> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: "federate".to_owned(),
+            run: Some(self.run.clone()),
             model: self.describe_model(),
             counts: None,
             comparison: None,

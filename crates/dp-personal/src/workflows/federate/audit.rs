@@ -4,7 +4,7 @@ use dp_accounting::Plan;
 use dp_audit::{AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, View, audit_epsilon};
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Run};
 
 use super::certified::spending;
 use super::settings::{Settings, by_setting};
@@ -49,17 +49,25 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let inputs = source.inputs(&settings)?;
     spending.settings = settings.run(&run, source.norm_squared(&inputs));
     let plan = spending.resized(&draft, inputs.dim())?;
-    let paid = spending.divide(spending.pay_apart(&plan)?);
-    let (table, _) = source.into_rows(paid.items, &mut NoiseSource::operating_system())?;
+    let noise = &mut NoiseSource::operating_system();
+    let counting = Run::new(&plan, spending.pay_apart(&plan)?, noise);
+    let mut counting = counting.map_err(dp_fedsgd::Error::from)?;
+    let requests = spending.requests(inputs.dim(), target.delta)?;
+    let begun = counting.begin(&requests, 1);
+    begun.map_err(dp_fedsgd::Error::from)?;
+    let table = source.into_rows(&mut counting)?.users;
     let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
     let max_rows = args.columns.max_rows;
-    let parts = Parts::new(&inputs, table.into_users(), shares, max_rows, seed)?;
+    let parts = Parts::new(&inputs, table, shares, max_rows, seed)?;
     let users = parts.trained.rows().samples();
     let n_rows = max_rows.min(ROWS);
     let row = rows_of(inputs.task, &spending.settings);
     let planted = PlantedRows::new(users, (trials.n_canaries, 1, n_rows), row)?;
     let n_here = (users.table().expose().n_users() + trials.n_canaries.div_ceil(2)) as f64;
-    let declared = args.model.n_users.map(|n| n * settings.trained_share());
+    let declared = args
+        .model
+        .n_users
+        .map(|n| n * (1.0 - shares.held_out_users));
     let model = objective(inputs.task, planted.dim)?;
     let rounds = Rounds::new(
         &settings.releasing(),

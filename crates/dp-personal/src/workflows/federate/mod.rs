@@ -16,7 +16,9 @@ use crate::workflows::train::protect;
 
 pub use audit::audit;
 pub use certified::CertifiedOutcome;
+pub(crate) use certified::selection;
 pub use exploration::ExplorationOutcome;
+pub(crate) use runs::{AllRuns, Rows, Shape};
 
 /// What a run left, and what it has to say.
 #[derive(Debug, Clone)]
