@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use dp_accounting::{Certificate, Ledger};
 
-use crate::support::{Sandbox, samples_of};
+use crate::personalize::samples;
+use crate::support::Sandbox;
 
 /// A command that trains, on data in a folder of its own.
 struct Case {
@@ -26,7 +27,6 @@ impl Case {
     fn all() -> Vec<Self> {
         let factors = "dp-model/item_factors.safetensors";
         let shared = "dp-model/shared.safetensors";
-        let rows = ["--bounds", "bounds.csv"];
         let federate = ["federate", "rows.csv", "--rounds", "12"];
         vec![
             Self::new(&["train", "ratings.csv", "--steps", "12"], factors, false),
@@ -55,17 +55,17 @@ impl Case {
                 false,
             ),
             Self::new(
-                &[&["personalize", "rows.csv", "--rank", "1"], &rows[..]].concat(),
+                &["personalize", "rows.csv", "--rank", "1"],
                 "dp-model/subspace.safetensors",
                 false,
             ),
             Self::new(
-                &[&federate[..], &["--alpha-grid", "1"], &rows].concat(),
+                &[&federate[..], &["--alpha-grid", "1"]].concat(),
                 shared,
                 false,
             ),
             Self::new(
-                &[&federate[..], &["--alpha-grid", "0,1,inf"], &rows].concat(),
+                &[&federate[..], &["--alpha-grid", "0,1,inf"]].concat(),
                 shared,
                 true,
             ),
@@ -74,8 +74,7 @@ impl Case {
 
     fn sandbox() -> Sandbox {
         let sandbox = Sandbox::with_ratings();
-        sandbox.write("rows.csv", samples_of(60));
-        sandbox.write("bounds.csv", "column,lower,upper\nx,-2,2\nz,-2,2\ny,-4,4\n");
+        sandbox.write("rows.csv", samples(120));
         let mut items = "item,title,genres\n".to_owned();
         for item in 0..25 {
             items.push_str(&format!("item-{item},Title {item},genre-{}\n", item % 4));
