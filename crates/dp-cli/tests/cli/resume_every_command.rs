@@ -123,6 +123,7 @@ fn n_paid(sandbox: &Sandbox) -> usize {
 
 #[test]
 fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
+    let mut all_kills = 0;
     for case in Case::all() {
         let whole = Case::sandbox();
         case.run(&whole, &[]).exits(0);
@@ -151,6 +152,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
                 continue;
             }
         }
+        all_kills += n_kills;
         let paid = n_paid(&sandbox);
         // matrices and right-hand sides are paid for in pairs
         let most = uninterrupted + 2 * n_kills;
@@ -169,6 +171,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         assert!(sandbox.exists("dp-model/internal-releases.list"));
         assert!(!sandbox.exists("dp-model/held.json") && !sandbox.exists("dp-model/releases.list"));
     }
+    assert!(all_kills > 0);
 }
 
 #[test]
@@ -244,4 +247,34 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
         fs::remove_file(sandbox.path("dp-model/report.json")).unwrap();
         recompute(&[]).exits(6);
     }
+}
+
+#[test]
+fn users_who_train_only_when_asked_are_not_resumed_and_nothing_is_paid() {
+    let args = [
+        "federate",
+        "rows.csv",
+        "--rounds",
+        "40",
+        "--alpha-grid",
+        "1",
+    ];
+    let args = [&args[..], &["--sampling-probability", "0.5"]].concat();
+    let case = Case::new(&args, "dp-model/shared.safetensors", true);
+    let sandbox = Case::sandbox();
+    if case.is_killed_after(&sandbox, 4, &[]) {
+        let ledger = sandbox.read("l.ledger");
+        case.run(&sandbox, &["--resume"])
+            .exits(2)
+            .says(&["hint: users who train only when they are asked"]);
+        assert_eq!(sandbox.read("l.ledger"), ledger);
+    }
+    let anew = ["--ledger", "m.ledger"];
+    let args: Vec<&str> = case.args[..case.args.len() - 2]
+        .iter()
+        .chain(&anew)
+        .copied()
+        .collect();
+    sandbox.dp(&args).exits(0);
+    sandbox.dp(&["verify", "dp-model", "--recompute"]).exits(0);
 }
