@@ -187,10 +187,6 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         let run = sandbox.dp(&[&both[..], &FEATURES, more].concat()).exits(2);
         run.says(&["has no meaning with --method am-ssp"]);
     }
-    let resume = ["--ledger", "l.ledger", "--resume", "r"];
-    let run = sandbox.dp(&[&both[..], &FEATURES, &resume].concat());
-    run.exits(2)
-        .says(&["--resume", "--method am-ssp", "keeps no state"]);
     for (more, part) in [
         (&["--dim", "0"][..], "--dim is 0"),
         (&["--steps", "0"], "--steps is 0"),

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use dp_accounting::{Certificate, Ledger};
 
-use crate::support::{Sandbox, samples_of};
+use crate::personalize::samples;
+use crate::support::Sandbox;
 
 /// A command that trains, on data in a folder of its own.
 struct Case {
@@ -26,7 +27,6 @@ impl Case {
     fn all() -> Vec<Self> {
         let factors = "dp-model/item_factors.safetensors";
         let shared = "dp-model/shared.safetensors";
-        let rows = ["--bounds", "bounds.csv"];
         let federate = ["federate", "rows.csv", "--rounds", "12"];
         vec![
             Self::new(&["train", "ratings.csv", "--steps", "12"], factors, false),
@@ -55,17 +55,17 @@ impl Case {
                 false,
             ),
             Self::new(
-                &[&["personalize", "rows.csv", "--rank", "1"], &rows[..]].concat(),
+                &["personalize", "rows.csv", "--rank", "1"],
                 "dp-model/subspace.safetensors",
                 false,
             ),
             Self::new(
-                &[&federate[..], &["--alpha-grid", "1"], &rows].concat(),
+                &[&federate[..], &["--alpha-grid", "1"]].concat(),
                 shared,
                 false,
             ),
             Self::new(
-                &[&federate[..], &["--alpha-grid", "0,1,inf"], &rows].concat(),
+                &[&federate[..], &["--alpha-grid", "0,1,inf"]].concat(),
                 shared,
                 true,
             ),
@@ -74,8 +74,7 @@ impl Case {
 
     fn sandbox() -> Sandbox {
         let sandbox = Sandbox::with_ratings();
-        sandbox.write("rows.csv", samples_of(60));
-        sandbox.write("bounds.csv", "column,lower,upper\nx,-2,2\nz,-2,2\ny,-4,4\n");
+        sandbox.write("rows.csv", samples(120));
         let mut items = "item,title,genres\n".to_owned();
         for item in 0..25 {
             items.push_str(&format!("item-{item},Title {item},genre-{}\n", item % 4));
@@ -124,6 +123,7 @@ fn n_paid(sandbox: &Sandbox) -> usize {
 
 #[test]
 fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
+    let mut all_kills = 0;
     for case in Case::all() {
         let whole = Case::sandbox();
         case.run(&whole, &[]).exits(0);
@@ -152,6 +152,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
                 continue;
             }
         }
+        all_kills += n_kills;
         let paid = n_paid(&sandbox);
         // matrices and right-hand sides are paid for in pairs
         let most = uninterrupted + 2 * n_kills;
@@ -170,6 +171,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         assert!(sandbox.exists("dp-model/internal-releases.list"));
         assert!(!sandbox.exists("dp-model/held.json") && !sandbox.exists("dp-model/releases.list"));
     }
+    assert!(all_kills > 0);
 }
 
 #[test]
@@ -245,4 +247,34 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
         fs::remove_file(sandbox.path("dp-model/report.json")).unwrap();
         recompute(&[]).exits(6);
     }
+}
+
+#[test]
+fn users_who_train_only_when_asked_are_not_resumed_and_nothing_is_paid() {
+    let args = [
+        "federate",
+        "rows.csv",
+        "--rounds",
+        "40",
+        "--alpha-grid",
+        "1",
+    ];
+    let args = [&args[..], &["--sampling-probability", "0.5"]].concat();
+    let case = Case::new(&args, "dp-model/shared.safetensors", true);
+    let sandbox = Case::sandbox();
+    if case.is_killed_after(&sandbox, 4, &[]) {
+        let ledger = sandbox.read("l.ledger");
+        case.run(&sandbox, &["--resume"])
+            .exits(2)
+            .says(&["hint: users who train only when they are asked"]);
+        assert_eq!(sandbox.read("l.ledger"), ledger);
+    }
+    let anew = ["--ledger", "m.ledger"];
+    let args: Vec<&str> = case.args[..case.args.len() - 2]
+        .iter()
+        .chain(&anew)
+        .copied()
+        .collect();
+    sandbox.dp(&args).exits(0);
+    sandbox.dp(&["verify", "dp-model", "--recompute"]).exits(0);
 }

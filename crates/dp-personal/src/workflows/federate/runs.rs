@@ -36,6 +36,7 @@ pub(crate) struct Shape {
     pub(crate) alphas: Vec<f64>,
     pub(crate) delta: f64,
     /// Declared, with those held out; where there is none they are counted.
+    #[serde(rename = "declared_users")]
     pub(crate) n_users: Option<f64>,
     /// How far a user's losses may differ before they are cut.
     pub(crate) loss_range: f64,
