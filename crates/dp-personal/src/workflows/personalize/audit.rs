@@ -51,7 +51,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     }
     let n_rows = args.columns.max_rows.min(ROWS);
     let row = |at: usize| match inputs.task {
-        Task::Regression => (LENGTH, LABELS[usize::from(at % axes_each != 0)]),
+        Task::Regression => (LENGTH, LABELS[usize::from(!at.is_multiple_of(axes_each))]),
         Task::Classification { .. } => (LENGTH, if at % 4 == 3 { -1.0 } else { 1.0 }),
     };
     let size = (trials.n_canaries, axes_each, n_rows);
