@@ -238,11 +238,11 @@ settings! {
 
     /// How much is tried.
     struct TrialSettings under "Trials" {
-        /// Users planted in the data; a coin each says if it joins a run
+        /// Planted users; a coin each says if it joins a run
         n_canaries: Option<usize> = {
             long: "canaries",
             value_name: "N",
-            usual: "200; in labelled rows 30",
+            usual: "200; in rows 30",
             range: Range::of(1.0, 1e4),
         },
         /// Training runs
