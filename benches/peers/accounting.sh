@@ -10,11 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-target}"
-python="${PEER_PYTHON:-$target/peers/bin/python}"
-if [ ! -x "$(command -v "$python")" ]; then
-  python3 -m venv "$target/peers"
-  "$python" -m pip install --quiet "dp-accounting==0.6.*"
-fi
+. benches/peers/python.sh
+python="$(peer_python accounting "dp-accounting==0.6.*")"
 
 cargo build --quiet --release -p dp-benches --example accounting_peer
 cargo --version

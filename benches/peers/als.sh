@@ -10,10 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-target}"
-python="${PEER_PYTHON:-$target/peers-als/bin/python}"
-if [ ! -x "$(command -v "$python")" ]; then
-  python3 -m venv "$target/peers-als"
-  "$python" -m pip install --quiet "implicit==0.7.*"
-fi
+. benches/peers/python.sh
+python="$(peer_python als "implicit==0.7.*")"
 cargo build --quiet --release -p dp-benches --example als_peer
 exec "$python" benches/peers/als.py --ours "$target/release/examples/als_peer" "$@"

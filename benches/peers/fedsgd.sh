@@ -4,10 +4,13 @@
 #
 #   benches/peers/fedsgd.sh [--rounds N] [--threads N]
 #
-# Needs cargo, and python3 with numpy ($PEER_PYTHON names another Python).
+# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
+# target folder unless $PEER_PYTHON names a Python that has it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-target}"
+. benches/peers/python.sh
+python="$(peer_python fedsgd "numpy==2.*")"
 cargo build --quiet --release -p dp-benches --example fedsgd_peer
-exec "${PEER_PYTHON:-python3}" benches/peers/fedsgd.py --ours "$target/release/examples/fedsgd_peer" "$@"
+exec "$python" benches/peers/fedsgd.py --ours "$target/release/examples/fedsgd_peer" "$@"

@@ -10,10 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-target}"
-python="${PEER_PYTHON:-$target/peers-personalize/bin/python}"
-if [ ! -x "$(command -v "$python")" ]; then
-  python3 -m venv "$target/peers-personalize"
-  "$python" -m pip install --quiet "numpy==2.*"
-fi
+. benches/peers/python.sh
+python="$(peer_python personalize "numpy==2.*")"
 cargo build --quiet --release -p dp-benches --example personalize_peer
 exec "$python" benches/peers/personalize.py --ours "$target/release/examples/personalize_peer" "$@"

@@ -108,6 +108,9 @@ pub enum Error {
         /// The label that the plan gave the release.
         label: String,
     },
+    /// A ledger for one schedule was asked to pay for a part of it.
+    #[error("a ledger for one schedule pays for it whole, and not for a part of it")]
+    ScheduleInParts,
     /// The ledger holds no such release.
     #[error("the ledger does not hold release {release}: {reason}")]
     NotHeld {

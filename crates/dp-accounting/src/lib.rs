@@ -21,7 +21,7 @@ pub use engines::{calibrate, gdp, rdp};
 pub use books::allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
 pub use books::certificate::{
     Artifact, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee, GuaranteeKind,
-    Project, ReleasedOutput, Status, Verified,
+    NotMade, Project, ReleasedOutput, Status, Verified,
 };
 pub use books::figures::{rounded_down, rounded_up};
 pub use books::filter::{

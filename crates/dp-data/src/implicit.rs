@@ -34,6 +34,10 @@ impl Ratings {
                     builder.push(user, item, 1.0)?;
                 }
             }
+            let id = table.user_id(user as usize);
+            if id != u128::from(user) {
+                builder.set_id(user, id); // who users are does not depend on what they like
+            }
         }
         builder.ensure_users(table.n_users());
         Ok(Self::assemble(

@@ -32,7 +32,7 @@ pub use gram::{
     integer_squared_norms,
 };
 pub use grid_sum::GridSum;
-pub use kernels::{Across, PlainLoops, with_vector_instructions};
+pub use kernels::{Across, PlainLoops, vector_instructions, with_vector_instructions};
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};

@@ -59,10 +59,10 @@ pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use run::{
     ChannelLink, ChannelPool, Coordinator, CoordinatorLink, DealUsers, Fitted, FromWorker,
-    GridForm, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer, Progress,
-    Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList, Round,
-    Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool, plan_for,
-    try_grids, worker_channels,
+    GridForm, LedgerPayer, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer,
+    Progress, Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
+    Round, Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool,
+    plan_for, try_grids, worker_channels,
 };
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};

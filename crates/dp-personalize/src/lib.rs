@@ -16,6 +16,10 @@ mod local_fit;
 mod metrics;
 mod residual;
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_types,
+    reason = "each release is made by itself, apart from any run"
+)]
 mod sensitivity_tests;
 mod single_model;
 mod small;

@@ -125,8 +125,8 @@ impl InteractionsBuilder {
     }
 
     /// Says who a user is beyond this table ([`Interactions::user_id`]), such as a hash of the id in
-    /// the data. Give one to every user or to none; two users must not have the same. A user of
-    /// whom nothing is said has their number as id.
+    /// the data, of which the lower 127 bits count. Two users must not have the same. A user of whom
+    /// nothing is said has their number as id, which is told from ids that were given.
     pub fn set_id(&mut self, user: u32, id: u128) {
         self.users.insert(user);
         self.ids.insert(user, id);
@@ -170,7 +170,9 @@ impl InteractionsBuilder {
         if self.ids.is_empty() && rows.are_consecutive() {
             return UserIds::From(rows.numbers().next().unwrap_or(0).into());
         }
-        let id = |number| self.ids.get(&number).copied().unwrap_or(number.into());
+        // given ids have their highest bit set and numbers have not, so that neither can be taken for the other
+        let given = |&id: &u128| id | (1 << 127);
+        let id = |number| self.ids.get(&number).map_or(number.into(), given);
         UserIds::Each(rows.numbers().map(id).collect())
     }
 

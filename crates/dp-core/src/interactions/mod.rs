@@ -436,13 +436,14 @@ mod tests {
         }
         builder.set_id(17, 1 << 100);
         let t = builder.build().0;
-        assert_eq!([0, 1, 2].map(|user| t.user_id(user)), [4, 1 << 100, 900]);
-        assert_eq!(t.shards(3)[1].user_id(0), 1 << 100);
+        let given = (1 << 100) | (1 << 127);
+        assert_eq!([0, 1, 2].map(|user| t.user_id(user)), [4, given, 900]);
+        assert_eq!(t.shards(3)[1].user_id(0), given);
         let parts = t.deal(2, |id| usize::from(id > 4));
         assert_eq!([parts[0].n_users(), parts[1].n_users()], [1, 2]);
         assert_eq!(parts[1].user(0).values(), &[17.0]);
         assert_eq!(parts[1].user(1).features(), &[-900.0]);
-        assert_eq!(parts[1].user_id(0), 1 << 100);
+        assert_eq!(parts[1].user_id(0), given);
         let (a, b) = (parts[0].origin(), parts[1].origin());
         assert!(!a.overlaps(b) && a.overlaps(t.origin()));
         // another way of dealing may put a user of one part into another

@@ -79,6 +79,8 @@ pub struct Server<'r> {
     sampling: ClientSampling,
     run: Run<'r>,
     state: SharedState,
+    /// Whether a release is in the list that the shared parameters have not taken in, because an error came between.
+    behind: bool,
 }
 
 impl<'r> Server<'r> {
@@ -103,6 +105,7 @@ impl<'r> Server<'r> {
             fit,
             sampling,
             run,
+            behind: false,
         };
         while let Some(round) = server.next_round() {
             let Some(released) = server.run.reopened(sampling, server.shape())? else {
@@ -126,6 +129,7 @@ impl<'r> Server<'r> {
     /// # Errors
     /// [`crate::Error::Mechanism`] when the payment or the draw is refused or entropy fails.
     pub fn open_round(&mut self, n_clients: usize) -> Result<Option<OpenRound<'_, 'r>>> {
+        self.check_state()?;
         let Some(round) = self.next_round() else {
             return Ok(None);
         };
@@ -136,6 +140,18 @@ impl<'r> Server<'r> {
             server: self,
             open,
         }))
+    }
+
+    /// Parameters that are behind the list would be sent to clients and be no function of it.
+    fn check_state(&self) -> Result<()> {
+        if self.behind {
+            return Err(dp_mechanism::Error::List {
+                what: "an error came between a release and the step on it: go on from the list"
+                    .to_owned(),
+            }
+            .into());
+        }
+        Ok(())
     }
 
     /// The round after all that were paid for.
@@ -183,6 +199,7 @@ impl<'r> Server<'r> {
     /// # Errors
     /// [`crate::Error::Mechanism`] where nothing was paid for, and should the certificate not verify.
     pub fn finish(self) -> Result<Fitted<SharedModel>> {
+        self.check_state()?;
         let Self {
             fit, run, state, ..
         } = self;
@@ -266,7 +283,10 @@ impl OpenRound<'_, '_> {
         let mut answered = 0_u32;
         #[cfg(privacy_mutants)]
         let checked = checked.inspect(|_| answered += 1);
-        let values = server.run.close(open, checked)?.values();
+        let n_listed = server.run.n_releases();
+        let released = server.run.close(open, checked);
+        server.behind = released.is_err() && server.run.n_releases() > n_listed;
+        let values = released?.values();
         #[cfg(privacy_mutants)]
         let values = {
             let ratio = server.fit.params().expected_clients() / f64::from(answered.max(1));

@@ -39,6 +39,17 @@ impl InstructionSet {
         Self(Level::Portable)
     }
 
+    /// What it is called.
+    pub(super) const fn name(self) -> &'static str {
+        match self.0 {
+            Level::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        }
+    }
+
     /// Whether it holds AVX-512F.
     #[cfg(target_arch = "x86_64")]
     #[inline]

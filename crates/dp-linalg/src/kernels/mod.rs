@@ -54,7 +54,7 @@ pub(crate) use gather::Gather;
 pub(crate) use gram::{GramUpdate, WeightedSum, turned_len, unturn};
 pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::{HOME, KroneckerUpdate};
-pub use plain::{PlainLoops, with_vector_instructions};
+pub use plain::{PlainLoops, vector_instructions, with_vector_instructions};
 pub(crate) use products::{PairProducts, RowProducts, RowScores, SumOfSquares};
 pub(crate) use rows::{ChosenRows, RowSource, Rows};
 pub(crate) use score::Scores;

@@ -50,6 +50,12 @@ pub fn with_vector_instructions<P: PlainLoops>(loops: P) -> P::Output {
     f32::run(InstructionSet::detect(), Plainly(loops))
 }
 
+/// The name of the vector instructions in use: results of the same name are the same bits.
+#[must_use]
+pub fn vector_instructions() -> &'static str {
+    InstructionSet::detect().name()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,6 +50,11 @@ impl RoundKey {
         self.key.clone()
     }
 
+    /// Whether two keys draw the same users.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        *self.key == *other.key
+    }
+
     /// The coin of a user: uniform on 64 bits.
     pub(crate) fn coin(&self, id: u128) -> u64 {
         let word = hchacha::<R20>(&(*self.key).into(), &id.to_le_bytes().into());

@@ -77,6 +77,21 @@ impl ClientSampling {
         }
     }
 
+    /// Refuses a table of another size than a sample of fixed size is from: before anything is paid.
+    ///
+    /// # Errors
+    /// [`Error::Population`], which does not carry the number of users.
+    pub(crate) const fn check_population(&self, n_users: usize) -> Result<()> {
+        match self {
+            Self::FixedSize(fixed) if fixed.population_size() != n_users => {
+                Err(Error::Population {
+                    expected: fixed.population_size(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Who of the users of a table takes part in the round of `key`. Under Poisson sampling that depends on each user's
     /// [id](Interactions::user_id) alone, wherever the user's records are; a sample of fixed size needs all users in one table.
     ///
@@ -87,10 +102,7 @@ impl ClientSampling {
         match self {
             Self::Poisson(poisson) => Ok(poisson.drawn(n_users, |user| users.user_id(user), key)),
             Self::FixedSize(fixed) => {
-                let expected = fixed.population_size();
-                if n_users != expected {
-                    return Err(Error::Population { expected });
-                }
+                self.check_population(n_users)?;
                 Ok(fixed.drawn(key))
             }
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use dp_accounting::{BudgetKind, Ledger, Plan, Reservation, Spend};
 
-use super::{Fitted, Observer, Payer, ReleaseList, Run, Trainer};
+use super::{Fitted, Observer, PaidLine, Payer, ReleaseList, Run, Trainer};
 use crate::{Error, InProcess, NoiseSource, Result, SumBackend};
 
 const LIST: &str = "releases.list";
@@ -101,8 +101,15 @@ impl RunFolder {
         (ledgers, noise, observer): (&mut [Ledger], &mut NoiseSource, &mut dyn Observer),
     ) -> Result<Fitted<T::Model>, T::Error> {
         fs::create_dir_all(&self.path).map_err(|source| io_error(&self.path, source))?;
+        if ledgers.len() != trainer.n_accounts() {
+            return Err(Error::from(dp_core::ShapeError {
+                name: "ledgers",
+                found: ledgers.len(),
+                expected: trainer.n_accounts(),
+            })
+            .into());
+        }
         let list = ReleaseList::open(self.list_path(), run, plan)?;
-        check_paid(&list, ledgers)?;
         let mut payer = self.payer(plan, ledgers, &list)?;
         #[cfg(privacy_mutants)]
         let mut restored = NoiseSource::insecure_seeded(self.path.as_os_str().len() as u64);
@@ -115,7 +122,12 @@ impl RunFolder {
         trainer.run(data, made)
     }
 
-    fn payer<'l>(
+    /// Who pays for a run along `plan` that goes on from `list`: what [`train`](Self::train) pays with, for whoever drives a [`Run`]
+    /// round by round. There is a ledger for each account.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train), before any release.
+    pub fn payer<'l>(
         &self,
         plan: &Plan,
         ledgers: &'l mut [Ledger],
@@ -125,6 +137,7 @@ impl RunFolder {
             let lines = list.paid_before().iter();
             lines.filter(|line| line.account == account).count()
         };
+        check_paid(list, ledgers)?;
         let mut held = self.held()?;
         for (account, ledger) in ledgers.iter_mut().enumerate() {
             if held.contains_key(&account) {
@@ -134,7 +147,9 @@ impl RunFolder {
             if pays_release_by_release(plan, ledger) {
                 ledger.affords(&missing)?;
             } else if n_listed(account) == 0 {
-                let reservation = ledger.hold(plan)?;
+                // what a run left that ended before it could write down which lines are its own
+                let untouched = ledger.untouched(plan);
+                let reservation = untouched.map_or_else(|| ledger.hold(plan), Ok)?;
                 held.insert(account, reservation.release_ids().to_vec());
                 self.keep_held(&held)?;
             } else {
@@ -188,9 +203,7 @@ impl RunFolder {
 fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
     let paid = list.paid_before().iter().all(|line| {
         let ledger = ledgers.get(line.account);
-        ledger.is_some_and(|ledger| {
-            ledger.data_set_id() == line.data_set && ledger.contains(&line.release_id)
-        })
+        ledger.is_some_and(|ledger| ledger.has_paid(line))
     });
     if paid {
         return Ok(());
@@ -213,7 +226,8 @@ fn rest_of(plan: &Plan, n_made: usize) -> Result<Plan> {
 }
 
 /// Pays out of ledgers: release by release, or by taking what they hold for the run.
-struct LedgerPayer<'l> {
+#[derive(Debug)]
+pub struct LedgerPayer<'l> {
     ledgers: &'l mut [Ledger],
     reservations: BTreeMap<usize, Reservation>,
 }
@@ -244,6 +258,11 @@ impl Payer for LedgerPayer<'_> {
             }
         }
         Ok(spends)
+    }
+
+    fn has_paid(&self, line: &PaidLine) -> bool {
+        let ledger = self.ledgers.get(line.account);
+        ledger.is_some_and(|ledger| ledger.has_paid(line))
     }
 }
 

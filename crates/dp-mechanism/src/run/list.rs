@@ -26,6 +26,9 @@ pub struct ReleaseForm {
     pub grids: Vec<GridForm>,
     /// How many integers there are.
     pub n_integers: usize,
+    /// Of a selection, the number of candidates; 0 of sums.
+    #[serde(default)]
+    pub n_candidates: usize,
 }
 
 /// Kinds of releases.
@@ -171,13 +174,15 @@ impl ReleaseEntry {
         self.integers
     }
 
-    /// The entry as it stands in a file and goes over a link: a line of JSON, then the integers in 8 bytes each, little-endian, and a
+    /// The entry as it stands in a file and goes over a link: a line of JSON with its hash, then the integers in 8 bytes each, little-endian, and a
     /// newline.
     ///
     /// # Errors
     /// [`Error::List`] where a number in the form is not finite.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = json(&self.head)?;
+        bytes.push(b'\t');
+        bytes.extend(self.hash.as_bytes());
         bytes.push(b'\n');
         bytes.extend(to_bytes(&self.integers));
         bytes.push(b'\n');
@@ -216,8 +221,8 @@ struct Header {
 ///
 /// # File
 /// One line of JSON names the schema, the run and the plan. Each entry is a line of JSON with labels, grids, ledger lines and the
-/// hash of the entry before it, followed by the released integers. An entry is written in one write and flushed to the device
-/// before the release leaves the kernel. An entry that a crash cut off was seen by nobody: it is removed when the list is opened again; what was
+/// hash of the entry before it, a tab and the hash of that JSON, followed by the released integers. An entry is written in one write and flushed to the device
+/// before the release leaves the kernel. An entry that a crash cut off was seen by nobody: it is moved to a file beside the list when that is opened again; what was
 /// paid for it stays paid. Anything else that does not fit the chain is an error.
 ///
 /// # Privacy
@@ -232,6 +237,8 @@ pub struct ReleaseList {
     paid_before: Vec<PaidLine>,
     store: Store,
     replay: Replay,
+    /// Whether a write failed, so that the file may end in a part of an entry.
+    poisoned: bool,
 }
 
 #[derive(Debug)]
@@ -261,6 +268,7 @@ impl ReleaseList {
             paid_before: Vec::new(),
             store,
             replay: Replay::None,
+            poisoned: false,
         })
     }
 
@@ -318,6 +326,13 @@ impl ReleaseList {
                 let mut line = json(&header)?;
                 line.push(b'\n');
                 let mut file = &file;
+                // a first line that a crash cut off, and nobody else's file
+                let mut found = Vec::new();
+                file.seek(SeekFrom::Start(0)).map_err(failed)?;
+                file.read_to_end(&mut found).map_err(failed)?;
+                if !line.starts_with(&found) {
+                    return Err(damaged(path, "not a list of releases"));
+                }
                 file.set_len(0).map_err(failed)?;
                 file.seek(SeekFrom::Start(0)).map_err(failed)?;
                 file.write_all(&line).map_err(failed)?;
@@ -331,6 +346,7 @@ impl ReleaseList {
                 let head = list.head.clone();
                 let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
                 if end < file.metadata().map_err(failed)?.len() {
+                    keep_torn(path, end).map_err(failed)?;
                     file.set_len(end).map_err(failed)?; // a release that nobody was told
                     file.sync_all().map_err(failed)?;
                 }
@@ -459,15 +475,29 @@ impl ReleaseList {
         match &mut self.store {
             Store::None => {}
             Store::File { file, path } => {
+                if self.poisoned {
+                    return Err(damaged(path, "an earlier write failed: open it again"));
+                }
                 let bytes = entry.to_bytes()?;
+                self.poisoned = true;
                 let written = file.write_all(&bytes).and_then(|()| file.sync_data());
                 written.map_err(|error| io_error(path, error))?;
+                self.poisoned = false;
             }
         }
         entry.hash.clone_into(&mut self.head);
         self.n_entries = self.n_entries.saturating_add(1);
         Ok(())
     }
+}
+
+/// Puts what is cut off the end of a list beside it, for whoever wants to know what was there.
+fn keep_torn(path: &Path, end: u64) -> io::Result<()> {
+    let mut list = File::open(path)?;
+    list.seek(SeekFrom::Start(end))?;
+    let mut torn = File::create(path.with_extension("torn"))?;
+    io::copy(&mut list, &mut torn)?;
+    torn.sync_all()
 }
 
 /// Follows the chain of hashes.
@@ -541,10 +571,10 @@ fn whole_entries(
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // what a crash left at the end, or damage
-                let at_end = reader.fill_buf().map_err(failed)?.is_empty();
-                return match at_end {
-                    true => Ok(end),
-                    false => Err(damaged(path, &error.to_string())),
+                reader.seek(SeekFrom::Start(end)).map_err(failed)?;
+                return match later_entry(reader).map_err(failed)? {
+                    false => Ok(end),
+                    true => Err(damaged(path, &error.to_string())),
                 };
             }
             Err(error) => return Err(failed(error)),
@@ -553,6 +583,27 @@ fn whole_entries(
     }
 }
 
+/// Whether an entry's line stands anywhere behind the one that begins here, so that what does not hold together here is not what a crash left
+/// at the end.
+fn later_entry(reader: &mut impl BufRead) -> io::Result<bool> {
+    let first = read_line(reader)?;
+    let own = first.as_deref().and_then(head_of).map(|head| head.step);
+    while let Some(line) = read_line(reader)? {
+        // the integers before a line may hold any bytes, newlines too
+        let starts = line
+            .windows(HEAD_START.len())
+            .rposition(|at| at == HEAD_START);
+        let head = starts.and_then(|at| line.get(at..)).and_then(head_of);
+        if head.is_some_and(|head| Some(head.step) != own) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How every entry's line begins.
+const HEAD_START: &[u8] = br#"{"step":"#;
+
 /// Reads one entry; nothing at the end. `UnexpectedEof` where the input ends within it, `InvalidData` where it does not hold together.
 fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
@@ -560,8 +611,8 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
         return Ok(None);
     }
     let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let head: Head =
-        serde_json::from_slice(&line).map_err(|_| invalid("an entry's line cannot be read"))?;
+    // its length is believed only after its hash has been
+    let head = head_of(&line).ok_or_else(|| invalid("an entry's line cannot be read"))?;
     let expected = head.release.n_integers.saturating_mul(WIDTH) as u64;
     let mut bytes = Vec::new();
     reader.by_ref().take(expected).read_to_end(&mut bytes)?;
@@ -576,6 +627,16 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
         integers: from_bytes(&bytes),
         hash,
     }))
+}
+
+/// Everything of an entry but its integers, if the line is whole: JSON, a tab and the hash of the JSON.
+fn head_of(line: &[u8]) -> Option<Head> {
+    let tab = line.iter().rposition(|&byte| byte == b'\t')?;
+    let (text, hash) = line.split_at_checked(tab)?;
+    if hash.get(1..)? != hex(&Sha256::digest(text)).as_bytes() {
+        return None;
+    }
+    serde_json::from_slice(text).ok()
 }
 
 /// A line without its newline; nothing where the input ends before one.

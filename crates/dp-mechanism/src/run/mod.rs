@@ -24,7 +24,7 @@ use crate::sum_backend::{InProcess, SumBackend, SumRequest, sum_over_users};
 use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
 pub use check::{DealUsers, TrainerCheck, TrainerLaw};
-pub use folder::RunFolder;
+pub use folder::{LedgerPayer, RunFolder};
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
@@ -368,6 +368,13 @@ impl<'a> Run<'a> {
             let queues = Spends::reserved(self.plan, std::mem::take(all), n_accounts)?;
             *spends = Given::Checked(Spends::Reserved(queues));
         }
+        if let Source::Here {
+            spends: Given::Checked(spends),
+            ..
+        } = &self.source
+        {
+            spends.check_paid(self.list.paid_before())?;
+        }
         self.accounts.resize_with(n_accounts, Account::default);
         for (at, account) in self.accounts.iter_mut().enumerate() {
             if let Source::Here {
@@ -400,6 +407,8 @@ impl<'a> Run<'a> {
             step: self.list.len(),
             list_head: self.list.head().to_owned(),
             n_coordinates,
+            nonce: nonce()?,
+            instructions: dp_linalg::vector_instructions(),
             round_key: None,
         };
         let entry = match &mut self.source {
@@ -444,12 +453,19 @@ impl<'a> Run<'a> {
         let Source::Here { backend, .. } = self.source else {
             return Err(Error::EndOfList);
         };
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("run-pays-after-the-noise")
+            && let Source::Here { noise, .. } = &mut self.source
+        {
+            RoundKey::draw(noise)?;
+        }
         // coins are secret random bits, so a sample is paid for first; a sum over everybody when it has arrived
         let mut paid = None;
         if let Some(sampling) = ask.sampling {
             if backend.is_remote() || backend.n_shards() > 1 {
                 sampling.check_shards()?;
             }
+            sampling.check_population(data.expose().n_users())?;
             paid = Some(self.pay(&ask)?);
             if let Source::Here { noise, .. } = &mut self.source {
                 request.round_key = Some(RoundKey::draw(noise)?);
@@ -542,6 +558,9 @@ impl<'a> Run<'a> {
             let n_keys = dp_core::mutants::pick("key-reused-on-resume", n_keys, 0);
             noise.skip(n_keys);
         }
+        if let Source::Here { backend, .. } = self.source {
+            backend.released(&entry)?;
+        }
         self.report(&entry)?;
         Ok(Made {
             insecure: entry.is_insecure(),
@@ -610,8 +629,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The certificate of the run: of all that was paid for. A run that ended early and paid release by release states the
-    /// guarantee of what it made.
+    /// The certificate of the run: of all that was paid for, and of what was planned beside if it ended early.
     fn certificate(
         self,
         describe: impl FnOnce(CertificateBuilder) -> CertificateBuilder,
@@ -628,17 +646,10 @@ impl<'a> Run<'a> {
         }
         let others = other_accounts(&accounts);
         let first = accounts.into_iter().next().unwrap_or_default();
-        let n_paid = first.records.len();
-        let made;
-        let plan = match self.plan.releases().get(..n_paid) {
-            Some(paid) if n_paid < self.plan.releases().len() => {
-                let (delta, adjacency) = (self.plan.target().delta, self.plan.adjacency());
-                made = Plan::with_noise_multipliers(delta, adjacency, paid.to_vec())?;
-                &made
-            }
-            _ => self.plan,
-        };
-        let builder = Certificate::builder(plan, first.data_set.unwrap_or_default());
+        // when a run ends may depend on what it released, so the guarantee is that of the whole plan
+        let rest = self.plan.releases().get(first.records.len()..);
+        let builder = Certificate::builder(self.plan, first.data_set.unwrap_or_default());
+        let builder = builder.not_made(rest.unwrap_or_default());
         let builder = builder.releases(first.records);
         let mut builder = describe(builder).not_covered("total running time");
         for assumption in self.assumptions.into_iter().chain(others) {
@@ -652,6 +663,13 @@ impl<'a> Run<'a> {
         }
         Ok(builder.build()?)
     }
+}
+
+/// A number that no other request has: public, from the operating system.
+fn nonce() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|_| Error::EntropyUnavailable)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// What a certificate says of accounts beyond the first.
@@ -689,18 +707,34 @@ fn next_from(
     sum: impl Fn(Option<&RoundKey>) -> Result<Vec<i64>>,
 ) -> Result<ReleaseEntry> {
     let mut answer = None;
+    let mut asked: Option<Option<RoundKey>> = None;
     loop {
         match link.exchange(answer.take())? {
             ToWorker::End => return Err(Error::EndOfList),
+            // one that this worker has: a coordinator that goes on from a list tells all of them
+            ToWorker::Released(entry) if entry.step() < own.step => {}
             ToWorker::Released(entry) => return Ok(entry),
             ToWorker::Sum(request) => {
                 let same = request.step == own.step
                     && request.list_head == own.list_head
-                    && request.n_coordinates == own.n_coordinates;
+                    && request.n_coordinates == own.n_coordinates
+                    && request.instructions == own.instructions;
                 if !same {
-                    return Err(Error::Answer {
-                        shard: 0,
-                        what: "the coordinator is at another step, list or length",
+                    return Err(Error::Link {
+                        what: "the coordinator is at another step, list or length, or its vector instructions differ",
+                    });
+                }
+                // the sums over two samples of one step would tell more than one release does
+                let key = request.round_key.clone();
+                let again = asked.get_or_insert_with(|| key.clone());
+                let same_users = match (&*again, &key) {
+                    (None, None) => true,
+                    (Some(a), Some(b)) => a.is_same(b),
+                    _ => false,
+                };
+                if !same_users {
+                    return Err(Error::Link {
+                        what: "the coordinator asks once more for this step, and for other users",
                     });
                 }
                 answer = Some(shard.answer(&request, sum(request.round_key.as_ref())?));

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use dp_accounting::{Ledger, Plan, PlannedRelease, Spend};
+use dp_accounting::{BudgetKind, Ledger, Plan, PlannedRelease, Spend};
 
+use super::PaidLine;
 use crate::{Error, Result};
 
 /// Pays for releases as a run comes to them.
@@ -21,9 +22,14 @@ pub trait Payer {
         releases: Range<usize>,
         account: usize,
     ) -> dp_accounting::Result<Vec<Spend>>;
+
+    /// Whether an account paid for a release that stands in a list, and has handed out its spend: asked before a run goes on from
+    /// the list.
+    fn has_paid(&self, line: &PaidLine) -> bool;
 }
 
-/// Pays for each release just before it is made. A run that is abandoned has paid for what it released.
+/// Pays for each release just before it is made. A run that is abandoned has paid for what it released. A ledger for one schedule is refused,
+/// since it pays once: [`RunFolder`](crate::RunFolder) holds the schedule.
 impl Payer for Ledger {
     fn pay(
         &mut self,
@@ -31,9 +37,20 @@ impl Payer for Ledger {
         releases: Range<usize>,
         _: usize,
     ) -> dp_accounting::Result<Vec<Spend>> {
+        let whole = releases.len() == plan.releases().len();
+        if self.budget().kind() == BudgetKind::Schedule && !whole {
+            return Err(dp_accounting::Error::ScheduleInParts);
+        }
         let releases = plan.releases().get(releases).unwrap_or_default().to_vec();
         let (delta, adjacency) = (plan.target().delta, plan.adjacency());
         self.reserve(&Plan::with_noise_multipliers(delta, adjacency, releases)?)
+    }
+
+    fn has_paid(&self, line: &PaidLine) -> bool {
+        // a listed release that is still held is one that a restored copy of the ledger has forgotten
+        self.data_set_id() == line.data_set
+            && self.contains(&line.release_id)
+            && self.is_taken(&line.release_id) != Some(false)
     }
 }
 
@@ -91,6 +108,20 @@ impl Spends<'_> {
         };
         check(plan, planned, &spends, data_set)?;
         Ok(spends)
+    }
+
+    /// Every release in the list must have been paid for by whoever pays for the rest.
+    pub(super) fn check_paid(&self, lines: &[PaidLine]) -> Result<()> {
+        let paid = match self {
+            Self::Reserved(_) => true, // a run with reserved spends does not go on from a list
+            Self::AsReleased(payer) => lines.iter().all(|line| payer.has_paid(line)),
+        };
+        if paid {
+            return Ok(());
+        }
+        Err(Error::List {
+            what: "it names releases that this ledger did not pay for".to_owned(),
+        })
     }
 
     /// What was reserved and not used: its spends stay spent.

@@ -68,6 +68,12 @@ impl Run<'_> {
             ask,
             data,
             &|shard, key| {
+                if sampling.is_some() != key.is_some() {
+                    // without its key a sample would be everybody
+                    return Err(Error::Link {
+                        what: "the key of a sample is missing, or there is one where nobody is sampled",
+                    });
+                }
                 let sample = sampling.zip(key);
                 VectorSum::shard_sum(shard, sample, n, &grid, contribution)
             },
@@ -186,6 +192,7 @@ impl Run<'_> {
                 labels: vec![matrix.0.clone(), rhs.0.clone()],
                 grids: vec![grids.matrix().into(), grids.rhs().into()],
                 n_integers: n,
+                n_candidates: 0,
             },
             sampling: None,
             n_keys: 2,
@@ -256,7 +263,7 @@ impl Run<'_> {
         value: impl Fn(UserRow<'_>) -> f64 + Sync,
     ) -> Result<ReleasedQuantile> {
         let made = self.make(
-            self.selection()?,
+            self.selection(quantile.n_points())?,
             data,
             &|shard, _| Ok(quantile.shard_sum(shard, &value)),
             quantile.n_points(),
@@ -280,7 +287,7 @@ impl Run<'_> {
         contribution: &C,
     ) -> Result<SelectedIndex> {
         let made = self.make(
-            self.selection()?,
+            self.selection(n_candidates)?,
             data,
             &|shard, _| ScoreSum::shard_sum(shard, n_candidates, mechanism, contribution),
             n_candidates,
@@ -293,7 +300,7 @@ impl Run<'_> {
         Ok(SelectedIndex::of(index_of(&made), made.insecure))
     }
 
-    fn selection(&self) -> Result<Ask> {
+    fn selection(&self, n_candidates: usize) -> Result<Ask> {
         let planned = self.ahead().first().ok_or_else(|| self.past_the_end())?;
         Ok(Ask {
             form: ReleaseForm {
@@ -301,6 +308,7 @@ impl Run<'_> {
                 labels: vec![planned.label().to_owned()],
                 grids: Vec::new(),
                 n_integers: 1,
+                n_candidates,
             },
             sampling: None,
             n_keys: 1,
@@ -326,8 +334,14 @@ impl Run<'_> {
     ) -> Result<OpenSum> {
         let sampling = sampling.into();
         params::at_least_one("n_coordinates", n)?;
+        if self.list.is_replaying()? {
+            return Err(Error::List {
+                what: "the run has made this release before: it is to be reopened".to_owned(),
+            });
+        }
         let (label, multiplier) = self.planned(0)?;
         let grid = Grid::new(multiplier, clip_norm)?;
+        sampling.check_population(n_clients)?;
         let ask = Ask {
             form: vector_form(label, &grid, n),
             sampling: Some(sampling),
@@ -344,6 +358,7 @@ impl Run<'_> {
             grid,
             lines,
             sample,
+            list_head: self.list.head().to_owned(),
         })
     }
 
@@ -384,8 +399,14 @@ impl Run<'_> {
             grid,
             lines,
             sample,
+            list_head,
             ..
         } = open;
+        if list_head != self.list.head() {
+            return Err(Error::List {
+                what: "the round was opened by another run, or before another release".to_owned(),
+            });
+        }
         let sum = VectorSum::from_messages(sample, messages, ask.form.n_integers, grid)?;
         let Source::Here { noise, .. } = &mut self.source else {
             return Err(Error::EndOfList);
@@ -419,6 +440,7 @@ pub struct OpenSum {
     grid: Grid,
     lines: Vec<super::PaidLine>,
     sample: PaidSample,
+    list_head: String,
 }
 
 impl OpenSum {
@@ -453,6 +475,7 @@ fn vector_form(label: String, grid: &Grid, n_integers: usize) -> ReleaseForm {
         labels: vec![label],
         grids: vec![GridForm::from(grid)],
         n_integers,
+        n_candidates: 0,
     }
 }
 

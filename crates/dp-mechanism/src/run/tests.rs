@@ -340,6 +340,10 @@ impl Payer for Paying {
         let part = Plan::with_noise_multipliers(1e-5, plan.adjacency(), releases)?;
         ledger(&part).reserve(&part)
     }
+
+    fn has_paid(&self, _: &PaidLine) -> bool {
+        true // out of ledgers that are gone
+    }
 }
 
 #[test]
@@ -373,6 +377,31 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
             "{at}"
         );
         assert!(std::fs::read(&path).unwrap() == changed);
+    }
+    // a length that was changed in the middle is not believed, and takes no later entry with it
+    let text = br#""n_integers":"#;
+    let at = bytes.windows(text.len()).position(|at| at == text).unwrap() + text.len();
+    let mut changed = bytes.clone();
+    changed[at] = b'9';
+    std::fs::write(&path, &changed).unwrap();
+    assert!(matches!(open("a run", &plan_), Err(Error::List { .. })));
+    assert!(std::fs::read(&path).unwrap() == changed);
+    // what a power failure leaves behind the last entry is put aside
+    let mut torn = bytes.clone();
+    torn.extend([0; 5000]);
+    torn.extend(b"\n more \n of an entry whose head was never written");
+    std::fs::write(&path, &torn).unwrap();
+    assert_eq!(open("a run", &plan_).unwrap().paid_before().len(), 8);
+    assert!(std::fs::read(&path).unwrap() == bytes);
+    assert_eq!(
+        std::fs::read(path.with_extension("torn")).unwrap(),
+        torn[bytes.len()..]
+    );
+    // a first line that was cut off begins anew, and somebody else's file is left alone
+    for (text, is_ours) in [(&bytes[..20], true), (b"my notes", false)] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(open("a run", &plan_).is_ok(), is_ours);
+        assert_eq!(std::fs::read(&path).unwrap() == text, !is_ours);
     }
     // an entry from somewhere else
     let foreign =
@@ -453,6 +482,10 @@ fn sums_over_everybody_are_paid_for_when_they_have_arrived_and_samples_before_th
         ) -> dp_accounting::Result<Vec<Spend>> {
             *self.0.lock().unwrap() += releases.len();
             self.1.pay(plan, releases, account)
+        }
+
+        fn has_paid(&self, line: &PaidLine) -> bool {
+            self.1.has_paid(line)
         }
     }
     let trainer = Everything { sampled: true };
@@ -566,6 +599,7 @@ fn answer_like(answer: &ShardAnswer) -> ShardAnswer {
         run: answer.run.clone(),
         step: answer.step,
         list_head: answer.list_head.clone(),
+        nonce: answer.nonce,
         sum: Private::new(answer.sum.expose().clone()),
     }
 }
@@ -592,7 +626,15 @@ fn answers_that_come_twice_or_belong_elsewhere_never_enter_a_sum() {
         let mut short = answer_like(answer);
         short.sum = Private::new(vec![1]);
         let length = answer.sum.expose().len();
-        let mut bad = vec![of_another_run, late, of_another_list, dealt_otherwise];
+        let mut abandoned = answer_like(answer);
+        abandoned.nonce ^= 1;
+        let mut bad = vec![
+            of_another_run,
+            late,
+            of_another_list,
+            dealt_otherwise,
+            abandoned,
+        ];
         bad.extend((length > 1).then_some(short));
         let mut said: Vec<FromWorker> = bad.into_iter().map(FromWorker::Answer).collect();
         said.push(FromWorker::Answer(answer_like(answer))); // once more, before the real one
@@ -683,4 +725,108 @@ fn a_share_of_the_budget_is_planned_as_it_is_asked_for() {
     let plan = requests.calibrate(target(), adjacency).unwrap();
     assert!(Grid::new(plan.releases()[0].noise_multiplier().unwrap(), 1.0).is_ok());
     assert!(requests.first_difference(&plan).is_none());
+}
+
+/// A link of a coordinator that has lost the key of a sample, or has drawn another one.
+struct Forgetful {
+    inner: ChannelLink,
+    asks_twice: bool,
+    last: Option<SumRequest>,
+}
+
+impl CoordinatorLink for Forgetful {
+    fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker> {
+        if let (true, Some(mut request)) = (answer.is_some() && self.asks_twice, self.last.take()) {
+            request.round_key = Some(RoundKey::from_bytes([7; 32]));
+            return Ok(ToWorker::Sum(request));
+        }
+        match self.inner.exchange(answer)? {
+            ToWorker::Sum(mut request) if request.round_key.is_some() => {
+                if self.asks_twice {
+                    self.last = Some(request.clone());
+                } else {
+                    request.round_key = None;
+                }
+                Ok(ToWorker::Sum(request))
+            }
+            message => Ok(message),
+        }
+    }
+}
+
+#[test]
+fn a_worker_sums_no_sample_without_its_key_and_no_two_samples_of_one_step() {
+    let trainer = Everything { sampled: true };
+    let (plan, data) = (plan(&trainer), users());
+    let nobody = Private::new(data.expose().without_users());
+    for asks_twice in [false, true] {
+        let (pool, mut links) = worker_channels(1);
+        let backend = Coordinator::new(pool);
+        let inner = links.remove(0);
+        let refused = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let mut link = Forgetful {
+                    inner,
+                    asks_twice,
+                    last: None,
+                };
+                let shard = Shard::new("r", 0, 1).unwrap();
+                let run = Run::worker(&plan, shard, &data, &mut link).unwrap();
+                trainer.run(&data, run)
+            });
+            let noise = &mut NoiseSource::insecure_seeded(3);
+            let mut payer = Paying::default();
+            let list = ReleaseList::hashes_only("r", &plan).unwrap();
+            let run = Run::paying(&plan, &mut payer, noise).unwrap();
+            let run = run.listed_in(list).summed_by(&backend);
+            assert!(trainer.run(&nobody, run).is_err());
+            drop(backend);
+            worker.join().unwrap()
+        });
+        assert!(matches!(refused, Err(Error::Link { .. })), "{refused:?}");
+    }
+}
+
+/// Makes some of its releases and says that it is done.
+struct EndsEarly(Everything);
+
+impl Trainer for EndsEarly {
+    type Data = Private<Interactions>;
+    type Model = Vec<f64>;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        self.0.width(data)
+    }
+
+    fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.0.requests(width, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.0.describe(certificate)
+    }
+
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<Vec<f64>> {
+        let votes = run.vector(data, (self.width(data), 3.0), &Votes(0.4))?;
+        Ok(votes.values())
+    }
+}
+
+#[test]
+fn a_run_that_ends_early_is_certified_at_the_guarantee_of_its_whole_plan() {
+    let trainer = EndsEarly(Everything { sampled: false });
+    let (plan, data) = (plan(&trainer.0), users());
+    let mut payer = Paying::default();
+    let noise = &mut NoiseSource::operating_system();
+    let run = Run::paying(&plan, &mut payer, noise).unwrap();
+    let fitted = trainer.run(&data, run).unwrap();
+    let certified = fitted.certificate.verify().unwrap().guarantee.unwrap();
+    assert!((certified.epsilon - plan.guarantee().epsilon).abs() < 1e-9);
+    let certificate = &fitted.certificate;
+    assert_eq!(
+        (certificate.releases.len(), certificate.not_made.len()),
+        (1, 7)
+    );
+    assert_eq!(payer.0, 1);
 }

@@ -86,6 +86,7 @@ impl Shard {
             run: self.run.clone(),
             step: request.step,
             list_head: request.list_head.clone(),
+            nonce: request.nonce,
             sum: Private::new(sum),
         }
     }

@@ -23,6 +23,10 @@ pub struct SumRequest {
     pub list_head: String,
     /// Length of the sum.
     pub n_coordinates: usize,
+    /// A number of this request alone, so that a late answer to an abandoned one can be told apart. Public.
+    pub nonce: u64,
+    /// Name of the vector instructions that contributions are computed with: between different ones the last digits may differ.
+    pub instructions: &'static str,
     /// The secret key of the round's sample; nothing where all users take part.
     pub round_key: Option<RoundKey>,
 }
@@ -36,6 +40,8 @@ impl SumRequest {
             step: 0,
             list_head: String::new(),
             n_coordinates,
+            nonce: 0,
+            instructions: "",
             round_key: None,
         }
     }
@@ -61,6 +67,8 @@ pub struct ShardAnswer {
     pub step: usize,
     /// The request's hash of the list so far.
     pub list_head: String,
+    /// The request's nonce.
+    pub nonce: u64,
     /// The sum over the users of the shard.
     pub sum: Private<Vec<i64>>,
 }
@@ -78,6 +86,7 @@ pub struct ShardAnswer {
 ///     run: "nightly".to_owned(),
 ///     step: 0,
 ///     list_head: String::new(),
+///     nonce: 0,
 ///     sum: Private::new(sum.to_vec()),
 /// };
 /// let mut tally = Tally::new(&request, 2)?;
@@ -129,6 +138,7 @@ impl<'r> Tally<'r> {
                 "another list of releases",
                 answer.list_head != request.list_head,
             ),
+            ("an abandoned request", answer.nonce != request.nonce),
             (
                 "users dealt to another number of shards",
                 answer.n_shards != self.n_shards || answer.shard >= self.n_shards,

@@ -2,7 +2,9 @@
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_multitask::{FactorModel, LocalBias, NoisyCounts, ScoreModel, Scoring, UserPenalties};
+use dp_multitask::{
+    FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
+};
 use dp_pubfeat::{
     AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureModel,
     FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource, Observer,
@@ -117,8 +119,9 @@ fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
+    let factors = FactorModel::new(scoring, rows, made.provenance)?;
     let weights = model.weights().clone();
-    let fitted = as_factors(made, (scoring, rows), None)?;
+    let fitted = made.map(|_| factors);
     Ok(Made { fitted, weights })
 }
 
@@ -130,11 +133,12 @@ fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
-    let insecure = made.provenance != dp_pubfeat::Provenance::Private;
+    let insecure = made.provenance != Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
+    let factors = FactorModel::new(scoring, rows, made.provenance)?;
     let weights = model.weights().clone();
-    let fitted = as_factors(made, (scoring, rows), Some(counts))?;
+    let fitted = made.map(|_| factors.with_counts(Some(counts)));
     Ok(Made { fitted, weights })
 }
 
@@ -157,16 +161,6 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
         },
         unobserved_weight: None,
     }
-}
-
-/// The same run with its model as factors.
-fn as_factors<M>(
-    made: Fitted<M>,
-    (scoring, rows): (Scoring, Vec<f64>),
-    counts: Option<NoisyCounts>,
-) -> Result<Fitted<FactorModel>> {
-    let model = FactorModel::new(scoring, rows, made.provenance)?.with_counts(counts);
-    Ok(made.map(|_| model))
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ fn sampling(probability: f64) -> Result<PoissonSampling> {
 }
 
 /// The loss of a task in `dim` numbers.
-pub(super) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
+pub(crate) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
     let loss = match task {
         Task::Regression => AdditiveLoss::Squared,
         Task::Classification { .. } => AdditiveLoss::Logistic,

@@ -226,6 +226,8 @@ settings! {
         input: InputSettings = flatten,
         /// What records mean.
         feedback: FeedbackSettings = flatten,
+        /// What is publicly known of items.
+        features: FeatureSettings = flatten,
         /// Settings of the method.
         settings: FactorSettings = flatten,
         /// What is held out.
@@ -237,10 +239,10 @@ settings! {
     /// How much is tried.
     struct TrialSettings under "Trials" {
         /// Users planted in the data; a coin each says if it joins a run
-        n_canaries: usize = {
+        n_canaries: Option<usize> = {
             long: "canaries",
             value_name: "N",
-            default: "200",
+            usual: "200; in labelled rows 30",
             range: Range::of(1.0, 1e4),
         },
         /// Training runs
@@ -251,7 +253,7 @@ settings! {
             default: "0.999",
             range: Range { low: (0.5, false), high: (1.0, false) },
         },
-        /// What is generated without ratings.
+        /// What is generated without ratings, and the coins that say who joins.
         generated: GeneratedSettings = flatten,
     }
 
@@ -324,7 +326,47 @@ impl FactorSettings {
     }
 }
 
+impl LedgerSettings {
+    /// Of a run that releases nothing.
+    pub(crate) const fn none() -> Self {
+        Self {
+            ledger: None,
+            ledger_epsilon: None,
+            ledger_delta: None,
+            data_set: None,
+        }
+    }
+}
+
+impl AuditSettings {
+    /// The training on these ratings that is audited.
+    pub(crate) fn run_on(&self, ratings: PathBuf) -> TrainSettings {
+        TrainSettings {
+            ratings,
+            target: self.target.clone(),
+            input: self.input.clone(),
+            feedback: self.feedback.clone(),
+            features: self.features.clone(),
+            settings: self.settings.clone(),
+            ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
+            split: self.split.clone(),
+            output: OutputSettings::nowhere(),
+        }
+    }
+}
+
 impl OutputSettings {
+    /// Of a run that releases nothing.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            out: PathBuf::new(),
+            force: false,
+            publish_releases: false,
+            insecure_seed: None,
+        }
+    }
+
     /// The noise of the run: the operating system's, unless it is to repeat.
     pub(crate) fn noise(&self) -> NoiseSource {
         let seeded = self.insecure_seed.map(NoiseSource::insecure_seeded);

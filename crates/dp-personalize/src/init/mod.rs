@@ -1,6 +1,5 @@
 //! First estimates of the subspace, each from one release.
 
-mod directions;
 mod pairs;
 mod projector;
 

@@ -2,7 +2,6 @@
 
 mod batched;
 mod gradient;
-mod moment_scales;
 mod params;
 mod step;
 mod whitening;

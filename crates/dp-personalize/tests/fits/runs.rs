@@ -49,6 +49,10 @@ impl Payer for Accounts {
         self.n_paid += releases.len();
         self.ledgers[account].pay(plan, releases, account)
     }
+
+    fn has_paid(&self, line: &dp_mechanism::PaidLine) -> bool {
+        self.ledgers[line.account].has_paid(line)
+    }
 }
 
 /// Ends a run after so many releases were listed.

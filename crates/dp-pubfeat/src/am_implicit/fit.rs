@@ -36,7 +36,7 @@ const OUTPUT: &str = "item vectors and weights of features, made of the noisy su
 /// # Privacy
 /// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all right-hand sides with the second moments, in one vector (sensitivity `sqrt(1 + .1^2)`); twice
 /// that when a user is replaced. Everything else is made of these and of public values; users' tastes stay with their users, and what all users see together is jointly private (billboard model). Each release is
-/// chosen by those before it and paid by a spend of its own, all reserved beforehand. Unit: the user, who has one row of the table; the rows are bounded one by one whatever they hold.
+/// chosen by those before it and paid by a spend of its own. Unit: the user, who has one row of the table; the rows are bounded one by one whatever they hold.
 ///
 /// # Examples
 /// ```

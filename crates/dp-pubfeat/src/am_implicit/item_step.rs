@@ -104,7 +104,7 @@ impl Scales {
 /// answer   z = K A (A K A + l A + s^2 I)^-1 b,   A_j = s_j (W_j + a0 n) C
 /// ```
 ///
-/// An item's vector grows with its popularity, since `a0 n` is large beside `W_j`; features say how those who like it differ from everybody, which is a question of direction. Of items that are publicly
+/// An item's vector grows with its popularity, since `a0 n` is large compared with `W_j`; features say how those who like it differ from everybody, which is a question of direction. Of items that are publicly
 /// known to be unrated nothing is seen, noes included.
 pub(super) fn learn(
     params: &AmImplicitSspParams,

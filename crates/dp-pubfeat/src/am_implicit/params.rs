@@ -20,13 +20,13 @@ pub struct AmImplicitSspParams {
     pub totals_share: f64,
     /// How a user's budget is spread over the user's items.
     pub weights: ExampleWeights,
-    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant beside them gets the rest of the norm 1.
+    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant coordinate gets the rest of the norm 1.
     pub taste_norm: f64,
     /// What users do in training.
     pub user_step: LikesStep,
     /// What users do with the finished item vectors.
     pub fold_in: LikesStep,
-    /// Weight `a0` of every user as a weak no in the item step, beside users' normalised weights, from 1e-6 to 1e6.
+    /// Weight `a0` of every user as a weak no in the item step, relative to users' normalised weights, from 1e-6 to 1e6.
     pub item_unobserved_weight: f64,
     /// Power of an item's released popularity that its vector is expected to grow with, 0 to 1.
     pub popularity_exponent: f64,

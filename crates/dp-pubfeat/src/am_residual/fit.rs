@@ -33,13 +33,13 @@ const INITIAL_VARIANCE: f64 = 0.15;
 /// ```
 ///
 /// `K` is the prior of the items by their features and their released popularity ([`FeaturePrior`]), `s` the known noise of `b`, `l` the label variance over the item variance. As residuals are
-/// small beside ratings so is the noise; one matrix `M` of `d^2` numbers serves all items; items with few ratings lean on their features. Items that nobody rated have vectors all the same, and so has
+/// small compared with ratings, so is the noise; one matrix `M` of `d^2` numbers serves all items; items with few ratings lean on their features. Items that nobody rated have vectors all the same, and so has
 /// any item whose features are known ([`FeatureWeights::vector`]). Unseen users fold in by [`FeatureModel::fold_in`].
 ///
 /// # Privacy
 /// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all residual sums with the second moments, in one vector (sensitivity
 /// `c_t sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is made of these and of public values; users' levels and tastes stay with their users, and what all users see together is
-/// jointly private (billboard model). Each release is chosen by those before it and paid by a spend of its own, all reserved beforehand. Unit: the user, who has one row of the table; the rows are
+/// jointly private (billboard model). Each release is chosen by those before it and paid by a spend of its own. Unit: the user, who has one row of the table; the rows are
 /// bounded one by one whatever they hold.
 ///
 /// # Examples

@@ -22,7 +22,7 @@ pub struct AmResidualSspParams {
     pub weights: ExampleWeights,
     /// Bound on a user's weighted residuals, data units of a rating.
     pub bound: ShrinkingBound,
-    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant beside them gets the rest of the norm 1.
+    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant coordinate gets the rest of the norm 1.
     pub taste_norm: f64,
     /// What users do with released item vectors.
     pub user_step: LevelStep,
@@ -105,7 +105,7 @@ impl AmResidualSspParams {
     }
 }
 
-/// What a norm of 1 leaves beside tastes of norm `taste_norm`; all of it where there are none.
+/// The constant coordinate that completes tastes of norm `taste_norm` to norm 1; 1 where there are no tastes.
 pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
     if dim == 1 {
         1.0

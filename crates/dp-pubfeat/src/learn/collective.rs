@@ -14,7 +14,7 @@ use crate::{ItemFeatures, ItemStatistics, Result};
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectiveParams {
-    /// Weight `g` of a cell of the feature matrix beside one of the ratings, in units of the statistics, from 1e-6 to 1e6.
+    /// Weight `g` of a cell of the feature matrix relative to one of the ratings, in units of the statistics, from 1e-6 to 1e6.
     pub feature_weight: f64,
     /// Ridge `l` on the vectors of items and features, from 1e-6 to 1e6.
     pub l2_penalty: f64,

@@ -1,6 +1,6 @@
 use super::{
-    Artifact, CERTIFICATE_SCHEMA, Certificate, Project, ReleasedOutput, Status, guarantee_of,
-    verify,
+    Artifact, CERTIFICATE_SCHEMA, Certificate, NotMade, Project, ReleasedOutput, Status,
+    guarantee_of, verify,
 };
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
@@ -24,6 +24,7 @@ impl Certificate {
                 target: plan.target(),
                 guarantee: None,
                 releases: Vec::new(),
+                not_made: Vec::new(),
                 released: Vec::new(),
                 artifacts: Vec::new(),
                 tuning_included: false,
@@ -82,6 +83,18 @@ impl CertificateBuilder {
         self
     }
 
+    /// The releases of the plan that follow those made, when the run ended early: they count as if they had been made.
+    #[must_use]
+    pub fn not_made(mut self, rest: &[PlannedRelease]) -> Self {
+        let rest = rest.iter().map(|release| NotMade {
+            label: release.label().to_owned(),
+            event: release.event().clone(),
+            n_draws: release.n_draws(),
+        });
+        self.certificate.not_made = rest.collect();
+        self
+    }
+
     /// Adds an output and who may see it.
     #[must_use]
     pub fn released_output(mut self, what: impl Into<String>, to: impl Into<String>) -> Self {
@@ -131,11 +144,11 @@ impl CertificateBuilder {
     /// [`Certificate::verify`] would object to.
     pub fn build(self) -> Result<Certificate> {
         let mut certificate = self.certificate;
-        check_against_plan(&certificate.releases, &self.planned)?;
+        check_against_plan(&certificate.counted(), &self.planned)?;
         if certificate.status == Status::Private {
             certificate.guarantee = Some(guarantee_of(
                 CERTIFICATE_SCHEMA,
-                &certificate.releases,
+                &certificate.counted(),
                 certificate.adjacency,
                 certificate.target.delta,
             )?);

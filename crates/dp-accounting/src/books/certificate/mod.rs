@@ -69,6 +69,10 @@ pub struct Certificate {
     pub guarantee: Option<Guarantee>,
     /// Every use of the private data, in the plan's order.
     pub releases: Vec<ReleaseRecord>,
+    /// Releases of the plan that were not made because the run ended early. The guarantee counts them: when a run ends may depend on what
+    /// it released, and a running total does not hold for a moment that is chosen from outputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_made: Vec<NotMade>,
     /// What leaves the run, and to whom.
     pub released: Vec<ReleasedOutput>,
     /// Files that the run wrote, so that the certificate cannot be laid beside another run's.
@@ -158,6 +162,32 @@ pub struct Artifact {
     pub name: String,
     /// SHA-256 of its bytes, 64 lowercase hexadecimal digits.
     pub sha256: String,
+}
+
+/// A release of the plan that a run did not make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotMade {
+    /// The label that the plan gave the release.
+    pub label: String,
+    /// The mechanism.
+    pub event: DpEvent,
+    /// Number of noise draws.
+    pub n_draws: u64,
+}
+
+impl Certificate {
+    /// All that the guarantee counts: what was made, and what was planned beside.
+    fn counted(&self) -> Vec<ReleaseRecord> {
+        let rest = self.not_made.iter().map(|release| ReleaseRecord {
+            label: release.label.clone(),
+            event: release.event.clone(),
+            n_draws: release.n_draws,
+            release_id: String::new(),
+            entry_hash: None,
+        });
+        self.releases.iter().cloned().chain(rest).collect()
+    }
 }
 
 /// What follows from the releases alone, as a certificate of the given version states it.

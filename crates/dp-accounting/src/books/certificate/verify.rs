@@ -103,7 +103,7 @@ impl Certificate {
         dp_core::params::open_unit("delta", self.target.delta)?;
         let recomputed = guarantee_of(
             self.schema_version,
-            &self.releases,
+            &self.counted(),
             self.adjacency,
             self.target.delta,
         )?;

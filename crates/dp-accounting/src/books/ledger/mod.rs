@@ -251,7 +251,10 @@ impl Ledger {
                 reason: "the reservation has fewer releases",
             })?;
         let (record, standing) = self.held_record(id)?;
-        if standing == Standing::Taken {
+        let is_taken = standing == Standing::Taken;
+        #[cfg(privacy_mutants)]
+        let is_taken = dp_core::mutants::pick("held-release-taken-twice", is_taken, false);
+        if is_taken {
             return Err(Error::AlreadyTaken {
                 label: record.label.clone(),
             });
@@ -278,6 +281,22 @@ impl Ledger {
             .map(|id| self.held_record(id).map(|(record, _)| planned(record)))
             .collect::<Result<_>>()?;
         Ok(self.reservation(releases, release_ids.to_vec()))
+    }
+
+    /// The releases that a ledger for one schedule holds for `plan`, when it holds exactly those and has handed out none: what a run
+    /// left that ended between its payment and its first release.
+    #[must_use]
+    pub fn untouched(&self, plan: &Plan) -> Option<Reservation> {
+        if self.budget.kind() != BudgetKind::Schedule {
+            return None;
+        }
+        let ids = self.releases.ids(Standing::Held);
+        if ids.len() as u64 != self.n_releases() {
+            return None;
+        }
+        let reservation = self.held(&ids).ok()?;
+        let same = reservation.releases() == plan.releases() && !plan.releases().is_empty();
+        same.then_some(reservation)
     }
 
     /// Whether a held release has been handed out; `None` when the ledger does not know the id, or

@@ -165,6 +165,12 @@ impl OutputFolder {
         self.commit().map(|()| Error::Recovered { path })
     }
 
+    /// The folder's own name, without what it lies in.
+    pub(crate) fn name(&self) -> String {
+        let name = self.target.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// Where one of its files stands until the folder is committed.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.staging.join(name)

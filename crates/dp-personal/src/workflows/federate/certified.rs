@@ -187,7 +187,7 @@ fn public(
     })
 }
 
-fn spending(
+pub(super) fn spending(
     args: &FederateSettings,
     settings: &Settings,
     n_items: Option<usize>,

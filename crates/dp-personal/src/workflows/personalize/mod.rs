@@ -1,5 +1,6 @@
 //! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
 
+mod audit;
 mod held_out;
 mod rounds;
 mod settings;
@@ -11,6 +12,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
 
+pub use self::audit::audit;
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
