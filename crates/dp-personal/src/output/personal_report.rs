@@ -78,6 +78,7 @@ impl PersonalRelease<'_> {
                 rows: shares.map(|(name, share)| (name, vec![Some(share)])).collect(),
             }],
             settings: json!({"method": self.settings, "inputs": self.inputs}),
+            run: Some(self.run.clone()),
         }
     }
 

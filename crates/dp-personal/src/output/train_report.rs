@@ -121,6 +121,7 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
             comparison: self.comparison.clone(),
             charts: Vec::new(),
             settings,
+            run: self.run.cloned(),
         }
     }
 

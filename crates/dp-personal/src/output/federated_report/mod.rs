@@ -112,6 +112,7 @@ impl FederatedRelease<'_> {
                 rows: coefficients.map(|(name, w)| (name, vec![Some(w)])).collect(),
             }],
             settings: self.settings_json(),
+            run: Some(self.run.clone()),
         }
     }
 
