@@ -67,7 +67,6 @@ impl PersonalRelease<'_> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: "personalize".to_owned(),
-            run: Some(self.run.clone()),
             model: self.describe_model(),
             counts: None,
             comparison: None,

@@ -115,7 +115,6 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: self.command(),
-            run: self.run.cloned(),
             model: self.describe_model(),
             counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),

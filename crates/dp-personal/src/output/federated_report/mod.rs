@@ -101,7 +101,6 @@ impl FederatedRelease<'_> {
         ReleasedRun {
             schema_version: SCHEMA_VERSION,
             command: "federate".to_owned(),
-            run: Some(self.run.clone()),
             model: self.describe_model(),
             counts: None,
             comparison: None,
