@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Name, and what its output must hold.
-const EXAMPLES: [(&str, &[&str]); 10] = [
+const EXAMPLES: [(&str, &[&str]); 11] = [
     ("account_for_your_pipeline", &["SGD noise"]),
     ("audit_a_certificate", &["private: true"]),
     ("audit_a_run", &["no violation found in 8", "VIOLATED in 8"]),
@@ -14,9 +14,16 @@ const EXAMPLES: [(&str, &[&str]); 10] = [
     ("plan_a_budget", &["month 13: budget spent"]),
     ("private_recommender", &["test RMSE private"]),
     ("release_a_count", &["5 stars"]),
-    ("resume_after_a_crash", &["the machine died", "100.0 %"]),
+    (
+        "resume_after_a_crash",
+        &["the run was cancelled", "100.0 %"],
+    ),
     ("two_models_one_ledger", &["once more: budget spent"]),
     ("your_own_loss", &["true slopes [0.5, -0.3]"]),
+    (
+        "your_own_trainer",
+        &["made again from 2 releases: true", "wherever the users are"],
+    ),
 ];
 
 /// Beside the folder of this test's own binary.

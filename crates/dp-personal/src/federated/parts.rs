@@ -8,6 +8,7 @@ use crate::personal::{Inputs, Users};
 
 /// What is not trained on.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HoldOut {
     /// Of each user's rows.
     pub test: f64,

@@ -28,6 +28,7 @@ pub enum Method {
 
 /// Public settings of a method, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MethodSettings {
     /// Which way.
     pub method: Method,

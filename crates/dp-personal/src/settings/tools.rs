@@ -58,7 +58,7 @@ settings! {
         ledger: Option<PathBuf> = { value_name: "FILE" },
         /// Make the model again from its list of releases and compare it bit for bit
         recompute: bool = {},
-        /// With `recompute`: the list of releases
+        /// With `recompute`, the list of releases
         releases: Option<PathBuf> = { value_name: "FILE", usual: "the one in the folder", requires: ["recompute"] },
     }
 
