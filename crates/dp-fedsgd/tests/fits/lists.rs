@@ -205,7 +205,7 @@ fn a_run_whose_users_train_when_asked_is_not_resumed_and_costs_nothing_when_refu
     let (plan, entries) = (plan(params), whole(params, &data).1);
     let trainer = params.check().unwrap().with(&model);
     let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
-    let mut ledger = Ledger::in_memory("made", budget).unwrap();
+    let mut ledger = OfThisRun(Ledger::in_memory("made", budget).unwrap());
     let noise = &mut NoiseSource::insecure_seeded(SEED);
     let list = ReleaseList::of_entries(RUN, &plan, entries[..2].to_vec()).unwrap();
     let run = Run::paying(&plan, &mut ledger, noise).unwrap();
@@ -217,7 +217,25 @@ fn a_run_whose_users_train_when_asked_is_not_resumed_and_costs_nothing_when_refu
         Error::Mechanism(KernelError::NotResumable)
     ));
     assert!(refused.to_string().contains("who was asked is in no list"));
-    assert_eq!(ledger.n_releases(), 0);
+    assert_eq!(ledger.0.n_releases(), 0);
+}
+
+/// A ledger that stands for the one which paid for the first releases.
+struct OfThisRun(Ledger);
+
+impl dp_mechanism::Payer for OfThisRun {
+    fn pay(
+        &mut self,
+        plan: &Plan,
+        releases: std::ops::Range<usize>,
+        account: usize,
+    ) -> dp_accounting::Result<Vec<dp_accounting::Spend>> {
+        dp_mechanism::Payer::pay(&mut self.0, plan, releases, account)
+    }
+
+    fn has_paid(&self, _: &dp_mechanism::PaidLine) -> bool {
+        true
+    }
 }
 
 #[test]
