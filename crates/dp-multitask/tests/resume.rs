@@ -247,7 +247,7 @@ fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
     assert!(run(folder.path(), &split, 3).is_err());
-    let allowed = "step release paid insecure integers_sha256 previous_hash kind labels grids n_integers \
+    let allowed = "step release paid insecure integers_sha256 previous_hash kind labels grids n_integers n_candidates \
         noise_multiplier clip_norm log2_sigma l2_bound account data_set release_id";
     let allowed: HashSet<&str> = allowed.split_whitespace().collect();
     let mut n_bytes = 0;
@@ -255,7 +255,9 @@ fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
         let bytes = entry.to_bytes().unwrap();
         n_bytes += bytes.len();
         let end = bytes.iter().position(|&byte| byte == b'\n').unwrap();
-        let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+        let tab = bytes.iter().position(|&byte| byte == b'\t').unwrap();
+        let head: serde_json::Value = serde_json::from_slice(&bytes[..tab]).unwrap();
+        assert_eq!(&bytes[tab + 1..end], entry.hash().as_bytes());
         let mut keys = HashSet::new();
         collect_keys(&head, &mut keys);
         for key in &keys {
