@@ -176,7 +176,6 @@ fn push_outer_product(matrix: &mut Entries, place: usize, x: &[i64]) {
 }
 
 /// Fills in the exact sum over users and what each canary adds if present.
-#[cfg(any(feature = "multitask", feature = "personalize", feature = "pubfeat"))]
 pub(crate) fn fill_vector(
     view: &mut View,
     data: &Interactions,
