@@ -2,15 +2,17 @@
 //!
 //! `cargo run --release -p dp-examples --example audit_a_run`
 
-use dp_audit::{AuditedFactorization, Canaries, RunSettings, Trainer, View, audit_run};
-use dp_core::{ApproxDp, Gdp, Interactions, InteractionsBuilder, Private};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, RunSettings, View, audit_run,
+};
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
 /// The same runs under a claim that is half of the truth.
-struct Boasting(AuditedFactorization);
+struct Boasting<T>(T);
 
-impl Trainer for Boasting {
+impl<T: AuditedRun> AuditedRun for Boasting<T> {
     fn claim(&self) -> (ApproxDp, Gdp) {
         let (stated, gdp) = self.0.claim();
         let epsilon = stated.epsilon / 2.0;
@@ -41,7 +43,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut params = FactorizationParams::adadpals_for_target(target);
     (params.dim, params.n_rounds) = (Some(1), 2);
     (params.count_clip_norm, params.count_floor) = (3.0, 5.0);
-    let trainer = AuditedFactorization::new(params.check()?, canaries.n_items(), target)?;
+    let fit = params.check()?;
+    // computes once more, from releases alone, what every user must have added
+    let oracle = FactorizationOracle::new(fit.clone());
+    let adjacency = Adjacency::AddRemoveUser;
+    let trainer = AuditedTrainer::new(fit, canaries.n_items(), target, adjacency)?;
+    let trainer = trainer.watched_by(oracle);
     let runs = RunSettings {
         n_runs: 8,
         ..RunSettings::default()

@@ -9,8 +9,6 @@
 //! Without a file the ratings are generated. Noise is seeded so that the table can be repeated:
 //! the runs are measurements, not releases. Reading the table is a use of private data.
 
-use std::path::Path;
-
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{
@@ -21,7 +19,7 @@ use dp_multitask::{
     FactorModel, FactorizationParams, LocalBias, NonPrivateAls, Trainer, constant_predictions,
     user_mean_predictions,
 };
-use plotters::prelude::*;
+use dp_page::{Axis, Chart, Line, Lines, Stroke};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -68,7 +66,7 @@ fn main() -> Result<()> {
         println!("{name:<12} {value:.4}");
     }
     if let Some(path) = plot {
-        draw(Path::new(&path), &points, &baselines)?;
+        std::fs::write(path, draw(&points, &baselines).svg())?;
     }
     Ok(())
 }
@@ -150,56 +148,30 @@ fn baselines(split: &RatingSplit) -> Result<Vec<(&'static str, f64)>> {
     ])
 }
 
-fn draw(path: &Path, points: &[Point], baselines: &[(&str, f64)]) -> Result<()> {
-    let area = SVGBackend::new(path, (720, 420)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let low = baselines.iter().map(|b| b.1).fold(f64::MAX, f64::min) - 0.02;
-    let high = baselines.iter().map(|b| b.1).fold(f64::MIN, f64::max) + 0.02;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(18)
-        .x_label_area_size(44)
-        .y_label_area_size(56)
-        .build_cartesian_2d((0.4..25.0).log_scale(), low..high)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(RGBColor(230, 230, 230))
-        .light_line_style(TRANSPARENT)
-        .x_desc("epsilon (delta 1e-5, add or remove one user)")
-        .y_desc("test RMSE")
-        .x_label_formatter(&|x| tick(*x))
-        .label_style(("sans-serif", 14))
-        .draw()?;
-    for &(name, value) in baselines {
-        let grey = RGBColor(150, 150, 150);
-        chart.draw_series(DashedLineSeries::new(
-            [(0.4, value), (25.0, value)],
-            5,
-            4,
-            grey.into(),
-        ))?;
-        let style = ("sans-serif", 14).into_font().color(&RGBColor(90, 90, 90));
-        chart.draw_series([Text::new(name.to_owned(), (0.42, value + 0.016), style)])?;
-    }
-    let blue = RGBColor(31, 97, 166);
-    let line = points.iter().map(|p| (p.epsilon, p.mean));
-    chart.draw_series(LineSeries::new(line.clone(), blue.stroke_width(3)))?;
-    chart.draw_series(line.map(|at| Circle::new(at, 5, blue.filled())))?;
-    for p in points {
-        let label = format!("{:.3}", p.mean);
-        let style = ("sans-serif", 13).into_font().color(&blue);
-        chart.draw_series([Text::new(label, (p.epsilon, p.mean + 0.022), style)])?;
-    }
-    area.present()?;
-    Ok(())
-}
-
-/// Labels only where a point is; the other ticks of a logarithmic axis stay bare.
-fn tick(x: f64) -> String {
-    let measured = EPSILONS.iter().any(|e| (e - x).abs() < 1e-9);
-    if measured {
-        format!("{x}")
-    } else {
-        String::new()
-    }
+fn draw(points: &[Point], baselines: &[(&str, f64)]) -> Chart {
+    let private = points.iter().map(|of| dp_page::Point {
+        x: of.epsilon,
+        y: of.mean,
+        error: Some(of.standard_error),
+    });
+    let level = |&(name, value): &(&str, f64)| {
+        let ends = [EPSILONS[0], EPSILONS[EPSILONS.len() - 1]];
+        let line = Line::solid(name, ends.map(|epsilon| (epsilon, value)));
+        line.with_stroke(Stroke::Dashed).with_color(7)
+    };
+    let levels = baselines.iter().map(level);
+    let lines: Vec<Line> = [Line::solid("private", private)]
+        .into_iter()
+        .chain(levels)
+        .collect();
+    let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.y);
+    Chart::lines(
+        "Test RMSE against epsilon",
+        "delta 1e-5; mean over seeds",
+        Lines {
+            x: Axis::of_points("epsilon, add or remove one user", EPSILONS.into_iter()),
+            y: Axis::around("test RMSE", heights),
+            lines,
+        },
+    )
 }

@@ -3,29 +3,20 @@
 //! `dp-reproduce jain2021-figure2 --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_subspace_reproduction -- rows.json AXIS FILE.svg`
 //!
-//! Draws population MSE against `epsilon`, as named in the paper (dashed: closed form, truly less) and exactly (full), for
-//! replacing a user; or against `rho`, for replacing (full) and for adding or removing a user (dashed).
+//! Draws population MSE against `epsilon`, as named in the paper (dotted: closed form, truly less) and exactly (full), for
+//! replacing a user; or against `rho`, for replacing (full) and for adding or removing a user (dotted).
 
-use std::path::Path;
-
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use dp_page::{Axis, Chart, Line, Lines, Stroke};
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const SIZE: (u32, u32) = (680, 460);
 /// Method, its noise of symmetric matrices, name in the figure.
-const METHODS: [(&str, Option<&str>, &str, RGBColor); 4] = [
-    ("paper", Some("copied"), "paper", RGBColor(150, 80, 40)),
-    (
-        "paper",
-        Some("isometric"),
-        "isometric",
-        RGBColor(200, 140, 40),
-    ),
-    ("projectors", None, "projectors", RGBColor(31, 97, 166)),
-    ("best", None, "best", RGBColor(30, 120, 60)),
+const METHODS: [(&str, Option<&str>, &str); 4] = [
+    ("paper", Some("copied"), "paper"),
+    ("paper", Some("isometric"), "isometric"),
+    ("projectors", None, "projectors"),
+    ("best", None, "best"),
 ];
 const BASELINES: [(&str, &str); 3] = [
     ("zero", "zero"),
@@ -34,24 +25,28 @@ const BASELINES: [(&str, &str); 3] = [
 ];
 
 /// What the horizontal axis is.
-struct Axis {
+struct Across {
     key: &'static str,
     words: &'static str,
-    range: std::ops::Range<f64>,
-    /// Accounting of the full and of the dashed line.
+    /// Of the full and of the dotted line.
+    note: &'static str,
+    range: [f64; 2],
+    /// Accounting of the full and of the dotted line.
     lines: [&'static [&'static str]; 2],
 }
 
-const EPSILON: Axis = Axis {
+const EPSILON: Across = Across {
     key: "epsilon",
-    words: "epsilon, replacing a user; dashed: as the paper names it, full: exact",
-    range: 0.9..16.0,
+    words: "epsilon, replacing a user",
+    note: "full: exact, dotted: as the paper names it",
+    range: [0.9, 16.0],
     lines: [&["gdp-replace"], &["closed-replace"]],
 };
-const RHO: Axis = Axis {
+const RHO: Across = Across {
     key: "rho",
-    words: "rho; full: replacing a user, dashed: adding or removing",
-    range: 0.008..4.0,
+    words: "rho",
+    note: "full: replacing a user, dotted: adding or removing",
+    range: [0.008, 4.0],
     lines: [&["closed-replace", "gdp-replace"], &["gdp-addremove"]],
 };
 
@@ -64,16 +59,14 @@ fn main() -> Result<()> {
     };
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&args[0])?)?;
     let rows = json["rows"].as_array().ok_or("no rows")?;
-    let area = SVGBackend::new(Path::new(&args[2]), SIZE).into_drawing_area();
-    draw(&area, rows, &axis)?;
-    area.present()?;
+    std::fs::write(&args[2], draw(rows, &axis).svg())?;
     Ok(())
 }
 
 /// Points of a method from left to right.
 fn points(
     rows: &[Value],
-    axis: &Axis,
+    axis: &Across,
     (method, noise): (&str, Option<&str>),
     accountings: &[&str],
 ) -> Vec<(f64, f64)> {
@@ -98,53 +91,30 @@ fn points(
     points
 }
 
-fn draw(area: &DrawingArea<SVGBackend<'_>, Shift>, rows: &[Value], axis: &Axis) -> Result<()> {
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(area)
-        .margin(18)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(axis.range.clone().log_scale(), (1e-5..6.0).log_scale())?;
-    chart
-        .configure_mesh()
-        .bold_line_style(RGBColor(230, 230, 230))
-        .light_line_style(TRANSPARENT)
-        .x_desc(axis.words)
-        .y_desc("population MSE")
-        .y_label_formatter(&|y| format!("{y:e}"))
-        .label_style(("sans-serif", 14))
-        .draw()?;
-    for (method, noise, name, color) in METHODS {
-        for (accountings, dashed) in axis.lines.into_iter().zip([false, true]) {
+fn draw(rows: &[Value], axis: &Across) -> Chart {
+    let mut lines = Vec::new();
+    for (color, (method, noise, name)) in METHODS.into_iter().enumerate() {
+        for (accountings, stroke) in axis.lines.into_iter().zip([Stroke::Solid, Stroke::Dotted]) {
             let points = points(rows, axis, (method, noise), accountings);
-            let style = color.stroke_width(2);
-            let line = points.iter().copied();
-            if dashed {
-                chart.draw_series(DashedLineSeries::new(line, 6, 4, style))?;
-            } else {
-                chart.draw_series(LineSeries::new(line, style))?;
-                let font = ("sans-serif", 14).into_font().color(&color);
-                let end = points.last().map(|&(x, y)| (1.06 * x, 1.2 * y));
-                chart.draw_series(end.map(|at| Text::new(name, at, font)))?;
-            }
-            chart.draw_series(points.iter().map(|&at| Circle::new(at, 3, color.filled())))?;
+            lines.push(
+                Line::solid(name, points)
+                    .with_color(color)
+                    .with_stroke(stroke),
+            );
         }
     }
-    let gray = RGBColor(120, 120, 120);
     for (method, name) in BASELINES {
         let row = rows.iter().find(|row| {
             row["method"] == method && row["params"]["feature_decay"].as_f64() == Some(0.0)
         });
-        let Some(mean) = row.and_then(|row| row["mean"].as_f64()) else {
-            continue;
-        };
-        let ends = [(axis.range.start, mean), (axis.range.end, mean)];
-        chart.draw_series(DashedLineSeries::new(ends, 2, 3, gray.stroke_width(1)))?;
-        let font = ("sans-serif", 12).into_font().color(&gray);
-        // zero and own data lie close together: one name above its line, the other below
-        let above = if method == "own-data" { 0.9 } else { 1.9 };
-        let at = (1.03 * axis.range.start, above * mean);
-        chart.draw_series([Text::new(name, at, font)])?;
+        if let Some(mean) = row.and_then(|row| row["mean"].as_f64()) {
+            let level = Line::solid(name, axis.range.map(|x| (x, mean)));
+            lines.push(level.with_color(7).with_stroke(Stroke::Dashed));
+        }
     }
-    Ok(())
+    let mut x = Axis::log_around(axis.words, axis.range.into_iter());
+    x.range = axis.range;
+    let y = Axis::log_around("population MSE", [1e-5, 6.0].into_iter());
+    let title = "Personal models in a private shared subspace";
+    Chart::lines(title, axis.note, Lines { x, y, lines })
 }

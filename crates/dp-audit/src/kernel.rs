@@ -175,22 +175,6 @@ fn push_outer_product(matrix: &mut Entries, place: usize, x: &[i64]) {
     }
 }
 
-/// Fills in the exact sum over users and what each canary adds if present.
-pub(crate) fn fill_vector(
-    view: &mut View,
-    data: &Interactions,
-    canaries: Option<&Interactions>,
-    one_user: &dyn Fn(UserRow<'_>) -> Result<Entries>,
-) -> Result<()> {
-    for row in data.users() {
-        add(&mut view.exact, &one_user(row)?);
-    }
-    for row in canaries.into_iter().flat_map(Interactions::users) {
-        view.canaries.push(one_user(row)?);
-    }
-    Ok(())
-}
-
 pub(crate) fn add_users<'a>(
     sums: &mut [i64],
     data: &'a Interactions,
@@ -202,7 +186,7 @@ pub(crate) fn add_users<'a>(
     Ok(())
 }
 
-fn add(sums: &mut [i64], entries: &Entries) {
+pub(crate) fn add(sums: &mut [i64], entries: &Entries) {
     for &(at, z) in entries {
         if let Some(sum) = sums.get_mut(at) {
             *sum = sum.wrapping_add(z);

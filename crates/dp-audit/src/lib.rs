@@ -10,6 +10,7 @@ mod epsilon;
 mod error;
 mod frequencies;
 mod kernel;
+mod oracles;
 mod release;
 mod report;
 mod run;
@@ -20,34 +21,32 @@ mod sensitivity;
 mod sequential;
 pub mod statistics;
 pub mod testing;
-mod trainers;
-mod uniform;
+mod trainer;
 mod view;
 
 pub use black_box::{BlackBoxAudit, audit_black_box};
 pub use canary::Canaries;
 pub use epsilon::{EpsilonAudit, audit_epsilon};
 pub use error::{Error, Result};
-pub use frequencies::{FrequencyAudit, audit_frequencies};
+pub use frequencies::{FrequencyAudit, audit_frequencies, audit_uniform_words};
 pub use kernel::{
     fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
 };
+#[cfg(feature = "multitask")]
+pub use oracles::FactorizationOracle;
+#[cfg(feature = "pubfeat")]
+pub use oracles::{
+    DpSgdOracle, FeatureRounds, FeatureRoundsOracle, PublicFeatures, PublicFeaturesOracle,
+};
+#[cfg(feature = "fedsgd")]
+pub use oracles::{PpSgdOracle, SgdRound, SgdRun};
 pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};
 pub use report::{Check, Verdict};
-pub use run::{RunAudit, RunSettings, Trainer, audit_run};
+pub use run::{AuditedRun, RunAudit, RunSettings, audit_run};
 pub use sampler::{SamplerAudit, audit_discrete_sampler, audit_sampler};
 pub use sampling::{SamplingAudit, audit_fixed_size, audit_poisson};
 pub use selection::{RangeAudit, audit_range};
 pub use sensitivity::{SensitivityAudit, audit_sensitivity, without_user};
 pub use sequential::{GuessingGame, NoiseWatch};
-pub use trainers::AuditedTrainer;
-#[cfg(feature = "pubfeat")]
-pub use trainers::{
-    AuditedDpSgd, AuditedFeatureRounds, AuditedPublicFeatures, FeatureRounds, PublicFeatures,
-};
-#[cfg(feature = "multitask")]
-pub use trainers::{AuditedFactorization, AuditedRegression, Regression};
-#[cfg(feature = "fedsgd")]
-pub use trainers::{AuditedPpSgd, SgdRound, SgdRun};
-pub use uniform::audit_uniform_words;
+pub use trainer::{AuditedTrainer, AuditedUsers, Oracle, Watch};
 pub use view::{Entries, Layout, View};

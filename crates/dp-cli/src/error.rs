@@ -26,6 +26,10 @@ pub(crate) enum Error {
     Workflow(#[from] WorkflowError),
     #[error("{}: intact, but it promises no privacy: {reason}", path.display())]
     NotPrivate { path: PathBuf, reason: String },
+    #[error("the model was not recomputed: {0}")]
+    NotRecomputed(String),
+    #[error("the model does not follow from its list of releases: {0}")]
+    Differs(String),
     #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
     Broken,
     #[error(transparent)]
@@ -79,8 +83,8 @@ impl Error {
             Self::Param(_) | Self::Usage(_) | Self::Refused | Self::Config { .. } => {
                 ErrorKind::Setting
             }
-            Self::Questions { .. } => ErrorKind::Input,
-            Self::NotPrivate { .. } | Self::Broken => ErrorKind::Broken,
+            Self::Questions { .. } | Self::NotRecomputed(_) => ErrorKind::Input,
+            Self::NotPrivate { .. } | Self::Differs(_) | Self::Broken => ErrorKind::Broken,
             Self::Print(_) => ErrorKind::Output,
             Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => ErrorKind::Other,
         };

@@ -46,11 +46,13 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "these settings leave one release too little of the budget, or too much, for \
              its noise to be drawn exactly; change --epsilon, --count-share or --steps"
         }
-        WorkflowError::Training(multitask::Error::Mechanism(
-            mechanism::Error::ListOfAnotherRun { .. },
-        )) => {
-            "--resume goes on with the run that it was begun with: give the same settings, target, catalogue and \
-             --ledger, or name another folder for a new run"
+        WorkflowError::Releases(mechanism::Error::ListOfAnotherRun { .. }) => {
+            "--resume goes on with the run that was interrupted: give the same settings, target, public inputs and \
+             --ledger, or leave --resume out for a new run, which is paid for anew"
+        }
+        WorkflowError::Releases(mechanism::Error::NotResumable) => {
+            "users who train only when they are asked keep state that no list of releases holds: leave --resume out for a \
+             new run, which is paid for anew"
         }
         WorkflowError::Data(dp_data::Error::WithoutParquet { .. }) => {
             "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \

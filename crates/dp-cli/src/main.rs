@@ -53,6 +53,8 @@ fn run(command: Command) -> error::Result<()> {
         Command::Recommend(flags) => commands::recommend(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),
+        Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
+        Command::AuditFederate(flags) => commands::audit_federate(&flags),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Completions(args) => commands::completions::run(&args),

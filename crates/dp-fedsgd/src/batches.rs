@@ -1,5 +1,8 @@
 //! Where minibatches come from.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use dp_core::{Interactions, PerUser, Private, UserRow, UserSamples, params};
 
 use crate::{Minibatch, Result};
@@ -46,10 +49,28 @@ pub trait UserBatches: Sync {
     reason = "refers to private records; printing them is never wanted"
 )]
 pub struct HeldBatches<'a> {
-    samples: &'a UserSamples,
+    samples: Samples<'a>,
     batch_size: usize,
     /// Counted once; whoever is not in it is counted when asked.
     usable: PerUser<UsableRows>,
+}
+
+/// Somebody else's or its own.
+#[derive(Clone)]
+enum Samples<'a> {
+    Borrowed(&'a UserSamples),
+    Owned(Arc<UserSamples>),
+}
+
+impl Deref for Samples<'_> {
+    type Target = UserSamples;
+
+    fn deref(&self) -> &UserSamples {
+        match self {
+            Self::Borrowed(samples) => samples,
+            Self::Owned(samples) => samples,
+        }
+    }
 }
 
 /// A user's rows with a feature that is not 0.
@@ -80,13 +101,27 @@ impl<'a> HeldBatches<'a> {
     /// # Errors
     /// [`crate::Error::Param`] when `batch_size` is 0.
     pub fn new(samples: &'a UserSamples, batch_size: usize) -> Result<Self> {
+        Self::of(Samples::Borrowed(samples), batch_size)
+    }
+
+    fn of(samples: Samples<'a>, batch_size: usize) -> Result<Self> {
         params::at_least_one("batch_size", batch_size)?;
         let (table, width) = (samples.table().expose(), samples.n_features() + 1);
         Ok(Self {
+            usable: PerUser::of(table, |user| UsableRows::of(user, width)),
             samples,
             batch_size,
-            usable: PerUser::of(table, |user| UsableRows::of(user, width)),
         })
+    }
+}
+
+impl HeldBatches<'static> {
+    /// The same of users that nobody else needs.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn owning(samples: UserSamples, batch_size: usize) -> Result<Self> {
+        Self::of(Samples::Owned(Arc::new(samples)), batch_size)
     }
 }
 

@@ -6,7 +6,7 @@ use dp_multitask::{FactorModel, Fitted, LocalBias, constant_predictions, user_me
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{ByRound, Chart, Headline};
+use crate::output::{ByRound, ChartData, Headline};
 use crate::ranking::RankingFigures;
 use crate::workflows::input::HeldOut;
 
@@ -88,7 +88,7 @@ impl Evaluation {
     }
 
     /// What is better seen than read.
-    pub(crate) fn charts(&self) -> Vec<Chart> {
+    pub(crate) fn charts(&self) -> Vec<ChartData> {
         match self {
             Self::Ratings(_) => Vec::new(),
             Self::Ranking(figures) => figures.by_popularity().into_iter().collect(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::evaluate::shown;
-use crate::output::Chart;
+use crate::output::ChartData;
 
 /// Length of the lists.
 pub(crate) const K: usize = 20;
@@ -94,7 +94,7 @@ impl RankingFigures {
     }
 
     /// Recall by the popularity of items, where the run released counts.
-    pub(crate) fn by_popularity(&self) -> Option<Chart> {
+    pub(crate) fn by_popularity(&self) -> Option<ChartData> {
         if self.test_recall_by_bucket.is_empty() {
             return None;
         }
@@ -105,7 +105,7 @@ impl RankingFigures {
             let name = format!("{}, Recall@{k}", bucket_name(bucket));
             (name, vec![model, popular.get(bucket).copied().flatten()])
         });
-        Some(Chart {
+        Some(ChartData {
             title: "Recall by popularity of items".to_owned(),
             note: "items dealt to fifths by their released counts; the rarer, the longer the list"
                 .to_owned(),

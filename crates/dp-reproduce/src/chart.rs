@@ -1,8 +1,7 @@
 //! From rows as JSON to the lines of a chart.
 
+use dp_page::{Axis, Chart, Line, Lines, Point};
 use serde_json::Value;
-
-use dp_personal::output::{Line, Look};
 
 /// A number, also one that is written as text.
 pub(super) fn number(value: &Value) -> Option<f64> {
@@ -17,22 +16,47 @@ pub(super) fn param(row: &Value, name: &str) -> Option<f64> {
     number(&row["params"][name])
 }
 
+/// The mean of a row at a place across, with its standard error where the row has one.
+pub(super) fn point(x: f64, row: &Value) -> Option<Point> {
+    let (y, error) = (number(&row["mean"])?, number(&row["se"]));
+    Some(Point { x, y, error })
+}
+
 /// Lines by a key, in the order of first appearance.
-pub(super) fn grouped(points: Vec<(String, (f64, f64))>) -> Vec<Line> {
+pub(super) fn grouped(points: impl IntoIterator<Item = (String, Point)>) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for (name, point) in points {
         match all.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(point),
-            None => all.push(Line {
-                name,
-                points: vec![point],
-                dashed: false,
-                look: Look::Own,
-            }),
+            None => all.push(Line::solid(name, [point])),
         }
     }
     for line in &mut all {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
     all
+}
+
+/// Lines over a logarithmic axis whose ticks are their points; the vertical one is linear or logarithmic.
+pub(super) fn chart(
+    [title, note]: [&str; 2],
+    [across, up]: [&str; 2],
+    log_y: bool,
+    lines: Vec<Line>,
+) -> Chart {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let (places, ys) = (points().map(|p| p.x), points());
+    // standard errors belong to the picture, but a logarithmic axis does not follow them down to nothing
+    let heights = ys.flat_map(|p| {
+        let error = p.error.unwrap_or(0.0);
+        let low = p.y - error;
+        [if log_y { low.max(0.5 * p.y) } else { low }, p.y + error]
+    });
+    let y = if log_y {
+        Axis::log_around(up, heights)
+    } else {
+        Axis::around(up, heights)
+    };
+    let x = Axis::of_points(across, places);
+    Chart::lines(title, note, Lines { x, y, lines })
 }

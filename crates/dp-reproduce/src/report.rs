@@ -1,5 +1,6 @@
 //! Rows of a reproduction, on the screen and as JSON.
 
+use dp_page::{Block, Table, terminal};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -46,32 +47,32 @@ impl Row {
 
 /// All rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let mut text = format!(
-        "{:<13} {:>8} {:>12} {:>10}  {:<26} {}\n",
-        "method", "epsilon", "mean", "std. error", "metric", "settings"
-    );
-    for row in rows {
-        let epsilon = row
-            .epsilon
-            .map_or_else(|| "-".to_owned(), |e| e.to_string());
-        let settings: Vec<String> = row
-            .params
-            .iter()
-            .map(|(name, value)| match value {
-                Value::String(text) => format!("{name} {text}"),
-                other => format!("{name} {other}"),
-            })
-            .collect();
-        let se = row.se.map_or_else(|| "-".to_owned(), figure);
-        text.push_str(&format!(
-            "{:<13} {epsilon:>8} {:>12} {se:>10}  {:<26} {}\n",
-            row.method,
+    let cells = rows.iter().map(|row| {
+        let settings = row.params.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name} {text}"),
+            other => format!("{name} {other}"),
+        });
+        let settings: Vec<String> = settings.collect();
+        let epsilon = row.epsilon.map(|e| e.to_string());
+        vec![
+            row.method.to_owned(),
+            epsilon.unwrap_or_else(|| "-".to_owned()),
             figure(row.mean),
-            row.metric,
-            settings.join(", ")
-        ));
-    }
-    text
+            row.se.map_or_else(|| "-".to_owned(), figure),
+            row.metric.to_owned(),
+            settings.join(", "),
+        ]
+    });
+    let heads = [
+        "method",
+        "epsilon",
+        "mean",
+        "std. error",
+        "metric",
+        "settings",
+    ];
+    let table = Table::new("", heads, cells).with_text([4, 5]);
+    terminal(&[Block::Table(table)])
 }
 
 /// Five decimals, or four digits where those would show few.

@@ -2,7 +2,6 @@
 //!
 //! Reference values: `scripts/reference_values.py` (mpmath, 40 digits).
 
-mod beta;
 mod binomial;
 mod chi_square;
 mod normal;

@@ -1,10 +1,12 @@
 //! Spends, ledgers, plans.
 
-use dp_accounting::{Budget, Error, Ledger, Plan, ReleaseRequest};
+use dp_accounting::{Budget, Error, Ledger, Plan, PlannedRelease, ReleaseRequest, Requests};
 use dp_audit::audit_black_box;
 use dp_audit::testing::{Payer, spends};
 use dp_core::{Adjacency, ApproxDp, DpEvent, Private, Relation, ReplaceFactor};
-use dp_mechanism::{ExponentialMechanism, Grid, NoiseSource, ScoreChange, VectorSum};
+use dp_mechanism::{
+    ExponentialMechanism, Grid, NoiseSource, PoissonSampling, Run, ScoreChange, VectorSum,
+};
 
 use crate::support::{Halves, table};
 
@@ -75,6 +77,62 @@ fn what_is_handed_out_is_on_disk_and_counted() {
     drop(ledger);
     let mut again = Ledger::open(&path, "d", budget).unwrap();
     assert!(again.reserve(&plan).is_err());
+}
+
+/// A release that is held for a run pays for one release, also when the ledger is opened again in between.
+#[test]
+fn a_held_release_is_handed_out_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let budget = Budget::new(target(1.0), Adjacency::AddRemoveUser).unwrap();
+    let plan = Plan::calibrate(target(1.0), Adjacency::AddRemoveUser, &[request(5)]).unwrap();
+    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let held = ledger.hold(&plan).unwrap();
+    assert!(ledger.take(&held, 0).is_ok());
+    let again = ledger.take(&held, 0);
+    assert!(matches!(again, Err(Error::AlreadyTaken { .. })));
+    drop(ledger);
+    let mut later = Ledger::open(&path, "d", budget).unwrap();
+    let held = later.held(held.release_ids()).unwrap();
+    let again = later.take(&held, 0);
+    assert!(matches!(again, Err(Error::AlreadyTaken { .. })));
+}
+
+/// Where the payment is refused nothing secret was drawn before it, neither noise nor the coins of a sample: the source of a seeded run
+/// stands where it stood.
+#[test]
+fn no_secret_bit_is_drawn_before_it_is_paid_for() {
+    let adjacency = Adjacency::AddRemoveUser;
+    let sampling = PoissonSampling::new(0.5).unwrap();
+    let data = Private::new(table(2, &[vec![(0, 1.0)], vec![(1, 1.0)]]));
+    let next = |noise: &mut NoiseSource| {
+        let spend = spends(&[(2.0, ReplaceFactor::Two, 10)]).unwrap().remove(0);
+        let sum = VectorSum::empty(10, Grid::new(2.0, 1.0).unwrap()).unwrap();
+        sum.release(spend, noise).unwrap().integers().to_vec()
+    };
+    let untouched = next(&mut NoiseSource::insecure_seeded(5));
+    for sampled in [false, true] {
+        let requests = Requests::schedule(move |z| {
+            let event = match sampled {
+                true => DpEvent::sampled_gaussian(z, 0.5),
+                false => DpEvent::gaussian(z),
+            };
+            vec![PlannedRelease::new("sum", event, 2)]
+        });
+        let plan = requests.calibrate(target(1.0), adjacency).unwrap();
+        let too_little = Budget::schedule(target(0.1), adjacency).unwrap();
+        let mut ledger = Ledger::in_memory("d", too_little).unwrap();
+        let noise = &mut NoiseSource::insecure_seeded(5);
+        let mut run = Run::paying(&plan, &mut ledger, noise).unwrap();
+        run.begin(&requests, 1).unwrap();
+        let made = match sampled {
+            true => run.sampled_vector(sampling, &data, (2, 1.0), &Halves),
+            false => run.vector(&data, (2, 1.0), &Halves),
+        };
+        assert!(matches!(made, Err(dp_mechanism::Error::Accounting(_))));
+        drop(run);
+        assert_eq!(next(noise), untouched, "sampled: {sampled}");
+    }
 }
 
 #[test]

@@ -18,3 +18,4 @@ mod scalars;
 mod selections;
 mod shares;
 mod support;
+mod workers;

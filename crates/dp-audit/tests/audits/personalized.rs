@@ -2,15 +2,14 @@
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
-    AuditedTrainer, Canaries, RunAudit, RunSettings, Trainer, View, audit_frequencies, audit_range,
-    audit_run, audit_sensitivity,
+    AuditedRun, AuditedTrainer, Canaries, RunAudit, RunSettings, View, audit_frequencies,
+    audit_range, audit_run, audit_sensitivity,
 };
 use dp_core::{
     Adjacency, ApproxDp, Gdp, Interactions, Private, UserRow, UserSamples, UserSamplesBuilder,
 };
 use dp_mechanism::{
-    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, Trainer as _,
-    kronecker_contribution,
+    KroneckerContribution, KroneckerGrid, NoiseSource, RowsBuffer, Trainer, kronecker_contribution,
 };
 use dp_personalize::{
     AltMin, AltMinParams, Candidates, ConvexLoss, DpGdEmbedding, Embedding,
@@ -132,7 +131,7 @@ fn refinement() -> ResidualAltMinParams {
     }
 }
 
-fn audited(trainer: &impl Trainer, canaries: &Canaries, n_runs: usize) -> RunAudit {
+fn audited(trainer: &impl AuditedRun, canaries: &Canaries, n_runs: usize) -> RunAudit {
     let runs = RunSettings {
         n_runs,
         ..RunSettings::default()
@@ -219,11 +218,11 @@ type Bug = fn(&mut View);
 
 /// A trainer with a bug.
 struct Broken<'a> {
-    inner: &'a dyn Trainer,
+    inner: &'a dyn AuditedRun,
     bug: Bug,
 }
 
-impl Trainer for Broken<'_> {
+impl AuditedRun for Broken<'_> {
     fn claim(&self) -> (ApproxDp, Gdp) {
         self.inner.claim()
     }
@@ -258,7 +257,7 @@ fn too_little_noise_and_a_forgotten_clip_are_found() {
             let adjacency = Adjacency::AddRemoveUser;
             let fit = alt_min(AltMinParams::section_6(2), dim, adjacency);
             let refined = residual(dim, adjacency);
-            let inner: &dyn Trainer = if axes == 1 { &fit } else { &refined };
+            let inner: &dyn AuditedRun = if axes == 1 { &fit } else { &refined };
             let audit = audited(&Broken { inner, bug }, &canaries, 2);
             assert!(!audit.verdict.holds(), "{name}: {audit}");
         }

@@ -1,12 +1,10 @@
 //! L3 and L4: whole runs of multi-task regression.
 
-use dp_audit::{
-    AuditedRegression, Canaries, Regression, RunSettings, Trainer, audit_run, audit_sensitivity,
-};
-use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_mechanism::NoiseSource;
+use dp_audit::{AuditedRun, AuditedTrainer, Canaries, RunSettings, audit_run, audit_sensitivity};
+use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_multitask::{
-    Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams, TaskSetup,
+    Error, Gramian, MultiTaskNoisyGdParams, MultiTaskSspParams, ResidualSspParams, TaskSetup,
 };
 
 const N_TASKS: usize = 12;
@@ -37,28 +35,27 @@ fn setup() -> TaskSetup {
     }
 }
 
-fn trainers() -> Vec<(&'static str, AuditedRegression)> {
+fn audited<T>(fit: T) -> Box<dyn AuditedRun>
+where
+    T: Trainer<Data = Private<Interactions>, Error = Error> + 'static,
+{
+    let (n_tasks, adjacency) = (canaries().n_items(), Adjacency::AddRemoveUser);
+    Box::new(AuditedTrainer::new(fit, n_tasks, target(), adjacency).unwrap())
+}
+
+fn trainers() -> Vec<(&'static str, Box<dyn AuditedRun>)> {
     let ssp = MultiTaskSspParams::new(setup()).check().unwrap();
     let mut descent = MultiTaskNoisyGdParams::new(setup());
     descent.n_steps = 3;
     let pooled = ResidualSspParams::new(setup());
     let mut per_task = pooled.clone();
     per_task.gramian = Gramian::PerTask { share: 0.5 };
-    let n_tasks = canaries().n_items();
-    [
-        ("ssp", Regression::Ssp(ssp)),
-        ("descent", Regression::NoisyGd(descent.check().unwrap())),
-        ("pooled", Regression::Residual(pooled.check().unwrap())),
-        ("per task", Regression::Residual(per_task.check().unwrap())),
+    vec![
+        ("ssp", audited(ssp)),
+        ("descent", audited(descent.check().unwrap())),
+        ("pooled", audited(pooled.check().unwrap())),
+        ("per task", audited(per_task.check().unwrap())),
     ]
-    .into_iter()
-    .map(|(name, fit)| {
-        (
-            name,
-            AuditedRegression::new(fit, n_tasks, target()).unwrap(),
-        )
-    })
-    .collect()
 }
 
 fn target() -> ApproxDp {
@@ -78,7 +75,7 @@ fn runs_of_every_method_give_away_what_they_claim_and_no_more() {
             n_runs: 4,
             ..RunSettings::default()
         };
-        let audit = audit_run(&trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
+        let audit = audit_run(&*trainer, &canaries, &runs, NoiseSource::operating_system).unwrap();
         assert!(audit.verdict.holds(), "{name}: {audit}");
         let share = audit.white_box_mu / audit.claimed_mu;
         assert!((share - 1.0).abs() < 0.03, "{name}: {share}: {audit}");

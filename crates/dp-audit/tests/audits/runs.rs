@@ -1,7 +1,9 @@
 //! L3: whole runs of private matrix factorisation.
 
-use dp_audit::{AuditedFactorization, Canaries, RunSettings, audit_run, audit_sensitivity};
-use dp_core::{ApproxDp, Interactions, Private};
+use dp_audit::{
+    AuditedTrainer, Canaries, FactorizationOracle, RunSettings, audit_run, audit_sensitivity,
+};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
@@ -44,6 +46,18 @@ fn settings(epsilon: f64, dim: usize) -> MatrixFactorization {
     params.check().unwrap()
 }
 
+/// A fit and its oracle.
+fn audited(
+    fit: MatrixFactorization,
+    n_items: usize,
+    epsilon: f64,
+) -> AuditedTrainer<MatrixFactorization, FactorizationOracle> {
+    let oracle = FactorizationOracle::new(fit.clone());
+    let adjacency = Adjacency::AddRemoveUser;
+    let trainer = AuditedTrainer::new(fit, n_items, target(epsilon), adjacency).unwrap();
+    trainer.watched_by(oracle)
+}
+
 fn canaries(n: usize) -> Canaries {
     Canaries::new(Private::new(ratings()), n, 9, 1e4).unwrap()
 }
@@ -52,8 +66,7 @@ fn canaries(n: usize) -> Canaries {
 #[test]
 fn a_whole_run_gives_away_what_it_claims_and_no_more() {
     let canaries = canaries(1000);
-    let trainer =
-        AuditedFactorization::new(settings(10.0, 1), canaries.n_items(), target(10.0)).unwrap();
+    let trainer = audited(settings(10.0, 1), canaries.n_items(), 10.0);
     let audit = audit_run(
         &trainer,
         &canaries,
@@ -78,8 +91,7 @@ fn a_whole_run_gives_away_what_it_claims_and_no_more() {
 /// as shares of the claim.
 fn epsilon_five(n_runs: usize) -> [f64; 3] {
     let canaries = canaries(1000);
-    let trainer =
-        AuditedFactorization::new(settings(5.0, 1), canaries.n_items(), target(5.0)).unwrap();
+    let trainer = audited(settings(5.0, 1), canaries.n_items(), 5.0);
     let runs = RunSettings {
         n_runs,
         ..RunSettings::default()
@@ -117,8 +129,7 @@ fn long_more_runs_at_epsilon_five_show_nine_tenths_all_but_surely() {
 #[test]
 fn a_run_with_tastes_holds_as_well() {
     let canaries = canaries(150);
-    let trainer =
-        AuditedFactorization::new(settings(2.0, 3), canaries.n_items(), target(2.0)).unwrap();
+    let trainer = audited(settings(2.0, 3), canaries.n_items(), 2.0);
     let runs = RunSettings {
         n_runs: 4,
         ..RunSettings::default()
@@ -136,7 +147,7 @@ fn a_run_with_tastes_holds_as_well() {
 fn check_run(params: FactorizationParams) {
     let canaries = canaries(150);
     let (name, fit) = (format!("{params:?}"), params.check().unwrap());
-    let trainer = AuditedFactorization::new(fit, canaries.n_items(), target(4.0)).unwrap();
+    let trainer = audited(fit, canaries.n_items(), 4.0);
     let runs = RunSettings {
         n_runs: 4,
         ..RunSettings::default()
@@ -219,9 +230,9 @@ fn nobody_changes(fit: &MatrixFactorization) {
         }
         builder.ensure_users(n_users);
         let data = Private::new(builder.build().0);
-        let trainer = AuditedFactorization::new(fit.clone(), N_ITEMS, target(2.0)).unwrap();
+        let trainer = audited(fit.clone(), N_ITEMS, 2.0);
         let noise = &mut NoiseSource::insecure_seeded(3);
-        trainer.run(&data, None, noise).unwrap().0
+        trainer.run(&data, &table(N_ITEMS, &[]), noise).unwrap().0
     };
     let (all, more) = (run(120), run(150));
     assert!(
@@ -237,10 +248,10 @@ fn nobody_changes(fit: &MatrixFactorization) {
 #[test]
 fn no_user_moves_the_first_release_further_than_paid_for() {
     let data = ratings();
-    let trainer = AuditedFactorization::new(settings(2.0, 1), N_ITEMS, target(2.0)).unwrap();
+    let trainer = audited(settings(2.0, 1), N_ITEMS, 2.0);
     let users: Vec<usize> = (0..data.n_users()).step_by(10).collect();
     let audit = audit_sensitivity(&data, &users, |data, noise| {
-        Ok(trainer.run(data, None, noise)?.1.remove(0))
+        Ok(trainer.run(data, &table(N_ITEMS, &[]), noise)?.1.remove(0))
     })
     .unwrap();
     assert!(audit.verdict.holds(), "{audit}");
@@ -250,10 +261,10 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
 /// contributions as computed from public values, to the last integer.
 #[test]
 fn releases_hold_exactly_what_users_add_given_earlier_releases() {
-    let trainer = AuditedFactorization::new(settings(10.0, 3), N_ITEMS, target(10.0)).unwrap();
+    let trainer = audited(settings(10.0, 3), N_ITEMS, 10.0);
     let run = |data: Private<Interactions>| {
         let noise = &mut NoiseSource::insecure_seeded(6);
-        trainer.run(&data, None, noise).unwrap().1
+        trainer.run(&data, &table(N_ITEMS, &[]), noise).unwrap().1
     };
     let less = dp_audit::without_user(&ratings(), 5).unwrap();
     for (a, b) in run(Private::new(ratings())).iter().zip(run(less)) {

@@ -11,9 +11,9 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
-    AuditSettings, DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings,
-    PredictSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
-    VerifySettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
+    FederateSettings, PersonalizeSettings, PredictSettings, RecommendSettings, ReportSettings,
+    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -107,8 +107,12 @@ pub(crate) enum Command {
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
-    /// Train many times with planted users and measure what they give away
+    /// Make the run of `dp train` many times with planted users and measure what they give away
     Audit(Box<Flags<AuditSettings>>),
+    /// The same for the run of `dp personalize`
+    AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
+    /// The same for the runs of `dp federate`
+    AuditFederate(Box<Flags<AuditFederateSettings>>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -131,6 +135,8 @@ impl Command {
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
+            Self::AuditPersonalize(_) => "audit-personalize",
+            Self::AuditFederate(_) => "audit-federate",
             Self::Completions(_) => "completions",
         }
     }
@@ -200,6 +206,8 @@ mod tests {
             ("personalize", PersonalizeSettings::table()),
             ("federate", FederateSettings::table()),
             ("audit", AuditSettings::table()),
+            ("audit-personalize", AuditPersonalizeSettings::table()),
+            ("audit-federate", AuditFederateSettings::table()),
         ] {
             let command = all.find_subcommand(name).unwrap();
             let own = |arg: &&clap::Arg| !OWN.contains(&arg.get_id().as_str());

@@ -8,6 +8,8 @@ mod runs;
 mod tools;
 mod users;
 
-pub(crate) use runs::{audit, evaluate, federate, personalize, train, tune};
+pub(crate) use runs::{
+    audit, audit_federate, audit_personalize, evaluate, federate, personalize, train, tune,
+};
 pub(crate) use tools::{demo, report, synth, verify};
 pub(crate) use users::{predict, recommend};

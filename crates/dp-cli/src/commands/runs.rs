@@ -1,9 +1,10 @@
 //! Commands that train, and those that measure what was trained.
 
 use dp_personal::settings::{
-    AuditSettings, EvaluateSettings, FederateSettings, PersonalizeSettings, TrainSettings,
-    TuneSettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, EvaluateSettings,
+    FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
 };
+use dp_personal::workflows::audit::AuditOutcome;
 use dp_personal::workflows::federate::FederateOutcome;
 use dp_personal::workflows::{audit, evaluate, federate, personalize, train, tune};
 use serde_json::Value;
@@ -40,11 +41,25 @@ pub(crate) fn evaluate(flags: &Flags<EvaluateSettings>) -> Result<()> {
     show(flags.json, &outcome.json, &outcome.text)
 }
 
-/// A claim that is refuted is told by the exit code as well.
 pub(crate) fn audit(flags: &Flags<AuditSettings>) -> Result<()> {
     let outcome = audit::audit(&flags.settings, &mut Bar::default())?;
-    show(flags.json, &outcome.json, &outcome.text)?;
-    if outcome.audit.verdict.holds() {
+    judge(flags.json, &outcome)
+}
+
+pub(crate) fn audit_personalize(flags: &Flags<AuditPersonalizeSettings>) -> Result<()> {
+    let outcome = personalize::audit(&flags.settings, &mut Bar::default())?;
+    judge(flags.json, &outcome)
+}
+
+pub(crate) fn audit_federate(flags: &Flags<AuditFederateSettings>) -> Result<()> {
+    let outcome = federate::audit(&flags.settings, &mut Bar::default())?;
+    judge(flags.json, &outcome)
+}
+
+/// A claim that is refuted is told by the exit code as well.
+fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
+    show(as_json, &outcome.json, &outcome.text)?;
+    if outcome.verdict.holds() {
         Ok(())
     } else {
         Err(Error::Broken)

@@ -6,6 +6,7 @@ use std::time::Instant;
 use dp_personal::accounting::Status;
 use dp_personal::settings::{DemoSettings, ReportSettings, SynthSettings, VerifySettings};
 use dp_personal::workflows::demo::{self, DemoData, DemoRow};
+use dp_personal::workflows::recompute::Recomputed;
 use dp_personal::workflows::report::Reported;
 use dp_personal::workflows::verify::Verified;
 use dp_personal::workflows::{report, synth, verify};
@@ -99,6 +100,14 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
     if flags.json {
         print_json(&verified(&found, ledger)?)?;
     }
+    let recomputed = match found.recomputed {
+        Some(Recomputed::Differs { what }) => return Err(Error::Differs(what)),
+        Some(Recomputed::Cannot { because }) => return Err(Error::NotRecomputed(because)),
+        Some(Recomputed::Same { n_releases }) => format!(
+            "the model is bit for bit the one that follows from the {n_releases} entries of its list of releases\n"
+        ),
+        None => String::new(),
+    };
     if let Status::NotPrivate { reason } = found.statement.status {
         let path = found.path;
         return Err(Error::NotPrivate { path, reason });
@@ -115,7 +124,7 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         format!("every release was paid for in {}\n", ledger.display())
     });
     print(&format!(
-        "{} holds: recomputed from its {} releases\n{files}\n{ledger}\n{}",
+        "{} holds: recomputed from its {} releases\n{files}\n{recomputed}{ledger}\n{}",
         found.path.display(),
         found.certificate.releases.len(),
         found.overview
@@ -128,6 +137,7 @@ fn verified(found: &Verified, ledger: Option<&Path>) -> Result<Value> {
         "certificate": found.path.display().to_string(),
         "verified": true,
         "files_compared": found.files_compared,
+        "recomputed": found.recomputed.as_ref().map(as_json),
         "private": statement.status == Status::Private,
         "guarantee": statement.guarantee,
         "adjacency": certificate.adjacency,
@@ -137,6 +147,14 @@ fn verified(found: &Verified, ledger: Option<&Path>) -> Result<Value> {
         "ledger_compared": ledger.is_some(),
         "statement": serde_json::to_value(statement)?,
     }))
+}
+
+fn as_json(found: &Recomputed) -> Value {
+    match found {
+        Recomputed::Same { .. } => json!({"result": "same"}),
+        Recomputed::Differs { what } => json!({"result": "differs", "what": what}),
+        Recomputed::Cannot { because } => json!({"result": "cannot", "because": because}),
+    }
 }
 
 pub(crate) fn report(flags: &Flags<ReportSettings>) -> Result<()> {

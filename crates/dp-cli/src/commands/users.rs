@@ -24,7 +24,7 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
         Provenance::Private => {}
         Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
         Provenance::NonPrivate | Provenance::NotTrained => {
-            warn("this model is not private: it has no noise")
+            warn("this model is not private: it has no noise");
         }
     }
     if found.says_nothing {

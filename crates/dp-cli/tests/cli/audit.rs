@@ -48,7 +48,7 @@ fn claimed_and_measured_stand_side_by_side() {
     let run = audit(&sandbox, &["--dim", "1"]).exits(0);
     for part in [
         "no violation found: 2 training runs on generated ratings with 30 planted users",
-        "\nclaimed         8.0000",
+        "\nclaimed    8.0000",
         "\nmeasured",
         "\nat least",
         "with confidence 0.999999999",
@@ -111,4 +111,87 @@ fn implicit_feedback_is_audited_as_it_is_trained() {
         "{labels:?}"
     );
     audit(&sandbox, &["--min-rating", "4"]).exits(2);
+}
+
+/// What an audit of any other run finds when all is well.
+#[track_caller]
+fn holds(run: Run, least_share: f64) -> serde_json::Value {
+    let found = run.exits(0).json();
+    assert_eq!(found["verdict"], "holds");
+    let figure = |name: &str| found[name].as_f64().unwrap();
+    let share = figure("canary_mu") / figure("claimed_mu");
+    assert!((least_share..1.0 + 1e-9).contains(&share), "{share}");
+    let claimed = found["claimed"]["epsilon"].as_f64().unwrap();
+    assert!(figure("lower_bound_epsilon") <= claimed);
+    found
+}
+
+const TARGET: [&str; 5] = ["--epsilon", "4", "--delta", "1e-5", "--json"];
+
+#[test]
+fn rounds_with_features_are_audited_as_they_are_trained() {
+    let sandbox = crate::features::sandbox();
+    let run = [
+        "audit",
+        "ratings.csv",
+        "--items",
+        "items.csv",
+        "--method",
+        "am-ssp",
+    ];
+    for feedback in ["explicit", "implicit"] {
+        let trials = [
+            "--dim",
+            "3",
+            "--steps",
+            "2",
+            "--canaries",
+            "30",
+            "--runs",
+            "4",
+        ];
+        let more = ["--feedback", feedback];
+        let found = holds(
+            sandbox.dp(&[&run[..], &TARGET, &trials, &more].concat()),
+            0.5,
+        );
+        assert_eq!(found["dim"], 3);
+    }
+}
+
+#[test]
+fn subspaces_are_audited_as_they_are_learned() {
+    let sandbox = crate::personalize::sandbox();
+    let run = ["audit-personalize", "data.csv", "--rank", "1"];
+    for (method, least) in [("residual", 0.7), ("projectors", 0.9), ("gradient", 0.7)] {
+        let more = ["--method", method, "--runs", "4"];
+        let found = holds(sandbox.dp(&[&run[..], &TARGET, &more].concat()), least);
+        assert_eq!(found["data"], "data.csv");
+    }
+    let many = ["--canaries", "200", "--runs", "1"];
+    let refused = sandbox.dp(&[&run[..], &TARGET, &many].concat());
+    refused.exits(2).says(&["--canaries is 200"]);
+    assert_eq!(sandbox.names(), ["data.csv"]);
+}
+
+#[test]
+fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
+    let sandbox = crate::federate::sandbox();
+    let run = [
+        "audit-federate",
+        "data.csv",
+        "--target-col",
+        "y",
+        "--alpha-grid",
+        "0,1,inf",
+    ];
+    let trials = ["--rounds", "3", "--runs", "4"];
+    let found = holds(sandbox.dp(&[&run[..], &TARGET, &trials].concat()), 0.99);
+    assert_eq!(found["releases"].as_array().unwrap().len(), 6);
+    let sampled = ["--sampling-probability", "0.5"];
+    let found = sandbox.dp(&[&run[..], &TARGET, &trials, &sampled].concat());
+    let found = found.exits(0).json();
+    assert_eq!(found["verdict"], "holds");
+    assert_eq!(found["audits"].as_array().unwrap().len(), 3);
+    assert_eq!(sandbox.names(), ["data.csv"]);
 }

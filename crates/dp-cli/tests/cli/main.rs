@@ -35,6 +35,7 @@ mod recommend;
 mod released_files;
 mod report;
 mod resume;
+mod resume_every_command;
 mod screen;
 mod settings;
 mod support;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::support::{Run, Sandbox, catalogue, names_in};
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "certificate.json",
+    "internal-releases.list",
     "internal.json",
     "internal.md",
     "item_factors.safetensors",

@@ -26,16 +26,11 @@ const LONG_RUN: [&str; 13] = [
 /// Counts once, then two releases a round.
 const N_RELEASES: usize = 601;
 
-fn long_run(resume: &'static str) -> Vec<&'static str> {
+const LIST: &str = ".dp-model.partial/releases.list";
+
+fn long_run() -> Vec<&'static str> {
     let mut args = LONG_RUN.to_vec();
-    args.extend([
-        "--ledger",
-        "l.ledger",
-        "--ledger-epsilon",
-        "3",
-        "--resume",
-        resume,
-    ]);
+    args.extend(["--ledger", "l.ledger", "--ledger-epsilon", "3", "--resume"]);
     args
 }
 
@@ -44,16 +39,16 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
     let sandbox = Sandbox::with_ratings();
     let n_kills = 3;
     for kill in 0..n_kills {
-        let mut child = sandbox.command().args(long_run("state")).spawn().unwrap();
+        let mut child = sandbox.command().args(long_run()).spawn().unwrap();
         let give_up = Instant::now() + Duration::from_secs(60);
-        while !sandbox.exists("state/releases.list") && Instant::now() < give_up {
+        while !sandbox.exists(LIST) && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(5 * kill));
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    sandbox.dp(&long_run("state")).exits(0);
+    sandbox.dp(&long_run()).exits(0);
     let n_paid = Ledger::audit(sandbox.path("l.ledger"))
         .unwrap()
         .releases
@@ -64,69 +59,68 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
         .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
         .exits(0);
 
-    // once more: the model is there already, and nothing is paid
-    let mut again = long_run("state");
-    again.extend(["--out", "again"]);
-    sandbox.dp(&again).exits(0);
-    let model = |folder: &str| sandbox.read(&format!("{folder}/item_factors.safetensors"));
-    assert_eq!(model("again"), model("dp-model"));
-    let after = Ledger::audit(sandbox.path("l.ledger"))
-        .unwrap()
-        .releases
-        .len();
-    assert_eq!(after, n_paid);
+    sandbox.dp(&["verify", "dp-model", "--recompute"]).exits(0);
+}
+
+/// A long run that was killed when its list had a release.
+fn killed() -> Sandbox {
+    let sandbox = Sandbox::with_ratings();
+    let mut child = sandbox.command().args(long_run()).spawn().unwrap();
+    let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < give_up && !fs::read(sandbox.path(LIST)).is_ok_and(has_one) {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox
 }
 
 #[test]
 fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
-    let sandbox = Sandbox::with_ratings();
-    sandbox.train(&["--resume", "state"]).exits(2);
-    let run = [
-        "--ledger",
-        "l.ledger",
-        "--ledger-epsilon",
-        "3",
-        "--resume",
-        "state",
-    ];
-    sandbox.train(&run).exits(0);
-    let spent = sandbox.read("l.ledger");
-    let more = |flags: &[&'static str]| [&run[..], &["--out", "other"], flags].concat();
-    sandbox
-        .train(&more(&["--clip-norm", "0.9"]))
-        .exits(2)
-        .says(&[
-            "the list of releases belongs to other settings or other public inputs",
-            "hint: --resume",
-        ]);
+    let sandbox = killed();
+    sandbox.train(&["--resume"]).exits(2).says(&["--ledger"]);
+    let (spent, list) = (sandbox.read("l.ledger"), sandbox.read(LIST));
+    let mut other = long_run();
+    other.extend(["--clip-norm", "0.9"]);
+    sandbox.dp(&other).exits(2).says(&[
+        "the list of releases belongs to other settings or other public inputs",
+        "hint: --resume",
+    ]);
     assert_eq!(sandbox.read("l.ledger"), spent);
-    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    fs::rename(sandbox.path("l.ledger"), sandbox.path("old.ledger")).unwrap();
     sandbox
-        .train(&more(&[]))
+        .dp(&long_run())
         .exits(2)
-        .says(&["this ledger did not pay for the releases of that run"]);
-    assert!(!sandbox.exists("other") && !sandbox.exists("l.ledger"));
+        .says(&["this ledger did not pay for the releases of the interrupted run"]);
+    assert!(!sandbox.exists("dp-model") && !sandbox.exists("l.ledger"));
+    // refused, the run is still there
+    assert_eq!(sandbox.read(LIST), list);
+    fs::rename(sandbox.path("old.ledger"), sandbox.path("l.ledger")).unwrap();
+    sandbox.dp(&long_run()).exits(0);
+}
+
+#[test]
+fn without_resume_an_interrupted_run_is_told_of_and_discarded() {
+    let sandbox = killed();
+    let mut anew = long_run();
+    anew.retain(|arg| *arg != "--resume");
+    sandbox
+        .dp(&anew)
+        .exits(0)
+        .says(&["ended while it paid or trained", "stays spent"]);
 }
 
 #[test]
 fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
     let sandbox = Sandbox::with_ratings();
     let mut run = LONG_RUN.to_vec();
-    run.extend([
-        "--ledger",
-        "l.ledger",
-        "--ledger-epsilon",
-        "1",
-        "--resume",
-        "state",
-    ]);
+    run.extend(["--ledger", "l.ledger", "--ledger-epsilon", "1", "--resume"]);
     let mut child = sandbox.command().args(&run).spawn().unwrap();
     let half_way = |list: Vec<u8>| {
         String::from_utf8_lossy(&list).contains("\"round 20: item right-hand sides\"")
     };
     let give_up = Instant::now() + Duration::from_secs(60);
     while Instant::now() < give_up {
-        if fs::read(sandbox.path("state/releases.list")).is_ok_and(half_way) {
+        if fs::read(sandbox.path(LIST)).is_ok_and(half_way) {
             break;
         }
     }
@@ -154,16 +148,4 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
     sandbox
         .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
         .exits(0);
-}
-
-#[test]
-fn the_state_of_an_earlier_version_is_refused() {
-    let sandbox = Sandbox::with_ratings();
-    fs::create_dir(sandbox.path("state")).unwrap();
-    fs::write(sandbox.path("state/checkpoint.json"), "{}").unwrap();
-    sandbox
-        .train(&["--ledger", "l.ledger", "--resume", "state"])
-        .exits(4)
-        .says(&["an earlier version of dp", "another folder"]);
-    assert!(!sandbox.exists("l.ledger"));
 }

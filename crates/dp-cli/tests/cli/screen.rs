@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "demo",
     "train",
     "tune",
@@ -16,6 +16,8 @@ const COMMANDS: [&str; 15] = [
     "account",
     "calibrate",
     "audit",
+    "audit-personalize",
+    "audit-federate",
     "completions",
     "synth",
     "federate",

@@ -213,11 +213,16 @@ impl PpSgd {
     pub(crate) fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = certificate
             .released_output("shared parameters after every round, settings", "anyone")
-            .assumption("one person has one user id")
-            .assumption("settings were not chosen by looking at this data set")
             .not_covered("local parameters, which stay with their users")
             .tuning_included(false);
-        let assumptions: &[&str] = match self.params.participation {
+        self.assumptions().fold(certificate, |certificate, said| {
+            certificate.assumption(said)
+        })
+    }
+
+    /// What the guarantee of a run takes on trust, as its certificate says it: for the certificate of several runs.
+    pub fn assumptions(&self) -> impl Iterator<Item = &'static str> {
+        let of_sampling: &[&str] = match self.params.participation {
             Participation::Full => &[N_USERS_IS_PUBLIC],
             Participation::Sampled(ClientSampling::Poisson(_)) => {
                 &[N_USERS_IS_PUBLIC, SAMPLES_ARE_SECRET]
@@ -228,10 +233,11 @@ impl PpSgd {
                 OWN_PARTICIPATION_IS_KNOWN,
             ],
         };
-        let said = assumptions.iter();
-        said.fold(certificate, |certificate, &said| {
-            certificate.assumption(said)
-        })
+        let of_all = [
+            "one person has one user id",
+            "settings were not chosen by looking at this data set",
+        ];
+        of_all.into_iter().chain(of_sampling.iter().copied())
     }
 }
 

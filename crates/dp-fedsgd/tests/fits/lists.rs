@@ -11,8 +11,8 @@ use dp_fedsgd::{
     Trainer, UserBatches, UserRow,
 };
 use dp_mechanism::{
-    Error as KernelError, FixedSizeSampling, NoiseSource, PoissonSampling, ReleaseEntry, RunFolder,
-    Sharded, TrainerCheck, worker_channels,
+    CoordinatorLink, Error as KernelError, FixedSizeSampling, NoiseSource, PoissonSampling,
+    ReleaseEntry, RunFolder, ShardAnswer, Sharded, ToWorker, TrainerCheck, worker_channels,
 };
 
 use crate::support::{ADD_REMOVE, bits, paid, samples, squared};
@@ -92,12 +92,6 @@ fn dealt(
     batches.collect()
 }
 
-/// What a trainer that can be resumed and sharded has to hold: see [`TrainerCheck`].
-fn check(params: PpSgdParams) -> (UserSamples, Plan) {
-    assert!(params.check().is_ok());
-    (data(), plan(params))
-}
-
 #[test]
 fn models_follow_from_releases_wherever_the_users_are() {
     for (params, resumes, shards) in [
@@ -107,8 +101,8 @@ fn models_follow_from_releases_wherever_the_users_are() {
         (fixed_size(), true, false),
         (when_asked(), false, true),
     ] {
-        let (data, plan) = check(params);
-        let data: &'static UserSamples = Box::leak(Box::new(data));
+        let plan = plan(params);
+        let data: &'static UserSamples = Box::leak(Box::new(data()));
         let nobody: &'static UserSamples = Box::leak(Box::new(data.without_users()));
         let (rows, empty) = (HeldBatches::new(data, 2), HeldBatches::new(nobody, 2));
         let (rows, empty) = (rows.unwrap(), empty.unwrap());
@@ -277,6 +271,36 @@ fn local_parameters_are_the_same_over_shards_and_where_users_are() {
                 let whole = usize::try_from(table.user_id(user)).unwrap();
                 assert_eq!(own.last(user), expected.local.expose().last(whole));
             }
+        }
+    }
+}
+
+/// Tells a worker that was started again what was released before, and asks it for nothing.
+struct Told(std::vec::IntoIter<ReleaseEntry>);
+
+impl CoordinatorLink for Told {
+    fn exchange(&mut self, _: Option<ShardAnswer>) -> dp_mechanism::Result<ToWorker> {
+        Ok(self.0.next().map_or(ToWorker::End, ToWorker::Released))
+    }
+}
+
+#[test]
+fn a_worker_that_was_started_again_makes_the_local_steps_of_its_users_or_is_refused() {
+    let (data, model) = (data(), squared(DIM));
+    let rows = HeldBatches::new(&data, 2).unwrap();
+    for (params, follow) in [(everybody(), true), (when_asked(), false)] {
+        let ((expected, entries), plan) = (whole(params, &data), plan(params));
+        let mut link = Told(entries.into_iter());
+        let shard = Shard::new(RUN, 0, 1).unwrap();
+        let run = Run::worker(&plan, shard, data.table(), &mut link).unwrap();
+        let again = params.check().unwrap().with(&model).run(&rows, run);
+        if follow {
+            assert!(bits(&again.unwrap().model, N) == bits(&expected.model, N));
+        } else {
+            assert!(matches!(
+                again,
+                Err(Error::Mechanism(KernelError::NotResumable))
+            ));
         }
     }
 }

@@ -326,6 +326,13 @@ impl ReleaseList {
                 let mut line = json(&header)?;
                 line.push(b'\n');
                 let mut file = &file;
+                // a first line that a crash cut off, and nobody else's file
+                let mut found = Vec::new();
+                file.seek(SeekFrom::Start(0)).map_err(failed)?;
+                file.read_to_end(&mut found).map_err(failed)?;
+                if !line.starts_with(&found) {
+                    return Err(damaged(path, "not a list of releases"));
+                }
                 file.set_len(0).map_err(failed)?;
                 file.seek(SeekFrom::Start(0)).map_err(failed)?;
                 file.write_all(&line).map_err(failed)?;

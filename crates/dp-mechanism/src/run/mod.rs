@@ -453,6 +453,12 @@ impl<'a> Run<'a> {
         let Source::Here { backend, .. } = self.source else {
             return Err(Error::EndOfList);
         };
+        #[cfg(privacy_mutants)]
+        if dp_core::mutants::active("run-pays-after-the-noise")
+            && let Source::Here { noise, .. } = &mut self.source
+        {
+            RoundKey::draw(noise)?;
+        }
         // coins are secret random bits, so a sample is paid for first; a sum over everybody when it has arrived
         let mut paid = None;
         if let Some(sampling) = ask.sampling {

@@ -397,6 +397,12 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
         std::fs::read(path.with_extension("torn")).unwrap(),
         torn[bytes.len()..]
     );
+    // a first line that was cut off begins anew, and somebody else's file is left alone
+    for (text, is_ours) in [(&bytes[..20], true), (b"my notes", false)] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(open("a run", &plan_).is_ok(), is_ours);
+        assert_eq!(std::fs::read(&path).unwrap() == text, !is_ours);
+    }
     // an entry from somewhere else
     let foreign =
         ReleaseList::of_entries("a run", &plan_, entries_of(&Everything { sampled: true }));

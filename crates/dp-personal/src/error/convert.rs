@@ -2,6 +2,7 @@
 
 use dp_accounting::Error as AccountingError;
 use dp_core::ParamError;
+use dp_mechanism::Error as KernelError;
 
 use super::Error;
 
@@ -33,12 +34,33 @@ impl From<AccountingError> for Error {
     }
 }
 
+/// Errors of a run that are the same whatever it trains.
+fn of_run(error: KernelError) -> Result<Error, KernelError> {
+    match error {
+        KernelError::Cancelled => Ok(Error::Cancelled),
+        KernelError::Accounting(inner) => Ok(inner.into()),
+        KernelError::List { .. }
+        | KernelError::ListOfAnotherRun { .. }
+        | KernelError::EndOfList
+        | KernelError::NotResumable
+        | KernelError::Io { .. } => Ok(Error::Releases(error)),
+        other => Err(other),
+    }
+}
+
+impl From<KernelError> for Error {
+    fn from(error: KernelError) -> Self {
+        of_run(error).unwrap_or_else(|other| dp_fedsgd::Error::from(other).into())
+    }
+}
+
 impl From<dp_multitask::Error> for Error {
     fn from(error: dp_multitask::Error) -> Self {
         match error {
             dp_multitask::Error::Param(param) => param.into(),
             dp_multitask::Error::Accounting(inner) => inner.into(),
-            dp_multitask::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
+            dp_multitask::Error::Mechanism(inner) => of_run(inner)
+                .unwrap_or_else(|inner| Self::Training(dp_multitask::Error::Mechanism(inner))),
             other => Self::Training(other),
         }
     }
@@ -49,7 +71,9 @@ impl From<dp_personalize::Error> for Error {
         match error {
             dp_personalize::Error::Param(param) => param.into(),
             dp_personalize::Error::Accounting(inner) => inner.into(),
-            dp_personalize::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
+            dp_personalize::Error::Mechanism(inner) => of_run(inner).unwrap_or_else(|inner| {
+                Self::Personalization(dp_personalize::Error::Mechanism(inner))
+            }),
             other => Self::Personalization(other),
         }
     }
@@ -60,7 +84,8 @@ impl From<dp_fedsgd::Error> for Error {
         match error {
             dp_fedsgd::Error::Param(param) => param.into(),
             dp_fedsgd::Error::Accounting(inner) => inner.into(),
-            dp_fedsgd::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
+            dp_fedsgd::Error::Mechanism(inner) => of_run(inner)
+                .unwrap_or_else(|inner| Self::Federation(dp_fedsgd::Error::Mechanism(inner))),
             other => Self::Federation(other),
         }
     }
@@ -71,7 +96,8 @@ impl From<dp_pubfeat::Error> for Error {
         match error {
             dp_pubfeat::Error::Param(param) => param.into(),
             dp_pubfeat::Error::Accounting(inner) => inner.into(),
-            dp_pubfeat::Error::Mechanism(dp_mechanism::Error::Cancelled) => Self::Cancelled,
+            dp_pubfeat::Error::Mechanism(inner) => of_run(inner)
+                .unwrap_or_else(|inner| Self::Features(dp_pubfeat::Error::Mechanism(inner))),
             other => Self::Features(other),
         }
     }

@@ -54,6 +54,9 @@ pub enum Error {
         /// What differs.
         reason: String,
     },
+    /// A list of releases that cannot be read or gone on with, or is of another run.
+    #[error(transparent)]
+    Releases(dp_mechanism::Error),
     /// Training factors failed.
     #[error(transparent)]
     Training(dp_multitask::Error),
@@ -224,18 +227,13 @@ impl Error {
             | Self::Write { .. }
             | Self::Move { .. }
             | Self::Print(_)
-            | Self::Training(dp_multitask::Error::Mechanism(dp_mechanism::Error::Io { .. })) => {
-                ErrorKind::Output
-            }
+            | Self::Releases(dp_mechanism::Error::Io { .. }) => ErrorKind::Output,
+            Self::Releases(_) => ErrorKind::Setting,
             Self::Accounting(error) | Self::Training(dp_multitask::Error::Accounting(error)) => {
                 ErrorKind::of_accounting(error)
             }
             Self::Training(
-                dp_multitask::Error::Mechanism(
-                    dp_mechanism::Error::Param(_)
-                    | dp_mechanism::Error::ListOfAnotherRun { .. }
-                    | dp_mechanism::Error::List { .. },
-                )
+                dp_multitask::Error::Mechanism(dp_mechanism::Error::Param(_))
                 | dp_multitask::Error::Unsupported { .. },
             )
             | Self::Personalization(dp_personalize::Error::Mechanism(

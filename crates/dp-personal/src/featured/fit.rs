@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use dp_core::ApproxDp;
 use dp_pubfeat::FeaturePrior;
+use serde_json::json;
 
 use super::items::Items;
 use super::rounds::Made;
@@ -11,12 +12,16 @@ use super::settings::{self, Featured};
 use super::weights_file;
 use crate::error::Result;
 use crate::evaluate::Evaluation;
-use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
-use crate::watch::{Watch, go_on};
+use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::train::{ADJACENCY, TrainOutcome, assumptions, held_out_by, protect};
+use crate::workflows::private_run::PrivateRun;
+use crate::workflows::sha256;
+use crate::workflows::train::{
+    ADJACENCY, TrainOutcome, assumptions, held_out_by, open_output, protect, public_data,
+};
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched
@@ -31,8 +36,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     OutputFolder::recover(&args.output.out, args.output.force)?;
     let data_set = data_set_id(&args.ledger, &args.ratings);
     let mut account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
-    account.check(&draft)?;
-    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;
     let start = Instant::now();
@@ -48,12 +52,30 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
     go_on(watch)?;
     let start = Instant::now();
-    folder.mark_paid()?;
-    let paid = (&plan, account.reserve(&plan)?);
+    let features_file = items.features_file(ratings.catalogue())?;
+    let public = json!({
+        "command": "train",
+        "method": Method::AmSsp.name(),
+        "target": target,
+        "settings": fit.settings(),
+        "prior_variances": prior.variances(),
+        "category_sizes": items.vocabulary.category_sizes(),
+        "features_sha256": sha256(&features_file.1),
+        "items_sha256": catalogue_sha256(ratings.catalogue())?,
+        "data": public_data(args, &ratings),
+    });
+    let run = PrivateRun {
+        folder: &folder,
+        account: &mut account,
+        plan: &plan,
+        public: &public,
+    };
+    let noise = &mut args.output.noise();
+    let mut watched = Watched::begin(watch, &plan)?;
     let Made {
         mut fitted,
         weights,
-    } = fit.fit(&prior, split.train(), paid, &args.output, watch)?;
+    } = fit.fit(&prior, split.train(), run, noise, &mut watched)?;
     for assumption in assumptions(args, &ratings)
         .into_iter()
         .chain([items.assumption()])
@@ -67,7 +89,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         prior_variances: prior.variances(),
         feature_columns: items.table.columns(),
         n_features: weights.n_features(),
-        weights_file: weights_file::write(&weights, &items)?,
+        files: [weights_file::write(&weights, &items)?, features_file],
     };
     let release = TrainRelease {
         fitted: &fitted,
@@ -76,8 +98,9 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         ratings: &ratings,
         held_out: held_out_by(args),
         comparison: None,
+        run: Some(&public),
     };
-    release.write(&folder)?;
+    release.write(&folder, args.output.publish_releases)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();

@@ -67,6 +67,26 @@ impl Items {
         )
     }
 
+    /// The features of the items of a catalogue as a file: places in the catalogue and among the feature weights, from 0.
+    pub(super) fn features_file(
+        &self,
+        catalogue: &ItemCatalogue,
+    ) -> Result<(&'static str, Vec<u8>)> {
+        let lines = || -> csv::Result<Vec<u8>> {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(["item", "feature", "weight"])?;
+            for (item, id) in catalogue.ids().iter().enumerate() {
+                for (feature, weight) in self.vocabulary.features(&self.table, id) {
+                    let words = [item.to_string(), feature.to_string(), weight.to_string()];
+                    writer.write_record(words)?;
+                }
+            }
+            writer.into_inner().map_err(|e| e.into_error().into())
+        };
+        let bytes = lines().map_err(|e| Error::model(Path::new(FEATURES), e))?;
+        Ok((FEATURES, bytes))
+    }
+
     /// Features of the items of a catalogue, in its order.
     pub(super) fn features(&self, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
         let sizes = self.vocabulary.category_sizes();
@@ -78,6 +98,24 @@ impl Items {
         }
         Ok(builder.build())
     }
+}
+
+/// The features of the items of a model as they were trained with.
+pub(crate) const FEATURES: &str = "features.csv";
+
+/// Features from the file of a model folder, for so many items.
+pub(crate) fn read_features(
+    path: &Path,
+    n_items: usize,
+    category_sizes: &[usize],
+) -> Result<ItemFeatures> {
+    let wrong = |e: csv::Error| Error::model(path, e);
+    let mut builder = ItemFeaturesBuilder::new(n_items, category_sizes)?;
+    for line in csv::Reader::from_path(path).map_err(wrong)?.deserialize() {
+        let (item, feature, weight): (u32, u32, f64) = line.map_err(wrong)?;
+        builder.push(item, feature, weight)?;
+    }
+    Ok(builder.build())
 }
 
 fn usable_columns(path: &Path, min_items: usize) -> Result<Vec<String>> {

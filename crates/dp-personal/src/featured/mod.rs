@@ -1,5 +1,6 @@
 //! `dp train --method am-ssp`: items are described by public features, and so are items that nobody rated.
 
+mod audit;
 mod fit;
 mod items;
 mod rounds;
@@ -7,7 +8,10 @@ mod settings;
 mod unseen;
 mod weights_file;
 
+pub(crate) use audit::audited;
 pub(crate) use fit::train;
+pub(crate) use items::{FEATURES, read_features};
+pub(crate) use rounds::of_public;
 pub(crate) use settings::refuse_flags;
 pub(crate) use unseen::with_new_items;
 pub(crate) use weights_file::FEATURE_WEIGHTS;

@@ -1,22 +1,24 @@
 //! The rounds, by what records mean, and their model as factors.
 
-use dp_accounting::{Plan, Spend};
+use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_multitask::{
     FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
 };
 use dp_pubfeat::{
-    AmImplicitSsp, AmResidualSsp, FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures,
-    LikesModel, PriorVariances, Run, Trainer,
+    AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureModel,
+    FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource, Observer,
+    PriorVariances, Run, Trainer,
 };
+
+use serde_json::Value;
 
 use super::settings::RoundSettings;
 use crate::error::Result;
-use crate::settings::OutputSettings;
-use crate::watch::{Watch, Watched};
+use crate::workflows::private_run::PrivateRun;
 
 /// Checked settings.
-pub(super) enum Rounds {
+pub(crate) enum Rounds {
     /// Values to predict.
     Ratings(AmResidualSsp),
     /// Records are a yes.
@@ -24,13 +26,13 @@ pub(super) enum Rounds {
 }
 
 /// What a run leaves: factors, and the encoder behind them.
-pub(super) struct Made {
-    pub(super) fitted: Fitted<FactorModel>,
-    pub(super) weights: FeatureWeights,
+pub(crate) struct Made {
+    pub(crate) fitted: Fitted<FactorModel>,
+    pub(crate) weights: FeatureWeights,
 }
 
 impl Rounds {
-    pub(super) fn plan(
+    pub(crate) fn plan(
         &self,
         n_items: usize,
         target: ApproxDp,
@@ -42,38 +44,67 @@ impl Rounds {
         })
     }
 
-    pub(super) fn variances(&self, features: &ItemFeatures) -> PriorVariances {
+    pub(crate) fn variances(&self, features: &ItemFeatures) -> PriorVariances {
         match self {
             Self::Ratings(_) => PriorVariances::for_features(features),
             Self::Likes(_) => PriorVariances::for_likes(features),
         }
     }
 
-    pub(super) const fn settings(&self) -> RoundSettings<'_> {
+    pub(crate) const fn settings(&self) -> RoundSettings<'_> {
         match self {
             Self::Ratings(fit) => RoundSettings::Ratings(fit.params()),
             Self::Likes(fit) => RoundSettings::Likes(fit.params()),
         }
     }
 
-    /// Trains on what was paid for.
-    pub(super) fn fit(
+    /// Trains along `run`.
+    pub(crate) fn fit(
         &self,
         prior: &FeaturePrior,
         train: &Private<Interactions>,
-        (plan, spends): (&Plan, Vec<Spend>),
-        output: &OutputSettings,
-        watch: &mut dyn Watch,
+        run: PrivateRun<'_>,
+        noise: &mut NoiseSource,
+        observer: &mut dyn Observer,
     ) -> Result<Made> {
-        let noise = &mut output.noise();
-        let mut watched = Watched::begin(watch, plan)?;
-        let run = Run::new(plan, spends, noise).map_err(dp_pubfeat::Error::from)?;
-        let run = run.observed_by(&mut watched);
+        let never = |_| false;
         match self {
-            Self::Ratings(fit) => of_ratings(fit.with(prior).run(train, run)?),
-            Self::Likes(fit) => of_likes(fit.with(prior).run(train, run)?),
+            Self::Ratings(fit) => {
+                of_ratings(run.train(&fit.with(prior), train, noise, observer, never)?)
+            }
+            Self::Likes(fit) => {
+                of_likes(run.train(&fit.with(prior), train, noise, observer, never)?)
+            }
         }
     }
+
+    /// The model that follows from releases.
+    pub(crate) fn replay(
+        &self,
+        prior: &FeaturePrior,
+        nobody: &Private<Interactions>,
+        run: Run<'_>,
+    ) -> Result<Made> {
+        match self {
+            Self::Ratings(fit) => of_ratings(fit.with(prior).run(nobody, run)?),
+            Self::Likes(fit) => of_likes(fit.with(prior).run(nobody, run)?),
+        }
+    }
+}
+
+/// Rounds and prior of a run from what it wrote of them.
+pub(crate) fn of_public(
+    settings: Value,
+    variances: PriorVariances,
+    features: ItemFeatures,
+) -> Result<(Rounds, FeaturePrior)> {
+    let rounds = match serde_json::from_value::<AmImplicitSspParams>(settings.clone()) {
+        Ok(params) => Rounds::Likes(params.check()?),
+        Err(_) => {
+            Rounds::Ratings(serde_json::from_value::<AmResidualSspParams>(settings)?.check()?)
+        }
+    };
+    Ok((rounds, FeaturePrior::new(&features, variances)?))
 }
 
 /// Ratings of a user's shrunken mean before the user step: so many that there is none, since the step fits the level itself.
@@ -157,7 +188,7 @@ mod tests {
         (features.build(), Private::new(data.build().0))
     }
 
-    fn pay(plan: &Plan) -> Vec<Spend> {
+    fn pay(plan: &Plan) -> Vec<dp_accounting::Spend> {
         let budget = Budget::new(plan.target(), ADJACENCY).unwrap();
         let mut ledger = Ledger::in_memory("test", budget).unwrap();
         ledger.reserve(plan).unwrap()

@@ -27,11 +27,6 @@ pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds>
     if let Some(name) = settings.of_lists() {
         return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
     }
-    if args.resume.resume.is_some() {
-        return usage(
-            "`resume`: a run of `method` am-ssp takes seconds and keeps no state between its releases",
-        );
-    }
     check_feedback(&args.feedback, settings)?;
     refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;
     Ok(match args.feedback.feedback {
@@ -109,12 +104,12 @@ fn usage<T>(text: &str) -> Result<T> {
 /// Settings of the rounds, by what records mean.
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
-pub(super) enum RoundSettings<'a> {
+pub(crate) enum RoundSettings<'a> {
     Ratings(&'a AmResidualSspParams),
     Likes(&'a AmImplicitSspParams),
 }
 
-/// What the report says of a run, and the file of its feature weights.
+/// What the report says of a run, and the files of its feature weights and of the items' features.
 #[derive(Serialize)]
 pub(super) struct Featured<'a> {
     #[serde(flatten)]
@@ -123,7 +118,7 @@ pub(super) struct Featured<'a> {
     pub(super) feature_columns: &'a [String],
     pub(super) n_features: usize,
     #[serde(skip)]
-    pub(super) weights_file: (&'static str, Vec<u8>),
+    pub(super) files: [(&'static str, Vec<u8>); 2],
 }
 
 impl ReleasedSettings for Featured<'_> {
@@ -139,6 +134,6 @@ impl ReleasedSettings for Featured<'_> {
     }
 
     fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
-        vec![self.weights_file.clone()]
+        self.files.to_vec()
     }
 }

@@ -20,4 +20,5 @@ pub use items::{DescribedItems, ItemTable};
 pub use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
 pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
+pub(crate) use training::objective;
 pub use training::{RunSettings, Trainer, alpha_name, alpha_of, alpha_value};

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::personal::{Inputs, Users};
 
 /// What is not trained on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub struct HoldOut {
     /// Of each user's rows.
     pub test: f64,

@@ -1,6 +1,6 @@
 //! What a run will release, and what that costs.
 
-use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Spend};
+use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
 use dp_fedsgd::AlphaSelection;
 
@@ -14,6 +14,7 @@ const COUNT_SHARE: f64 = 0.02;
 const ITEM_SHARE: f64 = 0.05;
 
 /// The releases of a run: counts, the rounds of each alpha, the choice among them.
+#[derive(Clone)]
 pub struct Spending {
     /// Settings of every run.
     pub settings: RunSettings,
@@ -50,17 +51,27 @@ impl Spending {
     /// # Errors
     /// When the target cannot be met.
     pub fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
+        let requests = self.requests(n_shared, target.delta)?;
+        Ok(requests.calibrate(target, ADJACENCY)?)
+    }
+
+    /// What will be released, for this many shared numbers.
+    ///
+    /// # Errors
+    /// When settings are out of range.
+    pub fn requests(&self, n_shared: usize, delta: f64) -> Result<Requests> {
         if self.is_gaussian() {
             let requests = self.gaussians(n_shared).into_iter();
-            let requests: Vec<_> = requests
-                .map(|(label, share, n)| ReleaseRequest::new(label, share, ReplaceFactor::Two, n))
-                .collect();
-            return Ok(Plan::calibrate(target, ADJACENCY, &requests)?);
+            let request = |(label, share, n): (String, f64, u64)| {
+                ReleaseRequest::new(label, share, ReplaceFactor::Two, n)
+            };
+            return Ok(Requests::Shares(requests.map(request).collect()));
         }
         self.settings.round_event(1.0)?; // the one thing in the list that can be refused
-        let choice = self.chosen(target.delta)?;
-        let list = |z| self.releases(n_shared, z, choice.as_ref());
-        Ok(Plan::calibrate_noise(target, ADJACENCY, list)?.0)
+        let (own, choice) = (self.clone(), self.chosen(delta)?);
+        Ok(Requests::schedule(move |z| {
+            own.releases(n_shared, z, choice.as_ref())
+        }))
     }
 
     /// The same plan for another number of shared numbers, which changes neither noise nor cost.

@@ -4,7 +4,7 @@ use dp_accounting::{Certificate, Spend};
 use dp_core::{Adjacency, DpEvent};
 use dp_fedsgd::{
     AdditiveLoss, AdditiveModel, HeldBatches, Observer, PersonalizedObjective, PpSgd, PpSgdModel,
-    PpSgdParams, Run, Trainer as _,
+    PpSgdParams, Round, Run, Trainer as _,
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
@@ -74,7 +74,7 @@ fn sampling(probability: f64) -> Result<PoissonSampling> {
 }
 
 /// The loss of a task in `dim` numbers.
-pub(super) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
+pub(crate) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
     let loss = match task {
         Task::Regression => AdditiveLoss::Squared,
         Task::Classification { .. } => AdditiveLoss::Logistic,
@@ -136,6 +136,16 @@ impl<'a> Trainer<'a> {
         Ok((fitted.model, Some(fitted.certificate)))
     }
 
+    /// The same along a run of several alphas, whose releases come next.
+    pub(crate) fn along(&self, alpha: f64, run: &mut Run<'_>) -> Result<PpSgdModel> {
+        let fit = self.settings.fit(alpha, self.n_users)?;
+        let rows = self.rows()?;
+        if fit.releases() {
+            return Ok(fit.with(&self.model).train(&rows, run)?);
+        }
+        Ok(fit.train_alone(&self.model, &rows, &mut ShownBy(run))?)
+    }
+
     /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.
     ///
     /// # Errors
@@ -150,6 +160,15 @@ impl<'a> Trainer<'a> {
     fn rows(&self) -> Result<HeldBatches<'a>> {
         let samples = self.parts.trained.rows().samples();
         Ok(HeldBatches::new(samples, self.settings.batch_size)?)
+    }
+}
+
+/// Shows rounds that release nothing to whoever observes a run.
+struct ShownBy<'r, 'a>(&'r mut Run<'a>);
+
+impl Observer for ShownBy<'_, '_> {
+    fn round(&mut self, round: &Round<'_>) {
+        self.0.round(round);
     }
 }
 

@@ -3,24 +3,87 @@
 use std::path::Path;
 
 use dp_accounting::gdp;
-use dp_audit::{Check, RunAudit};
+use dp_audit::{Check, EpsilonAudit, RunAudit, Verdict};
+use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use super::statement::put;
 use super::{rounded_down, rounded_up};
 use crate::error::Result;
 
 const INTERNAL: &str = "internal: measured beside the exact sums of the data, not covered by the guarantee. \
-                        No model was\nkept and no ledger charged.";
+                        No model was kept and no ledger charged.";
 
 /// An audit and what it was made on.
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
-    /// File of the ratings; generated ones without.
+    /// The file; generated ratings without.
     pub(crate) data: Option<&'a Path>,
     pub(crate) n_canaries: usize,
+    /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
-    pub(crate) dim_is_set: bool,
+    /// What was run, in a line.
+    pub(crate) run: String,
+}
+
+/// Lower bounds on epsilon at several deltas, from outputs alone: all there is where users are sampled.
+pub(crate) struct SampledAuditReport<'a> {
+    pub(crate) audits: &'a [EpsilonAudit],
+    pub(crate) data: &'a Path,
+    pub(crate) n_canaries: usize,
+    pub(crate) n_runs: usize,
+    pub(crate) dim: usize,
+    pub(crate) run: String,
+}
+
+impl SampledAuditReport<'_> {
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self, verdict: Verdict) -> Result<Value> {
+        Ok(json!({
+            "audits": serde_json::to_value(self.audits)?,
+            "data": self.data.display().to_string(),
+            "dim": self.dim,
+            "n_canaries": self.n_canaries,
+            "n_runs": self.n_runs,
+            "verdict": serde_json::to_value(verdict)?,
+        }))
+    }
+
+    /// What the terminal shows.
+    pub(crate) fn text(&self, verdict: Verdict) -> String {
+        let rows = self.audits.iter().map(|audit| {
+            vec![
+                format!("{:e}", audit.claimed.delta),
+                rounded_up(audit.claimed.epsilon),
+                rounded_down(audit.lower_bound_epsilon),
+            ]
+        });
+        terminal(&[
+            Block::Text(format!(
+                "{}: {} training runs on {} with {} planted users",
+                found(verdict),
+                self.n_runs,
+                self.data.display(),
+                self.n_canaries
+            )),
+            Block::Table(Table::new("", ["delta", "claimed", "at least"], rows)),
+            Block::Text(
+                "Users are sampled, so the exact sums are secret to an audit as well and the noise cannot be measured: \
+                 epsilon of the rounds is bounded from below by the outputs alone. At a small delta so few outputs show nothing."
+                    .to_owned(),
+            ),
+            Block::Text(self.run.clone()),
+            Block::Note("An audit can refute a claim and never prove one.".to_owned()),
+            Block::Warning(INTERNAL.to_owned()),
+        ])
+    }
+}
+
+const fn found(verdict: Verdict) -> &'static str {
+    if verdict.holds() {
+        "no violation found"
+    } else {
+        "the claim is REFUTED"
+    }
 }
 
 /// Where mu lies according to the noise that came out.
@@ -30,9 +93,6 @@ struct Interval {
     /// Probability that it does not.
     miss: f64,
 }
-
-/// Name of a line, epsilon and mu, and what they are.
-type Figure = (&'static str, [String; 2], String);
 
 impl AuditReport<'_> {
     /// The object that `--json` prints.
@@ -55,105 +115,87 @@ impl AuditReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn text(&self) -> String {
-        let mut text = self.headline() + &self.figures() + &self.how() + &self.releases();
-        for check in self.failures() {
-            let line = format!("failed: {} (p = {:.1e})", check.what, check.p_value);
-            put(&mut text, &line);
-        }
+        let mut blocks = vec![
+            Block::Text(self.headline()),
+            Block::Table(self.figures()),
+            Block::Text(self.worth()),
+            Block::Text(self.run.clone()),
+            Block::Table(self.releases()),
+        ];
+        let failed = self.failures();
+        let mut failed: Vec<String> = failed
+            .map(|check| format!("{} (p = {:.1e})", check.what, check.p_value))
+            .collect();
         if !self.audit.black_box.verdict.holds() {
-            put(
-                &mut text,
-                "failed: the bound by outputs alone lies above the claim",
-            );
+            failed.push("the bound by outputs alone lies above the claim".to_owned());
         }
-        put(
-            &mut text,
-            "\nAn audit can refute a claim and never prove one.",
-        );
+        let failed = failed.into_iter().map(|of| format!("failed: {of}"));
+        blocks.extend(failed.map(Block::Warning));
+        let limit = "An audit can refute a claim and never prove one.";
+        blocks.push(Block::Note(limit.to_owned()));
         if self.data.is_some() {
-            put(&mut text, INTERNAL);
+            blocks.push(Block::Warning(INTERNAL.to_owned()));
         }
-        text
+        terminal(&blocks)
     }
 
     fn headline(&self) -> String {
-        let verdict = if self.audit.verdict.holds() {
-            "no violation found"
-        } else {
-            "the claim is REFUTED"
-        };
+        let verdict = found(self.audit.verdict);
         let data = self
             .data
             .map_or_else(|| "generated ratings".into(), |path| path.to_string_lossy());
         format!(
-            "{verdict}: {} training runs on {data} with {} planted users\n\n",
+            "{verdict}: {} training runs on {data} with {} planted users",
             self.audit.n_runs, self.n_canaries
         )
     }
 
     /// Epsilon and mu as claimed and as measured, each rounded to the side that promises less.
-    fn figures(&self) -> String {
-        let mut text = format!("{:<12} {:>9} {:>8}\n", "", "epsilon", "mu");
-        for (name, [epsilon, mu], meaning) in [self.claimed(), self.measured(), self.at_least()]
-            .into_iter()
-            .flatten()
-        {
-            let line = format!("{name:<12} {epsilon:>9} {mu:>8}  {meaning}");
-            put(&mut text, line.trim_end());
-        }
-        text
-    }
-
-    fn claimed(&self) -> Vec<Figure> {
-        let claimed = self.audit.claimed;
-        let figures = [claimed.epsilon, self.audit.claimed_mu].map(rounded_up);
-        let meaning = format!("add or remove one user, delta {:e}", claimed.delta);
-        vec![("claimed", figures, meaning)]
-    }
-
-    fn measured(&self) -> Vec<Figure> {
-        let (audit, Interval { low, high, miss }) = (self.audit, self.interval());
-        let estimate = [audit.white_box_epsilon, audit.white_box_mu].map(|x| format!("{x:.4}"));
-        let confidence = format!("with confidence 1 - {miss:.0e}");
-        vec![
-            (
+    fn figures(&self) -> Table {
+        let (audit, outputs) = (self.audit, &self.audit.black_box);
+        let Interval { low, high, miss } = self.interval();
+        let row = |name: &str, [epsilon, mu]: [String; 2], meaning: String| {
+            vec![name.to_owned(), epsilon, mu, meaning]
+        };
+        let (claimed, mu) = (audit.claimed, audit.white_box_mu);
+        let rows = [
+            row(
+                "claimed",
+                [claimed.epsilon, audit.claimed_mu].map(rounded_up),
+                format!("add or remove one user, delta {:e}", claimed.delta),
+            ),
+            row(
                 "measured",
-                estimate,
+                [audit.white_box_epsilon, mu].map(|x| format!("{x:.4}")),
                 "by the noise that came out".to_owned(),
             ),
-            (
+            row(
                 "  from",
                 [self.epsilon(low), low].map(rounded_down),
-                confidence,
+                format!("with confidence 1 - {miss:.0e}"),
             ),
-            (
+            row(
                 "  to",
                 [self.epsilon(high), high].map(rounded_up),
                 String::new(),
             ),
-        ]
+            row(
+                "at least",
+                [audit.lower_bound_epsilon, outputs.lower_bound_mu].map(rounded_down),
+                format!(
+                    "by the outputs alone, with confidence {}",
+                    outputs.confidence
+                ),
+            ),
+        ];
+        Table::new("", ["", "epsilon", "mu", ""], rows).with_text([3])
     }
 
-    fn at_least(&self) -> Vec<Figure> {
-        let outputs = &self.audit.black_box;
-        let figures = [self.audit.lower_bound_epsilon, outputs.lower_bound_mu].map(rounded_down);
-        let meaning = format!(
-            "by the outputs alone, with confidence {}",
-            outputs.confidence
-        );
-        vec![("at least", figures, meaning)]
-    }
-
-    /// How the figures came about.
-    fn how(&self) -> String {
+    /// What the planted users stand for.
+    fn worth(&self) -> String {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
-        let dim = match self.dim {
-            Some(dim) if self.dim_is_set => format!("factors of length {dim}, as set"),
-            Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
-            None => "factors of a length by rule".to_owned(),
-        };
         format!(
-            "\nplanted users are worth {:.2} % of the claim; {} outputs without them, {} with\n{dim}\n",
+            "planted users are worth {:.2} % of the claim; {} outputs without them, {} with",
             100.0 * audit.canary_mu / audit.claimed_mu,
             outputs.n_without,
             outputs.n_with
@@ -161,30 +203,31 @@ impl AuditReport<'_> {
     }
 
     /// The noise of each release.
-    fn releases(&self) -> String {
-        let mut text = format!(
-            "\n{:<32} {:>8} {:>9} {:>8} {:>10}\n",
-            "noise multiplier of a release", "claimed", "measured", "within", "draws"
-        );
-        for release in &self.audit.releases {
-            let within = format!("{:.2} %", 100.0 * release.relative_error);
+    fn releases(&self) -> Table {
+        let rows = self.audit.releases.iter().map(|release| {
             let mark = if release.verdict.holds() {
                 ""
             } else {
-                "  VIOLATED"
+                "VIOLATED"
             };
-            put(
-                &mut text,
-                &format!(
-                    "{:<32} {:>8.4} {:>9.4} {within:>8} {:>10}{mark}",
-                    release.label,
-                    release.claimed_noise_multiplier,
-                    release.measured_noise_multiplier,
-                    release.n_draws
-                ),
-            );
-        }
-        text
+            vec![
+                release.label.clone(),
+                format!("{:.4}", release.claimed_noise_multiplier),
+                format!("{:.4}", release.measured_noise_multiplier),
+                format!("{:.2} %", 100.0 * release.relative_error),
+                release.n_draws.to_string(),
+                mark.to_owned(),
+            ]
+        });
+        let heads = [
+            "noise multiplier of a release",
+            "claimed",
+            "measured",
+            "within",
+            "draws",
+            "",
+        ];
+        Table::new("", heads, rows).with_text([5])
     }
 
     fn failures(&self) -> impl Iterator<Item = &Check> {

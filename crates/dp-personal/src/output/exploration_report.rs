@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
+use dp_page::{Axis, Block, Chart, Kind, Line, Lines, Page, Section, Stroke, Table, terminal};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::OutputFolder;
-use super::lines::{Axes, Line, Look, lines};
-use super::statement::put;
 use crate::error::Result;
 use crate::evaluate::shown;
 use crate::federated::{alpha_name, alpha_value};
 
 /// Heads all that is written and shown.
 const NOTE: &str = "exploration: not covered by one certificate, nothing is released";
+/// Its chart.
+const FRONTIER: &str = "internal-frontier.svg";
 /// Runs without noise in their rounds.
 const EXACT: &str = "exact sums";
 /// What such a run still has of noise, and how the best is known.
@@ -51,9 +52,13 @@ struct Winner {
 
 impl ExplorationReport<'_> {
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
-        folder.write_internal("internal.md", self.report().as_bytes())?;
+        let page = self.page();
+        folder.write_internal("internal.md", page.markdown().as_bytes())?;
         folder.write_internal("internal-frontier.csv", self.csv().as_bytes())?;
-        folder.write_internal("internal-frontier.svg", self.plot().as_bytes())
+        for (name, svg) in page.figures() {
+            folder.write_internal(name, svg.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// The object that `--json` prints.
@@ -81,33 +86,24 @@ impl ExplorationReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path) -> String {
-        let mut text = format!("{NOTE}\nwritten to  {}\n\n", out.display());
-        put(
-            &mut text,
-            &format!(
-                "internal, do not publish: {} by epsilon at delta {:e}",
-                self.metric, self.delta
-            ),
+        let mut table = self.by_alpha();
+        table.title = format!(
+            "internal, do not publish: {} by epsilon at delta {:e}",
+            self.metric, self.delta
         );
-        let mut head = format!("  {:<18}", "alpha");
-        for epsilon in self.epsilons() {
-            head.push_str(&format!(" {:>10}", epsilon_name(epsilon)));
-        }
-        put(&mut text, &head);
-        for &alpha in self.alphas {
-            let mut line = format!("  {:<18}", alpha_name(alpha));
-            for epsilon in self.epsilons() {
-                line.push_str(&format!(" {:>10}", shown(self.at(alpha, epsilon))));
-            }
-            put(&mut text, &line);
-        }
-        let mut line = format!("  {:<18}", "best on test rows");
-        for winner in self.epsilons().into_iter().map(|e| self.winner(e)) {
-            line.push_str(&format!(" {:>10}", word(&winner.alpha)));
-        }
-        put(&mut text, &line);
-        put(&mut text, READING);
-        text
+        let best = self
+            .epsilons()
+            .into_iter()
+            .map(|e| word(&self.winner(e).alpha));
+        let best = ["best on test rows".to_owned()].into_iter().chain(best);
+        table.rows.push(best.collect());
+        let facts = [("written to".to_owned(), out.display().to_string())];
+        format!("{NOTE}\n")
+            + &terminal(&[
+                Block::Facts(facts.into()),
+                Block::Table(table),
+                Block::Text(READING.to_owned()),
+            ])
     }
 
     /// Epsilons in order, and none for exact sums.
@@ -159,52 +155,57 @@ impl ExplorationReport<'_> {
         }
     }
 
-    fn report(&self) -> String {
-        let mut text = format!(
-            "# Internal: {NOTE}\n\nEvery cell is a run with a budget of its own, on the same data: to publish them, or a setting chosen by \
-             them, would cost the sum. Computed from private data; do not publish.\n\n![{} against epsilon](internal-frontier.svg)\n\n",
-            self.metric
-        );
-        let names: Vec<String> = self.epsilons().into_iter().map(epsilon_name).collect();
-        put(
-            &mut text,
-            &format!("| {} by alpha | {} |", self.metric, names.join(" | ")),
-        );
-        put(&mut text, &format!("|---|{}", "---:|".repeat(names.len())));
-        for &alpha in self.alphas {
+    /// All that is shown of an exploration, on one page.
+    fn page(&self) -> Page {
+        let winners = self.epsilons().into_iter().map(|epsilon| {
+            let winner = self.winner(epsilon);
+            let ties: Vec<String> = winner.ties.iter().map(word).collect();
+            vec![epsilon_name(epsilon), word(&winner.alpha), ties.join(", ")]
+        });
+        let heads = ["epsilon", "best alpha on them", "within 1 % of it"];
+        let winners = Table::new("", heads, winners).with_text([2]);
+        let delta = format!("Delta {:e}; {:.2} seconds.", self.delta, self.seconds);
+        Page {
+            kind: Kind::Internal,
+            title: format!("Internal: {NOTE}"),
+            facts: Vec::new(),
+            lead: "Every cell is a run with a budget of its own, on the same data: to publish them, or a setting chosen by them, \
+                   would cost the sum. Computed from private data; do not publish."
+                .to_owned(),
+            caution: None,
+            sections: vec![
+                Section::new(
+                    "frontier",
+                    "Error by alpha and epsilon",
+                    vec![Block::Chart(self.chart()), Block::Table(self.by_alpha())],
+                ),
+                Section::new(
+                    "winners",
+                    "Which alpha wins on the test rows",
+                    vec![
+                        Block::Table(winners),
+                        Block::Text(READING.to_owned()),
+                        Block::Note(delta),
+                    ],
+                ),
+            ],
+            footer: String::new(),
+        }
+    }
+
+    fn by_alpha(&self) -> Table {
+        let names = self.epsilons().into_iter().map(epsilon_name);
+        let names = [format!("{} by alpha", self.metric)]
+            .into_iter()
+            .chain(names);
+        let rows = self.alphas.iter().map(|&alpha| {
             let figures = self
                 .epsilons()
                 .into_iter()
                 .map(|e| shown(self.at(alpha, e)));
-            let figures: Vec<String> = figures.collect();
-            put(
-                &mut text,
-                &format!("| {} | {} |", alpha_name(alpha), figures.join(" | ")),
-            );
-        }
-        put(
-            &mut text,
-            "\n## Which alpha wins on the test rows\n\n| epsilon | best alpha on them | within 1 % of it |\n|---|---|---|",
-        );
-        for epsilon in self.epsilons() {
-            let winner = self.winner(epsilon);
-            let ties: Vec<String> = winner.ties.iter().map(word).collect();
-            put(
-                &mut text,
-                &format!(
-                    "| {} | {} | {} |",
-                    epsilon_name(epsilon),
-                    word(&winner.alpha),
-                    ties.join(", ")
-                ),
-            );
-        }
-        put(&mut text, &format!("\n{READING}"));
-        put(
-            &mut text,
-            &format!("\nDelta {:e}; {:.2} seconds.", self.delta, self.seconds),
-        );
-        text
+            [alpha_name(alpha)].into_iter().chain(figures).collect()
+        });
+        Table::new("", names, rows)
     }
 
     fn csv(&self) -> String {
@@ -217,27 +218,24 @@ impl ExplorationReport<'_> {
                 cell(p.over_rows),
                 cell(p.median_user),
             ];
-            put(&mut text, &cells.join(","));
+            text += &format!("{}\n", cells.join(","));
         }
         text
     }
 
-    fn plot(&self) -> String {
+    fn chart(&self) -> Chart {
         let epsilons: Vec<f64> = self.epsilons().into_iter().flatten().collect();
         let ends = [epsilons.first(), epsilons.last()].map(|e| e.copied().unwrap_or(1.0));
-        let across = |value: f64| ends.map(|e| (e, value)).to_vec();
-        let mut all = Vec::new();
+        let mut lines: Vec<Line> = Vec::new();
         for &alpha in self.alphas {
-            let points = epsilons
-                .iter()
-                .filter_map(|&e| Some((e, self.at(alpha, Some(e))?)));
-            let (points, dashed) = (points.collect(), alpha <= 0.0);
-            all.push(Line {
-                name: alpha_name(alpha),
-                points,
-                dashed,
-                look: Look::Own,
-            });
+            let points = epsilons.iter();
+            let points = points.filter_map(|&e| Some((e, self.at(alpha, Some(e))?)));
+            let stroke = if alpha > 0.0 {
+                Stroke::Solid
+            } else {
+                Stroke::Dashed
+            };
+            lines.push(Line::solid(alpha_name(alpha), points).with_stroke(stroke));
         }
         let best = self.alphas.iter().filter_map(|&alpha| self.at(alpha, None));
         let pick = if self.metric == "RMSE" {
@@ -245,15 +243,27 @@ impl ExplorationReport<'_> {
         } else {
             f64::max
         };
-        all.push(Line {
-            name: format!("best, {EXACT}"),
-            points: best.reduce(pick).map_or_else(Vec::new, across),
-            dashed: true,
-            look: Look::Own,
-        });
-        let title = format!("{} on held-out rows against epsilon, by alpha", self.metric);
-        let below = format!("internal; {NOTE}");
-        lines(&title, &below, &Axes::new("epsilon", self.metric), &all)
+        if let Some(best) = best.reduce(pick) {
+            let level = Line::solid(format!("best, {EXACT}"), ends.map(|e| (e, best)));
+            lines.push(level.with_stroke(Stroke::Dashed));
+        }
+        let heights: Vec<f64> = lines
+            .iter()
+            .flat_map(|line| &line.points)
+            .map(|p| p.y)
+            .collect();
+        let mut chart = Chart::lines(
+            format!("{} on held-out rows against epsilon, by alpha", self.metric),
+            format!("{NOTE}."),
+            Lines {
+                x: Axis::of_points("epsilon", epsilons.into_iter()),
+                y: Axis::around(self.metric, heights.into_iter()),
+                lines,
+            },
+        );
+        chart.file = Some(FRONTIER.to_owned());
+        chart.has_table = true;
+        chart
     }
 }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::workflows::sha256;
 
 pub(crate) const FACTORS: &str = "item_factors.safetensors";
 pub(crate) const ITEMS: &str = "items.csv";
@@ -66,6 +67,11 @@ pub(crate) fn model_files(
     let file = safetensors::serialize([(TENSOR, view)], Some(header))
         .map_err(|e| Error::model(path, e))?;
     Ok([(FACTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
+}
+
+/// Stands for the ids of a catalogue and their order.
+pub(crate) fn catalogue_sha256(catalogue: &ItemCatalogue) -> Result<String> {
+    Ok(sha256(&serde_json::to_vec(catalogue.ids())?))
 }
 
 fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {

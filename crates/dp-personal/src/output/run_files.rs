@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::{CERTIFICATE, Comparison, OutputFolder, Seconds};
+use super::{Comparison, OutputFolder, Seconds};
 use crate::error::{Error, Result};
 
 /// Released values of a run, beside its certificate.
@@ -36,8 +36,11 @@ pub(crate) struct ReleasedRun {
     pub(crate) counts: Option<NoisyCounts>,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
-    pub(crate) charts: Vec<Chart>,
+    pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
+    /// Everything public that shaped the run: its hash names the run in the list of releases. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<Value>,
 }
 
 /// What a run measured on private data.
@@ -53,7 +56,7 @@ pub(crate) struct InternalRun {
     /// Names and values; none where nothing was held out.
     pub(crate) metrics: Vec<(String, Option<f64>)>,
     pub(crate) by_round: Option<ByRound>,
-    pub(crate) charts: Vec<Chart>,
+    pub(crate) charts: Vec<ChartData>,
     /// What was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
     pub(crate) seconds: Seconds,
@@ -106,7 +109,7 @@ fn private() -> String {
 
 /// Rows of numbers under one or several names, drawn as bars.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Chart {
+pub(crate) struct ChartData {
     pub(crate) title: String,
     pub(crate) note: String,
     /// Names of the numbers of a row.
@@ -162,7 +165,7 @@ impl ByRound {
 }
 
 impl ReleasedRun {
-    /// For anybody; the certificate with the file's hash.
+    /// Writes it for anybody; returns the certificate with the file's hash.
     pub(crate) fn write(
         &self,
         folder: &OutputFolder,
@@ -176,14 +179,6 @@ impl ReleasedRun {
     /// What was held out, where the run says so.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()
-    }
-}
-
-impl InternalRun {
-    /// For the eyes of the folder's owner, bound to the certificate that the folder has by then.
-    pub(crate) fn write(mut self, folder: &OutputFolder) -> Result<()> {
-        self.certificate = Some(read_certificate(&folder.path(CERTIFICATE))?.digest);
-        folder.write_internal(INTERNAL, &pretty(&self)?)
     }
 }
 

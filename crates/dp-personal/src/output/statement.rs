@@ -1,94 +1,44 @@
-//! The guarantee in words: as Markdown for files, as aligned text for the terminal.
+//! The guarantee and the budget on the screen, and what all summaries of runs have in common.
 
 use std::borrow::Cow;
+use std::path::Path;
 
-use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, Status, gdp};
+use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, gdp};
 use dp_core::{Adjacency, DpEvent};
+use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use super::Seconds;
 use crate::output::rounded_up;
 
-/// What the columns of the releases mean.
-const COLUMNS: &str = "Noise multiplier: standard deviation of the noise over the most that one user \
-                       adds. Budget: share of the release in mu^2.";
+/// Heads everything on the screen that is computed from private data.
+pub(crate) const INTERNAL_HEAD: &str = "internal, not covered by the guarantee: do not publish";
 
-/// Epsilon under both adjacencies, what it means, where the budget went, and what is assumed;
-/// Markdown.
-pub(crate) fn privacy_statement(certificate: &Certificate) -> Result<String> {
-    let statement = PrivacyStatement::of(certificate)?;
-    let mut text = String::new();
-    if let Status::NotPrivate { reason } = &statement.status {
-        put(
-            &mut text,
-            &format!("**Not private: {reason}.** Nothing here carries a guarantee."),
-        );
-    }
-    if let Some(guarantee) = &statement.guarantee {
-        put(&mut text, &format!("{}\n", guarantee.statement));
-        put(
-            &mut text,
-            &format!("| neighbours | epsilon at delta {:e} |", guarantee.delta),
-        );
-        put(&mut text, "|---|---|");
-        for (neighbours, epsilon) in statement.epsilons() {
-            put(&mut text, &format!("| {neighbours} | {epsilon} |"));
-        }
-        if let Some(line) = statement.method_line() {
-            put(&mut text, &format!("\nEpsilon: {line}."));
-        }
-        put(&mut text, &format!("\n{}", statement.meaning().join(" ")));
-    }
-    put(
-        &mut text,
-        "\n| release | noise multiplier | budget | |\n|---|---:|---:|---|",
-    );
-    for row in rows(certificate) {
-        let Row {
-            label,
-            noise,
-            share,
-            bar,
-        } = row;
-        put(
-            &mut text,
-            &format!("| {label} | {noise} | {share} | `{bar}` |"),
-        );
-    }
-    put(&mut text, &format!("\n{COLUMNS}"));
-    for (title, entries) in lists(certificate) {
-        put(&mut text, &format!("\n{title}:\n"));
-        for entry in entries {
-            put(&mut text, &format!("* {entry}"));
-        }
-    }
-    Ok(text)
-}
-
-/// The same for a terminal, from the statement of a certificate that holds.
+/// The guarantee in words and where the budget went, for a terminal, from the statement of a certificate that holds.
 pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacyStatement) -> String {
-    let mut text = statement.to_string();
-    put(
-        &mut text,
-        &format!("\n  {:<32} {:>8} {:>8}", "release", "noise", "budget"),
-    );
-    for row in rows(certificate) {
-        let Row {
-            label,
-            noise,
-            share,
-            bar,
-        } = row;
-        let line = format!("  {label:<32} {noise:>8} {share:>8}  {bar}");
-        put(&mut text, line.trim_end());
-    }
-    text
+    let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
+    let rows = budget_shares(certificate).into_iter().map(|of| {
+        let noise = of.noise_multiplier;
+        let share = of.share.map(|share| format!("{:.1} %", 100.0 * share));
+        vec![
+            of.label.into_owned(),
+            noise.map_or_else(|| "-".to_owned(), |z| format!("{z:.2}")),
+            share.unwrap_or_else(|| "-".to_owned()),
+            "#".repeat(of.share.map_or(0, length)),
+        ]
+    });
+    let heads = ["release", "noise", "budget", ""];
+    let table = Table::new("", heads, rows).with_text([3]);
+    let table = terminal(&[Block::Table(table)]);
+    let table: String = table.lines().map(|line| format!("    {line}\n")).collect();
+    format!("{statement}\n  where the budget went\n{table}")
 }
 
 /// Epsilon under both adjacencies in two lines, for the head of a summary.
-pub(super) fn guarantee_lines(certificate: &Certificate) -> String {
+pub(super) fn guarantee_facts(certificate: &Certificate) -> Vec<(String, String)> {
     let Some(g) = &certificate.guarantee else {
-        return "NOT PRIVATE the noise is seeded: whoever has the seed can take it off\n".into();
+        let words = "the noise is seeded: whoever has the seed can take it off";
+        return vec![fact("NOT PRIVATE", words)];
     };
     let delta = g.delta;
     let replace = g.epsilon_replace.map_or_else(
@@ -96,10 +46,37 @@ pub(super) fn guarantee_lines(certificate: &Certificate) -> String {
         |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
     );
     let epsilon = rounded_up(g.epsilon);
-    format!(
-        "private     epsilon {epsilon}, delta {delta:e}, add or remove one user\n\
-         \u{20}           {replace}, replace one user\n"
-    )
+    vec![
+        fact(
+            "private",
+            format!("epsilon {epsilon}, delta {delta:e}, add or remove one user"),
+        ),
+        fact("", format!("{replace}, replace one user")),
+    ]
+}
+
+/// A name and its value.
+pub(super) fn fact(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_owned(), value.into())
+}
+
+/// The summary of a run on the screen: what is released, and under a title that says so what is internal.
+pub(super) fn summary(
+    certificate: &Certificate,
+    model: impl IntoIterator<Item = (String, String)>,
+    (out, balance): (&Path, Option<&str>),
+    mut internal: Table,
+    seconds: Seconds,
+) -> String {
+    let mut facts = guarantee_facts(certificate);
+    facts.extend(model);
+    facts.push(fact("written to", out.display().to_string()));
+    facts.extend(balance.map(|balance| fact("ledger", balance)));
+    INTERNAL_HEAD.clone_into(&mut internal.title);
+    internal
+        .rows
+        .push(vec!["seconds".to_owned(), seconds.words()]);
+    terminal(&[Block::Facts(facts), Block::Table(internal)])
 }
 
 /// What `--json` says of a run that may be published.
@@ -127,14 +104,6 @@ pub(crate) struct BudgetShare<'a> {
     pub(crate) share: Option<f64>,
 }
 
-/// The same as text.
-struct Row<'a> {
-    label: Cow<'a, str>,
-    noise: String,
-    share: String,
-    bar: String,
-}
-
 /// Where the budget went: each release's share of mu^2. Mechanisms that are not Gaussian have no such
 /// share, and beside them nobody has.
 pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
@@ -159,24 +128,6 @@ pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
                 },
                 share: mine.zip(total).map(|(cost, total)| cost / total),
             }
-        })
-        .collect()
-}
-
-/// The shares as text, with a bar.
-fn rows(certificate: &Certificate) -> Vec<Row<'_>> {
-    let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
-    let shares = budget_shares(certificate).into_iter();
-    shares
-        .map(|of| Row {
-            label: of.label,
-            noise: of
-                .noise_multiplier
-                .map_or_else(|| "-".to_owned(), |z| format!("{z:.2}")),
-            share: of
-                .share
-                .map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", 100.0 * s)),
-            bar: "#".repeat(of.share.map_or(0, length)),
         })
         .collect()
 }
@@ -210,20 +161,4 @@ fn rank(label: &str) -> Option<(&str, u64)> {
 
 fn cost(release: &ReleaseRecord, adjacency: Adjacency) -> Option<f64> {
     gdp::mu_squared(&release.event, adjacency).ok()
-}
-
-/// The lists that are not empty, under their titles.
-fn lists(certificate: &Certificate) -> impl Iterator<Item = (&'static str, &[String])> {
-    [
-        ("Assumed", certificate.assumptions.as_slice()),
-        ("Not covered", certificate.not_covered.as_slice()),
-    ]
-    .into_iter()
-    .filter(|(_, entries)| !entries.is_empty())
-}
-
-/// Appends one line.
-pub(super) fn put(text: &mut String, line: &str) {
-    text.push_str(line);
-    text.push('\n');
 }

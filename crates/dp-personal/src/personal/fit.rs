@@ -1,18 +1,19 @@
 //! How the shared subspace is learned.
 
-use dp_accounting::{Plan, Spend};
+use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, UserSamples};
 use dp_mechanism::{Fitted, NoiseSource, Observer, Run, Trainer};
 use dp_personalize::{
-    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Error as PersonalizeError,
-    Initialisation, ResidualAltMin, ResidualAltMinParams, RowSplit, Subspace, UserBatches,
+    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Initialisation, ResidualAltMin,
+    ResidualAltMinParams, RowSplit, Subspace, UserBatches,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::workflows::private_run::PrivateRun;
 
 /// Ways to a subspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.
@@ -26,7 +27,7 @@ pub enum Method {
 }
 
 /// Public settings of a method, not yet checked.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MethodSettings {
     /// Which way.
     pub method: Method,
@@ -139,20 +140,25 @@ impl Fit {
         })
     }
 
-    /// Trains on what was paid for.
-    ///
-    /// # Errors
-    /// When the spends are not those of the plan, or a step fails.
-    pub fn fit(
+    /// Trains, paid and listed as workflows are.
+    pub(crate) fn fit(
         &self,
         samples: &UserSamples,
-        plan: &Plan,
-        spends: Vec<Spend>,
+        run: PrivateRun<'_>,
         noise: &mut NoiseSource,
         observer: &mut dyn Observer,
     ) -> Result<Fitted<Subspace>> {
-        let run = Run::new(plan, spends, noise).map_err(PersonalizeError::from)?;
-        let run = run.observed_by(observer);
+        match self {
+            Self::Residual(fit) => run.train(fit, samples, noise, observer, |_| false),
+            Self::AltMin(fit) => run.train(&**fit, samples, noise, observer, |_| false),
+        }
+    }
+
+    /// Trains along a run whose payment and list are its caller's.
+    ///
+    /// # Errors
+    /// When the spends are not those of the plan, or a step fails.
+    pub fn run(&self, samples: &UserSamples, run: Run<'_>) -> Result<Fitted<Subspace>> {
         Ok(match self {
             Self::Residual(fit) => fit.run(samples, run)?,
             Self::AltMin(fit) => fit.run(samples, run)?,

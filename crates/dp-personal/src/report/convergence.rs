@@ -1,7 +1,7 @@
 //! How a run came to its error, round by round.
 
-use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit};
-use super::privacy::section;
+use dp_page::{Axis, Block, Chart, Line, Lines, Section, Table, Unit};
+
 use crate::output::{ByRound, InternalRun, RoundLine};
 
 /// Lines in one chart that a reader can tell apart.
@@ -16,11 +16,11 @@ pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
     if !all.iter().any(RoundLine::has_figures) {
         return None;
     }
-    let mut blocks = vec![Block::Curve(curve(&by_round.metric, &rounds, &all))];
+    let mut blocks = vec![Block::Chart(chart(&by_round.metric, &rounds, &all))];
     if all.len() > 1 {
         blocks.push(Block::Table(table(&by_round.metric, &rounds, &all)));
     }
-    Some(section("convergence", "Convergence by round", blocks))
+    Some(Section::new("convergence", "Convergence by round", blocks))
 }
 
 /// Their numbers; in files of earlier versions one value stands for each round from the first.
@@ -61,15 +61,10 @@ fn highest(line: &RoundLine) -> f64 {
     line.values.iter().flatten().copied().fold(0.0, f64::max)
 }
 
-fn curve(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Curve {
-    let lines: Vec<CurveLine> = drawn(all)
-        .into_iter()
-        .map(|line| CurveLine {
-            name: line.name.clone(),
-            points: points(rounds, &line.values),
-            dashed: false,
-            dense: false,
-        })
+fn chart(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Chart {
+    let drawn = drawn(all).into_iter();
+    let lines: Vec<Line> = drawn
+        .map(|line| Line::solid(&line.name, points(rounds, &line.values)))
         .collect();
     let mut note = "Of the models as they stood; only the last round is the model.".to_owned();
     if rounds.first() == Some(&0) {
@@ -78,21 +73,17 @@ fn curve(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Curve {
     if lines.len() < all.len() {
         note += " The table has the lines that are not drawn.";
     }
-    let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.1);
-    Curve {
-        title: format!("{metric} by round"),
-        note,
-        x: across(rounds),
-        y: Axis::around(metric, heights),
-        lines,
-        has_table: all.len() > 1,
-    }
+    let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.y);
+    let (x, y) = (across(rounds), Axis::around(metric, heights));
+    let mut chart = Chart::lines(format!("{metric} by round"), note, Lines { x, y, lines });
+    chart.has_table = all.len() > 1;
+    chart
 }
 
 fn points(rounds: &[usize], values: &[Option<f64>]) -> Vec<(f64, f64)> {
     let pairs = rounds.iter().zip(values);
     pairs
-        .filter_map(|(round, value)| Some((*round as f64, (*value)?)))
+        .filter_map(|(round, value)| Some((*round as f64, value.filter(|v| v.is_finite())?)))
         .collect()
 }
 
@@ -121,15 +112,17 @@ fn table(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Table {
         let figures = figures.map(|figure| Unit::Plain.shown(figure.flatten()));
         [round.to_string()].into_iter().chain(figures).collect()
     });
-    Table {
-        title: format!("{metric} by round, in numbers"),
-        heads: ["round".to_owned()].into_iter().chain(names).collect(),
-        rows: rows.collect(),
-    }
+    Table::new(
+        format!("{metric} by round, in numbers"),
+        ["round".to_owned()].into_iter().chain(names),
+        rows,
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use dp_page::{Drawing, Point};
+
     use super::*;
 
     fn line(name: &str) -> RoundLine {
@@ -149,8 +142,14 @@ mod tests {
         let all: Vec<RoundLine> = ["chosen", "a", "b", "c", "d"].map(line).into();
         assert_eq!(names(&all[..4]), ["chosen", "a", "b", "c"]);
         assert_eq!(names(&all), ["chosen", "a", "d"]);
-        let drawn = curve("RMSE", &[5, 10, 12], &all);
-        assert_eq!(drawn.lines[2].points, [(5.0, 2.0), (12.0, 1.0)]);
+        let drawn = chart("RMSE", &[5, 10, 12], &all);
+        let Drawing::Lines(of) = &drawn.drawing else {
+            unreachable!()
+        };
+        assert_eq!(
+            of.lines[2].points,
+            [(5.0, 2.0), (12.0, 1.0)].map(Point::from)
+        );
         assert!(
             drawn
                 .note

@@ -1,17 +1,17 @@
 //! The page for the operator's eyes: everything on it is computed from private data.
 
+use dp_page::{BarRow, Bars, Block, Chart, Kind, Number, Page, Section, Table, Unit};
+
 use super::convergence::convergence;
-use super::page::{BarRow, Bars, Block, Number, Page, Section, Table, Unit};
-use super::privacy::section;
-use super::released::{bars, facts, footer};
-use super::run::RunFolder;
+use super::released::{chart, facts, footer};
+use super::run::ReportedRun;
 use super::runs::{evaluated, privacy_utility};
-use crate::output::Chart;
+use crate::output::ChartData;
 use crate::ranking::bucket_name;
 use crate::workflows::evaluate::{Evaluated, MODEL, NON_PRIVATE};
 
 /// The page of the first run; none when nothing internal was kept.
-pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
+pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
     let run = &all[0];
     if run.internal.is_none() && run.evaluation.is_none() {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn internal_page(all: &[RunFolder]) -> Option<Page> {
     sections.push(without_privacy(run));
     sections.push(data_handling(run));
     Some(Page {
-        internal: true,
+        kind: Kind::Internal,
         title: "Internal: not covered by the guarantee".to_owned(),
         facts: facts(run),
         lead: "Everything on this page is computed from private data.".to_owned(),
@@ -41,7 +41,7 @@ fn shown(value: Option<f64>) -> String {
     Unit::Plain.shown(value)
 }
 
-fn quality(run: &RunFolder) -> Section {
+fn quality(run: &ReportedRun<'_>) -> Section {
     let mut blocks = Vec::new();
     let internal = run.internal.as_ref();
     if let Some(headline) = internal.and_then(|internal| internal.headline.as_ref()) {
@@ -58,31 +58,37 @@ fn quality(run: &RunFolder) -> Section {
     let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
     if !metrics.is_empty() {
         let rows = metrics.iter();
-        blocks.push(Block::Table(Table {
-            title: "Measured by the run".to_owned(),
-            heads: ["metric", "value"].map(str::to_owned).into(),
-            rows: rows
-                .map(|(name, value)| vec![name.trim().to_owned(), shown(*value)])
-                .collect(),
-        }));
+        let rows = rows.map(|(name, value)| vec![name.trim().to_owned(), shown(*value)]);
+        let table = Table::new("Measured by the run", ["metric", "value"], rows);
+        blocks.push(Block::Table(table));
     }
     // charts by popularity stand in a section of their own
     let charts = internal.into_iter().flat_map(|internal| &internal.charts);
-    blocks.extend(
-        charts
-            .filter(|c| !is_popularity(c))
-            .map(|c| Block::Bars(bars(c))),
-    );
+    let charts = charts.filter(|data| !is_popularity(data)).enumerate();
+    blocks.extend(charts.map(|(at, data)| Block::Chart(chart(data, run.figure(at, true)))));
+    let command = internal.map(|internal| internal.command.as_str());
+    blocks.extend(users_note(command).map(|words| Block::Note(words.to_owned())));
     blocks.extend(
         run.evaluation
             .as_ref()
             .map(|found| Block::Table(overall(found))),
     );
-    section("quality", "Quality", blocks)
+    Section::new("quality", "Quality", blocks)
 }
 
-fn is_popularity(chart: &Chart) -> bool {
-    chart.title.contains("popularity")
+/// Where the errors of each user are, and whether the choice by errors is paid for.
+fn users_note(command: Option<&str>) -> Option<&'static str> {
+    match command? {
+        "personalize" => Some("internal-users.csv has the same for every user."),
+        "federate" => Some(
+            "internal-users.csv has the same for every user. The choice of alpha was charged apart.",
+        ),
+        _ => None,
+    }
+}
+
+fn is_popularity(data: &ChartData) -> bool {
+    data.title.contains("popularity")
 }
 
 /// All methods of an evaluation in all metrics.
@@ -97,27 +103,24 @@ fn overall(found: &Evaluated) -> Table {
         let figures = figures.map(|name| shown(score.figures.get(name).copied().flatten()));
         [score.method.clone()].into_iter().chain(figures).collect()
     });
-    Table {
-        title: "Measured by dp evaluate".to_owned(),
-        heads: ["method".to_owned()].into_iter().chain(names).collect(),
-        rows: rows.collect(),
-    }
+    let heads = ["method".to_owned()].into_iter().chain(names);
+    Table::new("Measured by dp evaluate", heads, rows)
 }
 
-fn popularity(run: &RunFolder) -> Section {
+fn popularity(run: &ReportedRun<'_>) -> Section {
     let mut blocks = Vec::new();
     blocks.extend(
         run.evaluation
             .as_ref()
-            .map(|found| Block::Bars(by_popularity(found))),
+            .map(|found| Block::Chart(by_popularity(found))),
     );
     if blocks.is_empty() {
         let internal = run.internal.iter();
         let charts = internal.flat_map(|internal| &internal.charts);
         blocks.extend(
             charts
-                .filter(|c| is_popularity(c))
-                .map(|c| Block::Bars(bars(c))),
+                .filter(|data| is_popularity(data))
+                .map(|data| Block::Chart(chart(data, None))),
         );
     }
     if blocks.is_empty() {
@@ -128,10 +131,10 @@ fn popularity(run: &RunFolder) -> Section {
         };
         blocks.push(Block::Text(text.to_owned()));
     }
-    section("popularity", "Quality by popularity", blocks)
+    Section::new("popularity", "Quality by popularity", blocks)
 }
 
-fn by_popularity(found: &Evaluated) -> Bars {
+fn by_popularity(found: &Evaluated) -> Chart {
     let buckets = &found.scores.by_popularity;
     let first = buckets.first();
     let methods = first.map_or(&[][..], |bucket| &bucket.scores);
@@ -156,20 +159,17 @@ fn by_popularity(found: &Evaluated) -> Bars {
     } else {
         "Larger is better. Items dealt to fifths by how many users have them; the rarer, the longer the list."
     };
-    Bars {
-        title: format!(
-            "{} by popularity of items",
-            crate::workflows::evaluate::title(metric)
-        ),
-        note: note.to_owned(),
+    let bars = Bars {
         series: series.collect(),
         unit: Unit::Plain,
         rows: rows.collect(),
-    }
+    };
+    let metric = crate::workflows::evaluate::title(metric);
+    Chart::bars(format!("{metric} by popularity of items"), note, bars)
 }
 
 /// What privacy costs, where it was measured.
-fn without_privacy(run: &RunFolder) -> Section {
+fn without_privacy(run: &ReportedRun<'_>) -> Section {
     let headline = run
         .internal
         .as_ref()
@@ -191,16 +191,14 @@ fn without_privacy(run: &RunFolder) -> Section {
                 detail: String::new(),
                 values: vec![Some(value)],
             };
-            Block::Bars(Bars {
-                title: metric.clone(),
-                note: format!(
-                    "{:+.1} % against the model without privacy.",
-                    100.0 * (private / exact - 1.0)
-                ),
-                series: vec![metric],
+            let change = 100.0 * (private / exact - 1.0);
+            let bars = Bars {
+                series: vec![metric.clone()],
                 unit: Unit::Plain,
                 rows: vec![row("private", private), row(NON_PRIVATE, exact)],
-            })
+            };
+            let note = format!("{change:+.1} % against the model without privacy.");
+            Block::Chart(Chart::bars(metric, note, bars))
         }
         None if ran_away => {
             Block::Text("The run ran away: it has no figure to set beside another.".to_owned())
@@ -211,20 +209,16 @@ fn without_privacy(run: &RunFolder) -> Section {
                 .to_owned(),
         ),
     };
-    section("non-private", "Beside the non-private model", vec![block])
+    Section::new("non-private", "Beside the non-private model", vec![block])
 }
 
-fn data_handling(run: &RunFolder) -> Section {
+fn data_handling(run: &ReportedRun<'_>) -> Section {
     let mut blocks = Vec::new();
     let table = |title: &str, data: &[(String, u64)]| {
         let rows = data
             .iter()
             .map(|(name, count)| vec![name.clone(), count.to_string()]);
-        Block::Table(Table {
-            title: title.to_owned(),
-            heads: ["what", "how many"].map(str::to_owned).into(),
-            rows: rows.collect(),
-        })
+        Block::Table(Table::new(title, ["what", "how many"], rows))
     };
     if let Some(internal) = &run.internal {
         blocks.push(table("Read by the run", &internal.data));
@@ -239,5 +233,5 @@ fn data_handling(run: &RunFolder) -> Section {
             .as_ref()
             .map(|found| table("Read by dp evaluate", &found.data)),
     );
-    section("data", "What was read and left out", blocks)
+    Section::new("data", "What was read and left out", blocks)
 }

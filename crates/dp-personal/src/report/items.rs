@@ -2,11 +2,10 @@
 
 use dp_data::ItemCatalogue;
 use dp_multitask::NoisyCounts;
+use dp_page::{Axis, Block, Chart, Line, Lines, Number, Section, Stroke, Table, short};
 
 use super::nearest::Wanted;
-use super::page::{Axis, Block, Curve, CurveLine, Number, Section, Table, short};
-use super::privacy::section;
-use super::run::RunFolder;
+use super::run::ReportedRun;
 use crate::error::{Error, Result};
 
 /// Standard deviations of the noise from which a count counts as more than noise.
@@ -31,17 +30,17 @@ pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
 }
 
 /// A curve over all items and figures at some places of it.
-pub(super) fn noise(run: &RunFolder) -> Section {
+pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
     let title = "Items above the noise";
     let Some(counts) = run.counts().filter(|counts| !counts.values().is_empty()) else {
         let text = "This run released no counts of items, so nothing can be said about single items without using \
                     private data.";
-        return section("noise", title, vec![Block::Text(text.to_owned())]);
+        return Section::new("noise", title, vec![Block::Text(text.to_owned())]);
     };
     let mut sorted = counts.values().to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     let share = share_above(counts).unwrap_or(0.0);
-    let blocks = vec![
+    let mut blocks = vec![
         Block::Numbers(vec![
             Number {
                 value: format!("{:.0} %", 100.0 * share),
@@ -59,11 +58,16 @@ pub(super) fn noise(run: &RunFolder) -> Section {
                 ),
             },
         ]),
-        Block::Curve(curve(&sorted, counts.noise_stddev())),
+        Block::Chart(chart(&sorted, counts.noise_stddev())),
         Block::Table(places(&sorted, counts.noise_stddev())),
         Block::Note(note(run.is_private())),
     ];
-    section("noise", title, blocks)
+    // of implicit feedback, whose users are counted by the root of what they like
+    if run.model_line().ends_with("rounds of am-ssp") {
+        let words = "A user with n likes counts as 1/sqrt(n) of one.";
+        blocks.push(Block::Note(words.to_owned()));
+    }
+    Section::new("noise", title, blocks)
 }
 
 fn note(is_private: bool) -> String {
@@ -71,7 +75,7 @@ fn note(is_private: bool) -> String {
         "The noise alone lifts 2.3 % of the items that nobody rated above two of its deviations.";
     if is_private {
         format!(
-            "{chance} Computed from released values alone, so it costs nothing. The same for every item: report-items.csv."
+            "{chance} Computed from released values alone, so it costs nothing. dp report writes the same for every item: report-items.csv."
         )
     } else {
         format!(
@@ -80,7 +84,7 @@ fn note(is_private: bool) -> String {
     }
 }
 
-fn curve(sorted: &[f64], noise: f64) -> Curve {
+fn chart(sorted: &[f64], noise: f64) -> Chart {
     let n = sorted.len();
     let last = n.saturating_sub(1).max(1) as f64;
     let step = n.div_ceil(N_POINTS).max(1);
@@ -88,32 +92,24 @@ fn curve(sorted: &[f64], noise: f64) -> Curve {
     let points = at.map(|rank| (rank as f64 / last, (sorted[rank] / noise).max(FLOOR)));
     let top = (sorted[0] / noise).max(10.0);
     let powers = (-1..12).map(|p| 10_f64.powi(p)).filter(|p| *p <= top * 1.3);
-    Curve {
-        title: "Signal over noise, from the most to the least counted item".to_owned(),
-        note: "Noisy count over the standard deviation of its noise; what is below 0.1 is drawn there.".to_owned(),
-        x: Axis::of_shares("share of the items"),
-        y: Axis {
-            name: "signal over noise".to_owned(),
-            log: true,
-            range: [FLOOR, top * 1.3],
-            ticks: powers.map(|v| (v, short(v))).collect(),
+    let level = format!("{ABOVE} standard deviations");
+    Chart::lines(
+        "Signal over noise, from the most to the least counted item",
+        "Noisy count over the standard deviation of its noise; what is below 0.1 is drawn there.",
+        Lines {
+            x: Axis::of_shares("share of the items"),
+            y: Axis {
+                name: "signal over noise".to_owned(),
+                log: true,
+                range: [FLOOR, top * 1.3],
+                ticks: powers.map(|v| (v, short(v))).collect(),
+            },
+            lines: vec![
+                Line::solid("items", points).with_stroke(Stroke::Dense),
+                Line::solid(level, [(0.0, ABOVE), (1.0, ABOVE)]).with_stroke(Stroke::Dashed),
+            ],
         },
-        lines: vec![
-            CurveLine {
-                name: "items".to_owned(),
-                points: points.collect(),
-                dashed: false,
-                dense: true,
-            },
-            CurveLine {
-                name: format!("{ABOVE} standard deviations"),
-                points: vec![(0.0, ABOVE), (1.0, ABOVE)],
-                dashed: true,
-                dense: false,
-            },
-        ],
-        has_table: false,
-    }
+    )
 }
 
 /// Noise over signal at some ranks.
@@ -139,13 +135,8 @@ fn places(sorted: &[f64], noise: f64) -> Table {
         let ratio = ratio.map_or_else(|| "no signal".to_owned(), |r| format!("{:.1} %", 100.0 * r));
         vec![name.to_owned(), format!("{count:.1}"), ratio]
     });
-    Table {
-        title: "Noise over signal".to_owned(),
-        heads: ["item", "noisy count", "noise / signal"]
-            .map(str::to_owned)
-            .into(),
-        rows: rows.into(),
-    }
+    let heads = ["item", "noisy count", "noise / signal"];
+    Table::new("Noise over signal", heads, rows)
 }
 
 /// None where the noisy count is not positive.
@@ -154,7 +145,7 @@ fn noise_to_signal(count: f64, noise: f64) -> Option<f64> {
 }
 
 /// One line an item, as csv: released values only, so none of a run that is not private.
-pub(crate) fn item_table(run: &RunFolder, wanted: &Wanted) -> Result<Option<Vec<u8>>> {
+pub(crate) fn item_table(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<Vec<u8>>> {
     let (true, Some(counts), Some((_, items))) = (run.is_private(), run.counts(), &run.model)
     else {
         return Ok(None);

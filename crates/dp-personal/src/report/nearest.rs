@@ -4,11 +4,12 @@ use std::path::Path;
 
 use dp_data::ItemCatalogue;
 use dp_multitask::{FactorModel, NoisyCounts};
+use dp_page::{BarRow, Bars, Block, Chart, Section, Unit};
+use serde_json::Value;
 
-use super::page::{BarRow, Bars, Block, Section, Unit};
-use super::privacy::section;
-use super::run::RunFolder;
+use super::run::ReportedRun;
 use crate::error::{Error, Result};
+use crate::output::NO_TASTES;
 
 /// Items shown for each.
 const N_NEAREST: usize = 6;
@@ -16,6 +17,7 @@ const N_NEAREST: usize = 6;
 const N_CHOSEN: usize = 4;
 
 /// Which items to show, and what they are called.
+#[derive(Default)]
 pub(crate) struct Wanted {
     /// Ids, titles or parts of titles.
     pub(crate) names: Vec<String>,
@@ -79,7 +81,7 @@ impl Wanted {
 }
 
 /// Cards of the nearest items.
-pub(super) fn nearest(run: &RunFolder, wanted: &Wanted) -> Result<Option<Section>> {
+pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<Section>> {
     let Some((model, catalogue)) = &run.model else {
         if wanted.names.is_empty() {
             return Ok(None);
@@ -94,10 +96,14 @@ pub(super) fn nearest(run: &RunFolder, wanted: &Wanted) -> Result<Option<Section
         .collect();
     let mut found = found?;
     if model.dim() == 1 {
-        let text =
-            "The factors of this model are item biases alone: no item is nearer than another.";
-        let blocks = vec![Block::Text(text.to_owned())];
-        return Ok(Some(section("nearest", "Nearest items", blocks)));
+        let mut text =
+            "The factors of this model are item biases alone: no item is nearer than another."
+                .to_owned();
+        if run.setting("/dim").is_some_and(Value::is_null) {
+            text += &format!(" By rule: {NO_TASTES}.");
+        }
+        let blocks = vec![Block::Text(text)];
+        return Ok(Some(Section::new("nearest", "Nearest items", blocks)));
     }
     if found.is_empty() {
         found = chosen(model, counts);
@@ -108,7 +114,7 @@ pub(super) fn nearest(run: &RunFolder, wanted: &Wanted) -> Result<Option<Section
     let text = "By the cosine of their released taste coordinates, 1 for the same taste. An item in the noise has \
                 neighbours by chance.";
     let blocks = vec![Block::Text(text.to_owned()), Block::Cards(cards.collect())];
-    Ok(Some(section("nearest", "Nearest items", blocks)))
+    Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
 /// The most counted items, or those with the strongest tastes.
@@ -123,20 +129,19 @@ fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     items
 }
 
-fn card(model: &FactorModel, catalogue: &ItemCatalogue, wanted: &Wanted, item: usize) -> Bars {
+fn card(model: &FactorModel, catalogue: &ItemCatalogue, wanted: &Wanted, item: usize) -> Chart {
     let near = neighbours(model, item).into_iter();
     let rows = near.map(|(other, cosine)| BarRow {
         label: wanted.title(catalogue, other).to_owned(),
         detail: String::new(),
         values: vec![Some(cosine)],
     });
-    Bars {
-        title: wanted.title(catalogue, item).to_owned(),
-        note: String::new(),
+    let bars = Bars {
         series: vec!["cosine".to_owned()],
         unit: Unit::Plain,
         rows: rows.collect(),
-    }
+    };
+    Chart::bars(wanted.title(catalogue, item), "", bars)
 }
 
 fn tastes(model: &FactorModel, item: usize) -> &[f64] {

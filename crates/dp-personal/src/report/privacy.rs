@@ -1,22 +1,22 @@
 //! The guarantee, what it rests on, and where the budget went.
 
 use dp_accounting::Status;
+use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Unit};
 
-use super::page::{BarRow, Bars, Block, Hundred, Number, Section, Unit};
-use super::run::RunFolder;
+use super::run::ReportedRun;
 use crate::output::budget_shares;
 
 /// The statement under both kinds of neighbours, as certificate and terminal have it.
-pub(super) fn guarantee(run: &RunFolder) -> Section {
+pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
     let statement = &run.statement;
     let mut blocks = Vec::new();
     if let Status::NotPrivate { reason } = &statement.status {
-        blocks.push(Block::Text(format!(
-            "Nothing is promised: {reason}. The figures below describe the run and protect nobody."
-        )));
+        blocks.push(Block::Warning(format!("Not private: {reason}.")));
+        let words = "Nothing here carries a guarantee: the figures below describe the run and protect nobody.";
+        blocks.push(Block::Text(words.to_owned()));
     }
     let Some(guarantee) = &statement.guarantee else {
-        return section("guarantee", "Guarantee", blocks);
+        return Section::new("guarantee", "Guarantee", blocks);
     };
     let numbers = statement.epsilons().into_iter();
     let numbers = numbers.map(|(neighbours, epsilon)| Number {
@@ -46,11 +46,11 @@ pub(super) fn guarantee(run: &RunFolder) -> Section {
     if let Some(line) = statement.method_line() {
         blocks.push(Block::Note(format!("Epsilon: {line}.")));
     }
-    section("guarantee", "Guarantee", blocks)
+    Section::new("guarantee", "Guarantee", blocks)
 }
 
 /// A bar for every release.
-pub(super) fn budget(run: &RunFolder) -> Section {
+pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
     let rows = budget_shares(&run.certificate).into_iter();
     let rows = rows.map(|release| BarRow {
         label: release.label.into_owned(),
@@ -60,17 +60,17 @@ pub(super) fn budget(run: &RunFolder) -> Section {
         values: vec![release.share],
     });
     let bars = Bars {
-        title: "Share of the budget by release".to_owned(),
-        note: "Noise: its standard deviation over the most that one user adds. Budget: share of the release in mu^2.".to_owned(),
         series: vec!["share of the budget".to_owned()],
         unit: Unit::Share,
         rows: rows.collect(),
     };
-    section("budget", "Where the budget went", vec![Block::Bars(bars)])
+    let note = "Noise: its standard deviation over the most that one user adds. Budget: share of the release in mu^2.";
+    let chart = Chart::bars("Share of the budget by release", note, bars);
+    Section::new("budget", "Where the budget went", vec![Block::Chart(chart)])
 }
 
 /// What is covered, what is not, and what is taken on trust.
-pub(super) fn scope(run: &RunFolder) -> Section {
+pub(super) fn scope(run: &ReportedRun<'_>) -> Section {
     let statement = &run.statement;
     let released = statement.released.iter();
     let released = released.map(|output| format!("{}, seen by {}", output.what, output.to));
@@ -81,9 +81,5 @@ pub(super) fn scope(run: &RunFolder) -> Section {
     ];
     blocks.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
     blocks.push(Block::Note(statement.tuning_line().to_owned()));
-    section("scope", "What it rests on", blocks)
-}
-
-pub(super) const fn section(id: &'static str, title: &'static str, blocks: Vec<Block>) -> Section {
-    Section { id, title, blocks }
+    Section::new("scope", "What it rests on", blocks)
 }

@@ -1,15 +1,16 @@
 //! The page that may be published: released values only.
 
+use dp_page::{BarRow, Bars, Block, Chart, Kind, Page, Section, Table, Unit};
+
 use super::nearest::{Wanted, nearest};
-use super::page::{BarRow, Bars, Block, Page, Section, Table, Unit};
-use super::privacy::{budget, guarantee, scope, section};
-use super::run::RunFolder;
+use super::privacy::{budget, guarantee, scope};
+use super::run::ReportedRun;
 use super::{items, runs};
 use crate::error::Result;
-use crate::output::{Chart, Comparison};
+use crate::output::{ChartData, Comparison};
 
 /// The page of the first run, with the others beside it.
-pub(crate) fn released_page(all: &[RunFolder], wanted: &Wanted) -> Result<Page> {
+pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<Page> {
     let run = &all[0];
     let mut sections = vec![guarantee(run), budget(run)];
     sections.extend(runs::together(all));
@@ -20,14 +21,20 @@ pub(crate) fn released_page(all: &[RunFolder], wanted: &Wanted) -> Result<Page> 
     if let Some(released) = &run.released {
         sections.extend(released.comparison.as_ref().map(candidates));
         if !released.charts.is_empty() {
-            let charts = released.charts.iter().map(|chart| Block::Bars(bars(chart)));
-            sections.push(section("model", "The model", charts.collect()));
+            let charts = released.charts.iter().enumerate();
+            let charts = charts.map(|(at, data)| Block::Chart(chart(data, run.figure(at, false))));
+            sections.push(Section::new("model", "The model", charts.collect()));
         }
     }
     sections.push(scope(run));
     sections.extend(settings(run));
+    let is_private = not_private(all).is_empty();
     Ok(Page {
-        internal: false,
+        kind: if is_private {
+            Kind::Released
+        } else {
+            Kind::NotPrivate
+        },
         title: title(run),
         facts: facts(run),
         lead: lead(all),
@@ -38,12 +45,12 @@ pub(crate) fn released_page(all: &[RunFolder], wanted: &Wanted) -> Result<Page> 
 }
 
 /// Names of the runs that promise nothing.
-fn not_private(all: &[RunFolder]) -> Vec<&str> {
+fn not_private<'a>(all: &'a [ReportedRun<'_>]) -> Vec<&'a str> {
     let those = all.iter().filter(|run| !run.is_private());
     those.map(|run| run.name.as_str()).collect()
 }
 
-fn lead(all: &[RunFolder]) -> String {
+fn lead(all: &[ReportedRun<'_>]) -> String {
     if not_private(all).is_empty() {
         return "Everything on this page is computed from released values: it may be shown to anyone, and costs \
                 nothing beyond the budget below."
@@ -52,7 +59,7 @@ fn lead(all: &[RunFolder]) -> String {
     "This page is no release: it shows values of runs that protect nobody. Treat it as private data.".to_owned()
 }
 
-fn caution(all: &[RunFolder]) -> Option<String> {
+fn caution(all: &[ReportedRun<'_>]) -> Option<String> {
     let names = not_private(all);
     match (names.len(), all.len()) {
         (0, _) => None,
@@ -66,36 +73,41 @@ fn caution(all: &[RunFolder]) -> Option<String> {
     }
 }
 
-fn title(run: &RunFolder) -> String {
-    let kind = match run
-        .released
-        .as_ref()
-        .map(|released| released.command.as_str())
-    {
-        Some("personalize") => "Private shared subspace",
-        Some("federate") => "Private shared model",
-        _ if run.model.is_some() => "Private item factors",
-        _ => "Private model",
+fn title(run: &ReportedRun<'_>) -> String {
+    let command = run.released.as_ref().map(|of| of.command.as_str());
+    let [private, other] = match command {
+        Some("personalize") => ["Private shared subspace", "Shared subspace"],
+        Some("federate") => ["Private shared model", "Shared model"],
+        _ if run.model.is_some() => ["Private item factors", "Item factors"],
+        _ => ["Private model", "Model"],
     };
     if run.is_private() {
-        kind.to_owned()
+        private.to_owned()
     } else {
-        format!("{}, not private", kind.trim_start_matches("Private "))
+        format!("{other}, NOT PRIVATE")
     }
 }
 
-pub(super) fn facts(run: &RunFolder) -> Vec<(&'static str, String)> {
-    vec![
+pub(super) fn facts(run: &ReportedRun<'_>) -> Vec<(String, String)> {
+    let target = run
+        .setting("/inputs/target/name")
+        .and_then(|name| name.as_str());
+    let target = target.map(|name| ("target", name.to_owned()));
+    let facts = [
         ("run", run.name.clone()),
         ("data set", run.certificate.data_set_id.clone()),
         ("model", run.model_line()),
-    ]
+    ];
+    let facts = facts.into_iter().chain(target);
+    facts
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
-pub(super) fn footer(run: &RunFolder) -> String {
+pub(super) fn footer(run: &ReportedRun<'_>) -> String {
     let project = &run.certificate.project;
     format!(
-        "Written by dp report from a certificate of {} {} with digest {}. dp verify recomputes it.",
+        "Written from a certificate of {} {} with digest {}. dp verify recomputes it.",
         project.name, project.version, run.certificate.digest
     )
 }
@@ -103,38 +115,35 @@ pub(super) fn footer(run: &RunFolder) -> String {
 /// Rows that are shown; of more, the largest.
 const MOST_ROWS: usize = 60;
 
-/// Rows of numbers as bars.
-pub(super) fn bars(chart: &Chart) -> Bars {
-    let mut note = chart.note.clone();
-    let mut shown: Vec<usize> = (0..chart.rows.len()).collect();
+/// Rows of numbers as bars, with a file or without.
+pub(super) fn chart(data: &ChartData, file: Option<String>) -> Chart {
+    let mut note = data.note.clone();
+    let mut shown: Vec<usize> = (0..data.rows.len()).collect();
     if shown.len() > MOST_ROWS {
         let size = |row: &usize| {
-            chart.rows[*row]
-                .1
-                .first()
-                .copied()
-                .flatten()
-                .map_or(0.0, f64::abs)
+            let first = data.rows[*row].1.first().copied().flatten();
+            first.map_or(0.0, f64::abs)
         };
         shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
         shown.truncate(MOST_ROWS);
-        note = format!("{note}; the {MOST_ROWS} largest of {}", chart.rows.len());
+        note = format!("{note}; the {MOST_ROWS} largest of {}", data.rows.len());
     }
     let rows = shown.into_iter().map(|row| {
-        let (label, values) = &chart.rows[row];
+        let (label, values) = &data.rows[row];
         BarRow {
             label: label.clone(),
             detail: String::new(),
             values: values.clone(),
         }
     });
-    Bars {
-        title: chart.title.clone(),
-        note,
-        series: chart.series.clone(),
+    let bars = Bars {
+        series: data.series.clone(),
         unit: Unit::Plain,
         rows: rows.collect(),
-    }
+    };
+    let mut chart = Chart::bars(&data.title, note, bars);
+    chart.file = file;
+    chart
 }
 
 /// What `dp tune` released about its candidates.
@@ -153,23 +162,20 @@ fn candidates(comparison: &Comparison) -> Section {
          released with noise of {:.1}; the choice is covered as well.",
         comparison.noise_stddev
     );
-    let table = Table {
-        title: "Candidates and their released scores".to_owned(),
-        heads: ["candidate", "score", ""].map(str::to_owned).into(),
-        rows: rows.collect(),
-    };
+    let title = "Candidates and their released scores";
+    let table = Table::new(title, ["candidate", "score", ""], rows).with_text([2]);
     let blocks = vec![Block::Text(text), Block::Table(table)];
-    section("candidates", "Candidates", blocks)
+    Section::new("candidates", "Candidates", blocks)
 }
 
-fn settings(run: &RunFolder) -> Option<Section> {
+fn settings(run: &ReportedRun<'_>) -> Option<Section> {
     let settings = &run.released.as_ref()?.settings;
     let text = serde_json::to_string_pretty(settings).ok()?;
     let blocks = vec![
         Block::Text("All settings are public. That none of them was chosen by looking at the data stands among the assumptions.".to_owned()),
-        Block::Details("All settings as JSON", text),
+        Block::Code("All settings as JSON", text),
     ];
-    Some(section("settings", "Settings", blocks))
+    Some(Section::new("settings", "Settings", blocks))
 }
 
 #[cfg(test)]
@@ -184,15 +190,22 @@ mod tests {
                 vec![Some(f64::from(if n % 2 == 0 { n } else { -n }))],
             )
         };
-        let chart = |n| Chart {
+        let data = |n| ChartData {
             title: String::new(),
             note: "coefficients".to_owned(),
             series: vec!["w".to_owned()],
             rows: (0..n).map(row).collect(),
         };
-        assert_eq!(bars(&chart(60)).rows[0].label, "0");
-        let many = bars(&chart(200));
-        assert_eq!((many.rows.len(), many.rows[0].label.as_str()), (60, "199"));
-        assert_eq!(many.note, "coefficients; the 60 largest of 200");
+        let labels = |n| -> Vec<String> {
+            let rows = chart(&data(n), None).numbers().unwrap().rows;
+            rows.into_iter().map(|row| row[0].clone()).collect()
+        };
+        assert_eq!(labels(60)[0], "0");
+        let many = labels(200);
+        assert_eq!((many.len(), many[0].as_str()), (60, "199"));
+        assert_eq!(
+            chart(&data(200), None).note,
+            "coefficients; the 60 largest of 200"
+        );
     }
 }

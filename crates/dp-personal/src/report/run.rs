@@ -1,42 +1,69 @@
-//! A folder of a run, read back and checked.
+//! What a page needs to know of a run: as it ends, or from its folder.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Certificate, PrivacyStatement, Status};
 use dp_data::ItemCatalogue;
 use dp_multitask::{FactorModel, NoisyCounts};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::{
-    EVALUATION, FACTORS, INTERNAL, InternalRun, RELEASED, ReleasedRun, read_model, read_run_file,
-    warn,
+    EVALUATION, FACTORS, INTERNAL, InternalRun, OutputFolder, RELEASED, ReleasedRun, read_model,
+    read_run_file, warn,
 };
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::verify::checked_certificate;
 
-/// What a run left behind.
-pub(crate) struct RunFolder {
+/// Item factors and the items they are of.
+pub(crate) type Model<'a> = (Cow<'a, FactorModel>, Cow<'a, ItemCatalogue>);
+
+/// What a run leaves behind.
+pub(crate) struct ReportedRun<'a> {
     /// Its folder's name.
     pub(crate) name: String,
     pub(crate) certificate: Certificate,
     pub(crate) statement: PrivacyStatement,
     /// Of `dp train` and `dp tune`.
-    pub(crate) model: Option<(FactorModel, ItemCatalogue)>,
+    pub(crate) model: Option<Model<'a>>,
     /// Of runs that wrote one.
     pub(crate) released: Option<ReleasedRun>,
     /// Unless it was taken out before publishing.
     pub(crate) internal: Option<InternalRun>,
     /// Of `dp evaluate --save`.
     pub(crate) evaluation: Option<Evaluated>,
+    /// Whether charts become files beside the page.
+    has_figures: bool,
 }
 
-impl RunFolder {
+impl<'a> ReportedRun<'a> {
+    /// A run that is about to leave its folder behind.
+    pub(crate) fn ending(
+        folder: &OutputFolder,
+        certificate: Certificate,
+        released: ReleasedRun,
+        model: Option<Model<'a>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            name: folder.name(),
+            statement: PrivacyStatement::of(&certificate)?,
+            certificate,
+            model,
+            released: Some(released),
+            internal: None,
+            evaluation: None,
+            has_figures: true,
+        })
+    }
+
     /// Recomputes the certificate and compares the model with it, so that no page repeats a claim that does not hold.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         tracing::info!(folder = %folder.display(), "reading a run");
         let (certificate, statement) = checked_certificate(folder)?;
-        let model = if folder.join(FACTORS).exists() {
-            Some(read_model(folder)?)
+        let model: Option<Model<'_>> = if folder.join(FACTORS).exists() {
+            let (model, items) = read_model(folder)?;
+            Some((Cow::Owned(model), Cow::Owned(items)))
         } else {
             None
         };
@@ -58,6 +85,7 @@ impl RunFolder {
             released,
             internal,
             evaluation,
+            has_figures: false,
         })
     }
 
@@ -74,6 +102,23 @@ impl RunFolder {
     /// Epsilon under the certificate's own kind of neighbours.
     pub(crate) fn epsilon(&self) -> Option<f64> {
         self.statement.guarantee.as_ref().map(|g| g.epsilon)
+    }
+
+    /// The file of a chart by its place on the page, where the run writes one.
+    pub(super) fn figure(&self, at: usize, internal: bool) -> Option<String> {
+        let command = self.released.as_ref().map(|of| of.command.as_str());
+        let name = match (command, internal) {
+            (Some("personalize"), false) => "features.svg",
+            (Some("federate"), false) => "coefficients.svg",
+            (Some("personalize" | "federate"), true) => "internal.svg",
+            _ => return None,
+        };
+        (self.has_figures && at == 0).then(|| name.to_owned())
+    }
+
+    /// A setting by its path.
+    pub(super) fn setting(&self, path: &str) -> Option<&Value> {
+        self.released.as_ref()?.settings.pointer(path)
     }
 
     /// What the model is, in a line.

@@ -2,11 +2,10 @@
 
 use dp_accounting::gdp;
 use dp_core::Adjacency;
+use dp_page::{Axis, Block, Chart, Line, Lines, Section, Stroke, Table, Unit, short};
 
 use super::items::share_above;
-use super::page::{Axis, Block, Curve, CurveLine, Section, Table, Unit, short};
-use super::privacy::section;
-use super::run::RunFolder;
+use super::run::ReportedRun;
 use crate::output::{Headline, rounded_up};
 use crate::workflows::evaluate::NON_PRIVATE;
 
@@ -17,7 +16,7 @@ const LARGEST_SUM: f64 = 40.0;
 const ACROSS: &str = "epsilon, add or remove one user";
 
 /// Budgets side by side, and the share of items above the noise against epsilon: released values only.
-pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
+pub(super) fn together(all: &[ReportedRun<'_>]) -> Option<Section> {
     if all.len() < 2 {
         return None;
     }
@@ -38,27 +37,23 @@ pub(super) fn together(all: &[RunFolder]) -> Option<Section> {
         "items above noise",
     ];
     let mut blocks = vec![
-        Block::Table(Table {
-            title: "Budget and yield of every run".to_owned(),
-            heads: heads.map(str::to_owned).into(),
-            rows: rows.collect(),
-        }),
+        Block::Table(Table::new("Budget and yield of every run", heads, rows)),
         Block::Text(sum(all)),
     ];
-    blocks.extend(yield_curve(all).map(Block::Curve));
-    Some(section("runs", "What more budget buys", blocks))
+    blocks.extend(yield_chart(all).map(Block::Chart));
+    Some(Section::new("runs", "What more budget buys", blocks))
 }
 
 /// The share of items above the noise, of counts that are released under a guarantee.
-fn released_share(run: &RunFolder) -> Option<f64> {
+fn released_share(run: &ReportedRun<'_>) -> Option<f64> {
     let counts = run.counts().filter(|_| run.is_private());
     counts.and_then(share_above)
 }
 
 /// The guarantee against whoever sees all of the runs.
-fn sum(all: &[RunFolder]) -> String {
+fn sum(all: &[ReportedRun<'_>]) -> String {
     let first = &all[0].certificate;
-    let same = |run: &RunFolder| {
+    let same = |run: &ReportedRun<'_>| {
         run.certificate.data_set_id == first.data_set_id
             && run.certificate.adjacency == first.adjacency
     };
@@ -106,7 +101,7 @@ const fn other_neighbours(own: Adjacency) -> Option<Adjacency> {
 }
 
 /// Epsilon at `delta` of all runs together, each counted once; none beyond what is worth a sum.
-fn joint_epsilon(all: &[RunFolder], adjacency: Adjacency, delta: f64) -> Option<f64> {
+fn joint_epsilon(all: &[ReportedRun<'_>], adjacency: Adjacency, delta: f64) -> Option<f64> {
     let mut seen: Vec<&str> = Vec::new();
     let mut sum = 0.0;
     for run in all {
@@ -123,7 +118,7 @@ fn joint_epsilon(all: &[RunFolder], adjacency: Adjacency, delta: f64) -> Option<
 }
 
 /// What a run costs in mu^2; none of runs that promise nothing under these neighbours or are not Gaussian.
-fn mu_squared(run: &RunFolder, adjacency: Adjacency) -> Option<f64> {
+fn mu_squared(run: &ReportedRun<'_>, adjacency: Adjacency) -> Option<f64> {
     let guarantee = run.statement.guarantee.as_ref()?;
     if adjacency == run.certificate.adjacency {
         return guarantee.gdp_mu.map(|mu| mu * mu);
@@ -137,7 +132,7 @@ fn mu_squared(run: &RunFolder, adjacency: Adjacency) -> Option<f64> {
 }
 
 /// Share of items above the noise against epsilon.
-fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
+fn yield_chart(all: &[ReportedRun<'_>]) -> Option<Chart> {
     let points = all
         .iter()
         .filter_map(|run| Some((run.epsilon()?, released_share(run)?)));
@@ -146,30 +141,26 @@ fn yield_curve(all: &[RunFolder]) -> Option<Curve> {
     if points.len() < 2 {
         return None;
     }
-    Some(Curve {
-        title: "Items above the noise against epsilon".to_owned(),
-        note: "From released counts alone. How accurate the models are is measured on private data: see the internal page.".to_owned(),
-        x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
-        y: Axis::of_shares("share of the items"),
-        lines: vec![CurveLine {
-            name: "items above the noise".to_owned(),
-            points,
-            dashed: false,
-            dense: false,
-        }],
-        has_table: false,
-    })
+    Some(Chart::lines(
+        "Items above the noise against epsilon",
+        "From released counts alone. How accurate the models are is measured on private data: see the internal page.",
+        Lines {
+            x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
+            y: Axis::of_shares("share of the items"),
+            lines: vec![Line::solid("items above the noise", points)],
+        },
+    ))
 }
 
 /// A run's epsilon and the figure it is compared by.
 struct Measured<'a> {
-    run: &'a RunFolder,
+    run: &'a ReportedRun<'a>,
     epsilon: f64,
     headline: &'a Headline,
 }
 
 /// Whether epsilons of two runs mean the same: the same data, neighbours and delta.
-fn is_alike(run: &RunFolder, first: &RunFolder) -> bool {
+fn is_alike(run: &ReportedRun<'_>, first: &ReportedRun<'_>) -> bool {
     let (own, other) = (&run.certificate, &first.certificate);
     own.data_set_id == other.data_set_id
         && own.adjacency == other.adjacency
@@ -177,8 +168,8 @@ fn is_alike(run: &RunFolder, first: &RunFolder) -> bool {
 }
 
 /// The runs on the data, neighbours and delta of the first that were measured like it, by epsilon.
-fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
-    let headline = |run: &RunFolder| -> Option<String> {
+fn measured<'a>(all: &'a [ReportedRun<'a>]) -> Vec<Measured<'a>> {
+    let headline = |run: &ReportedRun<'_>| -> Option<String> {
         Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
     };
     let Some((first, metric)) = all.first().and_then(|run| Some((run, headline(run)?))) else {
@@ -199,7 +190,7 @@ fn measured(all: &[RunFolder]) -> Vec<Measured<'_>> {
 }
 
 /// Accuracy against epsilon: private.
-pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
+pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     let runs = measured(all);
     let [first, _, ..] = runs.as_slice() else {
         return None;
@@ -211,59 +202,48 @@ pub(super) fn privacy_utility(all: &[RunFolder]) -> Option<Section> {
         let value = Unit::Plain.shown(of.headline.finite());
         vec![of.run.name.clone(), short(of.epsilon), value]
     });
-    let table = Table {
-        title: "The same in numbers".to_owned(),
-        heads: vec!["run".to_owned(), "epsilon".to_owned(), metric.clone()],
-        rows: rows.collect(),
-    };
+    let heads = ["run", "epsilon", metric.as_str()];
+    let table = Table::new("The same in numbers", heads, rows);
     let lines = utility_lines(&runs);
     let heights: Vec<f64> = lines
         .iter()
-        .flat_map(|line| line.points.iter().map(|p| p.1))
+        .flat_map(|line| line.points.iter().map(|p| p.y))
         .collect();
-    let curve = Curve {
-        title: format!("{metric} against epsilon"),
-        note: "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
-               that no budget has paid for."
-            .to_owned(),
-        x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
-        y: Axis::around(metric, heights.into_iter()),
-        lines,
-        has_table: false,
-    };
-    let blocks = vec![Block::Curve(curve), Block::Table(table)];
-    Some(section("curve", "Privacy and utility", blocks))
+    let note = "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
+                that no budget has paid for.";
+    let chart = Chart::lines(
+        format!("{metric} against epsilon"),
+        note,
+        Lines {
+            x: Axis::of_points(ACROSS, runs.iter().map(|of| of.epsilon)),
+            y: Axis::around(metric, heights.into_iter()),
+            lines,
+        },
+    );
+    let blocks = vec![Block::Chart(chart), Block::Table(table)];
+    Some(Section::new("curve", "Privacy and utility", blocks))
 }
 
 /// The runs, and what the same would be without privacy where that was measured.
-fn utility_lines(runs: &[Measured<'_>]) -> Vec<CurveLine> {
+fn utility_lines(runs: &[Measured<'_>]) -> Vec<Line> {
     let points: Vec<(f64, f64)> = runs
         .iter()
         .filter_map(|of| Some((of.epsilon, of.headline.finite()?)))
         .collect();
     let mut exact = runs.iter();
     let exact = exact.find_map(|of| level(of.run, of.headline));
-    let level = exact.map(|(name, value)| CurveLine {
-        name,
-        points: [runs.first(), runs.last()]
-            .into_iter()
-            .flatten()
-            .map(|of| (of.epsilon, value))
-            .collect(),
-        dashed: true,
-        dense: false,
+    let level = exact.map(|(name, value)| {
+        let ends = [runs.first(), runs.last()].into_iter().flatten();
+        Line::solid(name, ends.map(|of| (of.epsilon, value))).with_stroke(Stroke::Dashed)
     });
-    let private = CurveLine {
-        name: "private".to_owned(),
-        points,
-        dashed: false,
-        dense: false,
-    };
-    [private].into_iter().chain(level).collect()
+    [Line::solid("private", points)]
+        .into_iter()
+        .chain(level)
+        .collect()
 }
 
 /// The model without privacy on what a run itself held out: name and figure.
-fn level(run: &RunFolder, headline: &Headline) -> Option<(String, f64)> {
+fn level(run: &ReportedRun<'_>, headline: &Headline) -> Option<(String, f64)> {
     if let Some(value) = headline.non_private {
         return Some((format!("without privacy, settings of {}", run.name), value));
     }
@@ -276,12 +256,12 @@ fn level(run: &RunFolder, headline: &Headline) -> Option<(String, f64)> {
 }
 
 /// What `dp evaluate` measured of the model without privacy.
-fn non_private(run: &RunFolder) -> Option<f64> {
+fn non_private(run: &ReportedRun<'_>) -> Option<f64> {
     evaluated(run, NON_PRIVATE)
 }
 
 /// The first figure of a method, by which `dp evaluate` says it all: error of ratings, or recall of lists.
-pub(super) fn evaluated(run: &RunFolder, method: &str) -> Option<f64> {
+pub(super) fn evaluated(run: &ReportedRun<'_>, method: &str) -> Option<f64> {
     let scores = &run.evaluation.as_ref()?.scores;
     let score = scores.overall.iter().find(|s| s.method == method)?;
     score

@@ -169,8 +169,8 @@ settings! {
 
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
-        /// Save the state here after every release, and go on from it where there is one
-        resume: Option<PathBuf> = { value_name: "DIR", requires: ["ledger"] },
+        /// Go on with the run that was interrupted on its way to `out`, where there is one
+        resume: bool = { requires: ["ledger"] },
     }
 
     /// What is held out for the internal report.
@@ -187,6 +187,8 @@ settings! {
         out: PathBuf = { value_name: "DIR", default: "dp-model" },
         /// Replace the output folder, whatever it holds
         force: bool = {},
+        /// Publish the list of releases with the model instead of keeping it internal
+        publish_releases: bool = {},
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -224,6 +226,8 @@ settings! {
         input: InputSettings = flatten,
         /// What records mean.
         feedback: FeedbackSettings = flatten,
+        /// What is publicly known of items.
+        features: FeatureSettings = flatten,
         /// Settings of the method.
         settings: FactorSettings = flatten,
         /// What is held out.
@@ -234,11 +238,11 @@ settings! {
 
     /// How much is tried.
     struct TrialSettings under "Trials" {
-        /// Users planted in the data; a coin each says if it joins a run
-        n_canaries: usize = {
+        /// Planted users; a coin each says if it joins a run
+        n_canaries: Option<usize> = {
             long: "canaries",
             value_name: "N",
-            default: "200",
+            usual: "200; in rows 30",
             range: Range::of(1.0, 1e4),
         },
         /// Training runs
@@ -249,7 +253,7 @@ settings! {
             default: "0.999",
             range: Range { low: (0.5, false), high: (1.0, false) },
         },
-        /// What is generated without ratings.
+        /// What is generated without ratings, and the coins that say who joins.
         generated: GeneratedSettings = flatten,
     }
 
@@ -322,7 +326,47 @@ impl FactorSettings {
     }
 }
 
+impl LedgerSettings {
+    /// Of a run that releases nothing.
+    pub(crate) const fn none() -> Self {
+        Self {
+            ledger: None,
+            ledger_epsilon: None,
+            ledger_delta: None,
+            data_set: None,
+        }
+    }
+}
+
+impl AuditSettings {
+    /// The training on these ratings that is audited.
+    pub(crate) fn run_on(&self, ratings: PathBuf) -> TrainSettings {
+        TrainSettings {
+            ratings,
+            target: self.target.clone(),
+            input: self.input.clone(),
+            feedback: self.feedback.clone(),
+            features: self.features.clone(),
+            settings: self.settings.clone(),
+            ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
+            split: self.split.clone(),
+            output: OutputSettings::nowhere(),
+        }
+    }
+}
+
 impl OutputSettings {
+    /// Of a run that releases nothing.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            out: PathBuf::new(),
+            force: false,
+            publish_releases: false,
+            insecure_seed: None,
+        }
+    }
+
     /// The noise of the run: the operating system's, unless it is to repeat.
     pub(crate) fn noise(&self) -> NoiseSource {
         let seeded = self.insecure_seed.map(NoiseSource::insecure_seeded);

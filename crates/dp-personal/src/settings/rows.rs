@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use dp_data::SampleShares;
 
-use super::{LedgerSettings, OutputSettings, Range, choices, settings, words};
+use super::{
+    LedgerSettings, OutputSettings, Range, ResumeSettings, TrialSettings, choices, settings, words,
+};
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
 choices! {
@@ -59,6 +61,8 @@ settings! {
         model: PersonalModelSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: PersonalHeldOutSettings = flatten,
         /// What the run leaves behind.
@@ -155,6 +159,8 @@ settings! {
         choice: AlphaSettings = flatten,
         /// Where the privacy loss is recorded.
         ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
         /// What is held out.
         held_out: FederatedHeldOutSettings = flatten,
         /// What the run leaves behind.
@@ -215,6 +221,103 @@ settings! {
         rows: Option<PathBuf> = { value_name: "FILE", usual: "the users' coefficients are shown" },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
+    }
+
+    /// An audit of `dp personalize`: its run, made many times with planted users.
+    struct AuditPersonalizeSettings {
+        /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
+        data: PathBuf = { positional: true },
+        /// Dimension of the shared space of the users' coefficients
+        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
+        /// Privacy target epsilon (nats), for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Privacy target delta; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// What is in the file.
+        columns: ColumnSettings = flatten,
+        /// Ranges that are known without the data.
+        ranges: RangeSettings = flatten,
+        /// What is fitted, and how.
+        model: PersonalModelSettings = flatten,
+        /// What is held out.
+        held_out: PersonalHeldOutSettings = flatten,
+        /// How much is tried.
+        trials: TrialSettings = flatten,
+    }
+
+    /// An audit of `dp federate`: its runs, made many times with planted users.
+    struct AuditFederateSettings {
+        /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
+        data: PathBuf = { positional: true },
+        /// Privacy target epsilon (nats), for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Privacy target delta; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// Global over local steps: 0 alone, inf one for all
+        alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
+        /// csv, leaf or ratings
+        format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
+        /// Of LEAF: numbers in a row, public; rows of another length are left out
+        n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
+        /// Of LEAF rows with several labels: which one, from 0
+        label_index: Option<usize> = { value_name: "N" },
+        /// Public list of rated items: item, title, year, genres
+        items: Option<PathBuf> = { value_name: "FILE" },
+        /// What is in the file.
+        columns: ColumnSettings = flatten,
+        /// Ranges that are known without the data.
+        ranges: RangeSettings = flatten,
+        /// What is fitted, and how.
+        model: FederatedRoundSettings = flatten,
+        /// How one alpha is chosen.
+        choice: AlphaSettings = flatten,
+        /// What is held out.
+        held_out: FederatedHeldOutSettings = flatten,
+        /// How much is tried.
+        trials: TrialSettings = flatten,
+    }
+}
+
+impl AuditPersonalizeSettings {
+    /// The run that is audited.
+    pub(crate) fn run(&self) -> PersonalizeSettings {
+        PersonalizeSettings {
+            data: self.data.clone(),
+            rank: self.rank,
+            epsilon: self.epsilon,
+            delta: self.delta,
+            columns: self.columns.clone(),
+            ranges: self.ranges.clone(),
+            model: self.model.clone(),
+            ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
+            held_out: self.held_out.clone(),
+            output: OutputSettings::nowhere(),
+        }
+    }
+}
+
+impl AuditFederateSettings {
+    /// The runs that are audited.
+    pub(crate) fn run(&self) -> FederateSettings {
+        FederateSettings {
+            data: self.data.clone(),
+            epsilon: vec![self.epsilon],
+            delta: self.delta,
+            alpha_grid: self.alpha_grid.clone(),
+            format: self.format,
+            n_features: self.n_features,
+            label_index: self.label_index,
+            items: self.items.clone(),
+            columns: self.columns.clone(),
+            ranges: self.ranges.clone(),
+            model: self.model.clone(),
+            choice: self.choice.clone(),
+            ledger: LedgerSettings::none(),
+            resume: ResumeSettings { resume: false },
+            held_out: self.held_out.clone(),
+            output: OutputSettings::nowhere(),
+        }
     }
 }
 

@@ -52,10 +52,14 @@ settings! {
 
     /// A certificate, checked.
     struct VerifySettings {
-        /// A certificate, or a folder written by `dp train` or `dp personalize`
+        /// A certificate, or a folder written by a command that trains
         certificate: PathBuf = { positional: true },
         /// Also check that this ledger paid for every release (it is only read)
         ledger: Option<PathBuf> = { value_name: "FILE" },
+        /// Make the model again from its list of releases and compare it bit for bit
+        recompute: bool = {},
+        /// With `recompute`: the list of releases
+        releases: Option<PathBuf> = { value_name: "FILE", usual: "the one in the folder", requires: ["recompute"] },
     }
 
     /// Pages about runs.

@@ -1,11 +1,18 @@
 //! `dp audit`: what whole training runs give away, measured with planted users.
 //!
-//! The runs are those that `dp train` would make with the same flags, each on a budget of its own
+//! The runs are those that `dp train`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
 //! in memory: nothing of them is released, so no ledger is charged.
 
+use std::path::Path;
+
 use dp_accounting::{Budget, Ledger};
-use dp_audit::{AuditedFactorization, Canaries, RunAudit, RunSettings, Trainer, audit_run};
-use dp_core::{Adjacency, ApproxDp, Interactions, ParamError, Private};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, RunAudit, RunSettings, Verdict,
+    audit_run,
+};
+use dp_core::{
+    Adjacency, ApproxDp, Interactions, ParamError, Private, UserSamples, UserSamplesBuilder,
+};
 use dp_data::LongTailRatings;
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
@@ -15,7 +22,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::{self, AuditReport};
-use crate::settings::{AuditSettings, TrialSettings};
+use crate::settings::{AuditSettings, Method, TrialSettings};
 use crate::watch::{Watch, begins, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 
@@ -23,6 +30,9 @@ const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 /// Users, items and ratings of the generated data that the planted users hide among.
 const SHAPE: (usize, usize, usize) = (300, 200, 12_000);
+
+/// Users planted in ratings where no number is given.
+const USUAL_CANARIES: usize = 200;
 
 /// Most items that a planted user is given.
 const MOST_ITEMS: f64 = 100.0;
@@ -39,68 +49,203 @@ const MANY_DRAWS: usize = 1 << 27;
 /// What an audit found: measured beside the exact sums of the data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
 pub struct AuditOutcome {
-    /// The measurements.
-    pub audit: RunAudit,
+    /// Whether the claim was refuted.
+    pub verdict: Verdict,
     /// What was found, by a documented schema.
     pub json: Value,
     /// The same in words, for a terminal.
     pub text: String,
 }
 
-/// Makes the run of a training many times with planted users, and measures what they give away. Nothing is released, and no
+/// Makes the run of a training on ratings many times with planted users, and measures what they give away. Nothing is released, and no
 /// ledger is charged.
 ///
 /// # Errors
 /// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
 pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    if args.target.method == Method::AmSsp {
+        return audit_features(args, watch);
+    }
+    crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let method = args.target.method;
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
     params.clone().check()?.plan(1, target, ADJACENCY)?;
-    let trials = trials(&args.trials)?;
+    let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
     let data = data(args)?;
     let params = with_length(params, &data, target)?;
-    let canaries = canaries(data, args.trials.n_canaries, &params)?;
-    warn_of_memory(&params, &canaries, &trials);
+    let canaries = canaries(data, trials.n_canaries, &params)?;
+    warn_of_memory(&params, &canaries, &trials.runs);
     let (dim, fit) = (params.dim, params.check()?);
-    let trainer = AuditedFactorization::new(fit, canaries.n_items(), target)?;
-    let audit = measure(&trainer, &canaries, &trials, watch)?;
-    let report = AuditReport {
-        audit: &audit,
-        data: args.ratings.as_deref(),
-        n_canaries: canaries.len(),
-        dim,
-        dim_is_set: args.settings.dim.is_some(),
+    let run = match dim {
+        Some(dim) if args.settings.dim.is_some() => format!("factors of length {dim}, as set"),
+        Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
+        None => "factors of a length by rule".to_owned(),
     };
-    let (json, text) = (report.json()?, report.text());
-    Ok(AuditOutcome { audit, json, text })
+    let trainer = factorization(fit, canaries.n_items(), target)?;
+    let what = Audited {
+        data: args.ratings.as_deref(),
+        dim,
+        run,
+    };
+    what.measure(&trainer, &canaries, &trials, watch)
 }
 
-fn trials(args: &TrialSettings) -> Result<RunSettings> {
-    for (name, value) in [("n_canaries", args.n_canaries), ("n_runs", args.n_runs)] {
-        if !(1..=MOST).contains(&value) {
-            return Err(bad(name, value as f64, "a whole number from 1 to 10000"));
+/// The same of rounds with public features of items.
+fn audit_features(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    let Some(ratings) = &args.ratings else {
+        let text =
+            "`method` am-ssp is audited on `ratings` of your own, with the `items` they are of";
+        return Err(Error::Usage(text.to_owned()));
+    };
+    let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
+    let run = args.run_on(ratings.clone());
+    let rounds = crate::featured::audited(&run, trials.n_canaries, watch)?;
+    let what = Audited {
+        data: Some(ratings),
+        dim: Some(rounds.dim),
+        run: format!("item vectors of length {}, by public features", rounds.dim),
+    };
+    what.measure(&*rounds.trainer, &rounds.canaries, &trials, watch)
+}
+
+/// A factorisation and its oracle.
+fn factorization(
+    fit: MatrixFactorization,
+    n_items: usize,
+    target: ApproxDp,
+) -> Result<AuditedTrainer<MatrixFactorization, FactorizationOracle>> {
+    let oracle = FactorizationOracle::new(fit.clone());
+    Ok(AuditedTrainer::new(fit, n_items, target, ADJACENCY)?.watched_by(oracle))
+}
+
+/// What is audited, for the report.
+pub(crate) struct Audited<'a> {
+    /// The file; generated ratings without.
+    pub(crate) data: Option<&'a Path>,
+    /// Length of factors, dimension of the subspace or number of features.
+    pub(crate) dim: Option<usize>,
+    /// What was run, in a line.
+    pub(crate) run: String,
+}
+
+impl Audited<'_> {
+    /// Makes the runs.
+    pub(crate) fn measure<T: AuditedRun + ?Sized>(
+        self,
+        trainer: &T,
+        canaries: &Canaries,
+        trials: &Trials,
+        watch: &mut dyn Watch,
+    ) -> Result<AuditOutcome> {
+        let audit = measure(trainer, canaries, &trials.runs, watch)?;
+        let report = AuditReport {
+            audit: &audit,
+            data: self.data,
+            n_canaries: canaries.len(),
+            dim: self.dim,
+            run: self.run,
+        };
+        Ok(AuditOutcome {
+            verdict: audit.verdict,
+            json: report.json()?,
+            text: report.text(),
+        })
+    }
+}
+
+/// How much is tried.
+pub(crate) struct Trials {
+    pub(crate) n_canaries: usize,
+    pub(crate) runs: RunSettings,
+}
+
+impl Trials {
+    /// `usual` canaries where no number is given.
+    ///
+    /// # Errors
+    /// When a number is out of range, or there would be too few outputs.
+    pub(crate) fn new(args: &TrialSettings, usual: usize) -> Result<Self> {
+        let n_canaries = args.n_canaries.unwrap_or(usual);
+        for (name, value) in [("n_canaries", n_canaries), ("n_runs", args.n_runs)] {
+            if !(1..=MOST).contains(&value) {
+                return Err(bad(name, value as f64, "a whole number from 1 to 10000"));
+            }
         }
+        let n_outputs = n_canaries * args.n_runs;
+        if n_outputs < LEAST_OUTPUTS {
+            return Err(Error::Usage(format!(
+                "`n_canaries` times `n_runs` is {n_outputs}; expected 40 or more, so that users are seen both present and absent"
+            )));
+        }
+        if !(args.confidence > 0.5 && args.confidence < 1.0) {
+            let expected = "a number above 0.5 and below 1";
+            return Err(bad("confidence", args.confidence, expected));
+        }
+        let runs = RunSettings {
+            n_runs: args.n_runs,
+            confidence: args.confidence,
+            coin_seed: args.generated.data_seed,
+            ..RunSettings::default()
+        };
+        Ok(Self { n_canaries, runs })
     }
-    let n_outputs = args.n_canaries * args.n_runs;
-    if n_outputs < LEAST_OUTPUTS {
-        return Err(Error::Usage(format!(
-            "`n_canaries` times `n_runs` is {n_outputs}; expected 40 or more, so that users are seen both present and absent"
-        )));
+}
+
+/// Users with rows, and planted ones whose rows lie along axes that nobody else has.
+pub(crate) struct PlantedRows {
+    pub(crate) canaries: Canaries,
+    /// Numbers in a row, those axes included.
+    pub(crate) dim: usize,
+}
+
+impl PlantedRows {
+    /// `n_canaries` users beside these, each with `n_rows` rows on `axes_each` axes in turn; `row` gives length and label of a row by its
+    /// number.
+    ///
+    /// # Errors
+    /// When rows do not fit.
+    pub(crate) fn new(
+        users: &UserSamples,
+        (n_canaries, axes_each, n_rows): (usize, usize, usize),
+        row: impl Fn(usize) -> (f32, f32),
+    ) -> Result<Self> {
+        let common = users.n_features();
+        let dim = common + n_canaries * axes_each;
+        let n_users = users.table().expose().n_users();
+        let most = (0..n_users).map(|user| users.rows(user).iter().count());
+        let max_rows = most.max().unwrap_or(0).max(n_rows);
+        let mut base = UserSamplesBuilder::new(dim, max_rows)?;
+        for user in 0..n_users {
+            let number = u32::try_from(user).unwrap_or(u32::MAX);
+            base.push(number, &vec![f32::NAN; dim], 0.0)
+                .map_err(dp_audit::Error::from)?; // known even without rows
+            for (x, y) in users.rows(user).iter() {
+                let mut longer = x.to_vec();
+                longer.resize(dim, 0.0);
+                base.push(number, &longer, y)
+                    .map_err(dp_audit::Error::from)?;
+            }
+        }
+        let mut alone = UserSamplesBuilder::new(dim, max_rows)?;
+        for canary in 0..n_canaries {
+            for at in 0..n_rows {
+                let (length, label) = row(at);
+                let mut x = vec![0.0; dim];
+                x[common + canary * axes_each + at % axes_each] = length;
+                let number = u32::try_from(canary).unwrap_or(u32::MAX);
+                alone
+                    .push(number, &x, label)
+                    .map_err(dp_audit::Error::from)?;
+            }
+        }
+        let table = |rows: UserSamplesBuilder| rows.build().0.table().expose().clone();
+        let canaries = Canaries::of_users(Private::new(table(base)), table(alone))?;
+        Ok(Self { canaries, dim })
     }
-    if !(args.confidence > 0.5 && args.confidence < 1.0) {
-        let expected = "a number above 0.5 and below 1";
-        return Err(bad("confidence", args.confidence, expected));
-    }
-    Ok(RunSettings {
-        n_runs: args.n_runs,
-        confidence: args.confidence,
-        coin_seed: args.generated.data_seed,
-        ..RunSettings::default()
-    })
 }
 
 fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
@@ -176,7 +321,7 @@ fn warn_of_memory(params: &FactorizationParams, canaries: &Canaries, trials: &Ru
     }
 }
 
-fn measure<T: Trainer>(
+fn measure<T: AuditedRun + ?Sized>(
     trainer: &T,
     canaries: &Canaries,
     trials: &RunSettings,
@@ -200,9 +345,9 @@ mod tests {
     use crate::watch::Silent;
 
     /// Claims half of what its runs cost.
-    struct Liar(AuditedFactorization);
+    struct Liar<T>(T);
 
-    impl Trainer for Liar {
+    impl<T: AuditedRun> AuditedRun for Liar<T> {
         fn claim(&self) -> (ApproxDp, Gdp) {
             let (mut claimed, gdp) = self.0.claim();
             claimed.epsilon *= 0.5;
@@ -228,7 +373,7 @@ mod tests {
         let data = Private::new(dp_core::InteractionsBuilder::new(5).build().0);
         let canaries = canaries(data, 30, &params).unwrap();
         let fit = params.check().unwrap();
-        let trainer = AuditedFactorization::new(fit, canaries.n_items(), target).unwrap();
+        let trainer = factorization(fit, canaries.n_items(), target).unwrap();
         let settings = RunSettings {
             n_runs: 2,
             ..RunSettings::default()
@@ -240,7 +385,7 @@ mod tests {
             data: None,
             n_canaries: 30,
             dim: Some(1),
-            dim_is_set: true,
+            run: String::new(),
         };
         let text = report.text();
         for part in ["REFUTED", "failed: white-box mu above the claim"] {

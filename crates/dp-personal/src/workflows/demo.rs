@@ -127,8 +127,9 @@ fn train(
             method: Method::Pooled,
             held_out: HeldOutBy::default(),
             comparison: None,
+            run: None,
         };
-        release.write(folder)?;
+        release.write(folder, false)?;
         let report = TrainReport {
             release: &release,
             by_round: None,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{
-    Budget, BudgetKind, Error as AccountingError, Ledger, Plan, Spend, gdp, usable_delta,
+    Budget, BudgetKind, Error as AccountingError, Ledger, Plan, gdp, usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
@@ -92,7 +92,7 @@ impl Account {
         }
     }
 
-    /// Refuses early what [`reserve`](Self::reserve) would refuse after the data was read.
+    /// Refuses early what paying would refuse after the data was read.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         if self.new_budget.kind() == BudgetKind::Schedule {
             return self.check_schedule(plan);
@@ -126,8 +126,8 @@ impl Account {
         kept.unwrap_or(&self.new_budget)
     }
 
-    /// Pays for the whole plan before any noise is drawn.
-    pub(crate) fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+    /// Says what is about to be paid for.
+    pub(crate) fn announce(&self, plan: &Plan) {
         let (n_releases, target) = (plan.releases().len(), plan.target());
         tracing::info!(
             n_releases,
@@ -138,17 +138,23 @@ impl Account {
         for release in plan.releases() {
             tracing::trace!(label = release.label(), "planned release");
         }
-        let mut ledger = match self.ledger.take() {
-            Some(ledger) => ledger,
-            None => self.open_ledger()?,
-        };
-        let outcome = ledger.reserve(plan);
-        let left = ledger.remaining().map(|left| left.mu);
-        self.ledger = Some(ledger);
-        outcome.map_err(|error| match error {
-            AccountingError::BudgetSpent { .. } => self.shortfall(plan, left.unwrap_or(0.0)),
-            other => other.into(),
-        })
+    }
+
+    /// Whether what is paid is on disk.
+    pub(crate) const fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether releases are paid for one by one, and not the whole plan at once.
+    pub(crate) fn pays_by_release(&self) -> bool {
+        self.budget().kind() != BudgetKind::Schedule
+    }
+
+    /// The refusal of a plan that the ledger has no room for.
+    pub(crate) fn refused(&self, plan: &Plan) -> Error {
+        let left = self.ledger.as_ref().map(|ledger| ledger.remaining());
+        let left = left.and_then(|left| left.ok()).map_or(0.0, |left| left.mu);
+        self.shortfall(plan, left)
     }
 
     /// The ledger, which is made where there is none.

@@ -8,10 +8,13 @@ pub mod input;
 pub mod ledger;
 pub mod personalize;
 pub mod predict;
+pub(crate) mod private_run;
 pub mod recommend;
+pub mod recompute;
 pub mod report;
-mod resume;
 pub mod synth;
 pub mod train;
 pub mod tune;
 pub mod verify;
+
+pub(crate) use private_run::sha256;

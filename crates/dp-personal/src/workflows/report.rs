@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::output::{self, CERTIFICATE, Replacement, read_certificate, replace_files};
-use crate::report::{RunFolder, Wanted, html, internal_page, item_table, markdown, released_page};
+use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
 use crate::settings::ReportSettings;
 
 /// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
@@ -31,10 +31,10 @@ pub struct Reported {
 /// When a folder holds no run, a certificate does not hold, or the pages cannot be written.
 pub fn report(args: &ReportSettings) -> Result<Reported> {
     let wanted = Wanted::read(&args.titles, args.items.as_deref())?;
-    let runs: Result<Vec<RunFolder>> = args
+    let runs: Result<Vec<ReportedRun<'_>>> = args
         .folders
         .iter()
-        .map(|dir| RunFolder::read(dir))
+        .map(|dir| ReportedRun::read(dir))
         .collect();
     let runs = runs?;
     let (Some(first), Some(folder)) = (runs.first(), args.folders.first()) else {
@@ -47,7 +47,7 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
         output::make_folder(out)?;
     }
     replace_files(out, &files, &stale(out, &files))?;
-    let is_private = runs.iter().all(RunFolder::is_private);
+    let is_private = runs.iter().all(ReportedRun::is_private);
     let names = |is_internal: bool| {
         let of_kind = files
             .iter()
@@ -66,25 +66,25 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
 /// for.
 fn pages(
     args: &ReportSettings,
-    runs: &[RunFolder],
+    runs: &[ReportedRun<'_>],
     wanted: &Wanted,
 ) -> Result<Vec<Replacement<'static>>> {
     let released = released_page(runs, wanted)?;
     let mut files: Vec<Replacement<'static>> = vec![
-        ("report.html", html(&released).into_bytes(), false),
-        ("report.md", markdown(&released).into_bytes(), false),
+        ("report.html", released.html().into_bytes(), false),
+        ("report.md", released.markdown().into_bytes(), false),
     ];
     files.extend(item_table(&runs[0], wanted)?.map(|table| ("report-items.csv", table, false)));
     let with_internal = args.out.is_none() || args.internal;
     if let Some(page) = internal_page(runs).filter(|_| with_internal) {
-        files.push(("internal.html", html(&page).into_bytes(), true));
-        files.push(("internal.md", markdown(&page).into_bytes(), true));
+        files.push(("internal.html", page.html().into_bytes(), true));
+        files.push(("internal.md", page.markdown().into_bytes(), true));
     }
     Ok(files)
 }
 
 /// Pages about one run do not belong into the folder of another.
-fn refuse_another_run(out: &Path, run: &RunFolder) -> Result<()> {
+fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     let path = out.join(CERTIFICATE);
     if path.exists() && read_certificate(&path)?.digest != run.certificate.digest {
         let out = out.display();

@@ -3,23 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Certificate, Plan, Spend};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_accounting::Certificate;
+use dp_core::{Adjacency, ApproxDp};
 use dp_data::{CatalogueSource, Ratings};
-use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorModel, Fitted, MatrixFactorization, Observer, Round, Run, Trainer};
+use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::output::TrainSettings as ReleasedSettings;
-use crate::output::{self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
-use crate::settings::{Method, OutputSettings, SplitSettings, TrainSettings};
+use crate::output::{
+    self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256,
+};
+use crate::settings::{
+    Method, OutputSettings, ResumeSettings, SplitKind, SplitSettings, TrainSettings,
+};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::resume::Resume;
+use crate::workflows::private_run::PrivateRun;
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -49,7 +51,6 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
             Some(args.ratings.as_path()),
             args.input.items.as_deref(),
             args.ledger.ledger.as_deref(),
-            args.resume.resume.as_deref(),
         ],
     )?;
     // a model that is there already needs no account
@@ -60,11 +61,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         target,
         ADJACENCY,
     )?;
-    let resume = Resume::open(&args.resume)?;
-    if resume.as_ref().is_none_or(|resume| !resume.is_begun()) {
-        account.check(&draft)?;
-    }
-    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;
     let start = Instant::now();
@@ -77,25 +74,25 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     go_on(watch)?;
     let start = Instant::now();
     let mut rounds = Rounds::for_split(&args.split);
-    let fitted = match resume {
-        Some(resume) => {
-            let run = run_name(args, &fit, &ratings)?;
-            resume.fit(&fit, (&plan, &run), &mut account, split.train(), watch)?
-        }
-        None => {
-            folder.mark_paid()?;
-            let spends = account.reserve(&plan)?;
-            fit_model(
-                &fit,
-                &plan,
-                spends,
-                split.train(),
-                args.output.noise(),
-                &mut rounds,
-                watch,
-            )?
-        }
+    let public = json!({
+        "command": "train",
+        "method": method.name(),
+        "target": target,
+        "settings": fit.params(),
+        "items_sha256": catalogue_sha256(ratings.catalogue())?,
+        "data": public_data(args, &ratings),
+    });
+    let run = PrivateRun {
+        folder: &folder,
+        account: &mut account,
+        plan: &plan,
+        public: &public,
     };
+    let noise = &mut args.output.noise();
+    let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
+    let fitted = run.train(&fit, split.train(), noise, &mut watched, |n_made| {
+        fit.n_rounds_after(n_made) > 0
+    })?;
     let train = start.elapsed();
     let release = TrainRelease {
         fitted: &fitted,
@@ -104,8 +101,9 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         ratings: &ratings,
         held_out: held_out_by(args),
         comparison: None,
+        run: Some(&public),
     };
-    release.write(&folder)?;
+    release.write(&folder, args.output.publish_releases)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();
@@ -187,17 +185,27 @@ impl Observer for Rounds {
     }
 }
 
-/// Stands for everything public that shapes a run beside its plan: a list of releases belongs to one such run.
-fn run_name(args: &TrainSettings, fit: &MatrixFactorization, ratings: &Ratings) -> Result<String> {
-    let public = json!({
-        "settings": fit.params(),
-        "assumptions": fit.assumptions(),
-        "items": ratings.catalogue().ids(),
+/// What was read and held out, and what the operator answers for: a list of releases belongs to a run on the same data.
+pub(crate) fn public_data(args: &TrainSettings, ratings: &Ratings) -> Value {
+    json!({
         "held_out": held_out_by(args),
-        "user_column": args.input.user_col,
-    });
-    let hash = Sha256::digest(serde_json::to_vec(&public)?);
-    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        "split": args.feedback.split.map(SplitKind::name),
+        "columns": [&args.input.user_col, &args.input.item_col, &args.input.rating_col],
+        "assumptions": assumptions(args, ratings),
+    })
+}
+
+/// The output folder, as an interrupted run left it where it is to go on. `check` refuses what the ledger has no room for: a run
+/// that goes on has paid for a part of it.
+pub(crate) fn open_output(
+    output: &OutputSettings,
+    resume: &ResumeSettings,
+    check: impl FnOnce() -> Result<()>,
+) -> Result<OutputFolder> {
+    if !(resume.resume && OutputFolder::is_interrupted(&output.out)) {
+        check()?;
+    }
+    OutputFolder::create_or_resume(&output.out, output.force, resume.resume)
 }
 
 /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
@@ -253,21 +261,6 @@ pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String
     };
     all.push(runs.to_owned());
     all
-}
-
-/// Trains on what was paid for, and keeps the factors after each round.
-fn fit_model(
-    fit: &MatrixFactorization,
-    plan: &Plan,
-    spends: Vec<Spend>,
-    train: &Private<Interactions>,
-    mut noise: NoiseSource,
-    rounds: &mut Rounds,
-    watch: &mut dyn Watch,
-) -> Result<Fitted<FactorModel>> {
-    let mut watched = Watched::begin(watch, plan)?.with_rounds(rounds);
-    let run = Run::new(plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
-    Ok(fit.run(train, run.observed_by(&mut watched))?)
 }
 
 #[cfg(test)]

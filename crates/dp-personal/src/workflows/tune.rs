@@ -4,15 +4,21 @@ use std::time::Instant;
 
 use dp_core::ApproxDp;
 use dp_multitask::{
-    FactorizationParams, MatrixFactorization, Run, Trainer, TunedModel, Tuning, TuningParams,
+    FactorizationParams, MatrixFactorization, Trainer, TunedModel, Tuning, TuningParams,
 };
+use serde_json::json;
 
 use super::input::{HeldOut, as_feedback, read, settings_for, with_given};
 use super::ledger::{Account, data_set_id};
-use super::train::{ADJACENCY, TrainOutcome, held_out_by, protect, with_assumptions};
+use super::private_run::PrivateRun;
+use super::train::{
+    ADJACENCY, TrainOutcome, held_out_by, open_output, protect, public_data, with_assumptions,
+};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
-use crate::output::{Comparison, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::output::{
+    Comparison, OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256,
+};
 use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
 use crate::watch::{Watch, Watched, go_on};
 
@@ -35,10 +41,6 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    if train.resume.resume.is_some() {
-        let text = "`resume`: dp tune keeps no state between its releases; use dp train";
-        return Err(Error::Usage(text.to_owned()));
-    }
     protect(
         &train.output,
         &[
@@ -55,8 +57,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         target,
         ADJACENCY,
     )?;
-    account.check(&draft)?;
-    let folder = OutputFolder::create(&train.output.out, train.output.force)?;
+    let folder = open_output(&train.output, &train.resume, || account.check(&draft))?;
 
     go_on(watch)?;
     let start = Instant::now();
@@ -71,12 +72,25 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
     let start = Instant::now();
-    folder.mark_paid()?;
-    let spends = account.reserve(&plan)?;
-    let mut noise = train.output.noise();
+    let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
+    let public = json!({
+        "command": "tune",
+        "method": train.target.method.name(),
+        "target": target,
+        "candidates": candidates,
+        "tuning": tuning.params(),
+        "items_sha256": catalogue_sha256(ratings.catalogue())?,
+        "data": public_data(train, &ratings),
+    });
+    let run = PrivateRun {
+        folder: &folder,
+        account: &mut account,
+        plan: &plan,
+        public: &public,
+    };
+    let noise = &mut train.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
-    let run = Run::new(&plan, spends, &mut noise).map_err(dp_multitask::Error::from)?;
-    let tuned = tuning.run(split.train(), run.observed_by(&mut watched))?;
+    let tuned = run.train(&tuning, split.train(), noise, &mut watched, |_| false)?;
     let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
     let fitted = tuned.map(|tuned| tuned.model);
     let seconds = start.elapsed();
@@ -88,8 +102,9 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         ratings: &ratings,
         held_out: held_out_by(train),
         comparison: Some(comparison),
+        run: Some(&public),
     };
-    release.write(&folder)?;
+    release.write(&folder, train.output.publish_releases)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();

@@ -11,11 +11,13 @@ use dp_pubfeat::AmImplicitSsp;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::featured::FEATURE_WEIGHTS;
+use crate::featured::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
-    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, ReleasedRun, SHARED, SUBSPACE,
+    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, RELEASES, ReleasedRun, SHARED,
+    SUBSPACE,
 };
 use crate::settings::VerifySettings;
+use crate::workflows::recompute::{Recomputed, recompute};
 
 /// A certificate of which every figure was recomputed.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct Verified {
     pub statement: PrivacyStatement,
     /// Whether the files beside it are those it was issued for; `false` where it was checked alone.
     pub files_compared: bool,
+    /// Whether the model follows from its releases, where that was asked for.
+    pub recomputed: Option<Recomputed>,
     /// The guarantee in words.
     pub overview: String,
 }
@@ -58,12 +62,24 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
             source,
         })?;
     }
+    let recomputed = match args.recompute {
+        true if !files_compared => {
+            let text = "`recompute` needs the folder of the model, not its certificate alone";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        true => {
+            let releases = args.releases.as_deref();
+            Some(recompute(&args.certificate, releases, &certificate)?)
+        }
+        false => None,
+    };
     let overview = output::privacy_overview(&certificate, &statement);
     Ok(Verified {
         path,
         certificate,
         statement,
         files_compared,
+        recomputed,
         overview,
     })
 }
@@ -97,7 +113,7 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     }
     // runs of earlier versions have no released values, and most runs no weights or table of features; where such a
     // file lies without a name in the certificate, the comparison fails
-    let more = [RELEASED, FEATURE_WEIGHTS, ITEM_FEATURES].into_iter();
+    let more = [RELEASED, FEATURE_WEIGHTS, FEATURES, ITEM_FEATURES, RELEASES].into_iter();
     names.extend(more.filter(|name| has(name) || lies(name)));
     for name in names {
         let path = folder.join(name);

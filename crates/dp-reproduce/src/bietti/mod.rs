@@ -25,10 +25,11 @@ pub(super) fn threshold(args: &ReproduceArgs) -> Result<Vec<Row>> {
 
 /// The figure of a reproduction, where it has one.
 pub(super) fn plot(name: &str, rows: &[Value]) -> Option<String> {
-    Some(match name {
+    let chart = match name {
         "bietti2022-figure1a" | "bietti2022-synthetic" => plots::figure1a(rows),
         "bietti2022-frontier" => plots::frontier(rows),
         "bietti2022-threshold" => plots::threshold(rows),
         _ => return None,
-    })
+    };
+    Some(chart.svg())
 }

@@ -2,7 +2,7 @@
 
 use dp_core::{Adjacency, ApproxDp, Private};
 use dp_data::{SampleShares, SampleTable, SampleUser, SplitUser};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Run};
 use dp_personalize::ConvexLoss;
 use serde_json::{Map, Value, json};
 
@@ -108,13 +108,8 @@ impl Cell {
         let target = ApproxDp::target(epsilon, DELTA)?;
         let fit = self.settings.check()?;
         let plan = fit.plan(self.inputs.dim(), target, ADJACENCY)?;
-        let fitted = fit.fit(
-            train.samples(),
-            &plan,
-            pay_apart(&plan)?,
-            &mut noise,
-            &mut (),
-        )?;
+        let run = Run::new(&plan, pay_apart(&plan)?, &mut noise)?;
+        let fitted = fit.run(train.samples(), run)?;
         let peers = Peers::new(&train, &fitted.model, &plan, seed, &mut noise)?;
         let errors = errors_of_users(&self.inputs, &users(true)?, split, &peers)?;
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))

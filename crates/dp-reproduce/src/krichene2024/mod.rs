@@ -32,11 +32,12 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
 
 /// The figure of a reproduction, where it has one.
 pub(super) fn plot(name: &str, rows: &[Value]) -> Option<String> {
-    Some(match name {
+    let chart = match name {
         "krichene2024-synthetic" => plots::synthetic(rows),
         "krichene2024-resamples" => plots::resamples(rows),
         "krichene2024-cost" => plots::cost(rows),
-        "krichene2024-ml1m" => plots::ml1m(rows),
+        "krichene2024-ml1m" => return Some(dp_page::stacked(&plots::ml1m(rows))),
         _ => return None,
-    })
+    };
+    Some(chart.svg())
 }

@@ -318,7 +318,7 @@ fn the_threshold_of_the_lemma_lies_near_the_measured_one() {
     let plot: Vec<&str> = plot.split(' ').collect();
     sandbox.run(&plot).exits(0);
     let svg = String::from_utf8(sandbox.read("t.svg")).unwrap();
-    assert!(svg.matches("<polyline").count() == 2 && svg.contains(">alone</text>"));
+    assert!(svg.matches("<path class=\"line").count() == 2 && svg.contains(">alone</text>"));
     reproduce(&["jain2021-figure2", "--plot", "x.svg"]).exits(2);
     reproduce(&["bietti2022-figure1a", "--size", "n_users=0"]).exits(2);
 }

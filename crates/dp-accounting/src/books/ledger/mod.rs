@@ -251,7 +251,10 @@ impl Ledger {
                 reason: "the reservation has fewer releases",
             })?;
         let (record, standing) = self.held_record(id)?;
-        if standing == Standing::Taken {
+        let is_taken = standing == Standing::Taken;
+        #[cfg(privacy_mutants)]
+        let is_taken = dp_core::mutants::pick("held-release-taken-twice", is_taken, false);
+        if is_taken {
             return Err(Error::AlreadyTaken {
                 label: record.label.clone(),
             });

@@ -1,11 +1,11 @@
 //! L3: everybody takes part in every round.
 
-use dp_audit::{AuditedPpSgd, Canaries, RunAudit, RunSettings, Trainer, View, audit_run};
+use dp_audit::{AuditedRun, Canaries, RunAudit, RunSettings, View, audit_run};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{BatchReduction, ClipSchedule, PpSgdParams, StepSchedule};
 use dp_mechanism::NoiseSource;
 
-use super::{COMMON, DELTA, FAR, N_ORDINARY, alone, audited, built, ordinary};
+use super::{Audited, COMMON, DELTA, FAR, N_ORDINARY, alone, audited, built, ordinary};
 
 const N_CANARIES: usize = 30;
 const DIM: usize = COMMON + N_CANARIES;
@@ -56,14 +56,14 @@ fn settings() -> Vec<(&'static str, PpSgdParams)> {
     ]
 }
 
-fn trainer(params: PpSgdParams, adjacency: Adjacency) -> AuditedPpSgd {
+fn trainer(params: PpSgdParams, adjacency: Adjacency) -> Audited {
     let fit = params.check().unwrap();
     let target = ApproxDp::target(4.0, DELTA).unwrap();
     let plan = fit.plan(DIM, target, adjacency).unwrap();
     audited(params, DIM, plan)
 }
 
-fn audit(trainer: &impl Trainer, n_runs: usize) -> RunAudit {
+fn audit(trainer: &impl AuditedRun, n_runs: usize) -> RunAudit {
     let runs = RunSettings {
         n_runs,
         ..RunSettings::default()
@@ -105,9 +105,9 @@ fn long_runs_show_most_of_what_they_claim() {
 type Bug = fn(&mut View);
 
 /// A trainer with a bug.
-struct Broken(AuditedPpSgd, Bug);
+struct Broken(Audited, Bug);
 
-impl Trainer for Broken {
+impl AuditedRun for Broken {
     fn claim(&self) -> (ApproxDp, Gdp) {
         self.0.claim()
     }

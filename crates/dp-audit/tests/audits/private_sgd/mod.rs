@@ -6,9 +6,10 @@ mod samples;
 mod server;
 
 use dp_accounting::Plan;
-use dp_audit::AuditedPpSgd;
-use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
-use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdParams};
+use dp_audit::{AuditedTrainer, PpSgdOracle, SgdRun};
+use dp_core::{Adjacency, InteractionsBuilder, UserSamples, UserSamplesBuilder};
+use dp_fedsgd::{AdditiveLoss, AdditiveModel, PpSgdParams, PpSgdTrainer};
+use dp_mechanism::NoiseSource;
 
 const MAX_ROWS: usize = 4;
 /// Rows of a step.
@@ -53,9 +54,21 @@ fn alone(dim: usize, axis: usize, label: f32) -> Rows {
     vec![(x, label); MAX_ROWS]
 }
 
-fn audited(params: PpSgdParams, dim: usize, plan: Plan) -> AuditedPpSgd {
+type Audited =
+    AuditedTrainer<PpSgdTrainer<'static, AdditiveModel>, PpSgdOracle<'static, AdditiveModel>>;
+
+/// A fit and its oracle. The model is small and stays for the rest of the test.
+fn audited(params: PpSgdParams, dim: usize, plan: Plan) -> Audited {
     let model = AdditiveModel::new(AdditiveLoss::Squared, dim).unwrap();
-    AuditedPpSgd::new(params.check().unwrap(), model, plan, (MAX_ROWS, BATCH))
+    let (fit, model) = (params.check().unwrap(), Box::leak(Box::new(model)));
+    Audited::on_batches(fit, model, plan, (MAX_ROWS, BATCH))
+}
+
+/// A run without canaries, and what clients were told in it.
+fn run(trainer: &Audited, data: &UserSamples, noise: &mut NoiseSource) -> SgdRun {
+    let nobody = InteractionsBuilder::new(1).build().0;
+    let (_, views) = trainer.run(data.table(), &nobody, noise).unwrap();
+    trainer.oracle().read(&views).unwrap()
 }
 
 fn plan(params: PpSgdParams, dim: usize, z: f64, delta: f64, adjacency: Adjacency) -> Plan {

@@ -1,7 +1,7 @@
 //! L4, round by round: exact sums from equal seeds, and exact sensitivity on neighbouring data.
 
 use dp_accounting::{Budget, Ledger};
-use dp_audit::{AuditedPpSgd, SgdRun};
+use dp_audit::SgdRun;
 use dp_core::{Adjacency, UserRow, UserSamples};
 use dp_fedsgd::{ClipSchedule, Participation, PpSgdParams};
 use dp_mechanism::{
@@ -9,7 +9,7 @@ use dp_mechanism::{
     VectorContribution, VectorSum,
 };
 
-use super::{COMMON, DELTA, N_ORDINARY, Rows, audited, built, ordinary, plan};
+use super::{Audited, COMMON, DELTA, N_ORDINARY, Rows, audited, built, ordinary, plan, run};
 
 const N_ROUNDS: usize = 5;
 const SEED: u64 = 8;
@@ -46,7 +46,7 @@ fn schemes() -> [(PpSgdParams, Adjacency); 5] {
     ]
 }
 
-fn trainer(params: PpSgdParams, adjacency: Adjacency) -> AuditedPpSgd {
+fn trainer(params: PpSgdParams, adjacency: Adjacency) -> Audited {
     audited(params, COMMON, plan(params, COMMON, 2.0, DELTA, adjacency))
 }
 
@@ -68,7 +68,7 @@ impl VectorContribution for Nothing {
 
 /// The noise of each round of a run with this seed, and who is drawn: the same keys in the same order, with nobody adding anything.
 fn coins_and_noise(
-    trainer: &AuditedPpSgd,
+    trainer: &Audited,
     run: &SgdRun,
     data: &UserSamples,
     params: PpSgdParams,
@@ -109,12 +109,15 @@ fn every_round_releases_the_sum_of_what_its_users_answer() {
     for (params, adjacency) in schemes() {
         let (trainer, data) = (trainer(params, adjacency), table(&everybody()));
         let noise = &mut NoiseSource::insecure_seeded(SEED);
-        let run = trainer.run(&data, noise).unwrap();
+        let run = run(&trainer, &data, noise);
         let known = coins_and_noise(&trainer, &run, &data, params);
         let mut sums: Vec<Vec<i64>> = known.iter().map(|(_, noise)| noise.clone()).collect();
         for user in 0..N_ORDINARY {
             let asked = |round: usize| known[round].0.contains(&user);
-            let each = trainer.contributions(&run, &data, user, &asked).unwrap();
+            let each = trainer
+                .oracle()
+                .contributions(&run, &data, user, &asked)
+                .unwrap();
             for (sum, entries) in sums.iter_mut().zip(each) {
                 entries.iter().for_each(|&(at, z)| sum[at] += z);
             }
@@ -144,18 +147,16 @@ fn hostile() -> Vec<Rows> {
 }
 
 /// Sums of all rounds when users are asked by a fixed pattern of their numbers in the first table, `gone` being the number that the second one lacks.
-fn sums(
-    trainer: &AuditedPpSgd,
-    run: &SgdRun,
-    users: &[Rows],
-    gone: Option<usize>,
-) -> Vec<Vec<i64>> {
+fn sums(trainer: &Audited, run: &SgdRun, users: &[Rows], gone: Option<usize>) -> Vec<Vec<i64>> {
     let data = table(users);
     let mut sums = vec![vec![0_i64; run.rounds[0].view.integers.len()]; N_ROUNDS];
     for user in 0..users.len() {
         let number = user + usize::from(gone.is_some_and(|gone| user >= gone));
         let asked = |round: usize| (number * 7 + round * 3) % 5 < 3;
-        let each = trainer.contributions(run, &data, user, &asked).unwrap();
+        let each = trainer
+            .oracle()
+            .contributions(run, &data, user, &asked)
+            .unwrap();
         for (sum, entries) in sums.iter_mut().zip(each) {
             entries.iter().for_each(|&(at, z)| sum[at] += z);
         }
@@ -175,9 +176,7 @@ fn no_round_moves_further_than_paid_for_on_neighbouring_data() {
             let mut with = everybody();
             with[CHANGED] = user;
             let data = table(&with);
-            let run = trainer
-                .run(&data, &mut NoiseSource::operating_system())
-                .unwrap();
+            let run = run(&trainer, &data, &mut NoiseSource::operating_system());
             let here = sums(&trainer, &run, &with, None);
             let neighbours: Vec<_> = if adjacency.is_replace() {
                 let with = |user| {
@@ -226,10 +225,11 @@ fn numbers_that_overflow_cost_a_user_one_round_and_no_more() {
     ];
     let trainer = trainer(base(None), Adjacency::AddRemoveUser);
     let data = table(&users);
-    let run = trainer
-        .run(&data, &mut NoiseSource::operating_system())
+    let run = run(&trainer, &data, &mut NoiseSource::operating_system());
+    let each = trainer
+        .oracle()
+        .contributions(&run, &data, 0, &|_| true)
         .unwrap();
-    let each = trainer.contributions(&run, &data, 0, &|_| true).unwrap();
     for (at, entries) in each.iter().enumerate() {
         let of_gradient = entries.iter().filter(|&&(at, _)| at < COMMON).count();
         let expected = if at % 2 == 0 { 0 } else { COMMON };

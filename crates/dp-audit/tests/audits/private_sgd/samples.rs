@@ -6,7 +6,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_fedsgd::PpSgdParams;
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
-use super::{COMMON, FAR, N_ORDINARY, alone, audited, built, ordinary, plan};
+use super::{COMMON, FAR, N_ORDINARY, alone, audited, built, ordinary, plan, run as run_once};
 use crate::support::LEVEL;
 
 const N_CANARIES: usize = 1000;
@@ -77,7 +77,7 @@ fn seen(scheme: Scheme, n_runs: usize) -> Seen {
         });
         let data = built(DIM, common.chain(canaries));
         let noise = &mut NoiseSource::operating_system();
-        let rounds = trainer.run(&data, noise).unwrap().rounds;
+        let rounds = run_once(&trainer, &data, noise).rounds;
         for canary in 0..N_CANARIES {
             let steps = rounds.iter().map(|round| {
                 // the gradient points away from the label

@@ -1,10 +1,12 @@
 //! L1 and L2 on samples: DP-SGD on the parameters of an encoder.
 
 use dp_accounting::Plan;
-use dp_audit::{AuditedDpSgd, EpsilonAudit, Layout, View, audit_epsilon, audit_release};
-use dp_core::{Adjacency, ApproxDp, DpEvent, InteractionsBuilder, Private};
+use dp_audit::{
+    AuditedTrainer, DpSgdOracle, EpsilonAudit, Layout, View, audit_epsilon, audit_release,
+};
+use dp_core::{Adjacency, ApproxDp, DpEvent, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
-use dp_pubfeat::{DpSgdParams, IdEncoder, Optimiser, ProblemSetup};
+use dp_pubfeat::{DpSgd, DpSgdParams, IdEncoder, Optimiser, ProblemSetup, With};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -24,7 +26,9 @@ fn claim() -> ApproxDp {
     ApproxDp::target(1.0, 0.05).unwrap()
 }
 
-fn trainer() -> AuditedDpSgd<IdEncoder> {
+type Audited = AuditedTrainer<With<DpSgd, IdEncoder>, DpSgdOracle<IdEncoder>>;
+
+fn trainer() -> Audited {
     let params = DpSgdParams {
         setup: ProblemSetup::new(DIM, 50.0),
         n_steps: N_STEPS,
@@ -34,7 +38,15 @@ fn trainer() -> AuditedDpSgd<IdEncoder> {
     };
     let encoder = IdEncoder::random(N_ITEMS, DIM, &mut ChaCha20Rng::seed_from_u64(1)).unwrap();
     let fit = params.check().unwrap();
-    AuditedDpSgd::new(fit, encoder, claim(), Adjacency::AddRemoveUser).unwrap()
+    let (trainer, adjacency) = (fit.with(encoder.clone()), Adjacency::AddRemoveUser);
+    let trainer = AuditedTrainer::new(trainer, N_ITEMS, claim(), adjacency).unwrap();
+    trainer.watched_by(DpSgdOracle::new(fit, encoder).unwrap())
+}
+
+/// The release of each step, its exact sum not known.
+fn steps(trainer: &Audited, data: &Private<Interactions>, noise: &mut NoiseSource) -> Vec<View> {
+    let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    trainer.run(data, &nobody.build().0, noise).unwrap().1
 }
 
 fn noise_multiplier(plan: &Plan) -> f64 {
@@ -51,7 +63,7 @@ fn noise_multiplier(plan: &Plan) -> f64 {
 }
 
 /// Ordinary users, users without anything, and the canaries that `present` says, each on an item of its own.
-fn table(n_idle: u32, present: impl Fn(usize) -> bool) -> Private<dp_core::Interactions> {
+fn table(n_idle: u32, present: impl Fn(usize) -> bool) -> Private<Interactions> {
     let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     let mut user = 0;
     for row in ordinary(N_ITEMS, 0).users() {
@@ -89,7 +101,7 @@ fn seen(n_runs: usize) -> Seen {
     for run in 0..n_runs {
         let data = table(0, |canary| side(canary, run) == 1);
         let noise = &mut NoiseSource::operating_system();
-        let steps = trainer.run(&data, noise).unwrap();
+        let steps = steps(&trainer, &data, noise);
         for canary in 0..N_CANARIES {
             // the gradient points away from the label
             let at = (COMMON + canary) * DIM;
@@ -153,7 +165,7 @@ fn users_who_have_nothing_change_nothing() {
     let trainer = trainer();
     let run = |n_idle| {
         let noise = &mut NoiseSource::insecure_seeded(3);
-        let views = trainer.run(&table(n_idle, |_| false), noise).unwrap();
+        let views = steps(&trainer, &table(n_idle, |_| false), noise);
         let integers = views.into_iter().map(|view| view.integers);
         integers.collect::<Vec<_>>()
     };

@@ -9,12 +9,16 @@ mod neighbours;
 mod rounds;
 mod statistics;
 
-use dp_audit::{AuditedPublicFeatures, Canaries, PublicFeatures};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, Canaries, Oracle, PublicFeatures, PublicFeaturesOracle, View,
+};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::{
     AmSspParams, ConvexSspParams, Descent, EncoderDescent, ExampleWeights, FeatureKernel,
-    ItemFeatures, ItemFeaturesBuilder, ItemNumbers, KernelRidge, LinearEncoder, Optimiser,
-    ProblemSetup, PublicEncoder, ResidualSspParams, RidgeNoise, SspParams, UserStep, WeightRule,
+    FeatureModel, ItemFeatures, ItemFeaturesBuilder, ItemNumbers, KernelRidge, LikesModel,
+    LinearEncoder, Logistic, Optimiser, ProblemSetup, PublicEncoder, ResidualSspParams, RidgeNoise,
+    SspParams, StatisticsLearner, UserStep, WeightRule,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -71,7 +75,9 @@ fn ridge(noise: RidgeNoise) -> KernelRidge {
     KernelRidge::new(kernel, DIM, noise, 0.0).unwrap()
 }
 
-fn encoder_steps() -> EncoderDescent<LinearEncoder, ChaCha20Rng> {
+type Steps = EncoderDescent<LinearEncoder, ChaCha20Rng>;
+
+fn encoder_steps() -> Steps {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut encoder = LinearEncoder::random(features().into(), DIM, &mut rng).unwrap();
     encoder.parameters_mut().iter_mut().for_each(|t| *t *= 10.0);
@@ -97,7 +103,85 @@ fn weighted() -> ProblemSetup {
     }
 }
 
-type OfRidge = AuditedPublicFeatures<fn() -> KernelRidge>;
+/// What a run learned, and its releases.
+type Learned = (Vec<f64>, Vec<View>);
+
+/// A trainer under audit, whatever it learns.
+trait Case: AuditedRun {
+    fn n_planned(&self) -> usize;
+    fn learn(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> dp_audit::Result<Learned>;
+}
+
+impl<T, O> Case for AuditedTrainer<T, O>
+where
+    T: Trainer<Model: ItemVectors, Error = dp_pubfeat::Error>,
+    O: Oracle<T::Model>,
+{
+    fn n_planned(&self) -> usize {
+        self.plan().releases().len()
+    }
+
+    fn learn(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> dp_audit::Result<Learned> {
+        let (fitted, views) = self.run(data, canaries, noise)?;
+        Ok((fitted.model.vectors(), views))
+    }
+}
+
+trait ItemVectors {
+    fn vectors(&self) -> Vec<f64>;
+}
+
+impl ItemVectors for KernelRidge {
+    fn vectors(&self) -> Vec<f64> {
+        self.item_vectors().unwrap()
+    }
+}
+
+impl ItemVectors for Steps {
+    fn vectors(&self) -> Vec<f64> {
+        self.item_vectors().unwrap()
+    }
+}
+
+impl ItemVectors for FeatureModel {
+    fn vectors(&self) -> Vec<f64> {
+        self.item_vectors().to_vec()
+    }
+}
+
+impl ItemVectors for LikesModel {
+    fn vectors(&self) -> Vec<f64> {
+        self.item_vectors().to_vec()
+    }
+}
+
+type Cases = Vec<(&'static str, Box<dyn Case>)>;
+
+/// A trainer of a learner and its oracle.
+fn audited<T>(
+    (trainer, learner): (T, &T::Model),
+    fit: PublicFeatures,
+    target: ApproxDp,
+    adjacency: Adjacency,
+) -> Box<dyn Case>
+where
+    T: Trainer<Data = Private<Interactions>, Error = dp_pubfeat::Error> + 'static,
+    T::Model: StatisticsLearner + Clone + ItemVectors + 'static,
+{
+    let oracle = PublicFeaturesOracle::new(fit, learner.clone());
+    let trainer = AuditedTrainer::new(trainer, learner.n_items(), target, adjacency);
+    Box::new(trainer.unwrap().watched_by(oracle))
+}
 
 fn known_noise() -> KernelRidge {
     ridge(RidgeNoise::FromRelease { item_norm: 1.0 })
@@ -113,44 +197,63 @@ fn target(epsilon: f64) -> ApproxDp {
 }
 
 /// All fits on users' given vectors.
-fn on_given_vectors(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, OfRidge)> {
+fn on_given_vectors(epsilon: f64, adjacency: Adjacency) -> Cases {
     let ssp = |setup, n_resamples| {
         let params = SspParams {
             n_resamples,
             ..SspParams::new(setup)
         };
-        PublicFeatures::Ssp(params.check().unwrap())
+        params.check().unwrap()
     };
-    let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2).check();
+    let (collective, resampled) = (ssp(setup(), 1), ssp(weighted(), 3));
+    let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
+        .check()
+        .unwrap();
     let mut convex = ConvexSspParams::new(ProblemSetup::new(DIM, 1.0), 2);
     convex.slope_norm = 0.3;
-    let known_noise: fn() -> KernelRidge = known_noise;
-    let timid: fn() -> KernelRidge = timid;
-    let made = vec![
-        ("SSP-c", ssp(setup(), 1), known_noise),
-        ("SSP-i, weights", ssp(weighted(), 3), known_noise),
+    let convex = convex.check().unwrap();
+    let (target, ridge, timid) = (target(epsilon), known_noise(), timid());
+    vec![
+        (
+            "SSP-c",
+            audited(
+                (collective.with(ridge.clone()), &ridge),
+                PublicFeatures::Ssp(collective),
+                target,
+                adjacency,
+            ),
+        ),
+        (
+            "SSP-i, weights",
+            audited(
+                (resampled.with(ridge.clone()), &ridge),
+                PublicFeatures::Ssp(resampled),
+                target,
+                adjacency,
+            ),
+        ),
         (
             "residual",
-            PublicFeatures::Residual(residual.unwrap()),
-            known_noise,
+            audited(
+                (residual.with(ridge.clone()), &ridge),
+                PublicFeatures::Residual(residual),
+                target,
+                adjacency,
+            ),
         ),
         (
             "logistic",
-            PublicFeatures::Logistic(convex.check().unwrap()),
-            timid,
+            audited(
+                (convex.with(Logistic, timid.clone()), &timid),
+                PublicFeatures::Logistic(convex),
+                target,
+                adjacency,
+            ),
         ),
-    ];
-    let audited = |(name, fit, learner)| {
-        let made = AuditedPublicFeatures::new(fit, learner, target(epsilon), adjacency);
-        (name, made.unwrap())
-    };
-    made.into_iter().map(audited).collect()
+    ]
 }
 
-fn alternating(
-    epsilon: f64,
-    adjacency: Adjacency,
-) -> AuditedPublicFeatures<fn() -> EncoderDescent<LinearEncoder, ChaCha20Rng>> {
+fn alternating(epsilon: f64, adjacency: Adjacency) -> Box<dyn Case> {
     let params = AmSspParams {
         setup: ProblemSetup::new(DIM, 1.0),
         user_step: UserStep {
@@ -161,6 +264,18 @@ fn alternating(
         n_rounds: 2,
         matrix_share: 0.5,
     };
-    let fit = PublicFeatures::AmSsp(params.check().unwrap());
-    AuditedPublicFeatures::new(fit, encoder_steps as fn() -> _, target(epsilon), adjacency).unwrap()
+    let (fit, steps) = (params.check().unwrap(), encoder_steps());
+    audited(
+        (fit.with(steps.clone()), &steps),
+        PublicFeatures::AmSsp(fit),
+        target(epsilon),
+        adjacency,
+    )
+}
+
+/// All of them.
+fn all(epsilon: f64, adjacency: Adjacency) -> Cases {
+    let mut cases = on_given_vectors(epsilon, adjacency);
+    cases.push(("AM-SSP", alternating(epsilon, adjacency)));
+    cases
 }

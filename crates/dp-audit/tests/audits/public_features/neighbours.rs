@@ -1,13 +1,14 @@
 //! L4: users taken out, users who have nothing, and noise that may not count.
 
 use dp_accounting::{Budget, Ledger};
-use dp_audit::{View, audit_sensitivity};
+use dp_audit::audit_sensitivity;
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::{NoiseSource, Trainer};
 use dp_pubfeat::SspParams;
 
 use super::{
-    DIM, N_ITEMS, N_ORDINARY, alternating, known_noise, on_given_vectors, ordinary, setup, target,
+    Cases, DIM, Learned, N_ITEMS, N_ORDINARY, all, alternating, known_noise, on_given_vectors,
+    ordinary, setup, target,
 };
 
 const ADD_REMOVE: Adjacency = Adjacency::AddRemoveUser;
@@ -41,7 +42,7 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     let users: Vec<usize> = (0..=N_ORDINARY as usize).step_by(3).collect();
     for (name, trainer) in on_given_vectors(4.0, ADD_REMOVE) {
         let audit = audit_sensitivity(&data, &users, |data, noise| {
-            Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+            Ok(trainer.learn(data, &nobody, noise)?.1.remove(0))
         });
         let audit = audit.unwrap();
         assert!(audit.verdict.holds(), "{name}: {audit}");
@@ -52,43 +53,29 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     }
     let trainer = alternating(4.0, ADD_REMOVE);
     let audit = audit_sensitivity(&data, &users, |data, noise| {
-        Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+        Ok(trainer.learn(data, &nobody, noise)?.1.remove(0))
     });
     assert!(audit.unwrap().verdict.holds());
 }
 
-pub(super) type Learned = (Vec<f64>, Vec<View>);
-/// A run on a table with so many users who have nothing.
-type Run = Box<dyn Fn(u32) -> Learned>;
-
-pub(super) fn integers(run: &Learned) -> Vec<&[i64]> {
+fn integers(run: &Learned) -> Vec<&[i64]> {
     run.1.iter().map(|view| view.integers.as_slice()).collect()
 }
 
 /// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
 #[test]
 fn users_who_have_nothing_change_nothing() {
+    same_with_idle_users(all(4.0, ADD_REMOVE));
+}
+
+pub(super) fn same_with_idle_users(cases: Cases) {
     let nobody = nobody();
-    let mut runs: Vec<(&str, Run)> = Vec::new();
-    for (name, trainer) in on_given_vectors(4.0, ADD_REMOVE) {
-        let nobody = nobody.clone();
-        let run = move |n_idle| {
+    for (name, trainer) in cases {
+        let run = |n_idle| {
             let data = Private::new(ordinary(N_ITEMS, n_idle));
             let noise = &mut NoiseSource::insecure_seeded(3);
-            trainer.run(&data, &nobody, noise).unwrap()
+            trainer.learn(&data, &nobody, noise).unwrap()
         };
-        runs.push((name, Box::new(run)));
-    }
-    let trainer = alternating(4.0, ADD_REMOVE);
-    runs.push((
-        "AM-SSP",
-        Box::new(move |n_idle| {
-            let data = Private::new(ordinary(N_ITEMS, n_idle));
-            let noise = &mut NoiseSource::insecure_seeded(3);
-            trainer.run(&data, &nobody, noise).unwrap()
-        }),
-    ));
-    for (name, run) in runs {
         let (few, many) = (run(0), run(40));
         assert!(few.0 == many.0, "{name}: the model");
         assert!(integers(&few) == integers(&many), "{name}: the releases");

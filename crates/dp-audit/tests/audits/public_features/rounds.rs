@@ -1,16 +1,15 @@
 //! Rounds under a prior by features: on ratings and on likes.
 
-use dp_audit::{AuditedFeatureRounds, FeatureRounds, audit_sensitivity};
-use dp_core::{Adjacency, Private};
-use dp_mechanism::NoiseSource;
-use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, PriorVariances};
+use dp_audit::{AuditedTrainer, FeatureRounds, FeatureRoundsOracle, audit_sensitivity};
+use dp_core::Adjacency;
+use dp_pubfeat::{AmImplicitSspParams, AmResidualSspParams, FeaturePrior, PriorVariances};
 
-use super::neighbours::{integers, nobody, table};
+use super::neighbours::{nobody, same_with_idle_users, table};
 use super::statistics::{BOTH, audited, check_share};
-use super::{DIM, N_ITEMS, N_ORDINARY, features, ordinary, target};
+use super::{Cases, DIM, N_ITEMS, N_ORDINARY, features, target};
 
 /// Defaults but for the length of vectors and the number of rounds.
-fn trainers(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, AuditedFeatureRounds)> {
+fn trainers(epsilon: f64, adjacency: Adjacency) -> Cases {
     let (target, features) = (target(epsilon), features());
     let ratings = AmResidualSspParams {
         dim: DIM,
@@ -21,23 +20,24 @@ fn trainers(epsilon: f64, adjacency: Adjacency) -> Vec<(&'static str, AuditedFea
         dim: DIM,
         ..AmImplicitSspParams::for_target(target)
     };
-    let fits = [
-        (
-            "ratings",
-            FeatureRounds::Ratings(ratings.check().unwrap()),
-            PriorVariances::for_features(&features),
-        ),
-        (
-            "likes",
-            FeatureRounds::Likes(likes.check().unwrap()),
-            PriorVariances::for_likes(&features),
-        ),
-    ];
-    let audited = |(name, fit, variances)| {
-        let made = AuditedFeatureRounds::new(fit, &features, variances, target, adjacency);
-        (name, made.unwrap())
-    };
-    fits.into_iter().map(audited).collect()
+    let (ratings, likes) = (ratings.check().unwrap(), likes.check().unwrap());
+    let (of_ratings, of_likes) = (
+        PriorVariances::for_features(&features),
+        PriorVariances::for_likes(&features),
+    );
+    let oracle = |fit, variances| FeatureRoundsOracle::new(fit, &features, variances);
+    let prior =
+        |variances: &PriorVariances| FeaturePrior::new(&features, variances.clone()).unwrap();
+    let on_ratings = ratings.with(prior(&of_ratings));
+    let on_likes = likes.with(prior(&of_likes));
+    let on_ratings = AuditedTrainer::new(on_ratings, N_ITEMS, target, adjacency).unwrap();
+    let on_likes = AuditedTrainer::new(on_likes, N_ITEMS, target, adjacency).unwrap();
+    let ratings = oracle(FeatureRounds::Ratings(ratings), &of_ratings);
+    let likes = oracle(FeatureRounds::Likes(likes), &of_likes);
+    vec![
+        ("ratings", Box::new(on_ratings.watched_by(ratings))),
+        ("likes", Box::new(on_likes.watched_by(likes))),
+    ]
 }
 
 /// Least shares of the claim that canaries use, under add/remove and under replacement: what they add in later rounds hangs on earlier noise. In 210 runs of
@@ -49,9 +49,9 @@ const LEAST: [f64; 2] = [0.85, 0.4];
 fn runs_give_away_what_they_claim_and_no_more() {
     for adjacency in BOTH {
         for (name, trainer) in trainers(4.0, adjacency) {
-            let audit = audited(&trainer, 4);
+            let audit = audited(&*trainer, 4);
             check_share(name, &audit, adjacency, LEAST);
-            assert_eq!(audit.releases.len(), trainer.plan().releases().len());
+            assert_eq!(audit.releases.len(), trainer.n_planned());
         }
     }
 }
@@ -63,7 +63,7 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     let users: Vec<usize> = (0..=N_ORDINARY as usize).step_by(3).collect();
     for (name, trainer) in trainers(4.0, Adjacency::AddRemoveUser) {
         let audit = audit_sensitivity(&data, &users, |data, noise| {
-            Ok(trainer.run(data, &nobody, noise)?.1.remove(0))
+            Ok(trainer.learn(data, &nobody, noise)?.1.remove(0))
         });
         let audit = audit.unwrap();
         assert!(audit.verdict.holds(), "{name}: {audit}");
@@ -75,17 +75,7 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
 /// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
 #[test]
 fn users_who_have_nothing_change_nothing() {
-    let nobody = nobody();
-    for (name, trainer) in trainers(4.0, Adjacency::AddRemoveUser) {
-        let run = |n_idle| {
-            let data = Private::new(ordinary(N_ITEMS, n_idle));
-            let noise = &mut NoiseSource::insecure_seeded(3);
-            trainer.run(&data, &nobody, noise).unwrap()
-        };
-        let (few, many) = (run(0), run(40));
-        assert!(few.0 == many.0, "{name}: the model");
-        assert!(integers(&few) == integers(&many), "{name}: the releases");
-    }
+    same_with_idle_users(trainers(4.0, Adjacency::AddRemoveUser));
 }
 
 /// White box within two percent, at the level of the checks.
@@ -94,7 +84,7 @@ fn users_who_have_nothing_change_nothing() {
 fn long_white_box_within_two_percent() {
     let add_remove = Adjacency::AddRemoveUser;
     for (name, trainer) in trainers(4.0, add_remove) {
-        let audit = audited(&trainer, 200);
+        let audit = audited(&*trainer, 200);
         eprintln!("{name}: {audit}");
         check_share(name, &audit, add_remove, LEAST);
         assert!(audit.white_box_error < 0.02, "{name}");

@@ -19,6 +19,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let files = [
         "certificate.json",
         "coefficients.svg",
+        "internal-releases.list",
         "internal-users.csv",
         "internal.json",
         "internal.md",

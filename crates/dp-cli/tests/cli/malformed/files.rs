@@ -52,22 +52,15 @@ fn bytes(text: &str) -> Vec<u8> {
     found
 }
 
-/// With a model, the ledger that paid for it and the state that it can be resumed from, whole and spoilt.
+/// With a model and the ledger that paid for it, whole and spoilt.
 pub(super) fn with_model() -> Sandbox {
     let sandbox = plain();
     fs::create_dir(sandbox.path("book")).unwrap();
     let ledger = ["--ledger", "book/l.ledger", "--ledger-epsilon", "1.5"];
-    let more = [
-        "--items",
-        "all-items.csv",
-        "--resume",
-        "state",
-        "--out",
-        "model",
-    ];
+    let more = ["--items", "all-items.csv", "--out", "model"];
     sandbox.write("all-items.csv", crate::support::catalogue(25));
     sandbox.train(&[&ledger[..], &more].concat()).exits(0);
-    damage(&sandbox, &["model", "book", "state"]);
+    damage(&sandbox, &["model", "book"]);
     sandbox
 }
 

@@ -69,7 +69,7 @@ fn packed_files_other_names_and_no_held_out_rows() {
     assert!(json["internal"]["trained_on"][0]["over_rows"].is_null());
     let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
     assert!(
-        report.contains("Target `days`") && report.contains("| b |"),
+        report.contains("* target: days") && report.contains("| b |"),
         "{report}"
     );
 }

@@ -23,6 +23,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays() {
         [
             "certificate.json",
             "features.svg",
+            "internal-releases.list",
             "internal-users.csv",
             "internal.json",
             "internal.md",

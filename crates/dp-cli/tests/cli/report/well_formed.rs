@@ -3,7 +3,7 @@
 /// Elements without content.
 const VOID: [&str; 2] = ["meta", "br"];
 /// Shapes, which close themselves.
-const SHAPES: [&str; 3] = ["rect", "circle", "path"];
+const SHAPES: [&str; 4] = ["rect", "circle", "line", "path"];
 
 /// Every element closes where it should, every attribute is quoted, every name refers to something, and nothing is
 /// loaded or run.

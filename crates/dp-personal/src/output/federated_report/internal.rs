@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
+use dp_page::Table;
 use serde_json::{Value, json};
 
-use super::super::bars::bars;
-use super::INTERNAL;
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::federated::{Convergence, Figures, UserFigures, alpha_name, alpha_value};
-use crate::output::{ByRound, Chart, Headline, RoundLine, Seconds};
+use crate::output::{ByRound, ChartData, Headline, RoundLine, Seconds};
 use crate::personal::{Inputs, Task};
 
 /// What was measured on held-out rows, of the private runs, of the same without noise, and of the users' own choices.
@@ -21,9 +20,6 @@ pub(super) struct Measured<'a> {
     pub(super) held_out: &'a [UserFigures],
     pub(super) convergence: Option<&'a Convergence>,
 }
-
-/// Name, and the figure with noise and without.
-type TableLine = (String, [String; 2]);
 
 /// Names of what users make of the released trajectory, or of their own rows alone.
 const OWN: [(&str, &str); 2] = [
@@ -85,22 +81,23 @@ impl Measured<'_> {
         [("", self.users)].into_iter().chain(held_out)
     }
 
-    /// Metric and users, and the lines of their table.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (String, Vec<TableLine>)> {
-        let metric = self.inputs.metric();
-        self.kinds()
-            .map(move |(kind, users)| (format!("{metric}{kind}"), self.table_of(users)))
-    }
-
-    fn table_of(&self, users: &[UserFigures]) -> Vec<TableLine> {
-        let lines = self.lines_of(users).into_iter();
-        let words = |figures: Vec<Option<f64>>| match figures[..] {
-            [private, without] => [shown(private), shown(without)],
-            _ => [shown(figures[0]), String::new()],
-        };
-        lines
-            .map(|(name, figures)| (name, words(figures)))
-            .collect()
+    /// Figures with noise and without, of each kind of users below a line with its name.
+    pub(super) fn table(&self) -> Table {
+        let rows = self.kinds().flat_map(|(kind, users)| {
+            let lines = self.lines_of(users).into_iter().map(both);
+            let lines = lines.map(|(name, figures)| {
+                let words =
+                    |figure: Option<f64>| figure.map_or_else(String::new, |f| shown(Some(f)));
+                [name]
+                    .into_iter()
+                    .chain(figures.into_iter().map(words))
+                    .collect()
+            });
+            let metric = format!("{}{kind}", self.inputs.metric());
+            let head = vec![metric, "private".to_owned(), "no noise".to_owned()];
+            [head].into_iter().chain(lines).collect::<Vec<_>>()
+        });
+        Table::new("", ["", "", ""], rows)
     }
 
     /// A line for every alpha, with noise and without, and for what users make of their own rows.
@@ -152,9 +149,9 @@ impl Measured<'_> {
     }
 
     /// The tables as charts, one for each kind of users.
-    pub(super) fn charts(&self) -> Vec<Chart> {
+    pub(super) fn charts(&self) -> Vec<ChartData> {
         let metric = self.inputs.metric();
-        let chart = |(kind, users)| Chart {
+        let chart = |(kind, users)| ChartData {
             title: format!("{metric}{kind} on held-out rows, by alpha"),
             note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
             series: ["private", "no noise"].map(str::to_owned).into(),
@@ -166,20 +163,6 @@ impl Measured<'_> {
     pub(super) fn n_rows(&self) -> usize {
         let users = self.users.iter().chain(self.held_out);
         users.map(|user| user.n_history + user.n_test).sum()
-    }
-
-    pub(super) fn plot(&self) -> String {
-        let n = self.alphas.len();
-        let rows = self.kinds().flat_map(|(kind, users)| {
-            (0..2 * n).map(move |at| {
-                let figures = self.figures(users, at);
-                let noise = if at < n { "" } else { ", no noise" };
-                (format!("{}{kind}{noise}", figures.model), figures.over_rows)
-            })
-        });
-        let rows: Vec<_> = rows.collect();
-        let title = format!("{} on held-out rows by alpha", self.inputs.metric());
-        bars(&title, &format!("internal: {INTERNAL}"), &rows)
     }
 
     /// One line a user: errors in the metric of the report.

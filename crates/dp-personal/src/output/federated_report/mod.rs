@@ -1,7 +1,6 @@
 //! The files of `dp federate` at one epsilon, and its summary on the screen.
 
 mod internal;
-mod run;
 
 use std::path::Path;
 
@@ -10,15 +9,18 @@ use dp_fedsgd::SharedModel;
 use serde_json::{Value, json};
 
 use self::internal::Measured;
-use super::bars::bars;
 use super::shared_file::{SHARED, shared_bytes};
-use super::statement::{guarantee_lines, put, released};
-use super::{CERTIFICATE, OutputFolder, Seconds, privacy_statement};
+use super::statement::{fact, released, summary};
+use super::{
+    ChartData, INTERNAL_SCHEMA_VERSION, InternalRun, OutputFolder, ReleasedRun, SCHEMA_VERSION,
+    Seconds,
+};
 use crate::error::{Error, Result};
 use crate::federated::{
     Convergence, DescribedItems, RunSettings, UserFigures, alpha_name, alpha_value,
 };
 use crate::personal::Inputs;
+use crate::report::{write_internal, write_released};
 
 /// What a run releases.
 pub(crate) struct FederatedRelease<'a> {
@@ -31,6 +33,8 @@ pub(crate) struct FederatedRelease<'a> {
     /// Of ratings: what users need to describe their own.
     pub(crate) items: Option<&'a DescribedItems>,
     pub(crate) settings: &'a RunSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
 }
 
 /// Everything a run has to say, released and internal apart.
@@ -48,12 +52,10 @@ pub(crate) struct FederatedReport<'a> {
 
 /// The rated items with their features, as the model was trained on them.
 pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
-/// Heads everything that is computed from private data.
-const INTERNAL: &str = "not covered by the guarantee";
 
 impl FederatedRelease<'_> {
-    /// Model, certificate, released report with its plot.
-    pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
+    /// Model, certificate, released report with its chart.
+    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
         let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
         folder.write(SHARED, &shared)?;
         let mut certificate = self.certificate.clone();
@@ -65,13 +67,11 @@ impl FederatedRelease<'_> {
             folder.write(ITEM_FEATURES, &items)?;
             certificate = certificate.with_artifact(ITEM_FEATURES, &items);
         }
-        let certificate = self.released_run().write(folder, certificate)?;
-        folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
-        folder.write("report.md", self.released_report()?.as_bytes())?;
-        folder.write("coefficients.svg", self.released_plot().as_bytes())
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
+        write_released(folder, certificate, self.released_run(), None)
     }
 
-    pub(in super::super) fn settings_json(&self) -> Value {
+    fn settings_json(&self) -> Value {
         let alphas: Vec<Value> = self.alphas.iter().copied().map(alpha_value).collect();
         json!({
             "alphas": alphas,
@@ -85,7 +85,7 @@ impl FederatedRelease<'_> {
         self.alphas[self.chosen]
     }
 
-    pub(super) fn describe_model(&self) -> String {
+    fn describe_model(&self) -> String {
         let (n, rounds) = (self.inputs.features.len(), self.settings.n_rounds);
         let grid = match self.alphas.len() {
             1 => "the only one".to_owned(),
@@ -95,55 +95,41 @@ impl FederatedRelease<'_> {
         format!("{n} features, alpha {alpha}, {grid}; {rounds} rounds each")
     }
 
-    fn released_report(&self) -> Result<String> {
-        let title = match self.certificate.guarantee {
-            Some(_) => "Private shared model",
-            None => "Shared model, NOT PRIVATE",
-        };
-        let mut text = format!(
-            "# {title}\n\nTarget `{}`: {}.\n\n",
-            self.inputs.target.name,
-            self.describe_model()
-        );
-        put(&mut text, "## Guarantee\n");
-        text.push_str(&privacy_statement(&self.certificate)?);
-        put(
-            &mut text,
-            "\n## Coefficients\n\nThe shared part of every user's coefficients, of features as models see them. Each user \
-             adds an own part, which stays with the user.\n\n![Coefficients](coefficients.svg)\n\n| feature | shared |\n|---|---:|",
-        );
-        for (name, w) in self.coefficients() {
-            let name = name.replace('|', "\\|");
-            put(&mut text, &format!("| {name} | {w:.4} |"));
+    /// For programs: released values only.
+    fn released_run(&self) -> ReleasedRun {
+        let coefficients = self.coefficients();
+        ReleasedRun {
+            schema_version: SCHEMA_VERSION,
+            command: "federate".to_owned(),
+            model: self.describe_model(),
+            counts: None,
+            comparison: None,
+            charts: vec![ChartData {
+                title: "Shared coefficients".to_owned(),
+                note: "the part that all users share, of features as models see them; every user adds an own part, which stays with the user".to_owned(),
+                series: vec!["shared".to_owned()],
+                rows: coefficients.map(|(name, w)| (name, vec![Some(w)])).collect(),
+            }],
+            settings: self.settings_json(),
+            run: Some(self.run.clone()),
         }
-        put(&mut text, "\n## Settings\n\n```json");
-        let settings = self.settings_json();
-        put(&mut text, &serde_json::to_string_pretty(&settings)?);
-        put(&mut text, "```");
-        Ok(text)
     }
 
-    pub(super) fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
+    fn coefficients(&self) -> impl Iterator<Item = (String, f64)> {
         self.inputs.names().zip(self.model.last().iter().copied())
-    }
-
-    fn released_plot(&self) -> String {
-        let rows: Vec<_> = self
-            .coefficients()
-            .map(|(name, w)| (name, Some(w.abs())))
-            .collect();
-        bars("Shared coefficients", "absolute values, as released", &rows)
     }
 }
 
 impl FederatedReport<'_> {
-    /// Internal report, table and plot.
+    /// Internal report with its chart, and the table of users.
     pub(crate) fn write_internal(&self, folder: &OutputFolder) -> Result<()> {
-        let measured = self.measured();
-        folder.write_internal("internal.md", self.internal_report().as_bytes())?;
-        folder.write_internal("internal-users.csv", &measured.user_table()?)?;
-        folder.write_internal("internal.svg", measured.plot().as_bytes())?;
-        self.internal_run().write(folder)
+        folder.write_internal("internal-users.csv", &self.measured().user_table()?)?;
+        write_internal(
+            folder,
+            self.internal_run(),
+            self.release.released_run(),
+            None,
+        )
     }
 
     const fn measured(&self) -> Measured<'_> {
@@ -178,49 +164,37 @@ impl FederatedReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let mut text = guarantee_lines(&self.release.certificate);
-        put(
-            &mut text,
-            &format!("model       {}", self.release.describe_model()),
-        );
-        put(&mut text, &format!("written to  {}", out.display()));
-        if let Some(balance) = balance {
-            put(&mut text, &format!("ledger      {balance}"));
-        }
-        put(
-            &mut text,
-            &format!("\ninternal, {INTERNAL}: do not publish"),
-        );
-        for (metric, lines) in self.measured().tables() {
-            let heads = ["private", "no noise"].map(str::to_owned);
-            for (name, [private, without]) in [(metric, heads)].into_iter().chain(lines) {
-                let line = format!("  {name:<32} {private:>12} {without:>12}");
-                put(&mut text, line.trim_end());
-            }
-        }
-        let seconds = self.seconds.words();
-        put(&mut text, &format!("  {:<32} {seconds}", "seconds"));
-        text
+        let model = fact("model", self.release.describe_model());
+        let table = self.measured().table();
+        let certificate = &self.release.certificate;
+        summary(certificate, [model], (out, balance), table, self.seconds)
     }
 
-    fn internal_report(&self) -> String {
-        let mut text = format!(
-            "# Internal: {INTERNAL}\n\nComputed from private data. Do not publish, and do not choose settings by it: \
-             charging the runs does not pay for that; the choice of alpha was charged apart. `internal-users.csv` has the same for every user.\n\n\
-             ![Errors by alpha](internal.svg)\n"
-        );
-        for (metric, lines) in self.measured().tables() {
-            let head = format!("\n| {metric} on held-out rows | private | no noise |");
-            put(&mut text, &format!("{head}\n|---|---:|---:|"));
-            for (name, [private, without]) in lines {
-                put(&mut text, &format!("| {name} | {private} | {without} |"));
-            }
+    /// For programs: what was measured on private data.
+    fn internal_run(&self) -> InternalRun {
+        let measured = self.measured();
+        InternalRun {
+            schema_version: INTERNAL_SCHEMA_VERSION,
+            certificate: None,
+            command: "federate".to_owned(),
+            headline: measured.headline(),
+            metrics: Vec::new(),
+            by_round: measured.by_round(),
+            charts: measured.charts(),
+            data: self.data_handling(),
+            seconds: self.seconds,
         }
-        put(&mut text, "\n| | |\n|---|---|");
-        for (name, value) in self.data_handling() {
-            put(&mut text, &format!("| {name} | {value} |"));
-        }
-        put(&mut text, &self.seconds.row());
-        text
+    }
+
+    /// What was read and what was left out: private counts.
+    fn data_handling(&self) -> Vec<(String, u64)> {
+        [
+            ("users", self.users.len()),
+            ("users held out", self.held_out.len()),
+            ("rows trained or tested on", self.measured().n_rows()),
+            ("rows left out: NaN or infinite", self.n_left_out),
+        ]
+        .map(|(name, value)| (name.to_owned(), value as u64))
+        .into()
     }
 }

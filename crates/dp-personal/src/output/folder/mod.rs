@@ -2,9 +2,13 @@
 
 mod paths;
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+
+use dp_accounting::Certificate;
+use dp_mechanism::RunFolder;
 
 use crate::error::{Error, Result};
 use crate::output::warn;
@@ -18,6 +22,12 @@ pub(super) use self::paths::{remove_if_present, sync_folder};
 const PAID: &str = ".paid";
 /// Says that what was paid for is there, whole.
 const RELEASED: &str = ".released";
+/// The list of releases while the run goes on, and where it is published.
+pub(crate) const RELEASES: &str = "releases.list";
+/// The same where it is not published.
+pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
+/// Which lines of the ledger are the run's, where its whole plan was paid at once.
+const HELD: &str = "held.json";
 
 /// Files are written into a hidden folder beside the final one and moved by one rename.
 ///
@@ -29,6 +39,8 @@ pub(crate) struct OutputFolder {
     staging: PathBuf,
     replace: bool,
     keep: bool,
+    /// Whether a run that failed may go on from what is there.
+    resumable: Cell<bool>,
     _lock: File,
     _parents: Parents,
 }
@@ -36,6 +48,11 @@ pub(crate) struct OutputFolder {
 impl OutputFolder {
     /// Makes the hidden folder, so that a path that cannot be written fails before any work.
     pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
+        Self::create_or_resume(target, replace, false)
+    }
+
+    /// The same, which with `resume` keeps the releases of a run that was interrupted there.
+    pub(crate) fn create_or_resume(target: &Path, replace: bool, resume: bool) -> Result<Self> {
         if target.file_name().is_none() {
             let reason = format!(
                 "`out` {} does not name a folder to be made",
@@ -49,7 +66,15 @@ impl OutputFolder {
         if staged.has(RELEASED) {
             return Err(staged.put_into_place()?); // killed a moment ago
         }
+        if resume && has_releases(&staged.staging) {
+            return staged.resumed();
+        }
         staged.empty()
+    }
+
+    /// Whether a run was interrupted on its way to `target` after its first payment, and can go on.
+    pub(crate) fn is_interrupted(target: &Path) -> bool {
+        target.file_name().is_some() && has_releases(&sibling(target, "partial"))
     }
 
     /// The hidden folder, made or as a killed process left it.
@@ -60,6 +85,7 @@ impl OutputFolder {
             target: target.to_owned(),
             replace,
             keep: true,
+            resumable: Cell::new(false),
             _lock: take_over(&staging, target)?,
             _parents: parents,
             staging,
@@ -70,19 +96,36 @@ impl OutputFolder {
     fn empty(mut self) -> Result<Self> {
         if self.has(PAID) {
             warn(
-                "an earlier run into this folder ended while it paid or trained, and released nothing; what its ledger \
-                 counts for it stays spent",
+                "an earlier run into this folder ended while it paid or trained, and what it released is discarded; what \
+                 its ledger counts for it stays spent",
             );
         }
+        self.remove_all_but(&[LOCK])?;
+        self.keep = false;
+        Ok(self)
+    }
+
+    /// What an interrupted run goes on from; files of the model that it may have begun to write go.
+    fn resumed(mut self) -> Result<Self> {
+        let (internal, list) = (self.path(INTERNAL_RELEASES), self.path(RELEASES));
+        if !is_present(&list) {
+            fs::rename(&internal, &list).map_err(|e| Error::write(&list, e))?;
+        }
+        self.remove_all_but(&[LOCK, PAID, RELEASES, HELD])?;
+        self.keep = false;
+        self.resumable.set(true);
+        Ok(self)
+    }
+
+    fn remove_all_but(&self, kept: &[&str]) -> Result<()> {
         let failed = |e| Error::write(&self.staging, e);
         for entry in fs::read_dir(&self.staging).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if entry.file_name() != LOCK {
+            if !kept.iter().any(|name| entry.file_name() == *name) {
                 remove_if_present(&entry.path()).map_err(failed)?;
             }
         }
-        self.keep = false;
-        Ok(self)
+        Ok(())
     }
 
     fn has(&self, name: &str) -> bool {
@@ -112,7 +155,9 @@ impl OutputFolder {
         let failed = |e| Error::write(&self.staging, e);
         for entry in fs::read_dir(&self.staging).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if entry.file_name().to_string_lossy().starts_with("internal") {
+            let name = entry.file_name();
+            // the list of releases was whole before the model was
+            if name != INTERNAL_RELEASES && name.to_string_lossy().starts_with("internal") {
                 remove_if_present(&entry.path()).map_err(failed)?;
             }
         }
@@ -120,14 +165,57 @@ impl OutputFolder {
         self.commit().map(|()| Error::Recovered { path })
     }
 
+    /// The folder's own name, without what it lies in.
+    pub(crate) fn name(&self) -> String {
+        let name = self.target.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// Where one of its files stands until the folder is committed.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.staging.join(name)
     }
 
+    /// Where the list of releases grows.
+    pub(crate) fn releases(&self) -> RunFolder {
+        RunFolder::new(&self.staging)
+    }
+
+    /// From here on the folder stays when the run fails after its first payment, so that it can be resumed.
+    pub(crate) fn keep_for_resuming(&self) {
+        self.resumable.set(true);
+    }
+
+    /// Puts the list of releases where the finished output has it: among the internal files, or bound to the certificate.
+    pub(crate) fn settle_releases(
+        &self,
+        publish: bool,
+        certificate: Certificate,
+    ) -> Result<Certificate> {
+        let (list, internal) = (self.path(RELEASES), self.path(INTERNAL_RELEASES));
+        if publish {
+            let bytes = fs::read(&list).map_err(|e| Error::read(&list, e))?;
+            return Ok(certificate.with_artifact(RELEASES, &bytes));
+        }
+        if is_present(&list) {
+            let hide = || {
+                #[cfg(unix)]
+                {
+                    use std::os::unix::fs::PermissionsExt;
+                    fs::set_permissions(&list, fs::Permissions::from_mode(0o600))?;
+                }
+                fs::rename(&list, &internal)
+            };
+            hide().map_err(|e| Error::write(&internal, e))?;
+        }
+        Ok(certificate)
+    }
+
     /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
     pub(crate) fn mark_paid(&self) -> Result<()> {
-        self.write(PAID, b"")?;
+        if !self.has(PAID) {
+            self.write(PAID, b"")?;
+        }
         sync_folder(&self.staging);
         sync_folder(folder_of(&self.staging));
         Ok(())
@@ -207,7 +295,7 @@ impl OutputFolder {
             return Err(error);
         }
         // only now: a lock that vanished earlier would let another run empty the finished folder
-        for mark in [PAID, RELEASED, LOCK] {
+        for mark in [PAID, RELEASED, HELD, LOCK] {
             if let Err(error) = remove_if_present(&self.target.join(mark)) {
                 let path = self.target.display();
                 warn(&format!("could not remove {mark} of {path}: {error}"));
@@ -226,6 +314,13 @@ impl Drop for OutputFolder {
         if self.keep {
             return;
         }
+        if self.resumable.get() && has_releases(&self.staging) {
+            warn(
+                "the run ended before its model was made; what it has released and paid for is kept, and the same command \
+                 with `resume` goes on with it",
+            );
+            return;
+        }
         if let Err(error) = remove_if_present(&self.staging) {
             warn(&format!(
                 "could not remove {}: {error}",
@@ -233,6 +328,20 @@ impl Drop for OutputFolder {
             ));
         }
     }
+}
+
+/// Whether a run has paid for something here: its list has an entry, or the ledger holds its plan.
+fn has_releases(folder: &Path) -> bool {
+    let is_begun = |name: &str| {
+        let mut file = File::open(folder.join(name)).map(BufReader::new).ok()?;
+        let mut header = Vec::new();
+        file.read_until(b'\n', &mut header).ok()?;
+        file.fill_buf().ok().map(|rest| !rest.is_empty())
+    };
+    is_present(&folder.join(HELD))
+        || [RELEASES, INTERNAL_RELEASES]
+            .into_iter()
+            .any(|name| is_begun(name) == Some(true))
 }
 
 fn refuse_present(target: &Path, replace: bool) -> Result<()> {

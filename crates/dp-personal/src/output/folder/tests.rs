@@ -174,3 +174,44 @@ fn an_unwritable_place_fails_before_any_work() {
     fs::write(&file, "x").unwrap();
     assert!(OutputFolder::create(&file.join("model"), false).is_err());
 }
+
+/// A run that is killed after its first release, and half of a model file.
+fn killed_while_it_trains(target: &Path) {
+    let folder = OutputFolder::create(target, false).unwrap();
+    folder.mark_paid().unwrap();
+    folder.write(RELEASES, b"header\nentry").unwrap();
+    folder.write("half.txt", b"1").unwrap();
+    folder._lock.unlock().unwrap();
+    std::mem::forget(folder);
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_releases_when_it_is_resumed_and_loses_them_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    assert!(!OutputFolder::is_interrupted(&target));
+    killed_while_it_trains(&target);
+    assert!(OutputFolder::is_interrupted(&target));
+    let resumed = OutputFolder::create_or_resume(&target, false, true).unwrap();
+    assert_eq!(fs::read(resumed.path(RELEASES)).unwrap(), b"header\nentry");
+    assert!(!resumed.path("half.txt").exists());
+    // a run that fails again can be resumed again
+    drop(resumed);
+    assert!(OutputFolder::is_interrupted(&target));
+    let anew = OutputFolder::create(&target, false).unwrap();
+    assert!(!anew.path(RELEASES).exists());
+    drop(anew);
+    assert!(!OutputFolder::is_interrupted(&target));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_list_that_was_settled_before_a_kill_is_resumed_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    killed_while_it_trains(&target);
+    let staging = dir.path().join(".model.partial");
+    fs::rename(staging.join(RELEASES), staging.join(INTERNAL_RELEASES)).unwrap();
+    let resumed = OutputFolder::create_or_resume(&target, false, true).unwrap();
+    assert!(resumed.path(RELEASES).exists() && !resumed.path(INTERNAL_RELEASES).exists());
+}

@@ -1,13 +1,14 @@
 //! The figures as JSON, as text, and as they are kept for `dp report`.
 
 use dp_accounting::Certificate;
+use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::scores::{Score, Scores};
 use crate::error::Result;
 use crate::evaluate::shown;
-use crate::output::released;
+use crate::output::{INTERNAL_HEAD, released};
 use crate::ranking::bucket_name;
 
 /// Figures with what was read for them: private.
@@ -47,37 +48,37 @@ impl Evaluated {
         }))
     }
 
-    /// A table for the terminal.
+    /// Tables for the terminal.
     pub(super) fn text(&self) -> String {
         let scores = &self.scores;
-        let mut text = "internal, not covered by the guarantee: do not publish\n\n".to_owned();
         let names = scores.metrics.iter().map(|name| title(name));
-        line(&mut text, "", names);
-        for score in &scores.overall {
+        let overall = scores.overall.iter().map(|score| {
             let figures = scores.metrics.iter().map(|name| figure(score, name));
-            line(&mut text, &score.method, figures);
-        }
-        text.push_str("\nby popularity of items\n");
+            [score.method.clone()].into_iter().chain(figures).collect()
+        });
         let methods = scores.overall.iter().map(|score| score.method.clone());
-        line(&mut text, "", methods.chain(["held out".to_owned()]));
-        for bucket in &scores.by_popularity {
+        let heads = methods.chain(["held out".to_owned()]);
+        let buckets = scores.by_popularity.iter().map(|bucket| {
             let metric = bucket.metric();
-            let name = match bucket.k {
-                Some(k) => format!("{}, Recall@{k}", bucket_name(bucket.bucket - 1)),
-                None => format!("{}, {}", bucket_name(bucket.bucket - 1), title(metric)),
+            let of = match bucket.k {
+                Some(k) => format!("Recall@{k}"),
+                None => title(metric),
             };
+            let name = format!("{}, {of}", bucket_name(bucket.bucket - 1));
             let figures = bucket.scores.iter().map(|score| figure(score, metric));
-            line(
-                &mut text,
-                &name,
-                figures.chain([bucket.n_targets.to_string()]),
-            );
-        }
-        text.push('\n');
-        for (name, count) in &self.data {
-            line(&mut text, name, [count.to_string()].into_iter());
-        }
-        text
+            let figures = figures.chain([bucket.n_targets.to_string()]);
+            [name].into_iter().chain(figures).collect()
+        });
+        let data = self.data.iter();
+        let data = data.map(|(name, count)| vec![name.clone(), count.to_string()]);
+        let first = || [String::new()].into_iter();
+        let by = "by popularity of items";
+        terminal(&[
+            Block::Text(INTERNAL_HEAD.to_owned()),
+            Block::Table(Table::new("", first().chain(names), overall)),
+            Block::Table(Table::new(by, first().chain(heads), buckets)),
+            Block::Table(Table::new("", ["", ""], data)),
+        ])
     }
 }
 
@@ -94,13 +95,4 @@ pub(crate) fn title(metric: &str) -> String {
 fn figure(score: &Score, metric: &str) -> String {
     let value = score.figures.get(metric).copied().flatten();
     value.map_or_else(|| "-".to_owned(), |_| shown(value))
-}
-
-fn line(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
-    let mut row = format!("  {name:<40}");
-    for cell in cells {
-        row.push_str(&format!(" {cell:>12}"));
-    }
-    text.push_str(row.trim_end());
-    text.push('\n');
 }

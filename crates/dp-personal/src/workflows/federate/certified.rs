@@ -2,23 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use dp_accounting::{Certificate, CertificateBuilder, Plan, ReleaseRecord, Spend};
-use dp_fedsgd::{AlphaSelection, PpSgdModel, Provenance, SharedModel};
-use serde_json::Value;
+use dp_accounting::{Certificate, Plan};
+use dp_fedsgd::{AlphaSelection, SharedModel};
+use serde_json::{Value, json};
 
-use super::choice::Choice;
-use super::runs::{Order, Runs};
+use super::runs::{AllRuns, Measured, Rows, Runs};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
-use crate::error::Result;
-use crate::federated::{
-    ADJACENCY, Convergence, Figures, ItemTable, RunSettings, Spending, UserFigures, losses_of_users,
-};
+use crate::error::{Error, Result};
+use crate::federated::{ADJACENCY, Convergence, Figures, ItemTable, Spending, UserFigures};
 use crate::output::{FederatedRelease, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
-use crate::watch::{Watch, go_on};
+use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
+use crate::workflows::private_run::PrivateRun;
+use crate::workflows::train::open_output;
 
 /// What is known and open before the data is read.
 struct Ready {
@@ -27,14 +26,6 @@ struct Ready {
     draft: Plan,
     account: Account,
     folder: OutputFolder,
-}
-
-/// What was paid for, and came of it.
-struct Done {
-    plan: Plan,
-    runs: Runs,
-    chosen: usize,
-    certificate: Certificate,
 }
 
 /// What was released at one epsilon.
@@ -65,29 +56,54 @@ pub(super) fn run(
     let load = start.elapsed();
     go_on(watch)?;
     let start = Instant::now();
-    let Done {
-        plan,
-        mut runs,
-        chosen,
-        certificate,
-    } = train(args, settings, &mut ready, source)?;
-    let watched = runs
-        .convergence
+    let inputs = source.inputs(settings)?;
+    ready.spending.settings = settings.run(args, source.norm_squared(&inputs));
+    let plan = ready.spending.resized(&ready.draft, inputs.dim())?;
+    let all = AllRuns {
+        spending: ready.spending,
+        inputs,
+        shape: settings.shape(args),
+        assumptions: assumptions(args, settings.format),
+    };
+    let public = public(args, settings, &all, source.items());
+    let rows = Rows::of(source);
+    let n_rounds = all.spending.settings.n_rounds;
+    let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
+    let run = PrivateRun {
+        folder: &ready.folder,
+        account: &mut ready.account,
+        plan: &plan,
+        public: &public,
+    };
+    let mut measured = Measured {
+        watched: Some(Watched::begin(watch, &plan)?),
+        convergence: convergence.as_mut(),
+        inputs: &all.inputs,
+        rows: &rows,
+    };
+    let noise = &mut args.output.noise();
+    let fitted = run.train(&all, &rows, noise, &mut measured, |_| false)?;
+    let watched = convergence
         .as_ref()
         .map_or(Duration::ZERO, Convergence::took);
     let train = start.elapsed().saturating_sub(watched);
-    let (inputs, model) = (runs.inputs.clone(), runs.private[chosen].shared.clone());
-    let items = runs.items.take();
+    let chosen = fitted.model.chosen;
+    let model = fitted.model.private[chosen].shared.clone();
+    let (inputs, run_settings) = (all.inputs.clone(), all.spending.settings);
+    let mut runs = Runs::new(all, rows, fitted.model)
+        .ok_or_else(|| Error::Usage("nothing was trained".to_owned()))?;
+    let items = runs.made.items.take();
     let release = FederatedRelease {
-        certificate,
+        certificate: fitted.certificate,
         model: &model,
         alphas: &settings.alphas,
         chosen,
         inputs: &inputs,
         items: items.as_ref(),
-        settings: &ready.spending.settings,
+        settings: &run_settings,
+        run: &public,
     };
-    release.write(&ready.folder)?;
+    release.write(&ready.folder, args.output.publish_releases)?;
     // from here on the model stays, whatever happens
     let (summary, json) = ready.folder.commit_after(|folder| {
         let start = Instant::now();
@@ -98,8 +114,8 @@ pub(super) fn run(
             release: &release,
             users: &users,
             held_out: &held_out,
-            convergence: runs.convergence.as_ref(),
-            n_left_out: runs.n_left_out,
+            convergence: convergence.as_ref(),
+            n_left_out: runs.made.n_left_out,
             seconds: Seconds {
                 load: load.as_secs_f64(),
                 train: train.as_secs_f64(),
@@ -137,87 +153,57 @@ fn prepare(args: &FederateSettings, settings: &Settings) -> Result<Ready> {
     };
     let data_set = data_set_id(&args.ledger, &args.data);
     let account = open(&args.ledger, data_set, target, ADJACENCY)?;
-    account.check(&draft)?;
+    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
     Ok(Ready {
         items,
         spending,
         draft,
         account,
-        folder: OutputFolder::create(&args.output.out, args.output.force)?,
+        folder,
     })
 }
 
-/// Pays, trains every alpha, and chooses one.
-fn train(
+/// Everything public that shapes the runs.
+fn public(
     args: &FederateSettings,
     settings: &Settings,
-    ready: &mut Ready,
-    source: Source,
-) -> Result<Done> {
-    let inputs = source.inputs(settings)?;
-    let spending = &mut ready.spending;
-    spending.settings = settings.run(args, source.norm_squared(&inputs));
-    let plan = spending.resized(&ready.draft, inputs.dim())?;
-    let mut noise = args.output.noise();
-    ready.folder.mark_paid()?;
-    let spends = ready.account.reserve(&plan)?;
-    let records = spends.iter().map(Spend::record).collect();
-    let data_set = spends.first().map_or("", Spend::data_set_id).to_owned();
-    let mut paid = spending.divide(spends);
-    let chosen_by = paid.choice.take();
-    let order = Order {
-        args,
-        settings,
-        alphas: &settings.alphas,
-        spending,
-        plan: &plan,
-        measures_rounds: !args.held_out.no_split,
-    };
-    let runs = order.fill(source, paid, &mut noise)?;
-    let chosen = match (&spending.choice, chosen_by) {
-        (Some(selection), Some(spend)) => {
-            let all: Vec<&PpSgdModel> = runs.private.iter().collect();
-            let losses = losses_of_users(&runs.inputs, &runs.parts.trained, &all);
-            let of = Choice {
-                n_runs: all.len(),
-                range: args.choice.loss_range,
-                delta: args.delta,
-            };
-            of.choose(selection, &losses, spend, &mut noise)?
-        }
-        _ => 0,
-    };
-    let has_choice = spending.choice.is_some();
-    let mut builder = certificate(args, &plan, records, data_set, &runs, has_choice);
-    for assumption in assumptions(args, settings.format) {
-        builder = builder.assumption(assumption);
-    }
-    let certificate = builder.build()?;
-    Ok(Done {
-        plan,
-        runs,
-        chosen,
-        certificate,
+    all: &AllRuns,
+    items: Option<&ItemTable>,
+) -> Value {
+    let choice = settings.has_choice().then_some(args.choice.choice_share);
+    json!({
+        "command": "federate",
+        "target": settings.targets[0],
+        "settings": all.spending.settings,
+        "inputs": all.inputs,
+        "shape": all.shape,
+        "choice_share": choice,
+        "n_items": all.spending.n_items,
+        "items_sha256": items.map(ItemTable::sha256),
+        "format": settings.format.name(),
+        "label_index": args.label_index,
+        "user_column": args.columns.user_col,
+        "assumptions": all.assumptions,
     })
 }
 
-fn spending(
+pub(super) fn spending(
     args: &FederateSettings,
     settings: &Settings,
     n_items: Option<usize>,
 ) -> Result<Spending> {
     let choice = if settings.has_choice() {
         let share = args.choice.choice_share;
-        dp_core::params::open_unit("choice_share", share)?;
-        let epsilon = share * settings.targets[0].epsilon;
-        let selection = AlphaSelection::new(epsilon, args.choice.loss_range);
-        Some(selection.map_err(|e| by_setting(e.into()))?)
+        Some(selection(
+            share,
+            settings.targets[0].epsilon,
+            args.choice.loss_range,
+        )?)
     } else {
         None
     };
-    let run: RunSettings = settings.run(args, 1.0);
     Ok(Spending {
-        settings: run,
+        settings: settings.run(args, 1.0),
         n_runs: settings.releasing().len(),
         counts_users: args.model.n_users.is_none(),
         n_items,
@@ -225,57 +211,26 @@ fn spending(
     })
 }
 
+/// The choice among alphas that costs a share of epsilon.
+pub(crate) fn selection(share: f64, epsilon: f64, loss_range: f64) -> Result<AlphaSelection> {
+    dp_core::params::open_unit("choice_share", share)?;
+    let selection = AlphaSelection::new(share * epsilon, loss_range);
+    selection.map_err(|e| by_setting(e.into()))
+}
+
 /// Errors of all runs, and behind them of the users' own choices on the chosen one: of users trained on, and of those held out.
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
-    if runs.inputs.task == Task::Regression {
-        let model = &runs.private[chosen];
+    if runs.of.inputs.task == Task::Regression {
+        let model = &runs.models.private[chosen];
         for (group, figures) in [
-            (&runs.parts.trained, &mut users),
-            (&runs.parts.held_out, &mut held_out),
+            (&runs.made.parts.trained, &mut users),
+            (&runs.made.parts.held_out, &mut held_out),
         ] {
-            Figures::add_own_choices(&runs.inputs, group, model, figures)?;
+            Figures::add_own_choices(&runs.of.inputs, group, model, figures)?;
         }
     }
     Ok([users, held_out])
-}
-
-/// One certificate of everything that was released.
-fn certificate(
-    args: &FederateSettings,
-    plan: &Plan,
-    records: Vec<ReleaseRecord>,
-    data_set: String,
-    runs: &Runs,
-    has_choice: bool,
-) -> CertificateBuilder {
-    let mut builder = Certificate::builder(plan, data_set)
-        .releases(records)
-        .released_output(
-            "shared parameters of all runs after every round, settings",
-            "anyone",
-        )
-        .not_covered("total running time")
-        .not_covered("local parameters, which stay with their users")
-        .not_covered("internal report: errors of users and data-handling counts")
-        .tuning_included(has_choice);
-    if has_choice {
-        builder = builder.released_output("which alpha was chosen", "anyone");
-    }
-    if args.model.n_users.is_none() {
-        builder = builder.released_output("noisy number of users", "anyone");
-    }
-    if args.items.is_some() {
-        builder = builder.released_output("noisy counts of the ratings of items", "anyone");
-    }
-    for assumption in &runs.assumptions {
-        builder = builder.assumption(assumption.clone());
-    }
-    let seeded = |run: &PpSgdModel| run.shared.provenance() == Provenance::SeededNoise;
-    if runs.private.iter().any(seeded) {
-        builder = builder.not_private("seeded noise");
-    }
-    builder
 }
 
 /// What the operator answers for.

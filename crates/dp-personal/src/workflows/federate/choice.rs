@@ -1,19 +1,16 @@
 //! One alpha for everybody, chosen by users' losses: charged.
 
-use dp_accounting::Spend;
 use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
 use dp_fedsgd::{AlphaSelection, Trainer as _};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::Run;
 
 use crate::error::Result;
-use crate::federated::ADJACENCY;
 
 /// Public settings of a choice.
 pub(super) struct Choice {
     pub(super) n_runs: usize,
     /// How far a user's losses may differ before they are cut.
     pub(super) range: f64,
-    pub(super) delta: f64,
 }
 
 impl Choice {
@@ -28,14 +25,12 @@ impl Choice {
         &self,
         selection: &AlphaSelection,
         losses: &[Option<Vec<f64>>],
-        spend: Spend,
-        noise: &mut NoiseSource,
+        run: &mut Run<'_>,
     ) -> Result<usize> {
         let table = table_of(losses, self.n_runs, self.range)?;
-        let plan = selection.plan(self.delta, ADJACENCY)?;
         let loss = |user: UserRow<'_>, run: usize| f64::from(user.features()[run]);
         let among = selection.among(self.n_runs, loss);
-        Ok(among.fit(&table, &plan, vec![spend], noise)?.model)
+        Ok(among.train(&table, run)?)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use dp_core::ApproxDp;
+use dp_mechanism::Trainer;
 use serde_json::Value;
 
-use super::runs::Order;
+use super::runs::{AllRuns, Rows, Runs, Shape};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
@@ -31,6 +32,10 @@ pub(super) fn run(
     if args.ledger.ledger.is_some() {
         let text = "`ledger` with several `epsilon`: an exploration releases nothing and is not paid for; \
                     give one `epsilon`";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    if args.output.publish_releases {
+        let text = "`publish_releases` with several `epsilon`: an exploration releases nothing";
         return Err(Error::Usage(text.to_owned()));
     }
     if args.held_out.shares.held_out_users > 0.0 {
@@ -100,16 +105,20 @@ fn measure(
     let mut spending = one(args, settings, n_items);
     spending.settings = settings.run(args, source.norm_squared(&inputs));
     let plan = spending.plan(inputs.dim(), target)?;
-    let paid = spending.divide(spending.pay_apart(&plan)?);
-    let order = Order {
-        args,
-        settings,
-        alphas: &[alpha],
-        spending: &spending,
-        plan: &plan,
-        measures_rounds: false,
+    let spends = spending.pay_apart(&plan)?;
+    let all = AllRuns {
+        spending,
+        inputs,
+        shape: Shape {
+            alphas: vec![alpha],
+            ..settings.shape(args)
+        },
+        assumptions: Vec::new(),
     };
-    let mut runs = order.fill(source, paid, &mut args.output.noise())?;
+    let rows = Rows::of(source);
+    let fitted = all.fit(&rows, &plan, spends, &mut args.output.noise())?;
+    let mut runs = Runs::new(all, rows, fitted.model)
+        .ok_or_else(|| Error::Usage("nothing was trained".to_owned()))?;
     // alone there is no noise to leave out
     let compares = is_first && alpha > 0.0;
     if compares {
@@ -117,7 +126,7 @@ fn measure(
     }
     let users = runs.measure()?;
     let point = |at: usize, epsilon: Option<f64>| {
-        let figures = Figures::over(&runs.inputs, &users, at, String::new());
+        let figures = Figures::over(&runs.of.inputs, &users, at, String::new());
         FrontierPoint {
             alpha,
             epsilon,
@@ -132,6 +141,6 @@ fn measure(
     if is_first {
         points.push(point(usize::from(compares), None));
     }
-    let metric = runs.inputs.metric();
+    let metric = runs.of.inputs.metric();
     Ok((points, metric))
 }

@@ -1,5 +1,6 @@
 //! `dp federate`: rows of many users in, a model that they share in part and its certificate out; or a look at many epsilons.
 
+mod audit;
 mod certified;
 mod choice;
 mod exploration;
@@ -13,8 +14,11 @@ use crate::settings::FederateSettings;
 use crate::watch::Watch;
 use crate::workflows::train::protect;
 
+pub use audit::audit;
 pub use certified::CertifiedOutcome;
+pub(crate) use certified::selection;
 pub use exploration::ExplorationOutcome;
+pub(crate) use runs::{AllRuns, Rows, Shape};
 
 /// What a run left, and what it has to say.
 #[derive(Debug, Clone)]

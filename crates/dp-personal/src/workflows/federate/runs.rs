@@ -1,129 +1,256 @@
-//! The run of every alpha on one reading of the data.
+//! The runs of all alphas and the choice among them: one trainer on one reading of the data.
 
-use dp_accounting::{Plan, Spend};
-use dp_fedsgd::{Observer, PpSgdModel, Round};
-use dp_mechanism::{NoiseSource, release_user_count};
+use std::cell::{OnceCell, RefCell};
 
-use super::settings::Settings;
-use super::source::Source;
-use crate::error::Result;
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::Adjacency;
+use dp_fedsgd::{Observer, PpSgdModel, Progress, Round};
+use dp_mechanism::{Run, Trainer};
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+use super::choice::Choice;
+use super::source::{Source, UserRows};
+use crate::error::{Error, Result};
 use crate::federated::{
-    Convergence, DescribedItems, Figures, Group, Paid, Parts, RunSettings, Spending, Trainer,
-    UserFigures, coefficients, folded_in,
+    Convergence, DescribedItems, Figures, HoldOut, Parts, Spending, Trainer as AlphaTrainer,
+    UserFigures, coefficients, folded_in, losses_of_users,
 };
 use crate::personal::Inputs;
-use crate::settings::FederateSettings;
+use crate::watch::Watched;
 
-/// The runs of all alphas in their order, private and without noise.
-pub(super) struct Runs {
-    pub(super) inputs: Inputs,
+/// Public settings of all runs and of the choice among them.
+pub(crate) struct AllRuns {
+    pub(crate) spending: Spending,
+    pub(crate) inputs: Inputs,
+    pub(crate) shape: Shape,
+    /// What the operator answers for.
+    pub(crate) assumptions: Vec<String>,
+}
+
+/// What decides the runs beside their settings.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    /// As numbers, which JSON has for all but infinity.
+    #[serde(with = "alphas_as_json")]
+    pub(crate) alphas: Vec<f64>,
+    pub(crate) delta: f64,
+    /// Declared, with those held out; where there is none they are counted.
+    #[serde(rename = "declared_users")]
+    pub(crate) n_users: Option<f64>,
+    /// How far a user's losses may differ before they are cut.
+    pub(crate) loss_range: f64,
+    pub(crate) shares: HoldOut,
+    pub(crate) max_rows: usize,
+    pub(crate) split_seed: u64,
+}
+
+mod alphas_as_json {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+
+    use crate::federated::{alpha_of, alpha_value};
+
+    pub(super) fn serialize<S: Serializer>(alphas: &[f64], to: S) -> Result<S::Ok, S::Error> {
+        let values: Vec<Value> = alphas.iter().copied().map(alpha_value).collect();
+        values.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+        let values = Vec::<Value>::deserialize(from)?;
+        let alphas = values.iter().map(alpha_of);
+        let alphas: Option<Vec<f64>> = alphas.collect();
+        alphas.ok_or_else(|| D::Error::custom("an alpha that is not a number"))
+    }
+}
+
+/// The data as read, and from the first rounds on the rows that were trained on.
+pub(crate) struct Rows {
+    /// None where the model follows from a list of releases.
+    source: RefCell<Option<Source>>,
+    made: OnceCell<Made>,
+}
+
+/// What a run trained on.
+pub(super) struct Made {
     /// Of ratings.
     pub(super) items: Option<DescribedItems>,
     pub(super) parts: Parts,
-    pub(super) private: Vec<PpSgdModel>,
-    /// What the certificates of the private runs take on trust: the same for all.
-    pub(super) assumptions: Vec<String>,
-    without_noise: Vec<PpSgdModel>,
     pub(super) n_left_out: usize,
-    /// Where rounds were to be measured.
-    pub(super) convergence: Option<Convergence>,
-    alphas: Vec<f64>,
-    settings: RunSettings,
+}
+
+impl Rows {
+    pub(super) const fn of(source: Source) -> Self {
+        Self {
+            source: RefCell::new(Some(source)),
+            made: OnceCell::new(),
+        }
+    }
+
+    pub(crate) const fn of_nobody() -> Self {
+        Self {
+            source: RefCell::new(None),
+            made: OnceCell::new(),
+        }
+    }
+}
+
+/// What was trained: released parameters of every run, users' own, and which run was chosen.
+pub(crate) struct AllModels {
+    pub(crate) private: Vec<PpSgdModel>,
+    pub(crate) chosen: usize,
     n_users: f64,
 }
 
-/// What is trained and with which noise.
-pub(super) struct Order<'a> {
-    pub(super) args: &'a FederateSettings,
-    pub(super) settings: &'a Settings,
-    pub(super) alphas: &'a [f64],
-    pub(super) spending: &'a Spending,
-    pub(super) plan: &'a Plan,
-    /// Whether errors after rounds are wanted, for internal files.
-    pub(super) measures_rounds: bool,
-}
+impl Trainer for AllRuns {
+    type Data = Rows;
+    type Model = AllModels;
+    type Error = Error;
 
-impl Order<'_> {
-    /// Trains every alpha with what was paid.
-    pub(super) fn fill(&self, source: Source, paid: Paid, noise: &mut NoiseSource) -> Result<Runs> {
-        let inputs = source.inputs(self.settings)?;
-        let (table, items) = source.into_rows(paid.items, noise)?;
-        let n_left_out = *table.n_not_finite().expose();
-        let (shares, max_rows) = (self.settings.shares_of_run(), self.args.columns.max_rows);
-        let seed = self.args.held_out.split_seed;
-        let parts = Parts::new(&inputs, table.into_users(), shares, max_rows, seed)?;
-        let n_users = self.n_users(&parts, paid.users, noise)?;
-        let trainer = Trainer::new(self.spending.settings, &inputs, &parts, n_users)?;
-        let z = Spending::round_noise(self.plan).unwrap_or(1.0);
-        let (mut runs, delta) = (paid.runs.into_iter(), self.plan.target().delta);
-        let n_rounds = self.spending.settings.n_rounds;
-        let mut convergence = self.measures_rounds.then(|| Convergence::new(n_rounds));
-        let (mut private, mut assumptions) = (Vec::new(), Vec::new());
-        for &alpha in self.alphas {
-            let spends = if alpha > 0.0 { runs.next() } else { None };
-            let spends = spends.unwrap_or_default();
-            if let Some(of) = &mut convergence {
-                of.begin_run();
-            }
-            let mut observer = Measured {
-                convergence: convergence.as_mut(),
-                inputs: &inputs,
-                trained: &parts.trained,
-            };
-            let made = trainer.private(alpha, z, delta, spends, noise, &mut observer)?;
-            private.push(made.0);
-            if let Some(certificate) = made.1 {
-                assumptions = certificate.assumptions;
-            }
+    /// The number of shared parameters.
+    fn width(&self, _: &Rows) -> usize {
+        self.inputs.dim()
+    }
+
+    fn requests(&self, width: usize, _: Adjacency) -> Result<Requests> {
+        self.spending.requests(width, self.shape.delta)
+    }
+
+    /// One certificate of everything that was released.
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let has_choice = self.spending.choice.is_some();
+        let mut builder = certificate
+            .released_output(
+                "shared parameters of all runs after every round, settings",
+                "anyone",
+            )
+            .not_covered("local parameters, which stay with their users")
+            .not_covered("internal report: errors of users and data-handling counts")
+            .tuning_included(has_choice);
+        if has_choice {
+            builder = builder.released_output("which alpha was chosen", "anyone");
         }
-        Ok(Runs {
+        if self.spending.counts_users {
+            builder = builder.released_output("noisy number of users", "anyone");
+        }
+        if self.spending.n_items.is_some() {
+            builder = builder.released_output("noisy counts of the ratings of items", "anyone");
+        }
+        // those of a run are the same for every alpha above 0
+        if let Ok(fit) = self.spending.settings.fit(1.0, 1.0) {
+            builder = fit
+                .assumptions()
+                .fold(builder, CertificateBuilder::assumption);
+        }
+        let said = self.assumptions.iter().cloned();
+        said.fold(builder, CertificateBuilder::assumption)
+    }
+
+    fn train(&self, data: &Rows, run: &mut Run<'_>) -> Result<AllModels> {
+        let Shape { shares, .. } = self.shape;
+        let UserRows {
+            users,
             items,
-            convergence,
-            inputs,
-            parts,
-            private,
-            assumptions,
-            without_noise: Vec::new(),
             n_left_out,
-            alphas: self.alphas.to_vec(),
-            settings: self.spending.settings,
+        } = match data.source.take() {
+            Some(source) => source.into_rows(run)?,
+            None => UserRows::of_nobody(self.spending.n_items, run)?,
+        };
+        let (max_rows, seed) = (self.shape.max_rows, self.shape.split_seed);
+        let parts = Parts::new(&self.inputs, users, shares, max_rows, seed)?;
+        let made = data.made.get_or_init(|| Made {
+            items,
+            parts,
+            n_left_out,
+        });
+        let samples = made.parts.trained.rows().samples();
+        // the public share that is trained on of the declared users, or a noisy count of those who are trained on
+        let n_users = match self.shape.n_users {
+            None => run.count(samples.table())?.value().max(1.0),
+            Some(declared) => declared * (1.0 - shares.held_out_users),
+        };
+        let trainer =
+            AlphaTrainer::new(self.spending.settings, &self.inputs, &made.parts, n_users)?;
+        let alphas = self.shape.alphas.iter();
+        let private = alphas
+            .map(|&alpha| trainer.along(alpha, run))
+            .collect::<Result<Vec<_>>>()?;
+        let chosen = match &self.spending.choice {
+            Some(selection) => {
+                let all: Vec<&PpSgdModel> = private.iter().collect();
+                let losses = losses_of_users(&self.inputs, &made.parts.trained, &all);
+                let of = Choice {
+                    n_runs: all.len(),
+                    range: self.shape.loss_range,
+                };
+                of.choose(selection, &losses, run)?
+            }
+            None => 0,
+        };
+        Ok(AllModels {
+            private,
+            chosen,
             n_users,
         })
     }
-
-    /// What sums are divided by: the public share that is trained on of the declared users, or a noisy count of those who are trained on.
-    fn n_users(&self, parts: &Parts, spend: Option<Spend>, noise: &mut NoiseSource) -> Result<f64> {
-        match (self.args.model.n_users, spend) {
-            (None, Some(spend)) => {
-                let users = parts.trained.rows().samples().table();
-                let count = release_user_count(users, spend, noise);
-                Ok(count.map_err(dp_fedsgd::Error::from)?.value().max(1.0))
-            }
-            (declared, _) => Ok(declared.unwrap_or(1.0) * self.settings.trained_share()),
-        }
-    }
 }
 
-/// Measures rounds as they end.
-struct Measured<'a> {
-    convergence: Option<&'a mut Convergence>,
-    inputs: &'a Inputs,
-    trained: &'a Group,
+/// Measures rounds as they end, and shows the run to the caller of the workflow.
+pub(super) struct Measured<'a> {
+    pub(super) watched: Option<Watched<'a>>,
+    /// Where errors after rounds are wanted, for internal files.
+    pub(super) convergence: Option<&'a mut Convergence>,
+    pub(super) inputs: &'a Inputs,
+    pub(super) rows: &'a Rows,
 }
 
 impl Observer for Measured<'_> {
+    fn reads_users(&self) -> bool {
+        false
+    }
+
     fn round(&mut self, round: &Round<'_>) {
-        if let Some(convergence) = &mut self.convergence {
-            convergence.measure(self.inputs, self.trained, round);
+        if let (Some(convergence), Some(made)) = (&mut self.convergence, self.rows.made.get()) {
+            if round.round == 1 {
+                convergence.begin_run();
+            }
+            convergence.measure(self.inputs, &made.parts.trained, round);
+        }
+    }
+
+    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
+        match &mut self.watched {
+            Some(watched) => watched.progress(at),
+            None => ControlFlow::Continue(()),
         }
     }
 }
 
+/// All runs, private and without noise, with what they were trained on.
+pub(super) struct Runs {
+    pub(super) of: AllRuns,
+    pub(super) made: Made,
+    pub(super) models: AllModels,
+    without_noise: Vec<PpSgdModel>,
+}
+
 impl Runs {
+    /// Nothing where nothing was trained.
+    pub(super) fn new(of: AllRuns, rows: Rows, models: AllModels) -> Option<Self> {
+        Some(Self {
+            of,
+            made: rows.made.into_inner()?,
+            models,
+            without_noise: Vec::new(),
+        })
+    }
+
     /// Trains the same without noise.
     pub(super) fn compare(&mut self) -> Result<()> {
-        let trainer = Trainer::new(self.settings, &self.inputs, &self.parts, self.n_users)?;
-        let runs = self.alphas.iter();
+        let (settings, n_users) = (self.of.spending.settings, self.models.n_users);
+        let trainer = AlphaTrainer::new(settings, &self.of.inputs, &self.made.parts, n_users)?;
+        let runs = self.of.shape.alphas.iter();
         self.without_noise = runs
             .map(|&alpha| trainer.without_noise(alpha))
             .collect::<Result<_>>()?;
@@ -134,28 +261,24 @@ impl Runs {
     pub(super) fn measure(&self) -> Result<Vec<UserFigures>> {
         let all = self.all();
         let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
-        Figures::of_users(&self.inputs, &self.parts.trained, all.len(), own)
+        Figures::of_users(&self.of.inputs, &self.made.parts.trained, all.len(), own)
     }
 
     /// The same of users who join when everything is released.
     pub(super) fn measure_held_out(&self) -> Result<Vec<UserFigures>> {
-        let (all, held_out) = (self.all(), &self.parts.held_out);
+        let (all, held_out) = (self.all(), &self.made.parts.held_out);
+        let (inputs, alphas) = (&self.of.inputs, &self.of.shape.alphas);
         let own = |run: usize, user: usize| {
-            let alpha = self.alphas[run % self.alphas.len()];
+            let alpha = alphas[run % alphas.len()];
             let shared = all[run].shared.last();
-            folded_in(
-                &self.inputs,
-                &self.settings,
-                alpha,
-                shared,
-                held_out.rows(),
-                user,
-            )
+            let settings = &self.of.spending.settings;
+            folded_in(inputs, settings, alpha, shared, held_out.rows(), user)
         };
-        Figures::of_users(&self.inputs, held_out, all.len(), own)
+        Figures::of_users(inputs, held_out, all.len(), own)
     }
 
     fn all(&self) -> Vec<&PpSgdModel> {
-        self.private.iter().chain(&self.without_noise).collect()
+        let private = self.models.private.iter();
+        private.chain(&self.without_noise).collect()
     }
 }

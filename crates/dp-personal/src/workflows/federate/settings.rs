@@ -5,6 +5,7 @@ use std::path::Path;
 use dp_core::{ApproxDp, ParamError, params};
 use dp_data::SampleColumns;
 
+use super::runs::Shape;
 use crate::error::{Error, Result};
 use crate::federated::{HoldOut, RunSettings};
 use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
@@ -99,9 +100,17 @@ impl Settings {
         }
     }
 
-    /// Share of the users that is trained on: public.
-    pub(super) fn trained_share(&self) -> f64 {
-        1.0 - self.shares.held_out_users
+    /// What decides the runs of all alphas beside their settings.
+    pub(super) fn shape(&self, args: &FederateSettings) -> Shape {
+        Shape {
+            alphas: self.alphas.clone(),
+            delta: args.delta,
+            n_users: args.model.n_users,
+            loss_range: args.choice.loss_range,
+            shares: self.shares_of_run(),
+            max_rows: args.columns.max_rows,
+            split_seed: args.held_out.split_seed,
+        }
     }
 
     /// What models see of the columns of a table; their number is checked here, before anything is spent.

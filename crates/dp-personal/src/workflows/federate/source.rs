@@ -1,8 +1,8 @@
 //! Where the rows come from.
 
-use dp_accounting::Spend;
-use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable};
-use dp_mechanism::{Grid, NoiseSource, VectorSum};
+use dp_core::{Interactions, InteractionsBuilder, Private};
+use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable, SampleUser};
+use dp_mechanism::Run;
 use dp_multitask::CountContribution;
 
 use super::settings::Settings;
@@ -21,6 +21,13 @@ const RATING: &str = "rating";
 pub(super) enum Source {
     Rows(SampleTable),
     Ratings(Box<(Ratings, ItemTable)>),
+}
+
+/// The rows that a run trains on, and the items whose features they have.
+pub(super) struct UserRows {
+    pub(super) users: Private<Vec<SampleUser>>,
+    pub(super) items: Option<DescribedItems>,
+    pub(super) n_left_out: usize,
 }
 
 /// The public list of items, of ratings.
@@ -57,6 +64,14 @@ impl Source {
         }))
     }
 
+    /// Of ratings, the public list of items.
+    pub(super) fn items(&self) -> Option<&ItemTable> {
+        match self {
+            Self::Rows(_) => None,
+            Self::Ratings(rated) => Some(&rated.1),
+        }
+    }
+
     /// What models see of the columns.
     pub(super) fn inputs(&self, settings: &Settings) -> Result<Inputs> {
         match self {
@@ -82,30 +97,47 @@ impl Source {
     }
 
     /// The rows, and of ratings the items with their features; their popularity is released for it.
-    pub(super) fn into_rows(
-        self,
-        spend: Option<Spend>,
-        noise: &mut NoiseSource,
-    ) -> Result<(SampleTable, Option<DescribedItems>)> {
+    pub(super) fn into_rows(self, run: &mut Run<'_>) -> Result<UserRows> {
         let (ratings, items) = match self {
-            Self::Rows(table) => return Ok((table, None)),
+            Self::Rows(table) => return Ok(UserRows::of(table, None)),
             Self::Ratings(rated) => *rated,
         };
-        let n_items = items.catalogue().len();
-        let counts = match spend {
-            Some(spend) => {
-                let table = ratings.interactions();
-                let grid = Grid::new(spend.noise_multiplier()?, VOTES);
-                let votes = CountContribution::new(VOTES)?;
-                let counted = |grid| VectorSum::accumulate(table, n_items, grid, &votes);
-                let released = grid
-                    .and_then(counted)
-                    .and_then(|sum| sum.release(spend, noise));
-                released.map_err(dp_multitask::Error::from)?.values()
-            }
-            None => vec![0.0; n_items],
-        };
+        let counts = count_of_items(ratings.interactions(), items.catalogue().len(), run)?;
         let items = items.described(&counts);
-        Ok((items.rows_of(&ratings)?, Some(items)))
+        Ok(UserRows::of(items.rows_of(&ratings)?, Some(items)))
     }
+}
+
+impl UserRows {
+    fn of(table: SampleTable, items: Option<DescribedItems>) -> Self {
+        Self {
+            n_left_out: *table.n_not_finite().expose(),
+            users: table.into_users(),
+            items,
+        }
+    }
+
+    /// Nobody's rows, of ratings of `n_items`: the model of a replay follows from releases alone.
+    pub(super) fn of_nobody(n_items: Option<usize>, run: &mut Run<'_>) -> Result<Self> {
+        if let Some(n_items) = n_items {
+            let nobody = Private::new(InteractionsBuilder::new(n_items).build().0);
+            count_of_items(&nobody, n_items, run)?;
+        }
+        Ok(Self {
+            users: Private::new(Vec::new()),
+            items: None,
+            n_left_out: 0,
+        })
+    }
+}
+
+/// Noisy numbers of the ratings of items: what [`Spending`](crate::federated::Spending) calls ratings of items.
+fn count_of_items(
+    ratings: &Private<Interactions>,
+    n_items: usize,
+    run: &mut Run<'_>,
+) -> Result<Vec<f64>> {
+    let votes = CountContribution::new(VOTES)?;
+    let released = run.vector(ratings, (n_items, VOTES), &votes);
+    Ok(released.map_err(dp_multitask::Error::from)?.values())
 }

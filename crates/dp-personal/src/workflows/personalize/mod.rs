@@ -1,23 +1,27 @@
 //! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
 
+mod audit;
 mod held_out;
 mod rounds;
 mod settings;
 
 use std::time::Instant;
 
+use dp_accounting::Certificate;
 use dp_core::{Adjacency, ApproxDp};
 use dp_personalize::{Fitted, Subspace};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+pub use self::audit::audit;
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
 use crate::output::{OutputFolder, PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
-use crate::watch::{Watch, go_on};
+use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::train::protect;
+use crate::workflows::private_run::PrivateRun;
+use crate::workflows::train::{open_output, protect};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -64,8 +68,8 @@ pub fn personalize(
         target,
         ADJACENCY,
     )?;
-    account.check(&settings.draft_plan(target, ADJACENCY)?)?;
-    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    let draft = settings.draft_plan(target, ADJACENCY)?;
+    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;
     let start = Instant::now();
@@ -80,11 +84,29 @@ pub fn personalize(
     go_on(watch)?;
     let start = Instant::now();
     let mut noise = args.output.noise();
-    folder.mark_paid()?;
-    let spends = account.reserve(&plan)?;
+    let shares = &args.held_out.shares;
+    let public = json!({
+        "command": "personalize",
+        "target": target,
+        "settings": settings.method,
+        "inputs": inputs,
+        "max_rows": args.columns.max_rows,
+        "held_out": [shares.test_share, shares.held_out_users],
+        "no_split": args.held_out.no_split,
+        "split_seed": args.held_out.split_seed,
+        "user_column": args.columns.user_col,
+        "assumptions": assumptions(args),
+    });
+    let run = PrivateRun {
+        folder: &folder,
+        account: &mut account,
+        plan: &plan,
+        public: &public,
+    };
     let mut rounds = held_out.rounds(settings.method.n_steps());
+    let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let samples = held_out.train().samples();
-    let fitted = (settings.fit).fit(samples, &plan, spends, &mut noise, &mut rounds)?;
+    let fitted = (settings.fit).fit(samples, run, &mut noise, &mut watched)?;
     let train = start.elapsed();
 
     let fitted = with_assumptions(fitted, args);
@@ -92,8 +114,9 @@ pub fn personalize(
         fitted: &fitted,
         inputs: &inputs,
         settings: &settings.method,
+        run: &public,
     };
-    release.write(&folder)?;
+    release.write(&folder, args.output.publish_releases)?;
     // from here on the model stays, whatever happens
     let report = folder.commit_after(|folder| {
         let start = Instant::now();
@@ -127,8 +150,8 @@ pub fn personalize(
 }
 
 /// What the operator answers for.
-fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
-    let assumption = match args.ledger.ledger {
+fn assumptions(args: &PersonalizeSettings) -> [String; 3] {
+    let ledger = match args.ledger.ledger {
         Some(_) => "every run on this data set used the same ledger file",
         None => "this is the only run on this data set: no ledger file was used",
     };
@@ -136,11 +159,15 @@ fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) ->
         Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
         None => "a user is whoever shares a value of the user column".to_owned(),
     };
-    fitted.certificate = fitted
-        .certificate
-        .with_assumption("names of columns and their ranges are public")
-        .with_assumption(assumption)
-        .with_assumption(unit)
-        .with_not_covered("internal report: errors of users and data-handling counts");
+    let columns = "names of columns and their ranges are public".to_owned();
+    [columns, ledger.to_owned(), unit]
+}
+
+fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
+    let certificate = assumptions(args)
+        .into_iter()
+        .fold(fitted.certificate, Certificate::with_assumption);
+    fitted.certificate =
+        certificate.with_not_covered("internal report: errors of users and data-handling counts");
     fitted
 }

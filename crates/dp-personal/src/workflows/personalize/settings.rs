@@ -58,6 +58,14 @@ impl Settings {
         Ok(inputs)
     }
 
+    /// The largest number of features, a shared intercept included.
+    pub(super) fn most_features(&self) -> usize {
+        match self.method.method {
+            Method::Residual => 256,
+            _ => 256.min(1024 / self.method.rank),
+        }
+    }
+
     /// The plan, with a number of features that does not fit told by the flag that does.
     pub(super) fn plan(
         &self,
@@ -65,12 +73,7 @@ impl Settings {
         target: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Plan> {
-        let (dim, rank) = (inputs.dim(), self.method.rank);
-        let most = if self.method.method == Method::Residual {
-            256
-        } else {
-            256.min(1024 / rank)
-        };
+        let (dim, rank, most) = (inputs.dim(), self.method.rank, self.most_features());
         if !(rank..=most).contains(&dim) {
             let text = format!(
                 "{dim} features (a shared intercept included) and `rank` {rank}; expected from {rank} to \

@@ -1,0 +1,286 @@
+use dp_accounting::Plan;
+use dp_core::{Interactions, UserSamples, params};
+use dp_fedsgd::{
+    BatchReduction, Client, ClipSchedule, HeldBatches, LocalTraining, Participation,
+    PersonalizedObjective, PpSgd, PpSgdModel, PpSgdTrainer, RoundMessage, UserBatches,
+};
+use dp_mechanism::{ClientSampling, Grid, Observed};
+
+use crate::kernel::add;
+use crate::trainer::{AuditedUsers, differs, failed, samples_of};
+use crate::view::{Entries, View};
+use crate::{AuditedTrainer, Oracle, Result, Watch};
+
+/// Oracle for personalised private SGD (`dp-fedsgd`).
+///
+/// Nothing is taken from the trainer but what it released. What the server would have broadcast before each round is computed here once more from the releases
+/// and public settings: shared parameters, clip norm, step sizes, public denominator. What each user adds is then what a [`Client`] answers
+/// to these messages, one user at a time and from that user's own rows. A trainer whose denominator is not the public one has a last model that does not follow from
+/// its releases, which is refused; one that looks at anything private between rounds, or at another user's local parameters, gives sums that differ from
+/// what clients answer.
+///
+/// Trainer and clients share the code of a local step, so that equality says nothing of that step: gradients that are not clipped are the same on both
+/// sides. They are found by what a round moves on neighbouring data, exact and with rows that overflow.
+///
+/// Exact sums are filled in where everybody takes part in every round. Samples have no Gaussian parameter and their sums are secret even to an audit: see
+/// [`contributions`](Self::contributions) and [`audit_epsilon`](crate::audit_epsilon).
+#[derive(Debug, Clone, Copy)]
+pub struct PpSgdOracle<'a, O> {
+    fit: PpSgd,
+    objective: &'a O,
+    max_rows: usize,
+    batch_size: usize,
+}
+
+/// All that one run released.
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "views may hold private sums next to their releases"
+)]
+pub struct SgdRun {
+    /// The rounds in order.
+    pub rounds: Vec<SgdRound>,
+    /// The shared parameters after the last.
+    pub shared: Vec<f64>,
+}
+
+/// One round of a run.
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "views may hold private sums next to their releases"
+)]
+pub struct SgdRound {
+    /// What clients are told before it: follows from the rounds before.
+    pub message: RoundMessage,
+    /// The release.
+    pub view: View,
+}
+
+impl<'a, O: PersonalizedObjective> AuditedTrainer<PpSgdTrainer<'a, O>, PpSgdOracle<'a, O>> {
+    /// Personalised private SGD paid for by `plan`, on at most `max_rows` rows a user, `batch_size` of them in a step, watched by its oracle.
+    #[must_use]
+    pub fn on_batches(
+        fit: PpSgd,
+        objective: &'a O,
+        plan: Plan,
+        (max_rows, batch_size): (usize, usize),
+    ) -> Self {
+        let n_features = objective.n_features();
+        let oracle = PpSgdOracle {
+            fit,
+            objective,
+            max_rows,
+            batch_size,
+        };
+        let trainer = AuditedTrainer::on(fit.with(objective), plan, move |table| {
+            let samples = samples_of(table, n_features, max_rows)?;
+            let batches = HeldBatches::owning(samples, batch_size).map_err(failed)?;
+            Ok(Box::new(batches) as Box<dyn UserBatches + 'a>)
+        });
+        trainer.watched_by(oracle)
+    }
+}
+
+impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
+    /// The messages and the model that follow from the releases of a run.
+    ///
+    /// # Errors
+    /// [`crate::Error::Trainer`] when a noise multiplier does not fit a grid.
+    pub fn read(&self, views: &[View]) -> Result<SgdRun> {
+        let mut shared = vec![0.0; self.objective.n_shared()];
+        let mut clip_norm = first_norm(self.fit.params().clip);
+        let mut rounds = Vec::new();
+        for (round, view) in (1..).zip(views) {
+            let message = self.message(round, &shared, clip_norm, view.noise_multiplier);
+            let grid = message.grid().map_err(failed)?;
+            clip_norm = self.step(&message, view, &grid, &mut shared);
+            let view = view.clone();
+            rounds.push(SgdRound { message, view });
+        }
+        Ok(SgdRun { rounds, shared })
+    }
+
+    fn message(&self, round: u32, shared: &[f64], clip_norm: f64, z: f64) -> RoundMessage {
+        let params = self.fit.params();
+        RoundMessage {
+            run: "audit".to_owned(),
+            round,
+            shared: shared.to_vec(),
+            clip_norm,
+            noise_multiplier: z,
+            local_rate: self.fit.step_sizes(round as usize).0,
+            sum_rows: matches!(params.reduction, BatchReduction::Sum { .. }),
+            everybody_trains: params.local_training == LocalTraining::EveryRound,
+            share_within: matches!(params.clip, ClipSchedule::Quantile { .. }),
+            count_clients: params.minimum_clients.is_some(),
+            extra_share: params.extra_share,
+        }
+    }
+
+    /// The step that a release says, and the clip norm of the round after it.
+    fn step(&self, message: &RoundMessage, view: &View, grid: &Grid, shared: &mut [f64]) -> f64 {
+        let params = self.fit.params();
+        let values: Vec<f64> = view.integers.iter().map(|&y| grid.dequantise(y)).collect();
+        let (gradient, extras) = values.split_at(shared.len().min(values.len()));
+        let extra = |at: usize| {
+            extras
+                .get(at)
+                .map(|v| v / (params.extra_share * message.clip_norm))
+        };
+        let count = extra(usize::from(message.share_within));
+        let enough = params
+            .minimum_clients
+            .is_none_or(|least| count.is_some_and(|c| c >= least));
+        if !enough {
+            return message.clip_norm;
+        }
+        let rows = match params.reduction {
+            BatchReduction::Mean => 1.0,
+            BatchReduction::Sum { rows_per_user } => rows_per_user,
+        };
+        let rate = self.fit.step_sizes(message.round as usize).1 / (self.expected_clients() * rows);
+        for (w, value) in shared.iter_mut().zip(gradient) {
+            *w -= rate * value;
+        }
+        let share = 0.5 + 0.5 * extra(0).unwrap_or(0.0) / self.expected_clients();
+        next_norm(params.clip, message.clip_norm, share)
+    }
+
+    /// `q N`, `m` or `N`: public.
+    fn expected_clients(&self) -> f64 {
+        let params = self.fit.params();
+        match params.participation {
+            Participation::Full => params.n_users,
+            Participation::Sampled(ClientSampling::Poisson(poisson)) => {
+                poisson.sampling_probability() * params.n_users
+            }
+            Participation::Sampled(ClientSampling::FixedSize(fixed)) => fixed.sample_size() as f64,
+        }
+    }
+
+    /// What one user adds in each round of a run: coordinate and integer, nothing where `asked` says that the user was not drawn in that round, from 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::Trainer`] for a user that is not there, or a run of other settings.
+    pub fn contributions(
+        &self,
+        run: &SgdRun,
+        data: &UserSamples,
+        user: usize,
+        asked: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Entries>> {
+        let batches = HeldBatches::new(data, self.batch_size).map_err(failed)?;
+        self.answers(run, &batches, user, asked)
+    }
+
+    fn answers(
+        &self,
+        run: &SgdRun,
+        batches: &HeldBatches<'_>,
+        user: usize,
+        asked: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Entries>> {
+        let mut client = Client::new(self.objective, batches, user, user).map_err(failed)?;
+        let rounds = run.rounds.iter().enumerate();
+        let answers = rounds.map(|(at, round)| {
+            let answer = client.receive(&round.message, asked(at)).map_err(failed)?;
+            let integers = answer
+                .update()
+                .map_or_else(Vec::new, |answer| answer.integers);
+            let entries = integers.into_iter().enumerate();
+            Ok(entries.filter(|&(_, z)| z != 0).collect())
+        });
+        answers.collect()
+    }
+
+    /// What each user of a table adds in each round in which everybody takes part.
+    fn answers_of_all(&self, run: &SgdRun, table: &Interactions) -> Result<Vec<Vec<Entries>>> {
+        let samples = samples_of(table, self.objective.n_features(), self.max_rows)?;
+        let batches = HeldBatches::new(&samples, self.batch_size).map_err(failed)?;
+        let users = 0..table.n_users();
+        users
+            .map(|user| self.answers(run, &batches, user, &|_| true))
+            .collect()
+    }
+}
+
+impl<O: PersonalizedObjective> Oracle<PpSgdModel> for PpSgdOracle<'_, O> {
+    fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<PpSgdModel> + 'a> {
+        Box::new(Answers {
+            oracle: self,
+            users,
+        })
+    }
+
+    /// Clients answer for themselves.
+    fn trusts_contributions(&self) -> bool {
+        false
+    }
+}
+
+struct Answers<'a, 'o, O> {
+    oracle: &'a PpSgdOracle<'o, O>,
+    users: AuditedUsers<'a>,
+}
+
+impl<O: PersonalizedObjective> Watch<PpSgdModel> for Answers<'_, '_, O> {
+    fn release(&mut self, _: &Observed<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, model: &PpSgdModel, views: &mut [View]) -> Result<()> {
+        let run = self.oracle.read(views)?;
+        let last = model.shared.last();
+        params::same_size("shared parameters", last.len(), run.shared.len())?;
+        if !run.shared.iter().zip(last).all(|(a, b)| near(*a, *b)) {
+            return Err(differs("shared parameters that follow from the releases"));
+        }
+        if self.oracle.fit.params().participation != Participation::Full {
+            return Ok(());
+        }
+        for each in self.oracle.answers_of_all(&run, self.users.data)? {
+            for (view, entries) in views.iter_mut().zip(each) {
+                add(&mut view.exact, &entries);
+            }
+        }
+        for each in self.oracle.answers_of_all(&run, self.users.canaries)? {
+            for (view, entries) in views.iter_mut().zip(each) {
+                view.canaries.push(entries);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Equal but for the order of a few roundings.
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * (1.0 + a.abs())
+}
+
+/// `C_1`.
+const fn first_norm(clip: ClipSchedule) -> f64 {
+    match clip {
+        ClipSchedule::Constant { norm } => norm,
+        ClipSchedule::Geometric { start, .. } | ClipSchedule::Quantile { start, .. } => start,
+    }
+}
+
+/// `C_(t+1)` from `C_t` and the released share of users within it.
+fn next_norm(clip: ClipSchedule, norm: f64, share_within: f64) -> f64 {
+    match clip {
+        ClipSchedule::Constant { norm } => norm,
+        ClipSchedule::Geometric { ratio, floor, .. } => floor.max(ratio * norm),
+        ClipSchedule::Quantile {
+            quantile,
+            rate,
+            low,
+            high,
+            ..
+        } => {
+            let excess = share_within.clamp(0.0, 1.0) - quantile;
+            (norm * (-rate * excess).exp()).clamp(low, high)
+        }
+    }
+}

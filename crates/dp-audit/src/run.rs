@@ -1,0 +1,515 @@
+//! L3: a whole training run with canary users.
+
+use std::fmt;
+
+use dp_core::{ApproxDp, Gdp, Interactions, Private, params};
+use dp_mechanism::NoiseSource;
+use serde::{Deserialize, Serialize};
+
+use crate::black_box::audit_black_box;
+use crate::canary::Canaries;
+use crate::release::{audit_independence, pooled};
+use crate::report::{Check, Verdict, verdict_of, write_failures};
+use crate::sequential::{GuessingGame, NoiseWatch};
+use crate::view::View;
+use crate::{BlackBoxAudit, ReleaseAudit, Result};
+
+/// Training runs that can be audited: what they claim, and how to make one.
+///
+/// [`AuditedTrainer`](crate::AuditedTrainer) is one for every trainer of this workspace. Implement it yourself for a trainer that does not
+/// run on dp-mechanism, or to audit a claim other than the trainer's own.
+pub trait AuditedRun {
+    /// What a run claims: the guarantee and its Gaussian-DP parameter, for adding or removing
+    /// one user.
+    fn claim(&self) -> (ApproxDp, Gdp);
+
+    /// Trains once on `data` and shows each release, in order.
+    ///
+    /// A view's exact sum is made from the users' contributions one by one, as clients would send
+    /// them; its canary entries are what each user of `canaries` adds if present, given what was
+    /// released before.
+    ///
+    /// # Errors
+    /// When training fails.
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> Result<Vec<View>>;
+}
+
+/// How much to run and how sure to be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSettings {
+    /// Training runs; each gives one output per canary.
+    pub n_runs: usize,
+    /// Confidence of the lower bound on mu.
+    pub confidence: f64,
+    /// False-alarm probability of each check.
+    pub level: f64,
+    /// Seed of the coins that say which canaries take part.
+    pub coin_seed: u64,
+}
+
+impl Default for RunSettings {
+    /// 32 runs, confidence 1 - 1e-9, level 1e-9.
+    fn default() -> Self {
+        Self {
+            n_runs: 32,
+            confidence: 1.0 - 1e-9,
+            level: 1e-9,
+            coin_seed: 0,
+        }
+    }
+}
+
+/// Outcome of [`audit_run`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunAudit {
+    /// The claimed guarantee.
+    pub claimed: ApproxDp,
+    /// The claimed Gaussian-DP parameter.
+    pub claimed_mu: f64,
+    /// What the canaries' contributions are worth at the promised noise, mean over canaries and
+    /// runs: at most the claim, and close to it for canaries that use all they may.
+    pub canary_mu: f64,
+    /// The same at the noise that was measured: the white-box estimate of mu.
+    pub white_box_mu: f64,
+    /// Relative error of the white-box estimate at the level of the checks.
+    pub white_box_error: f64,
+    /// Share of mu^2 in releases of so few numbers that their noise could not be measured and counts as claimed in
+    /// the white-box estimate.
+    pub unmeasured_share: f64,
+    /// Epsilon of the white-box estimate at the claimed delta.
+    pub white_box_epsilon: f64,
+    /// Lower bound from outputs alone.
+    pub black_box: BlackBoxAudit,
+    /// Epsilon of the lower bound at the claimed delta.
+    pub lower_bound_epsilon: f64,
+    /// Lower bound on mu that holds at every stopping time, level that of the checks.
+    pub anytime_lower_bound_mu: f64,
+    /// The releases, pooled over all runs.
+    pub releases: Vec<ReleaseAudit>,
+    /// Training runs made.
+    pub n_runs: usize,
+    /// Checks of the run as a whole.
+    pub checks: Vec<Check>,
+    /// Outcome.
+    pub verdict: Verdict,
+}
+
+/// Audits whole training runs with canaries that take part or not by fair coins.
+///
+/// For canary `c` and releases `t`, with `Z` what it adds and `S'` everybody else's sum,
+///
+/// ```text
+/// mu_c^2 = sum_t sum_k Z_tk^2 / sigma_tk^2,    x_c = sum_t sum_k Z_tk (Y - S' + 1/2)_tk / sigma_tk^2 / mu_c
+/// x_c ~ N(0, 1) if c stayed out, N(mu_c, 1) if it took part
+/// ```
+///
+/// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
+/// was measured in place of sigma (in releases of so few numbers that it cannot be measured to within a
+/// half, sigma itself; they may hold 5 % of mu^2 at most). Black box: [`audit_black_box`] on the pooled `x_c` with
+/// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
+/// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
+/// above the claim beyond the error of its estimate, lower bounds not above the claim.
+///
+/// The lower bound pools canaries of one run. That is right when their coordinates are noised
+/// independently, which the white-box checks test; [`GuessingGame`] needs no such assumption.
+///
+/// # Errors
+/// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
+pub fn audit_run<T: AuditedRun + ?Sized>(
+    trainer: &T,
+    canaries: &Canaries,
+    settings: &RunSettings,
+    mut noise: impl FnMut() -> NoiseSource,
+) -> Result<RunAudit> {
+    params::at_least_one("n_runs", settings.n_runs)?;
+    params::open_unit("confidence", settings.confidence)?;
+    params::open_unit("level", settings.level)?;
+    let (_, claimed) = trainer.claim();
+    let mut evidence = Evidence::new(claimed.mu);
+    let mut coins = Coins::new(settings.coin_seed);
+    for _ in 0..settings.n_runs {
+        let present = coins.flip(canaries.len());
+        let data = canaries.with(&present)?;
+        let views = trainer.train(&data, canaries.users(), &mut noise())?;
+        evidence.take_in(&present, &views, settings.level)?;
+    }
+    evidence.report(trainer, settings)
+}
+
+/// What the runs so far have shown.
+struct Evidence {
+    claimed_mu: f64,
+    without: Vec<f64>,
+    with: Vec<f64>,
+    game: GuessingGame,
+    watch: NoiseWatch,
+    /// Per release: its view of the last run, and residuals and integer noise of all runs.
+    pools: Vec<Pool>,
+    /// Per canary and run: squared mu by release.
+    squares: Vec<Vec<f64>>,
+    checks: Vec<Check>,
+    n_runs: usize,
+}
+
+struct Pool {
+    view: View,
+    residuals: Vec<f64>,
+    noise: Vec<i64>,
+    last: Vec<f64>,
+}
+
+impl Evidence {
+    fn new(claimed_mu: f64) -> Self {
+        Self {
+            claimed_mu,
+            without: Vec::new(),
+            with: Vec::new(),
+            game: GuessingGame::default(),
+            watch: NoiseWatch::default(),
+            pools: Vec::new(),
+            squares: Vec::new(),
+            checks: Vec::new(),
+            n_runs: 0,
+        }
+    }
+
+    fn take_in(&mut self, present: &[bool], views: &[View], level: f64) -> Result<()> {
+        let mut residuals = Vec::new();
+        for view in views {
+            view.check()?;
+            residuals.push((view.label.clone(), view.residuals()));
+        }
+        self.keep_failures(audit_independence(&residuals, level));
+        for (at, (view, (_, fresh))) in views.iter().zip(&residuals).enumerate() {
+            self.watch.observe(fresh);
+            self.check_norms(view);
+            self.pool(at, view, fresh, level);
+        }
+        self.score(present, views, &residuals);
+        self.n_runs += 1;
+        Ok(())
+    }
+
+    fn keep_failures(&mut self, checks: Vec<Check>) {
+        self.checks
+            .extend(checks.into_iter().filter(|c| !c.passed()));
+    }
+
+    /// Every canary within what is paid for, in exact integers.
+    fn check_norms(&mut self, view: &View) {
+        let allowed = u128::from(view.allowed_norm()).pow(2);
+        for entries in &view.canaries {
+            let squares = entries.iter().map(|&(at, z)| {
+                let magnitude = u128::from(z.unsigned_abs());
+                let weight = if view.scale(at) < view.layout.sigma() as f64 {
+                    2
+                } else {
+                    1
+                };
+                (magnitude * magnitude).saturating_mul(weight)
+            });
+            if squares.fold(0, u128::saturating_add) > allowed {
+                self.checks.push(Check::new(
+                    format!("a canary adds more to `{}` than is paid for", view.label),
+                    0.0,
+                    f64::MIN_POSITIVE,
+                ));
+            }
+        }
+    }
+
+    fn pool(&mut self, at: usize, view: &View, fresh: &[f64], level: f64) {
+        let noise = view.integers.iter().zip(&view.exact);
+        let noise = noise.map(|(y, s)| y.wrapping_sub(*s));
+        if let Some(pool) = self.pools.get_mut(at) {
+            let pair = [
+                (
+                    format!("{} of one run", view.label),
+                    std::mem::take(&mut pool.last),
+                ),
+                ("the run after it".to_owned(), fresh.to_vec()),
+            ];
+            let checks = audit_independence(&pair, level);
+            let pool = &mut self.pools[at];
+            pool.residuals.extend_from_slice(fresh);
+            pool.noise.extend(noise);
+            pool.last = fresh.to_vec();
+            self.keep_failures(checks);
+            return;
+        }
+        self.pools.push(Pool {
+            view: view.clone(),
+            residuals: fresh.to_vec(),
+            noise: noise.collect(),
+            last: fresh.to_vec(),
+        });
+    }
+
+    /// The most powerful score of each canary, and the guess it leads to.
+    fn score(&mut self, present: &[bool], views: &[View], residuals: &[(String, Vec<f64>)]) {
+        let (mut n_right, mut n_guesses) = (0, 0);
+        for (canary, &here) in present.iter().enumerate() {
+            let (score, squares) = score(canary, here, views, residuals);
+            let mu_squared: f64 = squares.iter().sum();
+            if !(mu_squared > 0.0) {
+                continue;
+            }
+            let score = score / mu_squared.sqrt();
+            let guess = score > 0.5 * self.claimed_mu;
+            n_guesses += 1;
+            n_right += u64::from(guess == here);
+            if here {
+                &mut self.with
+            } else {
+                &mut self.without
+            }
+            .push(score);
+            self.squares.push(squares);
+        }
+        self.game.observe(n_right, n_guesses);
+    }
+
+    fn report<T: AuditedRun + ?Sized>(
+        mut self,
+        trainer: &T,
+        settings: &RunSettings,
+    ) -> Result<RunAudit> {
+        let (claimed, gdp) = trainer.claim();
+        let level = settings.level;
+        let releases: Vec<ReleaseAudit> = self
+            .pools
+            .iter()
+            .map(|pool| pooled(&pool.view, &pool.residuals, &pool.noise, level))
+            .collect();
+        let ratios: Vec<f64> = releases.iter().map(measured_noise).collect();
+        let white_box_error = white_box_error(&releases);
+        let unmeasured_share = unmeasured_share(&releases);
+        let canary_mu = self.mean_mu(|_| 1.0);
+        let white_box_mu = self.mean_mu(|at| ratios[at]);
+        let black_box = audit_black_box(
+            "whole run",
+            gdp.mu,
+            &self.without,
+            &self.with,
+            0.5 * gdp.mu,
+            settings.confidence,
+        )?;
+        let anytime = self.game.lower_bound_mu(level);
+        self.checks.push(Check::new(
+            "too much in releases of too few numbers to measure: more runs are needed",
+            if unmeasured_share <= MOST_UNMEASURED {
+                1.0
+            } else {
+                0.0
+            },
+            f64::MIN_POSITIVE,
+        ));
+        self.add_facts(
+            gdp.mu,
+            white_box_mu,
+            white_box_error,
+            canary_mu,
+            anytime,
+            level,
+        );
+        let fine = verdict_of(&self.checks).holds()
+            && black_box.verdict.holds()
+            && releases.iter().all(|r| r.verdict.holds());
+        let epsilon = |mu| epsilon_of(mu, claimed.delta);
+        Ok(RunAudit {
+            claimed,
+            claimed_mu: gdp.mu,
+            canary_mu,
+            white_box_mu,
+            white_box_error,
+            unmeasured_share,
+            white_box_epsilon: epsilon(white_box_mu),
+            lower_bound_epsilon: epsilon(black_box.lower_bound_mu),
+            black_box,
+            anytime_lower_bound_mu: anytime,
+            releases,
+            n_runs: self.n_runs,
+            checks: self.checks,
+            verdict: Verdict::of(fine),
+        })
+    }
+
+    fn add_facts(
+        &mut self,
+        claimed: f64,
+        white_box: f64,
+        error: f64,
+        canary: f64,
+        anytime: f64,
+        level: f64,
+    ) {
+        let facts = [
+            (
+                "white-box mu above the claim",
+                white_box <= claimed * (1.0 + error) + 1e-9,
+            ),
+            (
+                "canaries worth more than the claim",
+                canary <= claimed * (1.0 + 1e-9),
+            ),
+            ("anytime lower bound above the claim", anytime <= claimed),
+            ("noise watch", !self.watch.alarm(level)),
+        ];
+        for (what, fine) in facts {
+            let p_value = if fine { 1.0 } else { 0.0 };
+            self.checks
+                .push(Check::new(what, p_value, f64::MIN_POSITIVE));
+        }
+    }
+
+    /// Root mean square of the canaries' mu, the noise of each release scaled by `ratio`.
+    fn mean_mu(&self, ratio: impl Fn(usize) -> f64) -> f64 {
+        let total: f64 = self
+            .squares
+            .iter()
+            .flat_map(|squares| squares.iter().enumerate())
+            .map(|(at, square)| square / ratio(at).powi(2))
+            .sum();
+        (total / self.squares.len().max(1) as f64).sqrt()
+    }
+}
+
+/// Fair coins from a seed: they decide who takes part in an audit and protect nobody.
+struct Coins(u64);
+
+impl Coins {
+    const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One coin each, by the mixing function of Steele, Lea and Flood (2014).
+    fn flip(&mut self, n: usize) -> Vec<bool> {
+        (0..n)
+            .map(|_| {
+                self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut z = self.0;
+                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                (z ^ (z >> 31)) >> 63 == 1
+            })
+            .collect()
+    }
+}
+
+/// `sum_t <Z, Y - S' + 1/2>` in units of the promised noise, and the squared norm of `Z` by
+/// release. A residual is taken against the sum with the canary in it if it was present, so what
+/// it added is put back.
+fn score(
+    canary: usize,
+    here: bool,
+    views: &[View],
+    residuals: &[(String, Vec<f64>)],
+) -> (f64, Vec<f64>) {
+    let mut total = 0.0;
+    let mut squares = Vec::with_capacity(views.len());
+    for (view, (_, residuals)) in views.iter().zip(residuals) {
+        let mut square = 0.0;
+        for &(at, z) in view.canaries.get(canary).into_iter().flatten() {
+            let z = z as f64 / view.scale(at);
+            square += z * z;
+            let own = if here { z } else { 0.0 };
+            total += z * (residuals.get(at).copied().unwrap_or(0.0) + own);
+        }
+        squares.push(square);
+    }
+    (total, squares)
+}
+
+/// Noise of a release measured worse than this counts as claimed.
+const MEASURABLE: f64 = 0.5;
+
+/// Most of mu^2 that may lie in releases whose noise cannot be measured.
+const MOST_UNMEASURED: f64 = 0.05;
+
+/// Share of mu^2 in releases whose noise cannot be measured.
+fn unmeasured_share(releases: &[ReleaseAudit]) -> f64 {
+    let square = |release: &&ReleaseAudit| release.claimed_noise_multiplier.powi(-2);
+    let unmeasured = releases.iter().filter(|r| r.relative_error > MEASURABLE);
+    unmeasured.map(|r| square(&r)).sum::<f64>() / releases.iter().map(|r| square(&r)).sum::<f64>()
+}
+
+/// Measured over claimed noise.
+fn measured_noise(release: &ReleaseAudit) -> f64 {
+    if release.relative_error <= MEASURABLE {
+        release.measured_noise_multiplier / release.claimed_noise_multiplier
+    } else {
+        1.0
+    }
+}
+
+/// How far above the true mu the white-box estimate may be by chance: with noise `s_t` known to within a share `e_t`, and
+/// `mu_t = 1 / z_t` the most that release `t` gives away,
+///
+/// ```text
+/// sqrt(sum_t mu_t^2 / (1 - e_t)^2 / sum_t mu_t^2) - 1
+/// ```
+fn white_box_error(releases: &[ReleaseAudit]) -> f64 {
+    let (mut most, mut claimed) = (0.0, 0.0);
+    for release in releases {
+        let square = release.claimed_noise_multiplier.powi(-2);
+        let error = match release.relative_error {
+            error if error <= MEASURABLE => error,
+            _ => 0.0,
+        };
+        claimed += square;
+        most += square / (1.0 - error).powi(2);
+    }
+    (most / claimed).sqrt() - 1.0
+}
+
+/// Epsilon of a Gaussian mechanism at `delta`; 0 for nothing.
+fn epsilon_of(mu: f64, delta: f64) -> f64 {
+    if mu > 0.0 {
+        dp_accounting::gdp::epsilon(mu, delta)
+    } else {
+        0.0
+    }
+}
+
+impl fmt::Display for RunAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delta = self.claimed.delta;
+        writeln!(f, "{} in {} training runs", self.verdict, self.n_runs)?;
+        writeln!(
+            f,
+            "  claimed      epsilon {:.4} at delta {delta:e} (mu {:.4})",
+            self.claimed.epsilon, self.claimed_mu
+        )?;
+        writeln!(
+            f,
+            "  measured     epsilon {:.4} (mu {:.4} within {:.2} %): canaries worth {:.2} % of the \
+             claim, at the noise that came out",
+            self.white_box_epsilon,
+            self.white_box_mu,
+            100.0 * self.white_box_error,
+            100.0 * self.canary_mu / self.claimed_mu
+        )?;
+        writeln!(
+            f,
+            "  lower bound  epsilon {:.4} (mu {:.4}) with confidence {} from outputs alone, {} + {} \
+             of them; mu {:.2} at every stopping time",
+            self.lower_bound_epsilon,
+            self.black_box.lower_bound_mu,
+            self.black_box.confidence,
+            self.black_box.n_without,
+            self.black_box.n_with,
+            self.anytime_lower_bound_mu
+        )?;
+        for release in &self.releases {
+            write!(f, "  {release}")?;
+            writeln!(f)?;
+        }
+        write_failures(f, &self.checks)
+    }
+}

@@ -1,0 +1,151 @@
+//! The page as Markdown, section for section.
+
+use std::fmt::Write as _;
+
+use crate::chart::Chart;
+use crate::page::{Block, Page, Table};
+
+/// The whole page.
+pub(crate) fn page(page: &Page) -> String {
+    // writing to a string does not fail
+    let mut text = format!("# {}\n\n", inline(&page.title));
+    if let Some(caution) = &page.caution {
+        let _ = writeln!(text, "**{}**\n", inline(caution));
+    }
+    let _ = writeln!(text, "{}\n", inline(&page.lead));
+    for (name, value) in &page.facts {
+        let _ = writeln!(text, "* {}: {}", inline(name), inline(value));
+    }
+    for section in &page.sections {
+        let _ = write!(text, "\n## {}\n", section.title);
+        for block in &section.blocks {
+            text.push('\n');
+            put(&mut text, block);
+        }
+    }
+    if !page.footer.is_empty() {
+        let _ = write!(text, "\n---\n\n{}\n", inline(&page.footer));
+    }
+    text
+}
+
+fn put(text: &mut String, block: &Block) {
+    match block {
+        Block::Text(words) | Block::Note(words) => {
+            let _ = writeln!(text, "{}", inline(words));
+        }
+        Block::Warning(words) => {
+            let _ = writeln!(text, "**{}**", inline(words));
+        }
+        Block::Facts(facts) => {
+            let rows = facts.iter().map(|(n, v)| vec![n.clone(), v.clone()]);
+            put_rows(text, &Table::new("", ["", ""], rows).with_text([1]));
+        }
+        Block::Numbers(numbers) => {
+            let rows = numbers
+                .iter()
+                .map(|of| vec![of.label.clone(), of.note.clone(), of.value.clone()]);
+            put_rows(text, &Table::new("", ["", "", ""], rows).with_text([1]));
+        }
+        Block::Hundred(of) => {
+            let (found, blind) = (of.found, of.blind);
+            let caption = inline(&of.caption);
+            let _ = writeln!(
+                text,
+                "{found:.1} of 100 found, {blind:.0} by blind guessing. {caption}"
+            );
+        }
+        Block::Chart(chart) => put_chart(text, chart),
+        Block::Cards(cards) => {
+            for (at, card) in cards.iter().enumerate() {
+                text.push_str(if at == 0 { "" } else { "\n" });
+                put_chart(text, card);
+            }
+        }
+        Block::Table(table) => {
+            if !table.title.is_empty() {
+                let _ = writeln!(text, "**{}**\n", inline(&table.title));
+            }
+            put_rows(text, table);
+        }
+        Block::List(title, entries) => {
+            let _ = writeln!(text, "{title}:\n");
+            for entry in entries {
+                let _ = writeln!(text, "* {}", inline(entry));
+            }
+        }
+        Block::Code(title, code) => {
+            let code = code.replace("```", "'''");
+            let _ = writeln!(text, "{title}:\n\n```json\n{code}\n```");
+        }
+    }
+}
+
+/// The file of a chart, where it has one, and its numbers, where no table beside it has them.
+fn put_chart(text: &mut String, chart: &Chart) {
+    let title = inline(&chart.title);
+    let _ = writeln!(text, "**{title}**. {}", inline(&chart.note));
+    if let Some(file) = &chart.file {
+        let _ = writeln!(text, "\n![{title}]({file})");
+    }
+    if let Some(table) = chart.numbers() {
+        text.push('\n');
+        put_rows(text, &table);
+    }
+}
+
+fn put_rows(text: &mut String, table: &Table) {
+    let row = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| inline(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    text.push_str(&row(&table.heads));
+    text.push('|');
+    for at in 0..table.heads.len() {
+        text.push_str(if table.is_text(at) { "---|" } else { "---:|" });
+    }
+    text.push('\n');
+    for cells in &table.rows {
+        text.push_str(&row(cells));
+    }
+}
+
+/// Text as Markdown shows it: what would be markup, a link or the end of a cell is escaped, also of HTML within
+/// Markdown, and marks that turn the direction of writing are shown as `?`.
+fn inline(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        match c {
+            // many readers make links of bare addresses; character references stand in their way
+            ':' if text[at..].starts_with("://") => safe.push_str("&#58;"),
+            '.' if text[..at].to_lowercase().ends_with("www") => safe.push_str("&#46;"),
+            '@' => safe.push_str("&#64;"),
+            // as in HTML
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => safe.extend(['\\', c]),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            c if c.is_control() => safe.push(' '),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_is_markup() {
+        assert_eq!(
+            inline("a|b <script> [x](y) `z`\n# c"),
+            "a\\|b &lt;script&gt; \\[x\\](y) \\`z\\` \\# c"
+        );
+        assert_eq!(
+            inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod"),
+            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod"
+        );
+    }
+}

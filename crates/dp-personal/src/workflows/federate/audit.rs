@@ -1,0 +1,230 @@
+//! `dp audit-federate`: the runs of `dp federate`, made many times with planted users.
+
+use dp_accounting::Plan;
+use dp_audit::{AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, View, audit_epsilon};
+use dp_core::{ApproxDp, Gdp, Interactions, Private};
+use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
+use dp_mechanism::{NoiseSource, Run};
+
+use super::certified::spending;
+use super::settings::{Settings, by_setting};
+use super::source::{Source, items_of};
+use crate::error::Result;
+use crate::federated::{ADJACENCY, Parts, RunSettings, Spending, objective};
+use crate::output::SampledAuditReport;
+use crate::personal::Task;
+use crate::settings::AuditFederateSettings;
+use crate::watch::{Watch, begins, go_on};
+use crate::workflows::audit::{AuditOutcome, Audited, PlantedRows, Trials};
+
+/// Users planted where no number is given.
+const USUAL_CANARIES: usize = 30;
+/// Rows of a planted user, at most.
+const ROWS: usize = 4;
+/// The label of a planted user's rows: after all steps of a run still far beyond any clip.
+const FAR: f32 = 1e6;
+/// Deltas at which the claim of sampled rounds is held against outputs too: at a small one so few outputs show nothing.
+const DELTAS: [f64; 2] = [0.05, 0.2];
+
+/// Makes the rounds of `dp federate` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+///
+/// The claim that is audited is that of the rounds of all alphas, with the noise that they have in the run. Noisy counts and the choice among the
+/// alphas, which the run pays for too, are not looked at.
+///
+/// # Errors
+/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    // everything public is checked before the data is touched
+    let run = args.run();
+    let settings = Settings::new(&run)?;
+    let target = settings.targets[0];
+    let items = items_of(&run)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let mut spending = spending(&run, &settings, n_items)?;
+    let draft = spending.plan(1, target).map_err(by_setting)?;
+    let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
+    go_on(watch)?;
+    tracing::info!(file = %args.data.display(), "reading rows");
+    let source = Source::read(&run, &settings, items)?;
+    let inputs = source.inputs(&settings)?;
+    spending.settings = settings.run(&run, source.norm_squared(&inputs));
+    let plan = spending.resized(&draft, inputs.dim())?;
+    let mut noise = NoiseSource::operating_system();
+    let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;
+    counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;
+    let rows = source.into_rows(&mut counts)?;
+    let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
+    let max_rows = args.columns.max_rows;
+    let parts = Parts::new(&inputs, rows.users, shares, max_rows, seed)?;
+    let users = parts.trained.rows().samples();
+    let n_rows = max_rows.min(ROWS);
+    let row = rows_of(inputs.task, &spending.settings);
+    let planted = PlantedRows::new(users, (trials.n_canaries, 1, n_rows), row)?;
+    let n_here = (users.table().expose().n_users() + trials.n_canaries.div_ceil(2)) as f64;
+    let declared = args
+        .model
+        .n_users
+        .map(|n| n * (1.0 - shares.held_out_users));
+    let model = objective(inputs.task, planted.dim)?;
+    let rounds = Rounds::new(
+        &settings.releasing(),
+        (&spending.settings, declared.unwrap_or(n_here)),
+        &model,
+        (Spending::round_noise(&plan).unwrap_or(1.0), target.delta),
+        max_rows,
+    )?;
+    let what = format!(
+        "{} rounds of each of {} ratios in {} features, {} of them of planted users alone",
+        spending.settings.n_rounds,
+        rounds.runs.len(),
+        planted.dim,
+        trials.n_canaries
+    );
+    match spending.settings.sampling_probability {
+        None => {
+            let what = Audited {
+                data: Some(&args.data),
+                dim: Some(inputs.dim()),
+                run: what,
+            };
+            what.measure(&rounds, &planted.canaries, &trials, watch)
+        }
+        Some(probability) => {
+            let audits = rounds.bound_epsilon(probability, &planted, &trials, watch)?;
+            let report = SampledAuditReport {
+                audits: &audits,
+                data: &args.data,
+                n_canaries: trials.n_canaries,
+                n_runs: trials.runs.n_runs,
+                dim: inputs.dim(),
+                run: what,
+            };
+            let broken = audits.iter().find(|audit| !audit.verdict.holds());
+            let verdict = broken.map_or(audits[0].verdict, |audit| audit.verdict);
+            Ok(AuditOutcome {
+                verdict,
+                json: report.json(verdict)?,
+                text: report.text(verdict),
+            })
+        }
+    }
+}
+
+/// Length and label of a planted user's rows. Features are so short that all steps of the run together do not reach the label; of classes they are long enough
+/// for the clip, and one row in four contradicts the others.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "lengths are far inside the range of f32"
+)]
+fn rows_of(task: Task, settings: &RunSettings) -> impl Fn(usize) -> (f32, f32) + use<> {
+    let slow = (0.1 / (settings.learning_rate * settings.n_rounds as f64)).sqrt();
+    let clip = settings.clip_norm;
+    move |at| match task {
+        Task::Regression => (slow.clamp(1e-2, 3.0) as f32, FAR),
+        Task::Classification { .. } => {
+            let label = if at % 4 == 3 { -1.0 } else { 1.0 };
+            ((8.0 * clip) as f32, label)
+        }
+    }
+}
+
+type AuditedPpSgd<'a> =
+    AuditedTrainer<PpSgdTrainer<'a, AdditiveModel>, PpSgdOracle<'a, AdditiveModel>>;
+
+/// The runs of all alphas as one.
+struct Rounds<'a> {
+    runs: Vec<AuditedPpSgd<'a>>,
+    /// Of all rounds together.
+    plan: Plan,
+    noise_multiplier: f64,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(
+        alphas: &[f64],
+        (settings, n_users): (&RunSettings, f64),
+        model: &'a AdditiveModel,
+        (noise_multiplier, delta): (f64, f64),
+        max_rows: usize,
+    ) -> Result<Self> {
+        let (mut runs, mut releases) = (Vec::new(), Vec::new());
+        for &alpha in alphas {
+            let fit = settings.fit(alpha, n_users)?;
+            let plan = fit.plan_with_noise(model.n_shared(), noise_multiplier, delta, ADJACENCY)?;
+            releases.extend_from_slice(plan.releases());
+            let size = (max_rows, settings.batch_size);
+            runs.push(AuditedPpSgd::on_batches(fit, model, plan, size));
+        }
+        Ok(Self {
+            plan: Plan::with_noise_multipliers(delta, ADJACENCY, releases)?,
+            noise_multiplier,
+            runs,
+        })
+    }
+
+    /// Lower bounds on epsilon of sampled rounds: planted users are there in every other run.
+    fn bound_epsilon(
+        &self,
+        probability: f64,
+        planted: &PlantedRows,
+        trials: &Trials,
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<EpsilonAudit>> {
+        let (n_canaries, n_runs) = (planted.canaries.len(), trials.runs.n_runs);
+        let first = planted.dim - n_canaries;
+        let mut scores = [Vec::new(), Vec::new()];
+        for run in 0..n_runs {
+            begins(watch, run, n_runs);
+            let side = |canary: usize| (canary + run) % 2;
+            let present: Vec<bool> = (0..n_canaries).map(|canary| side(canary) == 1).collect();
+            let data = planted.canaries.with(&present)?;
+            let noise = &mut NoiseSource::operating_system();
+            let views = self.train(&data, planted.canaries.users(), noise)?;
+            for canary in 0..n_canaries {
+                let score = views.iter().map(|view| {
+                    // the gradient points away from the label
+                    let y = view.integers[first + canary] as f64 + 0.5;
+                    self.score(probability, -y / view.layout.sigma() as f64)
+                });
+                scores[side(canary)].push(score.sum());
+            }
+        }
+        let thresholds: Vec<f64> = (-20..=20).map(|k| 0.4 * f64::from(k)).collect();
+        let claims = std::iter::once(self.plan.target().delta).chain(DELTAS);
+        let audits = claims.map(|delta| {
+            let releases = self.plan.releases().to_vec();
+            let plan = Plan::with_noise_multipliers(delta, ADJACENCY, releases)?;
+            let (claim, confidence) = (plan.guarantee(), trials.runs.confidence);
+            let [without, with] = &scores;
+            let found = audit_epsilon("rounds", claim, without, with, &thresholds, confidence);
+            Ok(found?)
+        });
+        audits.collect()
+    }
+
+    /// Log-likelihood ratio of a round's coordinate, of somebody who may have been drawn over nobody: the most powerful score.
+    fn score(&self, probability: f64, x: f64) -> f64 {
+        let mu = 1.0 / self.noise_multiplier;
+        (1.0 - probability + probability * (mu * x - 0.5 * mu * mu).exp()).ln()
+    }
+}
+
+impl AuditedRun for Rounds<'_> {
+    fn claim(&self) -> (ApproxDp, Gdp) {
+        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
+        (self.plan.guarantee(), gdp)
+    }
+
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> dp_audit::Result<Vec<View>> {
+        let mut views = Vec::new();
+        for run in &self.runs {
+            views.extend(run.train(data, canaries, noise)?);
+        }
+        Ok(views)
+    }
+}

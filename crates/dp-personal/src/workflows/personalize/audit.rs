@@ -1,0 +1,75 @@
+//! `dp audit-personalize`: the run of `dp personalize`, made many times with planted users.
+
+use dp_audit::{AuditedRun, AuditedTrainer};
+use dp_core::ApproxDp;
+
+use super::ADJACENCY;
+use super::held_out::HeldOut;
+use super::settings::Settings;
+use crate::error::{Error, Result};
+use crate::personal::{Fit, Task};
+use crate::settings::AuditPersonalizeSettings;
+use crate::watch::{Watch, go_on};
+use crate::workflows::audit::{AuditOutcome, Audited, PlantedRows, Trials};
+
+/// Users planted where no number is given.
+const USUAL_CANARIES: usize = 30;
+/// Rows of a planted user, at most.
+const ROWS: usize = 8;
+/// Features of a planted user's rows, and labels far beyond what they could explain.
+const LENGTH: f32 = 3.0;
+const LABELS: [f32; 2] = [5e3, -3.1e3];
+
+/// Makes the run of `dp personalize` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+///
+/// # Errors
+/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    // everything public is checked before the data is touched
+    let target = ApproxDp::target(args.epsilon, args.delta)?;
+    let run = args.run();
+    let settings = Settings::new(&run)?;
+    settings.draft_plan(target, ADJACENCY)?;
+    let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
+    go_on(watch)?;
+    tracing::info!(file = %args.data.display(), "reading rows");
+    let table = dp_data::read_samples(&args.data, &settings.columns)?;
+    let inputs = settings.inputs(&table)?;
+    let held_out = HeldOut::new(&run, &inputs, table)?;
+    settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that do not fit
+    let axes_each = match settings.fit {
+        Fit::Residual(_) => 2,
+        Fit::AltMin(_) => 1,
+    };
+    let room = settings.most_features().saturating_sub(inputs.dim()) / axes_each;
+    if trials.n_canaries > room {
+        return Err(Error::Usage(format!(
+            "`n_canaries` is {}; expected {room} at most: each needs features of its own beside the {} of the data",
+            trials.n_canaries,
+            inputs.dim()
+        )));
+    }
+    let n_rows = args.columns.max_rows.min(ROWS);
+    let row = |at: usize| match inputs.task {
+        Task::Regression => (LENGTH, LABELS[usize::from(!at.is_multiple_of(axes_each))]),
+        Task::Classification { .. } => (LENGTH, if at % 4 == 3 { -1.0 } else { 1.0 }),
+    };
+    let size = (trials.n_canaries, axes_each, n_rows);
+    let planted = PlantedRows::new(held_out.train().samples(), size, row)?;
+    let shape = (planted.dim, args.columns.max_rows);
+    let trainer: Box<dyn AuditedRun> = match settings.fit {
+        Fit::Residual(fit) => Box::new(AuditedTrainer::on_samples(fit, shape, target, ADJACENCY)?),
+        Fit::AltMin(fit) => Box::new(AuditedTrainer::on_samples(*fit, shape, target, ADJACENCY)?),
+    };
+    let what = Audited {
+        data: Some(&args.data),
+        dim: Some(args.rank),
+        run: format!(
+            "a subspace of dimension {} in {} features, {} of them of planted users alone",
+            args.rank,
+            planted.dim,
+            planted.dim - inputs.dim()
+        ),
+    };
+    what.measure(&*trainer, &planted.canaries, &trials, watch)
+}

@@ -1,0 +1,287 @@
+//! `dp verify --recompute`: the model again, from what is public and the list of releases.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Certificate, Plan};
+use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, UserSamplesBuilder};
+use dp_data::ItemCatalogue;
+use dp_mechanism::{Error as KernelError, Fitted, ReleaseList, Run, Trainer};
+use dp_multitask::{FactorModel, FactorizationParams, Tuning, TuningParams};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::federate::{AllRuns, Rows, Shape, selection};
+use super::private_run::run_name;
+use super::train::ADJACENCY;
+use crate::error::{Error, Result};
+use crate::federated::{RunSettings, Spending};
+use crate::output::{
+    self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
+    catalogue_sha256, model_files, shared_bytes, subspace_bytes,
+};
+use crate::personal::{Inputs, MethodSettings};
+use crate::settings::Method;
+
+/// Whether a model follows from its settings, its public inputs and its list of releases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recomputed {
+    /// Bit for bit, and the releases are those of the certificate.
+    Same {
+        /// How many there are in the list.
+        n_releases: usize,
+    },
+    /// It does not.
+    Differs {
+        /// Where it differs.
+        what: String,
+    },
+    /// It cannot be said.
+    Cannot {
+        /// What is missing, or does not belong together.
+        because: String,
+    },
+}
+
+/// Recomputes the model of a release folder. `releases` is its list, where it does not lie in the folder.
+///
+/// # Errors
+/// When a file of the folder cannot be read.
+pub(crate) fn recompute(
+    folder: &Path,
+    releases: Option<&Path>,
+    certificate: &Certificate,
+) -> Result<Recomputed> {
+    let cannot = |because: String| Ok(Recomputed::Cannot { because });
+    let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let Some(public) = released.and_then(|released| released.run) else {
+        let because = format!("{RELEASED} does not say which public inputs shaped the run");
+        return cannot(because);
+    };
+    let Some(list) = list_of(folder, releases) else {
+        let because = "the list of releases is not in the folder; `releases` names it";
+        return cannot(because.to_owned());
+    };
+    let replay = Replay {
+        folder,
+        list,
+        public,
+    };
+    let rebuilt = match replay.model() {
+        Ok(rebuilt) => rebuilt,
+        Err(Error::Releases(KernelError::ListOfAnotherRun { .. })) => {
+            return cannot(format!("{} is of another run", replay.list.display()));
+        }
+        Err(Error::Releases(error @ (KernelError::List { .. } | KernelError::EndOfList))) => {
+            let what = format!("{}: {error}", replay.list.display());
+            return Ok(Recomputed::Differs { what });
+        }
+        Err(error) => return cannot(error.to_string()),
+    };
+    let pairs = rebuilt.releases.releases.iter().zip(&certificate.releases);
+    let same = pairs.take_while(|(found, stated)| found == stated).count();
+    if same
+        < rebuilt
+            .releases
+            .releases
+            .len()
+            .max(certificate.releases.len())
+    {
+        let what = format!(
+            "release {} of {} is not that of the certificate",
+            same + 1,
+            replay.list.display()
+        );
+        return Ok(Recomputed::Differs { what });
+    }
+    let path = folder.join(rebuilt.name);
+    if fs::read(&path).map_err(|e| Error::read(&path, e))? != rebuilt.bytes {
+        let what = format!("{} does not follow from the releases", path.display());
+        return Ok(Recomputed::Differs { what });
+    }
+    Ok(Recomputed::Same {
+        n_releases: rebuilt.n_releases,
+    })
+}
+
+fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
+    let own = [RELEASES, INTERNAL_RELEASES].map(|name| folder.join(name));
+    let named = releases.map(Path::to_owned);
+    let mut all = named
+        .or_else(|| own.into_iter().find(|path| path.exists()))
+        .into_iter();
+    all.find(|path| path.is_file())
+}
+
+/// A model file that was made again.
+struct Rebuilt {
+    name: &'static str,
+    bytes: Vec<u8>,
+    n_releases: usize,
+    /// What its releases are.
+    releases: Certificate,
+}
+
+impl Rebuilt {
+    fn of<M>(name: &'static str, bytes: Vec<u8>, fitted: Fitted<M>) -> Self {
+        Self {
+            name,
+            bytes,
+            n_releases: fitted.n_releases,
+            releases: fitted.certificate,
+        }
+    }
+}
+
+struct Replay<'a> {
+    folder: &'a Path,
+    list: PathBuf,
+    public: Value,
+}
+
+impl Replay<'_> {
+    fn model(&self) -> Result<Rebuilt> {
+        match self.get::<String>("command")?.as_str() {
+            "train" if self.get::<String>("method")? == Method::AmSsp.name() => self.featured(),
+            "train" => self.factors(),
+            "tune" => self.tuned(),
+            "personalize" => self.subspace(),
+            "federate" => self.shared(),
+            other => Err(self.wrong(&format!("no model of dp {other} can be made again"))),
+        }
+    }
+
+    fn wrong(&self, reason: &str) -> Error {
+        Error::model(&self.folder.join(RELEASED), reason)
+    }
+
+    fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        let found = self.public.get(name).cloned().unwrap_or_default();
+        let read = serde_json::from_value(found);
+        read.map_err(|error| self.wrong(&format!("`run.{name}`: {error}")))
+    }
+
+    fn target(&self) -> Result<ApproxDp> {
+        self.get("target")
+    }
+
+    /// The run that takes its releases from the list.
+    fn run<'p>(&self, plan: &'p Plan) -> Result<Run<'p>> {
+        let list = ReleaseList::read(&self.list, &run_name(&self.public)?, plan)?;
+        Ok(Run::replay(plan, list)?)
+    }
+
+    /// The catalogue, and ratings of nobody.
+    fn catalogue(&self) -> Result<(ItemCatalogue, Private<Interactions>)> {
+        let path = self.folder.join(ITEMS);
+        let catalogue = dp_data::read_catalogue(&path)?;
+        if catalogue_sha256(&catalogue)? != self.get::<String>("items_sha256")? {
+            return Err(Error::model(
+                &path,
+                "not the items that the run was made on",
+            ));
+        }
+        let nobody = InteractionsBuilder::new(catalogue.len()).build().0;
+        Ok((catalogue, Private::new(nobody)))
+    }
+
+    fn factor_file(
+        &self,
+        fitted: Fitted<FactorModel>,
+        catalogue: &ItemCatalogue,
+    ) -> Result<Rebuilt> {
+        let [(_, bytes), _] = model_files(&fitted.model, catalogue)?;
+        Ok(Rebuilt::of(FACTORS, bytes, fitted))
+    }
+
+    fn factors(&self) -> Result<Rebuilt> {
+        let fit = self.get::<FactorizationParams>("settings")?.check()?;
+        let (catalogue, nobody) = self.catalogue()?;
+        let plan = fit.plan(catalogue.len(), self.target()?, ADJACENCY)?;
+        let fitted = fit.run(&nobody, self.run(&plan)?)?;
+        self.factor_file(fitted, &catalogue)
+    }
+
+    fn tuned(&self) -> Result<Rebuilt> {
+        let candidates = self
+            .get::<Vec<FactorizationParams>>("candidates")?
+            .into_iter();
+        let candidates = candidates.map(FactorizationParams::check);
+        let candidates = candidates.collect::<dp_multitask::Result<Vec<_>>>()?;
+        let tuning = Tuning::new(candidates, self.get::<TuningParams>("tuning")?)?;
+        let (catalogue, nobody) = self.catalogue()?;
+        let plan = tuning.plan(catalogue.len(), self.target()?, ADJACENCY)?;
+        let fitted = tuning.run(&nobody, self.run(&plan)?)?;
+        self.factor_file(fitted.map(|tuned| tuned.model), &catalogue)
+    }
+
+    fn featured(&self) -> Result<Rebuilt> {
+        let (catalogue, nobody) = self.catalogue()?;
+        let path = self.folder.join(crate::featured::FEATURES);
+        let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+        if super::sha256(&bytes) != self.get::<String>("features_sha256")? {
+            return Err(Error::model(
+                &path,
+                "not the features that the run was made on",
+            ));
+        }
+        let sizes: Vec<usize> = self.get("category_sizes")?;
+        let (rounds, prior) = crate::featured::of_public(
+            self.get("settings")?,
+            self.get("prior_variances")?,
+            crate::featured::read_features(&path, catalogue.len(), &sizes)?,
+        )?;
+        let plan = rounds.plan(catalogue.len(), self.target()?, ADJACENCY)?;
+        let made = rounds.replay(&prior, &nobody, self.run(&plan)?)?;
+        self.factor_file(made.fitted, &catalogue)
+    }
+
+    fn subspace(&self) -> Result<Rebuilt> {
+        let (fit, inputs) = (
+            self.get::<MethodSettings>("settings")?.check()?,
+            self.inputs()?,
+        );
+        let plan = fit.plan(inputs.dim(), self.target()?, ADJACENCY)?;
+        let nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
+        let fitted = fit.run(&nobody.build().0, self.run(&plan)?)?;
+        let bytes = subspace_bytes(&fitted.model, &inputs)?;
+        Ok(Rebuilt::of(SUBSPACE, bytes, fitted))
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        let inputs: Inputs = self.get("inputs")?;
+        inputs.check().map_err(|reason| self.wrong(&reason))?;
+        Ok(inputs)
+    }
+
+    fn shared(&self) -> Result<Rebuilt> {
+        let (target, shape): (_, Shape) = (self.target()?, self.get("shape")?);
+        let (settings, inputs): (RunSettings, _) = (self.get("settings")?, self.inputs()?);
+        let share: Option<f64> = self.get("choice_share")?;
+        let choice = share.map(|share| selection(share, target.epsilon, shape.loss_range));
+        let spending = Spending {
+            settings,
+            n_runs: shape.alphas.iter().filter(|&&alpha| alpha > 0.0).count(),
+            counts_users: shape.n_users.is_none(),
+            n_items: self.get("n_items")?,
+            choice: choice.transpose()?,
+        };
+        let plan = spending.resized(&spending.plan(1, target)?, inputs.dim())?;
+        let all = AllRuns {
+            spending,
+            inputs,
+            shape,
+            assumptions: Vec::new(),
+        };
+        let fitted = all.run(&Rows::of_nobody(), self.run(&plan)?)?;
+        let chosen = fitted.model.chosen;
+        let chosen = fitted
+            .model
+            .private
+            .get(chosen)
+            .zip(all.shape.alphas.get(chosen));
+        let (model, &alpha) = chosen.ok_or_else(|| self.wrong("no such alpha"))?;
+        let bytes = shared_bytes(&model.shared, alpha, &settings, &all.inputs)?;
+        Ok(Rebuilt::of(SHARED, bytes, fitted))
+    }
+}
