@@ -39,7 +39,7 @@ impl HeldOut {
             Users::new(
                 inputs,
                 mine.map(|user| &user.history),
-                args.columns.max_rows,
+                args.run.columns.max_rows,
             )
         };
         let (train, all) = (users(false)?, shares.held_out_users > 0.0);
