@@ -1,6 +1,5 @@
 //! Repeatable noise is marked as not private wherever it shows.
 
-
 use crate::support::{Sandbox, ratings};
 
 const FACTORS: &str = "item_factors.safetensors";

@@ -7,8 +7,8 @@ use dp_fedsgd::SharedModel;
 use dp_page::Table;
 use serde_json::{Value, json};
 
+use super::model_file::{SHARED, shared_bytes};
 use super::release::{counted, internal_of, user_csv};
-use super::shared_file::{SHARED, shared_bytes};
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunReport, Seconds};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;

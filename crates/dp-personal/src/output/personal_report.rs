@@ -5,8 +5,8 @@ use dp_page::Table;
 use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
 
+use super::model_file::{SUBSPACE, subspace_bytes};
 use super::release::{counted, internal_of, user_csv};
-use super::subspace_file::{SUBSPACE, subspace_bytes};
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RunReport, Seconds};
 use crate::error::Result;
 use crate::evaluate::shown;

@@ -6,14 +6,13 @@ use dp_accounting::Certificate;
 use dp_data::Ratings;
 use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
 use dp_page::Table;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::release::{counted, internal_of, released_of};
 use super::statement::fact;
 use super::{
-    ByRound, Comparison, HeldOutBy, InternalRun, Release, ReleasedRun, RunReport, Seconds,
-    model_files,
+    ByRound, HeldOutBy, InternalRun, Release, ReleasedRun, RunReport, Seconds, model_files,
 };
 use crate::error::Result;
 use crate::evaluate::Evaluation;
@@ -202,5 +201,36 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             "n_ratings": table.n_records(),
         });
         (object, internal)
+    }
+}
+
+/// The candidates of `dp tune` and what was released about them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Comparison {
+    /// As they were given.
+    pub(crate) candidates: Vec<String>,
+    /// Released scores, smallest best.
+    pub(crate) scores: Vec<f64>,
+    /// Noise in each of them.
+    pub(crate) noise_stddev: f64,
+    /// Place of the chosen one, from 0.
+    pub(crate) chosen: usize,
+}
+
+impl Comparison {
+    /// Names and values for the terminal, a candidate each.
+    pub(crate) fn facts(&self) -> Vec<(String, String)> {
+        let scored = self.candidates.iter().zip(&self.scores).enumerate();
+        let mut facts: Vec<_> = scored
+            .map(|(at, (name, score))| {
+                let head = if at == 0 { "candidates" } else { "" };
+                let mark = if at == self.chosen { "  <- chosen" } else { "" };
+                fact(head, format!("{name}: {score:+.1}{mark}"))
+            })
+            .collect();
+        let noise = self.noise_stddev;
+        let words = format!("excess loss of each, released with noise of {noise:.1}");
+        facts.push(fact("", words));
+        facts
     }
 }

@@ -2,7 +2,6 @@
 
 mod audit;
 mod certified;
-mod choice;
 mod exploration;
 mod runs;
 mod settings;

@@ -2,7 +2,6 @@
 
 mod audit;
 mod held_out;
-mod rounds;
 mod settings;
 
 use dp_accounting::Certificate;
