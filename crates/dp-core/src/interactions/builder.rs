@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use super::records::Records;
-use super::user_numbers::{Rows, UserNumbers};
+use super::Records;
 use super::{Interactions, UserIds};
+use super::{Rows, UserNumbers};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::fields::Separator;
-use super::source::Input;
+use super::table::Input;
+use super::table::Separator;
 use super::table::{Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
 

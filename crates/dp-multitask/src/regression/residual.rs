@@ -4,12 +4,12 @@ use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, Interactions, ParamError, Private, params};
 use dp_mechanism::{ReleasedGrams, Run, Trainer};
 
-use super::gradients::{GradientClip, WeightedGradients};
-use super::loss::RegressionLoss;
+use super::RegressionLoss;
+use super::TaskSetup;
 use super::model::TaskModels;
+use super::noisy_gd::{GradientClip, WeightedGradients};
 use super::noisy_gd::{check_coordinates, step_requests};
-use super::setup::TaskSetup;
-use super::statistics::{
+use super::ssp::{
     PooledGramian, SspStatistics, TaskScales, WeightTotals, gram_requests, noise_ridge,
 };
 use crate::factorization::in_public_range;

@@ -172,7 +172,7 @@ impl<K: ItemKernel> KernelRidge<K> {
     }
 
     /// `(A K A + l A + s^2 I)^-1 b` from `b` and a first guess, for `A` given by its product.
-    fn conjugate_gradients(
+    pub(super) fn solve(
         &self,
         multiply: impl Fn(&[f64], &mut [f64]),
         precondition: impl Fn(&mut [f64]) -> Result<()>,

@@ -11,7 +11,7 @@ use std::path::Path;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 
 use self::made::{Cells, Made, floats, texts, wholes};
-use super::column::{BATCH, Column};
+use super::{BATCH, Column};
 use super::{RowGroups, is_unread};
 use crate::{
     ColumnRole, Error, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, Result,
