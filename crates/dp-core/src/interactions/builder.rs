@@ -1,8 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::Records;
-use super::{Interactions, UserIds};
-use super::{Rows, UserNumbers};
+use super::{Interactions, Records, Rows, UserIds, UserNumbers};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::format::Header;
-use super::table::Table;
-use super::table::open_table;
+use super::table::{Table, open_table};
 use crate::{ColumnRole, Expected, ItemCatalogue, ItemTable, Result};
 
 /// What is publicly known of an item.

@@ -4,14 +4,12 @@ use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, Interactions, ParamError, Private, params};
 use dp_mechanism::{ReleasedGrams, Run, Trainer};
 
-use super::RegressionLoss;
-use super::TaskSetup;
 use super::model::TaskModels;
-use super::noisy_gd::{GradientClip, WeightedGradients};
-use super::noisy_gd::{check_coordinates, step_requests};
+use super::noisy_gd::{GradientClip, WeightedGradients, check_coordinates, step_requests};
 use super::ssp::{
     PooledGramian, SspStatistics, TaskScales, WeightTotals, gram_requests, noise_ridge,
 };
+use super::{RegressionLoss, TaskSetup};
 use crate::factorization::in_public_range;
 use crate::solve::solve_systems;
 use crate::{Error, Result, TaskWeights};
