@@ -64,12 +64,7 @@ impl SplitFractions {
         closed_unit("test", test)?;
         let sum = train + valid + test;
         if (sum - 1.0).abs() > 1e-9 {
-            return Err(ParamError {
-                name: "train + valid + test",
-                value: sum,
-                expected: "1",
-            }
-            .into());
+            return Err(ParamError::new("train + valid + test", sum, "1").into());
         }
         Ok(Self { train, valid, test })
     }
@@ -315,12 +310,7 @@ impl SampleShares {
             closed_unit(name, value)?;
             if value >= 1.0 {
                 let expected = "from 0 to below 1";
-                return Err(ParamError {
-                    name,
-                    value,
-                    expected,
-                }
-                .into());
+                return Err(ParamError::new(name, value, expected).into());
             }
         }
         Ok(())

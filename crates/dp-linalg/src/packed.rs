@@ -211,11 +211,9 @@ mod tests {
     fn wrong_lengths_are_shape_errors() {
         let mut full = [0.0_f32; 9];
         let shape = |name, found, expected| {
-            Err(Error::Shape(dp_core::ShapeError {
-                name,
-                found,
-                expected,
-            }))
+            Err(Error::Shape(dp_core::ShapeError::new(
+                name, found, expected,
+            )))
         };
         let got = unpack_symmetric(&[0.0; 5], 3, &mut full);
         assert_eq!(got, shape("packed", 5, 6));

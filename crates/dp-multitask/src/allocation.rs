@@ -255,12 +255,7 @@ impl BudgetAllocation {
             }
         };
         if let Some(found) = counts.map(<[f64]>::len).filter(|&len| len != n_tasks) {
-            return Err(ShapeError {
-                name: "task counts",
-                found,
-                expected: n_tasks,
-            }
-            .into());
+            return Err(ShapeError::new("task counts", found, n_tasks).into());
         }
         Ok(TaskWeights::allocated(self, n_tasks, counts))
     }
@@ -315,12 +310,7 @@ impl TaskWeights {
     pub(crate) fn with_head(mut self, counts: &NoisyCounts, n_head: usize) -> Result<Self> {
         let counts = counts.values();
         if counts.len() != self.omega().len() {
-            return Err(ShapeError {
-                name: "task counts",
-                found: counts.len(),
-                expected: self.omega().len(),
-            }
-            .into());
+            return Err(ShapeError::new("task counts", counts.len(), self.omega().len()).into());
         }
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by(|&a, &b| counts[b].total_cmp(&counts[a]).then(a.cmp(&b)));

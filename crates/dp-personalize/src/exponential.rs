@@ -250,12 +250,7 @@ impl Candidates {
         let size = (cells as f64).powf(entries as f64) * n_choose_k(dim, rank);
         if size.is_nan() || size > MOST {
             let expected = "a net of at most 2^20 candidates";
-            return Err(ParamError {
-                name: "cells",
-                value: cells as f64,
-                expected,
-            }
-            .into());
+            return Err(ParamError::new("cells", cells as f64, expected).into());
         }
         let mut subspaces = Vec::new();
         let mut chosen: Vec<usize> = (0..rank).collect();

@@ -205,12 +205,7 @@ pub(crate) fn below(name: &'static str, index: u32, n: usize) -> Result<()> {
     if (index as usize) < n {
         return Ok(());
     }
-    Err(ShapeError {
-        name,
-        found: index as usize,
-        expected: n,
-    }
-    .into())
+    Err(ShapeError::new(name, index as usize, n).into())
 }
 
 /// Refuses items that do not exist.
@@ -223,11 +218,7 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<f64, Par
     if (1e-6..=1e6).contains(&value) {
         return Ok(value);
     }
-    Err(ParamError {
-        name,
-        value,
-        expected: "a number from 1e-6 to 1e6",
-    })
+    Err(ParamError::new(name, value, "a number from 1e-6 to 1e6"))
 }
 
 /// Positive weights over their norm, in order; squares can neither overflow nor vanish.

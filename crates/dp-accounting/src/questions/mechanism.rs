@@ -180,24 +180,15 @@ impl Mechanism {
             }
             Self::DiscreteGaussian {
                 sigma, sensitivity, ..
-            } => DpEvent::DiscreteGaussian {
-                sigma: noise("sigma", sigma)?,
-                sensitivity: frame.distance(sensitivity)?,
-            },
+            } => DpEvent::discrete_gaussian(noise("sigma", sigma)?, frame.distance(sensitivity)?),
             Self::DiscreteLaplace {
                 rate, sensitivity, ..
-            } => DpEvent::DiscreteLaplace {
-                rate: noise("rate", rate)?,
-                sensitivity: frame.distance(sensitivity)?,
-            },
+            } => DpEvent::discrete_laplace(noise("rate", rate)?, frame.distance(sensitivity)?),
             Self::RandomizedResponse {
                 noise_probability,
                 buckets,
                 ..
-            } => DpEvent::RandomizedResponse {
-                noise_probability,
-                buckets,
-            },
+            } => DpEvent::randomized_response(noise_probability, buckets),
             Self::ApproximateDp { epsilon, delta, .. } => approx_dp(epsilon, delta, relation),
             Self::PoissonSubsampledGaussian {
                 sigma,
@@ -212,26 +203,17 @@ impl Mechanism {
                 ..
             } => approx_dp(epsilon, delta, relation)
                 .poisson_sampled(probability(sampling_probability)?),
-            Self::BinaryTreeGaussian { sigma, steps, .. } => DpEvent::TreeAggregation {
-                noise_multiplier: frame.ratio(noise("sigma", sigma)?, 1.0, toward),
-                n_steps: steps,
-            },
-            Self::RdpPoint { alpha, rdp, .. } => DpEvent::Rdp {
-                order: alpha,
-                epsilon: rdp,
-                relation,
-            },
+            Self::BinaryTreeGaussian { sigma, steps, .. } => {
+                DpEvent::tree_aggregation(frame.ratio(noise("sigma", sigma)?, 1.0, toward), steps)
+            }
+            Self::RdpPoint { alpha, rdp, .. } => DpEvent::rdp(alpha, rdp, relation),
             Self::Zcdp { rho, .. } => DpEvent::Zcdp { rho, relation },
         })
     }
 }
 
 const fn approx_dp(epsilon: f64, delta: f64, relation: Relation) -> DpEvent {
-    DpEvent::ApproxDp {
-        epsilon,
-        delta,
-        relation,
-    }
+    DpEvent::approx_dp(epsilon, delta, relation)
 }
 
 /// A noise parameter that is given and can be divided.
@@ -255,12 +237,7 @@ pub(in crate::questions) fn events(
             if count == 0 {
                 let (name, value) = ("count", 0.0);
                 let expected = "a whole number, 1 or above";
-                return Err(ParamError {
-                    name,
-                    value,
-                    expected,
-                }
-                .into());
+                return Err(ParamError::new(name, value, expected).into());
             }
             Ok((mechanism.event(frame, toward)?, count))
         })

@@ -185,9 +185,9 @@ impl Question {
         };
         let events = events(&mechanisms, self.frame(), toward)?;
         let repeated = |(event, count): (DpEvent, u64)| event.repeated(count);
-        Ok(DpEvent::Composed {
-            events: events.into_iter().map(repeated).collect(),
-        })
+        Ok(DpEvent::composed(
+            events.into_iter().map(repeated).collect(),
+        ))
     }
 }
 
@@ -587,12 +587,7 @@ fn order(name: &'static str, value: f64) -> Result<f64> {
         return Ok(value);
     }
     let expected = "a finite number above 1";
-    Err(ParamError {
-        name,
-        value,
-        expected,
-    }
-    .into())
+    Err(ParamError::new(name, value, expected).into())
 }
 
 /// A number, `null` or any other bare word.

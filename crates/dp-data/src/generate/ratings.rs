@@ -208,12 +208,7 @@ impl LongTailRatings {
             ("popularity_spread", self.popularity_spread),
         ] {
             if !(0.0..=5.0).contains(&spread) {
-                return Err(ParamError {
-                    name,
-                    value: spread,
-                    expected: "a number from 0 to 5",
-                }
-                .into());
+                return Err(ParamError::new(name, spread, "a number from 0 to 5").into());
             }
         }
         let used = finite_non_negative("user_share", self.user_share)?

@@ -185,12 +185,9 @@ impl PpSgdParams {
     /// of users than `n_users`.
     pub fn check(self) -> Result<PpSgd> {
         if self.alpha.is_nan() || self.alpha < 0.0 {
-            return Err(ParamError {
-                name: "alpha",
-                value: self.alpha,
-                expected: "0 or above, infinity included",
-            }
-            .into());
+            return Err(
+                ParamError::new("alpha", self.alpha, "0 or above, infinity included").into(),
+            );
         }
         params::finite_positive("learning_rate", self.learning_rate)?;
         let expected = "a whole number from 1 to 2^20";

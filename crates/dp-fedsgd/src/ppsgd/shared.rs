@@ -379,12 +379,7 @@ fn check_length(name: &'static str, found: usize, expected: usize) -> Result<()>
     if found == expected {
         return Ok(());
     }
-    Err(ShapeError {
-        name,
-        found,
-        expected,
-    }
-    .into())
+    Err(ShapeError::new(name, found, expected).into())
 }
 
 #[cfg(test)]

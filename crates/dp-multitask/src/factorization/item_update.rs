@@ -271,12 +271,7 @@ impl ResidualRounds {
         if (0.0..=1.0).contains(&self.pull) {
             return Ok(());
         }
-        Err(ParamError {
-            name: "pull",
-            value: self.pull,
-            expected: "a number from 0 to 1",
-        }
-        .into())
+        Err(ParamError::new("pull", self.pull, "a number from 0 to 1").into())
     }
 
     /// `c_t` of round `round`, from 0 at the first round of all.
@@ -364,12 +359,7 @@ impl MatrixFactorization {
     ) -> Result<ItemStatistics<'a>> {
         let expected = dim * weights.omega().len();
         if item_factors.len() != expected || self.params().score_model.coordinates(dim) == 0 {
-            return Err(ShapeError {
-                name: "item_factors",
-                found: item_factors.len(),
-                expected,
-            }
-            .into());
+            return Err(ShapeError::new("item_factors", item_factors.len(), expected).into());
         }
         let params = self.params();
         Ok(ItemStatistics {

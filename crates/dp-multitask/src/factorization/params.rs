@@ -347,12 +347,7 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
     if (LEAST..=MOST).contains(&value) {
         return Ok(());
     }
-    Err(ParamError {
-        name,
-        value,
-        expected: "a number from 1e-6 to 1e6",
-    }
-    .into())
+    Err(ParamError::new(name, value, "a number from 1e-6 to 1e6").into())
 }
 
 /// Checked settings of private matrix factorisation: a [`Trainer`](crate::Trainer).

@@ -39,12 +39,9 @@ impl ResidualBounds {
     pub(crate) fn check(&self, n_steps: usize) -> Result<()> {
         match self {
             Self::Geometric { ratio } if (0.01..=1.0).contains(ratio) => Ok(()),
-            Self::Geometric { ratio } => Err(ParamError {
-                name: "ratio",
-                value: *ratio,
-                expected: "a number from 0.01 to 1",
+            Self::Geometric { ratio } => {
+                Err(ParamError::new("ratio", *ratio, "a number from 0.01 to 1").into())
             }
-            .into()),
             Self::Listed { values } => {
                 params::same_size("residual bounds", values.len(), n_steps)?;
                 for &value in values {
