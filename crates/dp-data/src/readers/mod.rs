@@ -19,7 +19,7 @@ mod samples;
 mod source;
 mod table;
 
-pub use catalogue::read_catalogue;
+pub use catalogue::{check_catalogue, read_catalogue};
 pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use history::{UserHistory, read_history, read_history_from};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};

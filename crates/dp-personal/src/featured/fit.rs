@@ -17,10 +17,10 @@ use crate::settings::{Method, TrainSettings};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
+use crate::workflows::private_run::{PrivateRun, public_run};
 use crate::workflows::sha256;
 use crate::workflows::train::{
-    ADJACENCY, TrainOutcome, assumptions, held_out_by, open_output, protect, public_data,
+    ADJACENCY, TrainOutcome, assumptions, held_out_by, open_output, protect,
 };
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
@@ -53,17 +53,18 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     go_on(watch)?;
     let start = Instant::now();
     let features_file = items.features_file(ratings.catalogue())?;
-    let public = json!({
-        "command": "train",
+    let own = json!({
         "method": Method::AmSsp.name(),
-        "target": target,
         "settings": fit.settings(),
         "prior_variances": prior.variances(),
         "category_sizes": items.vocabulary.category_sizes(),
         "features_sha256": sha256(&features_file.1),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(args, &ratings),
     });
+    let mut assumed = assumptions(args, &ratings);
+    assumed.push(items.assumption());
+    let data_set = data_set_id(&args.ledger, &args.ratings);
+    let public = public_run("train", args, (&data_set, target), &assumed, own)?;
     let run = PrivateRun {
         folder: &folder,
         account: &mut account,
@@ -76,10 +77,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         mut fitted,
         weights,
     } = fit.fit(&prior, split.train(), run, noise, &mut watched)?;
-    for assumption in assumptions(args, &ratings)
-        .into_iter()
-        .chain([items.assumption()])
-    {
+    for assumption in assumed {
         fitted.certificate = fitted.certificate.with_assumption(assumption);
     }
     let train = start.elapsed();

@@ -1,13 +1,92 @@
 //! The one way in which a workflow trains: paid for, listed as it goes, and gone on with after a crash.
 
+use std::collections::BTreeSet;
+
 use dp_accounting::{Error as AccountingError, Plan};
+use dp_core::ApproxDp;
 use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ledger::Account;
+use super::train::ADJACENCY;
 use crate::error::{Error, Result};
 use crate::output::{OutputFolder, warn};
+use crate::settings::Settings;
+
+/// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
+const RUN_SCHEMA: u32 = 2;
+/// Under which name the values of the settings stand.
+const GIVEN: &str = "given";
+
+/// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
+/// shaping nothing, what the operator answers for, and `own`, what the model is made again from.
+pub(crate) fn public_run<S: Settings>(
+    command: &str,
+    args: &S,
+    (data_set, target): (&str, ApproxDp),
+    assumptions: &[String],
+    own: Value,
+) -> Result<Value> {
+    let given = args.shaping()?.into_iter();
+    let given: Map<String, Value> = given
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let mut public = json!({
+        "run_schema": RUN_SCHEMA,
+        "command": command,
+        "data_set": data_set,
+        "target": target,
+        "adjacency": ADJACENCY,
+        "assumptions": assumptions,
+        GIVEN: given,
+    });
+    if let (Value::Object(all), Value::Object(own)) = (&mut public, own) {
+        all.extend(own);
+    }
+    Ok(public)
+}
+
+/// Refuses to go on with a run that was begun with something else, and names what.
+fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
+    let mut differing = differences(&begun[GIVEN], &now[GIVEN], |name, was, is| {
+        format!("`{name}` was {}, and is {}", shown(was), shown(is))
+    });
+    if differing.is_empty() {
+        differing = differences(begun, now, |name, _, _| name.replace('_', " "));
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "`resume`: the interrupted run had other settings or other public inputs: {}; give the same, or leave `resume` out for a new \
+         run",
+        differing.join("; ")
+    )))
+}
+
+/// What is said of each member that two objects do not share.
+fn differences(
+    begun: &Value,
+    now: &Value,
+    say: impl Fn(&str, &Value, &Value) -> String,
+) -> Vec<String> {
+    let names = [begun, now].into_iter().filter_map(Value::as_object);
+    let names: BTreeSet<&String> = names.flat_map(Map::keys).collect();
+    let all = names
+        .into_iter()
+        .map(|name| (name, &begun[name], &now[name]));
+    let differ = all.filter(|(_, was, is)| was != is);
+    differ.map(|(name, was, is)| say(name, was, is)).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "not given".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
 
 /// A run that pays out of `account` and keeps its releases in `folder` until both are done.
 pub(crate) struct PrivateRun<'a> {
@@ -43,6 +122,10 @@ impl PrivateRun<'_> {
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
+        match folder.begun_with()? {
+            Some(begun) => refuse_another(&begun, public)?,
+            None => folder.begin_with(public)?,
+        }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
             let list = ReleaseList::open(releases.list_path(), &run, plan).map_err(failed)?;

@@ -15,13 +15,11 @@ use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{
     self, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256,
 };
-use crate::settings::{
-    Method, OutputSettings, ResumeSettings, SplitKind, SplitSettings, TrainSettings,
-};
+use crate::settings::{Method, OutputSettings, ResumeSettings, SplitSettings, TrainSettings};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
+use crate::workflows::private_run::{PrivateRun, public_run};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -74,14 +72,14 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     go_on(watch)?;
     let start = Instant::now();
     let mut rounds = Rounds::for_split(&args.split);
-    let public = json!({
-        "command": "train",
+    let own = json!({
         "method": method.name(),
-        "target": target,
         "settings": fit.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(args, &ratings),
     });
+    let assumed = assumptions(args, &ratings);
+    let data_set = data_set_id(&args.ledger, &args.ratings);
+    let public = public_run("train", args, (&data_set, target), &assumed, own)?;
     let run = PrivateRun {
         folder: &folder,
         account: &mut account,
@@ -183,16 +181,6 @@ impl Observer for Rounds {
             kept.push(round.parameters.to_vec());
         }
     }
-}
-
-/// What was read and held out, and what the operator answers for: a list of releases belongs to a run on the same data.
-pub(crate) fn public_data(args: &TrainSettings, ratings: &Ratings) -> Value {
-    json!({
-        "held_out": held_out_by(args),
-        "split": args.feedback.split.map(SplitKind::name),
-        "columns": [&args.input.user_col, &args.input.item_col, &args.input.rating_col],
-        "assumptions": assumptions(args, ratings),
-    })
 }
 
 /// The output folder, as an interrupted run left it where it is to go on. `check` refuses what the ledger has no room for: a run

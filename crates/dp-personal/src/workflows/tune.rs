@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::input::{HeldOut, as_feedback, read, settings_for, with_given};
 use super::ledger::{Account, data_set_id};
-use super::private_run::PrivateRun;
+use super::private_run::{PrivateRun, public_run};
 use super::train::{
-    ADJACENCY, TrainOutcome, held_out_by, open_output, protect, public_data, with_assumptions,
+    ADJACENCY, TrainOutcome, assumptions, held_out_by, open_output, protect, with_assumptions,
 };
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
@@ -73,15 +73,15 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     go_on(watch)?;
     let start = Instant::now();
     let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
-    let public = json!({
-        "command": "tune",
+    let own = json!({
         "method": train.target.method.name(),
-        "target": target,
         "candidates": candidates,
         "tuning": tuning.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(train, &ratings),
     });
+    let assumed = assumptions(train, &ratings);
+    let data_set = data_set_id(&train.ledger, &train.ratings);
+    let public = public_run("tune", args, (&data_set, target), &assumed, own)?;
     let run = PrivateRun {
         folder: &folder,
         account: &mut account,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
 use dp_mechanism::RunFolder;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::warn;
@@ -28,6 +29,8 @@ pub(crate) const RELEASES: &str = "releases.list";
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
 /// Which lines of the ledger are the run's, where its whole plan was paid at once.
 const HELD: &str = "held.json";
+/// What shapes the run, until it is done.
+const RUN: &str = "run.json";
 
 /// Files are written into a hidden folder beside the final one and moved by one rename.
 ///
@@ -111,7 +114,7 @@ impl OutputFolder {
         if !is_present(&list) {
             fs::rename(&internal, &list).map_err(|e| Error::write(&list, e))?;
         }
-        self.remove_all_but(&[LOCK, PAID, RELEASES, HELD])?;
+        self.remove_all_but(&[LOCK, PAID, RELEASES, HELD, RUN])?;
         self.keep = false;
         self.resumable.set(true);
         Ok(self)
@@ -179,6 +182,23 @@ impl OutputFolder {
     /// Where the list of releases grows.
     pub(crate) fn releases(&self) -> RunFolder {
         RunFolder::new(&self.staging)
+    }
+
+    /// What shapes the run that was interrupted here, if one was.
+    pub(crate) fn begun_with(&self) -> Result<Option<Value>> {
+        let path = self.path(RUN);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|e| Error::model(&path, format!("damaged: {e}"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::read(&path, error)),
+        }
+    }
+
+    /// Keeps what shapes the run for whoever goes on with it.
+    pub(crate) fn begin_with(&self, public: &Value) -> Result<()> {
+        self.write(RUN, &serde_json::to_vec(public)?)
     }
 
     /// From here on the folder stays when the run fails after its first payment, so that it can be resumed.
@@ -295,7 +315,7 @@ impl OutputFolder {
             return Err(error);
         }
         // only now: a lock that vanished earlier would let another run empty the finished folder
-        for mark in [PAID, RELEASED, HELD, LOCK] {
+        for mark in [PAID, RELEASED, HELD, RUN, LOCK] {
             if let Err(error) = remove_if_present(&self.target.join(mark)) {
                 let path = self.target.display();
                 warn(&format!("could not remove {mark} of {path}: {error}"));

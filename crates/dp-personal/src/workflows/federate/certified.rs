@@ -16,7 +16,7 @@ use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
+use crate::workflows::private_run::{PrivateRun, public_run};
 use crate::workflows::train::open_output;
 
 /// What is known and open before the data is read.
@@ -65,7 +65,7 @@ pub(super) fn run(
         shape: settings.shape(args),
         assumptions: assumptions(args, settings.format),
     };
-    let public = public(args, settings, &all, source.items());
+    let public = public(args, settings, &all, source.items())?;
     let rows = Rows::of(source);
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
@@ -169,11 +169,9 @@ fn public(
     settings: &Settings,
     all: &AllRuns,
     items: Option<&ItemTable>,
-) -> Value {
+) -> Result<Value> {
     let choice = settings.has_choice().then_some(args.choice.choice_share);
-    json!({
-        "command": "federate",
-        "target": settings.targets[0],
+    let own = json!({
         "settings": all.spending.settings,
         "inputs": all.inputs,
         "shape": all.shape,
@@ -181,10 +179,10 @@ fn public(
         "n_items": all.spending.n_items,
         "items_sha256": items.map(ItemTable::sha256),
         "format": settings.format.name(),
-        "label_index": args.label_index,
-        "user_column": args.columns.user_col,
-        "assumptions": all.assumptions,
-    })
+    });
+    let data_set = data_set_id(&args.ledger, &args.data);
+    let target = (&*data_set, settings.targets[0]);
+    public_run("federate", args, target, &all.assumptions, own)
 }
 
 pub(super) fn spending(

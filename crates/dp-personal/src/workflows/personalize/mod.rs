@@ -20,7 +20,7 @@ use crate::output::{OutputFolder, PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
+use crate::workflows::private_run::{PrivateRun, public_run};
 use crate::workflows::train::{open_output, protect};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -84,19 +84,19 @@ pub fn personalize(
     go_on(watch)?;
     let start = Instant::now();
     let mut noise = args.output.noise();
-    let shares = &args.held_out.shares;
-    let public = json!({
-        "command": "personalize",
-        "target": target,
+    let own = json!({
         "settings": settings.method,
         "inputs": inputs,
         "max_rows": args.columns.max_rows,
-        "held_out": [shares.test_share, shares.held_out_users],
-        "no_split": args.held_out.no_split,
-        "split_seed": args.held_out.split_seed,
-        "user_column": args.columns.user_col,
-        "assumptions": assumptions(args),
     });
+    let data_set = data_set_id(&args.ledger, &args.data);
+    let public = public_run(
+        "personalize",
+        args,
+        (&data_set, target),
+        &assumptions(args),
+        own,
+    )?;
     let run = PrivateRun {
         folder: &folder,
         account: &mut account,
