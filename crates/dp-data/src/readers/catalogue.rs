@@ -99,10 +99,14 @@ fn has_same_contents(one: &Path, other: &Path) -> Result<bool> {
     let ((mut one, one_name), (mut other, other_name)) = (unpacked(one)?, unpacked(other)?);
     loop {
         let n = {
-            let left = one.bytes.fill_buf();
-            let left = left.map_err(|error| one.failure(&one_name, error))?;
-            let right = other.bytes.fill_buf();
-            let right = right.map_err(|error| other.failure(&other_name, error))?;
+            let left = match one.bytes.fill_buf() {
+                Ok(left) => left,
+                Err(error) => return Err(one.failure(&one_name, error)),
+            };
+            let right = match other.bytes.fill_buf() {
+                Ok(right) => right,
+                Err(error) => return Err(other.failure(&other_name, error)),
+            };
             let n = left.len().min(right.len());
             if n == 0 {
                 return Ok(left.len() == right.len());
