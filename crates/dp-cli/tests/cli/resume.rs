@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dp_accounting::Ledger;
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 /// A run of a few hundred rounds, so that a kill comes in the middle of it.
 const LONG_RUN: [&str; 13] = [
@@ -128,14 +128,7 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
     child.wait().unwrap();
     // another run takes what is left
     let small = ["--ledger", "l.ledger", "--out", "small"];
-    let mut other = vec![
-        "train",
-        "ratings.csv",
-        "--epsilon",
-        "0.3",
-        "--delta",
-        "1e-5",
-    ];
+    let mut other = words("train ratings.csv --epsilon 0.3 --delta 1e-5");
     other.extend(small);
     let paid = sandbox.dp(&other).code;
     if paid == 3 {

@@ -40,6 +40,18 @@ impl Run {
         self
     }
 
+    /// Checks that standard output holds each of these.
+    #[track_caller]
+    pub(crate) fn prints(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(
+                self.stdout.contains(part),
+                "no `{part}` in: {}",
+                self.stdout
+            );
+        }
+    }
+
     /// Standard output as exactly one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
@@ -89,6 +101,15 @@ impl Sandbox {
 
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
+    }
+
+    /// A file of one JSON value.
+    pub(crate) fn value(&self, name: &str) -> Value {
+        serde_json::from_slice(&self.read(name)).unwrap()
     }
 
     pub(crate) fn exists(&self, name: &str) -> bool {
@@ -173,6 +194,11 @@ pub(crate) fn ratings(n_users: usize, n_items: usize, per_user: usize) -> String
         }
     }
     text
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }
 
 /// A catalogue of the items of [`ratings`].

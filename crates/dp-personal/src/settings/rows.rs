@@ -46,6 +46,20 @@ words!(SubspaceMethod {
 settings! {
     /// A shared subspace, learned from labelled rows.
     struct PersonalizeSettings {
+        /// What is learned, and from what.
+        run: PersonalRunSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
+        /// What is held out.
+        held_out: PersonalHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What a shared subspace is learned from, and how.
+    struct PersonalRunSettings {
         /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
@@ -60,14 +74,6 @@ settings! {
         ranges: RangeSettings = flatten,
         /// What is fitted, and how.
         model: PersonalModelSettings = flatten,
-        /// Where the privacy loss is recorded.
-        ledger: LedgerSettings = flatten,
-        /// Whether an interrupted run goes on.
-        resume: ResumeSettings = flatten,
-        /// What is held out.
-        held_out: PersonalHeldOutSettings = flatten,
-        /// What the run leaves behind.
-        output: OutputSettings = flatten,
     }
 
     /// What is in the file.
@@ -140,6 +146,20 @@ settings! {
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// What is learned, and how.
+        run: FederatedRunSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
+        /// What is held out.
+        held_out: FederatedHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What a model that users share in part is learned from, and how.
+    struct FederatedRunSettings {
         /// Global over local steps: 0 alone, inf one for all
         alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
         /// csv, leaf or ratings
@@ -158,14 +178,6 @@ settings! {
         model: FederatedRoundSettings = flatten,
         /// How one alpha is chosen.
         choice: AlphaSettings = flatten,
-        /// Where the privacy loss is recorded.
-        ledger: LedgerSettings = flatten,
-        /// Whether an interrupted run goes on.
-        resume: ResumeSettings = flatten,
-        /// What is held out.
-        held_out: FederatedHeldOutSettings = flatten,
-        /// What the run leaves behind.
-        output: OutputSettings = flatten,
     }
 
     /// What is held out for the internal report.
@@ -226,20 +238,8 @@ settings! {
 
     /// An audit of `dp personalize`: its run, made many times with planted users.
     struct AuditPersonalizeSettings {
-        /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
-        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
-        /// Dimension of the shared space of the users' coefficients
-        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
-        /// Privacy target epsilon (nats), for adding or removing one user
-        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
-        /// Privacy target delta; choose it well below one over the number of users
-        delta: f64 = { value_name: "D", range: Range::open_unit() },
-        /// What is in the file.
-        columns: ColumnSettings = flatten,
-        /// Ranges that are known without the data.
-        ranges: RangeSettings = flatten,
-        /// What is fitted, and how.
-        model: PersonalModelSettings = flatten,
+        /// What is learned, and from what.
+        run: PersonalRunSettings = flatten,
         /// What is held out.
         held_out: PersonalHeldOutSettings = flatten,
         /// How much is tried.
@@ -254,24 +254,8 @@ settings! {
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
-        /// Global over local steps: 0 alone, inf one for all
-        alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
-        /// csv, leaf or ratings
-        format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
-        /// Of LEAF: numbers in a row, public; rows of another length are left out
-        n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
-        /// Of LEAF rows with several labels: which one, from 0
-        label_index: Option<usize> = { value_name: "N" },
-        /// Public list of rated items: item, title, year, genres
-        items: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
-        /// What is in the file.
-        columns: ColumnSettings = flatten,
-        /// Ranges that are known without the data.
-        ranges: RangeSettings = flatten,
-        /// What is fitted, and how.
-        model: FederatedRoundSettings = flatten,
-        /// How one alpha is chosen.
-        choice: AlphaSettings = flatten,
+        /// What is learned, and how.
+        run: FederatedRunSettings = flatten,
         /// What is held out.
         held_out: FederatedHeldOutSettings = flatten,
         /// How much is tried.
@@ -280,16 +264,10 @@ settings! {
 }
 
 impl AuditPersonalizeSettings {
-    /// The run that is audited.
-    pub(crate) fn run(&self) -> PersonalizeSettings {
+    /// The training that is audited.
+    pub(crate) fn training(&self) -> PersonalizeSettings {
         PersonalizeSettings {
-            data: self.data.clone(),
-            rank: self.rank,
-            epsilon: self.epsilon,
-            delta: self.delta,
-            columns: self.columns.clone(),
-            ranges: self.ranges.clone(),
-            model: self.model.clone(),
+            run: self.run.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
@@ -299,21 +277,13 @@ impl AuditPersonalizeSettings {
 }
 
 impl AuditFederateSettings {
-    /// The runs that are audited.
-    pub(crate) fn run(&self) -> FederateSettings {
+    /// The training that is audited.
+    pub(crate) fn training(&self) -> FederateSettings {
         FederateSettings {
             data: self.data.clone(),
             epsilon: vec![self.epsilon],
             delta: self.delta,
-            alpha_grid: self.alpha_grid.clone(),
-            format: self.format,
-            n_features: self.n_features,
-            label_index: self.label_index,
-            items: self.items.clone(),
-            columns: self.columns.clone(),
-            ranges: self.ranges.clone(),
-            model: self.model.clone(),
-            choice: self.choice.clone(),
+            run: self.run.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),

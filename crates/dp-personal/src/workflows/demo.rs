@@ -14,7 +14,9 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
-use crate::output::{CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::output::{
+    CERTIFICATE, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease, TrainReport,
+};
 use crate::settings::{DemoSettings, Method};
 use crate::watch::{Watch, Watched, go_on};
 

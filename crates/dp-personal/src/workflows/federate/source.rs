@@ -33,7 +33,7 @@ pub(super) struct UserRows {
 /// The public list of items, of ratings.
 pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
     let read = |path: &std::path::PathBuf| ItemTable::read(path);
-    args.items.as_ref().map(read).transpose()
+    args.run.items.as_ref().map(read).transpose()
 }
 
 impl Source {
@@ -44,9 +44,9 @@ impl Source {
     ) -> Result<Self> {
         if let Some(items) = items {
             let format = RatingsFormat::default().with_columns(RatingsColumns {
-                user: args.columns.user_col.clone(),
+                user: args.run.columns.user_col.clone(),
                 item: None,
-                rating: args.columns.target_col.clone(),
+                rating: args.run.columns.target_col.clone(),
             });
             let catalogue = items.catalogue().clone();
             let ratings = dp_data::read_ratings_with_catalogue(&args.data, &format, catalogue)?;
@@ -55,8 +55,8 @@ impl Source {
         Ok(Self::Rows(match settings.format {
             DataFormat::Leaf => {
                 let rows = LeafRows {
-                    n_features: args.n_features.unwrap_or_default(),
-                    label: args.label_index,
+                    n_features: args.run.n_features.unwrap_or_default(),
+                    label: args.run.label_index,
                 };
                 dp_data::read_leaf(&args.data, rows)?
             }
