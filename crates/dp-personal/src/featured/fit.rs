@@ -24,7 +24,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args).open(&draft, Account::open)?;
+    let mut opened = opening(args)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();

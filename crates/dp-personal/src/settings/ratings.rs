@@ -79,12 +79,14 @@ settings! {
 
     /// What is in the file of ratings.
     struct InputSettings under "Input" {
-        /// Catalogue of items; without one the item ids of the ratings are taken to be public
+        /// Public catalogue of items, each once; ratings of other items are left out
         items: Option<PathBuf> = {
             value_name: "CATALOGUE",
             requires: ["ratings"],
             shapes: Shapes::ByContents,
         },
+        /// Instead of `items`: publish every item id in the ratings, also one that a single user has
+        item_ids_are_public: bool = { conflicts: ["items"] },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
         /// Name of the item column

@@ -12,7 +12,7 @@ use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::settings::{Method, SplitSettings, TrainSettings};
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
+use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opened, Opening, other_runs, unit_of};
 
@@ -38,7 +38,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args).open(&draft, Account::open)?;
+    let mut opened = opening(args)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -75,14 +75,15 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 }
 
 /// What a training on ratings opens.
-pub(crate) fn opening(args: &TrainSettings) -> Opening<'_> {
-    Opening {
+pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
+    check_items(&args.input, &args.ratings)?;
+    Ok(Opening {
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,
         resume: &args.resume,
         output: &args.output,
-    }
+    })
 }
 
 /// The ratings, and the parts to train and to test on.

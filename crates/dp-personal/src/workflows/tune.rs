@@ -37,7 +37,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(train).open(&draft, Account::open)?;
+    let mut opened = opening(train)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
