@@ -130,67 +130,24 @@ fn every_event_is_in_the_schema() {
     let Some(root) = schema() else { return };
     let gaussian = DpEvent::gaussian(2.0);
     let relation = Relation::AddRemove;
-    let best = |stopping| DpEvent::RepeatAndSelect {
-        event: Box::new(DpEvent::gaussian(2.0)),
-        stopping,
-    };
+    let best = |stopping| DpEvent::gaussian(2.0).best_of(stopping);
     let events = [
         gaussian.clone(),
         DpEvent::gaussian_psd(1.0),
         DpEvent::laplace(2.0),
-        DpEvent::DiscreteGaussian {
-            sigma: 2.0,
-            sensitivity: 1,
-        },
-        DpEvent::DiscreteLaplace {
-            rate: 0.5,
-            sensitivity: 1,
-        },
-        DpEvent::RandomizedResponse {
-            noise_probability: 0.5,
-            buckets: 3,
-        },
-        DpEvent::BoundedRange {
-            epsilon: 1.0,
-            relation,
-        },
-        DpEvent::ApproxDp {
-            epsilon: 1.0,
-            delta: 0.0,
-            relation,
-        },
-        DpEvent::Zcdp {
-            rho: 1.0,
-            relation: Relation::Replace,
-        },
-        DpEvent::Rdp {
-            order: 2.0,
-            epsilon: 1.0,
-            relation,
-        },
+        DpEvent::discrete_gaussian(2.0, 1),
+        DpEvent::discrete_laplace(0.5, 1),
+        DpEvent::randomized_response(0.5, 3),
+        DpEvent::bounded_range(1.0, relation),
+        DpEvent::approx_dp(1.0, 0.0, relation),
+        DpEvent::zcdp(1.0, Relation::Replace),
+        DpEvent::rdp(2.0, 1.0, relation),
         DpEvent::sampled_gaussian(1.0, 0.01),
-        DpEvent::SampledWithoutReplacement {
-            sample_size: 1,
-            population_size: 10,
-            event: Box::new(gaussian.clone()),
-        },
-        DpEvent::RandomAllocation {
-            noise_multiplier: 1.0,
-            n_selected: 1,
-            n_steps: 9,
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![0.0, 1.0],
-            probabilities: vec![0.5, 0.5],
-        },
-        DpEvent::TreeAggregation {
-            noise_multiplier: 1.0,
-            n_steps: 9,
-        },
-        DpEvent::Composed {
-            events: vec![gaussian.clone()],
-        },
+        gaussian.clone().sampled_without_replacement(1, 10),
+        DpEvent::random_allocation(1.0, 1, 9),
+        DpEvent::mixture_of_gaussians(1.0, [0.0, 1.0], [0.5, 0.5]),
+        DpEvent::tree_aggregation(1.0, 9),
+        DpEvent::composed(vec![gaussian.clone()]),
         gaussian.clone().repeated(3),
         best(Stopping::Logarithmic {
             success_probability: 0.5,

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::Separator;
-use super::source::Input;
-use super::table::{Table, parse_number};
+use super::table::{Input, Separator, Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
 
 /// How lines of text are laid out. Parquet has no lines; it is told by its content.
