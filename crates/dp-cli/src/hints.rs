@@ -34,6 +34,7 @@ impl Error {
 
 fn hint(error: &WorkflowError) -> Option<String> {
     let text = match error {
+        WorkflowError::AfterPayment { error, .. } => return hint(error),
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {

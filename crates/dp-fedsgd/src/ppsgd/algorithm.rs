@@ -250,7 +250,8 @@ fn label(round: usize) -> String {
     format!("round {round}")
 }
 
-/// What a run takes on trust of its number of users; where the run released a count of them itself, there is nothing to trust.
+/// What rounds take on trust of the number of users that they are given. For the certificate of a run that released a count of them
+/// itself it says too much, and of one that was told a public number too little.
 pub const N_USERS_IS_PUBLIC: &str =
     "the declared number of users is public or was paid for elsewhere";
 const SAMPLES_ARE_SECRET: &str = "who took part in which round stays secret";

@@ -11,6 +11,7 @@ use super::weights_file;
 use crate::error::Result;
 use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, sha256};
@@ -82,5 +83,6 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         comparison: None,
         run: Some(&public),
     };
+    opened.found(warnings::of_items(&items.table, &ratings));
     finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
 }

@@ -14,6 +14,7 @@ use super::ledger::{Account, data_set_id};
 use crate::error::{Error, Result};
 use crate::output::{self, OutputFolder, Release, RunReport, warn};
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
+use crate::warnings;
 
 /// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
 const RUN_SCHEMA: u32 = 2;
@@ -73,6 +74,8 @@ impl<'a> Opening<'a> {
             folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
             account,
             output,
+            warnings: Vec::new(),
+            found: Vec::new(),
         })
     }
 }
@@ -95,13 +98,17 @@ pub(crate) struct Opened<'a> {
     folder: OutputFolder,
     account: Account,
     output: &'a OutputSettings,
+    /// What follows from settings alone: public.
+    warnings: Vec<String>,
+    /// What records say of themselves: internal.
+    found: Vec<String>,
 }
 
 impl Opened<'_> {
     /// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
     /// shaping nothing, what the operator answers for, and `own`, what the model is made again from.
     pub(crate) fn public<S: Settings>(
-        &self,
+        &mut self,
         command: &str,
         args: &S,
         assumptions: &[String],
@@ -112,6 +119,9 @@ impl Opened<'_> {
         let given: Map<String, Value> = given
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
+        let n_users = given.get("n_users").and_then(Value::as_f64);
+        self.warnings = warnings::of_settings(*target, n_users);
+        self.warnings.iter().for_each(|text| warn(text));
         let mut public = json!({
             "run_schema": RUN_SCHEMA,
             "command": command,
@@ -137,9 +147,15 @@ impl Opened<'_> {
         }
     }
 
+    /// Keeps what records say of themselves for the internal files.
+    pub(crate) fn found(&mut self, more: Vec<String>) {
+        self.found.extend(more);
+    }
+
     /// Writes what may be published.
     pub(crate) fn write(&self, release: &impl Release) -> Result<()> {
-        release.write(&self.folder, self.output.publish_releases)
+        let written = release.write(&self.folder, self.output.publish_releases, &self.warnings);
+        written.map_err(|error| self.folder.after_payment(error))
     }
 
     /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
@@ -151,7 +167,7 @@ impl Opened<'_> {
     ) -> Result<(Value, String)> {
         let report = self.folder.commit_after(|folder| {
             let report = measure()?;
-            report.write_internal(folder)?;
+            report.write_internal(folder, &self.found)?;
             Ok(report)
         })?;
         let balance = self.account.balance(plan);
@@ -288,10 +304,13 @@ impl PrivateRun<'_> {
             folder.keep_for_resuming();
         }
         account.announce(plan);
-        let ledgers = std::slice::from_mut(account.ledger()?);
+        let ledger = account.ledger()?;
+        let n_paid = ledger.n_releases();
+        let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         fitted.map_err(|error| match error.into() {
             Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
+            other if account.n_paid() > n_paid => folder.after_payment(other),
             other => other,
         })
     }

@@ -11,6 +11,7 @@ use crate::evaluate::Evaluation;
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::settings::{Method, SplitSettings, TrainSettings};
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
 use crate::workflows::ledger::Account;
@@ -95,7 +96,7 @@ pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
 
 /// Writes what is released, then measures it, after `rounds` of factors too. `seconds` to load, and the clock since then.
 pub(crate) fn finish<S: ReleasedSettings>(
-    opened: Opened<'_>,
+    mut opened: Opened<'_>,
     plan: &Plan,
     release: &TrainRelease<'_, S>,
     split: &HeldOut,
@@ -104,6 +105,7 @@ pub(crate) fn finish<S: ReleasedSettings>(
 ) -> Result<TrainOutcome> {
     let train = clock.lap();
     opened.write(release)?;
+    opened.found(warnings::of_ratings(release.ratings));
     let fitted = release.fitted;
     let (json, summary) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");

@@ -1,6 +1,6 @@
 use super::{
-    Artifact, CERTIFICATE_SCHEMA, Certificate, NotMade, Project, ReleasedOutput, Status,
-    guarantee_of, verify,
+    Artifact, Assumption, CERTIFICATE_SCHEMA, Certificate, Making, NotMade, Project,
+    RECORDED_SCHEMA, ReleasedOutput, Status, guarantee_of, verify,
 };
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
@@ -16,7 +16,9 @@ impl Certificate {
                 project: Project {
                     name: "dp-personal".to_owned(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
+                    revision: option_env!("DP_REVISION").map(str::to_owned),
                 },
+                made: None,
                 status: Status::Private,
                 data_set_id: data_set_id.into(),
                 unit: plan.adjacency().unit().to_owned(),
@@ -41,8 +43,27 @@ impl Certificate {
     /// all runs. It can only weaken what the certificate says.
     #[must_use]
     pub fn with_assumption(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
+        self.assume(assumption.into());
         self.digest = verify::digest_of(&self);
+        self
+    }
+
+    fn assume(&mut self, text: String) {
+        let assumption = Assumption {
+            text,
+            adjacency: (self.schema_version >= RECORDED_SCHEMA).then_some(self.adjacency),
+        };
+        self.assumptions.push(assumption);
+    }
+
+    /// Says when and on what the run was made, and renews the digest. Certificates before version 3 have no place for it and
+    /// stay as they are.
+    #[must_use]
+    pub fn with_making(mut self, made: Making) -> Self {
+        if self.schema_version >= RECORDED_SCHEMA {
+            self.made = Some(made);
+            self.digest = verify::digest_of(&self);
+        }
         self
     }
 
@@ -108,7 +129,7 @@ impl CertificateBuilder {
     /// Adds something that the guarantee rests on.
     #[must_use]
     pub fn assumption(mut self, assumption: impl Into<String>) -> Self {
-        self.certificate.assumptions.push(assumption.into());
+        self.certificate.assume(assumption.into());
         self
     }
 

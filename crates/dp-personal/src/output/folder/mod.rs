@@ -99,8 +99,8 @@ impl OutputFolder {
     fn empty(mut self) -> Result<Self> {
         if self.has(PAID) {
             warn(
-                "an earlier run into this folder ended while it paid or trained, and what it released is discarded; what \
-                 its ledger counts for it stays spent",
+                "an earlier run into this folder ended while it paid or trained, and what it released is discarded, since `resume` was \
+                 not given; what its ledger counts for it stays spent",
             );
         }
         self.remove_all_but(&[LOCK])?;
@@ -204,6 +204,29 @@ impl OutputFolder {
     /// From here on the folder stays when the run fails after its first payment, so that it can be resumed.
     pub(crate) fn keep_for_resuming(&self) {
         self.resumable.set(true);
+    }
+
+    /// Of the list of releases, where the run keeps one.
+    pub(crate) fn release_list_sha256(&self) -> Result<Option<String>> {
+        let list = self.path(RELEASES);
+        match fs::read(&list) {
+            Ok(bytes) => Ok(Some(crate::workflows::sha256(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::read(&list, error)),
+        }
+    }
+
+    /// Whether a run goes on from here after this one has failed.
+    fn is_resumable(&self) -> bool {
+        self.resumable.get() && has_releases(&self.staging)
+    }
+
+    /// What ended a run that has paid, and how to go on.
+    pub(crate) fn after_payment(&self, error: Error) -> Error {
+        Error::AfterPayment {
+            error: Box::new(error),
+            resumable: self.is_resumable(),
+        }
     }
 
     /// Puts the list of releases where the finished output has it: among the internal files, or bound to the certificate.
@@ -334,11 +357,13 @@ impl Drop for OutputFolder {
         if self.keep {
             return;
         }
-        if self.resumable.get() && has_releases(&self.staging) {
-            warn(
-                "the run ended before its model was made; what it has released and paid for is kept, and the same command \
-                 with `resume` goes on with it",
-            );
+        if self.is_resumable() {
+            if std::thread::panicking() {
+                warn(
+                    "the run ended before its model was made: the budget that it has paid is spent, and the same command with `resume` \
+                     goes on from what it has released",
+                );
+            }
             return;
         }
         if let Err(error) = remove_if_present(&self.staging) {

@@ -54,6 +54,7 @@ pub(super) fn run(
     let source = Source::read(args, settings, items)?;
     let load = clock.lap();
     go_on(watch)?;
+    opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.norm_squared(&inputs));
     let plan = spending.resized(&draft, inputs.dim())?;

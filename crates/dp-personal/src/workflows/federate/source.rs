@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 use crate::settings::{DataFormat, FederateSettings};
+use crate::warnings;
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;
@@ -72,6 +73,14 @@ impl Source {
         match self {
             Self::Rows(_) => None,
             Self::Ratings(rated) => Some(&rated.1),
+        }
+    }
+
+    /// What its records say of themselves: private.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Rows(table) => warnings::of_rows(table),
+            Self::Ratings(rated) => warnings::of_ratings(&rated.0),
         }
     }
 

@@ -15,6 +15,7 @@ use self::settings::Settings;
 use crate::error::Result;
 use crate::output::{PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
@@ -64,6 +65,7 @@ pub fn personalize(
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
+    opened.found(warnings::of_rows(&table));
     let held_out = HeldOut::new(args, &inputs, table)?;
     let load = clock.lap();
 
