@@ -5,6 +5,9 @@ use super::{
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
 
+/// What trainers assume of settings: words that every such assumption has.
+const NOT_CHOSEN_BY_LOOKING: &str = "not chosen by looking at";
+
 impl Certificate {
     /// Starts the certificate of a run that followed `plan` on the data set `data_set_id`.
     #[must_use]
@@ -54,6 +57,26 @@ impl Certificate {
             adjacency: (self.schema_version >= RECORDED_SCHEMA).then_some(self.adjacency),
         };
         self.assumptions.push(assumption);
+    }
+
+    /// Takes back that settings were not chosen by looking, and names what was looked at: `explorations` of the same data that nobody
+    /// paid for, as the ledger notes them. Renews the digest; without any, the certificate stays as it is.
+    #[must_use]
+    pub fn after_explorations(mut self, explorations: &[&str]) -> Self {
+        if explorations.is_empty() {
+            return self;
+        }
+        let claims = |assumption: &Assumption| assumption.contains(NOT_CHOSEN_BY_LOOKING);
+        self.assumptions.retain(|assumption| !claims(assumption));
+        let mut kinds = explorations.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        self.with_not_covered(format!(
+            "the choice of settings: figures of this data set that nobody paid for were looked at before, by the notes of the \
+             ledger {} times ({})",
+            explorations.len(),
+            kinds.join("; ")
+        ))
     }
 
     /// Says when and on what the run was made, and renews the digest. Certificates before version 3 have no place for it and
