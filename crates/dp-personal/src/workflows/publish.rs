@@ -7,7 +7,7 @@ use dp_accounting::Status;
 
 use super::verify::checked_certificate;
 use crate::error::{Error, Result};
-use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder};
+use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, internal_beside};
 use crate::settings::PublishSettings;
 
 /// What was published.
@@ -50,7 +50,8 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
     })
 }
 
-/// A copy inside the folder would be one more file of it, and a folder around it would be replaced with it.
+/// A copy inside the folder would be one more file of it, a folder around it would be replaced with it, and that of its internal files
+/// holds what must not be published.
 fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
     let whole = |path: &Path| -> Option<PathBuf> {
         let folder = crate::output::folder_of(path).canonicalize().ok();
@@ -58,15 +59,16 @@ fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
             .ok()
             .or_else(|| Some(folder?.join(path.file_name()?)))
     };
-    match (whole(from), whole(to)) {
-        (Some(a), Some(b)) if a.starts_with(&b) || b.starts_with(&a) => {
-            let text = format!(
-                "`dest` {} and the folder {} lie within each other; choose another `dest`",
-                to.display(),
-                from.display()
-            );
-            Err(Error::Usage(text))
+    let Some(to_whole) = whole(to) else {
+        return Ok(());
+    };
+    for own in [from.to_owned(), internal_beside(from)] {
+        let own_whole = whole(&own).unwrap_or_default();
+        if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
+            let (to, own) = (to.display(), own.display());
+            let text = format!("`dest` {to} and {own} lie within each other; choose another `dest`");
+            return Err(Error::Usage(text));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
