@@ -66,7 +66,8 @@ fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
         let own_whole = whole(&own).unwrap_or_default();
         if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
             let (to, own) = (to.display(), own.display());
-            let text = format!("`dest` {to} and {own} lie within each other; choose another `dest`");
+            let text =
+                format!("`dest` {to} and {own} lie within each other; choose another `dest`");
             return Err(Error::Usage(text));
         }
     }
