@@ -77,7 +77,8 @@ Examples:
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
-use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
+8 audit inconclusive.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

@@ -160,6 +160,8 @@ pub enum ErrorKind {
     Broken = 6,
     /// Output could not be written.
     Output = 7,
+    /// An audit had too little power to find anything.
+    Inconclusive = 8,
 }
 
 /// A run that its ledger cannot pay for, in epsilon at the delta of the run.

@@ -379,7 +379,7 @@ mod tests {
             ..RunSettings::default()
         };
         let audit = measure(&Liar(trainer), &canaries, &settings, &mut Silent).unwrap();
-        assert!(!audit.verdict.holds());
+        assert!(audit.verdict.is_violated());
         let report = AuditReport {
             audit: &audit,
             data: None,

@@ -99,8 +99,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
                 dim: inputs.dim(),
                 run: what,
             };
-            let broken = audits.iter().find(|audit| !audit.verdict.holds());
-            let verdict = broken.map_or(audits[0].verdict, |audit| audit.verdict);
+            let verdict = Verdict::of_all(audits.iter().map(|audit| audit.verdict));
             Ok(AuditOutcome {
                 verdict,
                 json: report.json(verdict)?,
