@@ -338,7 +338,7 @@ fn audit_of(releases: &[(f64, usize)], base_items: usize) -> RunAudit {
     let base = Private::new(table(base_items, &[]));
     let canaries = Canaries::new(base, 20, 1, 1.0).unwrap();
     let settings = RunSettings {
-        n_runs: 4,
+        n_runs: 1,
         ..RunSettings::default()
     };
     let releases = Releases(releases.to_vec());

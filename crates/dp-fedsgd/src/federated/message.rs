@@ -1,7 +1,7 @@
 //! What travels: plain numbers, for any transport.
 
 use dp_core::params;
-use dp_mechanism::Grid;
+use dp_mechanism::{AskedRound, Grid};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -60,6 +60,16 @@ impl RoundMessage {
         Ok(Grid::new(self.noise_multiplier, whole)?)
     }
 
+    /// What a client's policy looks at.
+    pub(super) fn asked(&self) -> AskedRound<'_> {
+        AskedRound {
+            run: &self.run,
+            number: self.round,
+            noise_multipliers: std::slice::from_ref(&self.noise_multiplier),
+            clip_norm: self.clip_norm,
+        }
+    }
+
     /// Whether every number in it is one.
     ///
     /// # Errors
@@ -115,7 +125,7 @@ pub enum Reply {
     Update(UpdateMessage),
     /// The round was heard of; nothing is said.
     NotAsked,
-    /// The message is of a run that was left or of an earlier round: it was passed over.
+    /// The message is of a run that was left, of an earlier round or of one that was answered before: it was passed over.
     Late,
 }
 
@@ -170,10 +180,16 @@ pub enum Rejection {
         /// Sender.
         client: usize,
     },
+    /// It counts as more than one client, or as less than none.
+    #[error("an extra coordinate of the message of client {client} is out of range")]
+    Extra {
+        /// Sender.
+        client: usize,
+    },
 }
 
 impl UpdateMessage {
-    /// Whether the message is one of this round, by run, number, length and exact integer norm.
+    /// Whether the message is one of this round, by run, number, length, exact integer norm and the ranges of its extra coordinates.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.
@@ -205,6 +221,15 @@ impl UpdateMessage {
         let norm = dp_core::mutants::pick("sgd-server-norm-unchecked", norm, 0);
         if norm > square(grid.l2_bound()) {
             return Err(Rejection::Norm { client });
+        }
+        let ranges = round.layout().extra_ranges(round.clip_norm);
+        let ranges = ranges.into_iter().map(|range| grid.range(range));
+        let extras = self.integers.iter().skip(round.shared.len());
+        if !extras
+            .zip(ranges)
+            .all(|(z, (low, high))| (low..=high).contains(z))
+        {
+            return Err(Rejection::Extra { client });
         }
         Ok(())
     }

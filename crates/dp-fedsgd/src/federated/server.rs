@@ -36,8 +36,8 @@ pub enum RoundOutcome {
 /// # Examples
 /// ```
 /// use dp_fedsgd::{
-///     AdditiveLoss, AdditiveModel, Adjacency, Budget, Client, HeldBatches, Ledger, NoiseSource, PoissonSampling, PpSgdParams, Run,
-///     Server, UserSamplesBuilder,
+///     AdditiveLoss, AdditiveModel, Adjacency, Budget, Client, ClientPolicy, ClientRecord, HeldBatches, Ledger, NoiseSource,
+///     PoissonSampling, PpSgdParams, Run, Server, UserSamplesBuilder,
 /// };
 ///
 /// let mut builder = UserSamplesBuilder::new(1, 1)?;
@@ -46,7 +46,12 @@ pub enum RoundOutcome {
 /// }
 /// let samples = builder.build().0;
 /// let (model, rows) = (AdditiveModel::new(AdditiveLoss::Squared, 1)?, HeldBatches::new(&samples, 1)?);
-/// let clients = (0..200).map(|user| Client::new(&model, &rows, user, user));
+/// // no round of more than 8, and none with less noise than 2; a device keeps its record in a file
+/// let policy = ClientPolicy { least_noise_multiplier: 2.0, most_rounds: 8, ..ClientPolicy::trusting() };
+/// let clients = (0..200).map(|user| {
+///     let record = ClientRecord::in_memory(policy.clone())?;
+///     Client::new(&model, &rows, user, user, record)
+/// });
 /// let mut clients = clients.collect::<Result<Vec<_>, _>>()?;
 ///
 /// let adjacency = Adjacency::AddRemoveUser;
@@ -133,7 +138,10 @@ impl<'r> Server<'r> {
         let Some(round) = self.next_round() else {
             return Ok(None);
         };
-        let open = self.run.open(self.sampling, n_clients, self.shape())?;
+        let ranges = self.layout().extra_ranges(self.state.clip_norm());
+        let open = self
+            .run
+            .open(self.sampling, n_clients, self.shape(), &ranges)?;
         self.state.begin_round(round);
         Ok(Some(OpenRound {
             message: self.message(round, open.noise_multiplier()),
@@ -252,7 +260,7 @@ impl OpenRound<'_, '_> {
 
     /// Adds up the answers as they come, adds noise, and makes the step.
     ///
-    /// A message of another run, round or length, or above the bound, counts for nothing and goes to `rejected`, which is as secret as
+    /// A message of another run, round or length, above the bound, or with an extra coordinate out of its range, counts for nothing and goes to `rejected`, which is as secret as
     /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
     ///
     /// # Errors

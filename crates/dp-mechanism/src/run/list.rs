@@ -672,7 +672,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(unix)]
-pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -680,7 +680,7 @@ pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn sync_folder_of(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(()) // folders cannot be synced here
 }
 

@@ -8,7 +8,7 @@ use dp_fedsgd::{
 use dp_mechanism::{FixedSizeSampling, NoiseSource};
 
 use super::{clients, federate, no_rejection, poisson, seeded, whole};
-use crate::support::{ADD_REMOVE, paid, samples, squared};
+use crate::support::{ADD_REMOVE, paid, samples, squared, trusting};
 
 #[test]
 fn messages_make_the_same_model_as_a_fit_bit_for_bit() {
@@ -107,8 +107,8 @@ fn servers_want_a_sampling_scheme_and_something_to_release() {
 fn clients_refuse_rounds_of_another_model() {
     let data = samples(2, 3, 4, 3);
     let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
-    assert!(Client::new(&model, &rows, 2, 0).is_err());
-    let mut client = Client::new(&model, &rows, 1, 0).unwrap();
+    assert!(Client::new(&model, &rows, 2, 0, trusting()).is_err());
+    let mut client = Client::new(&model, &rows, 1, 0, trusting()).unwrap();
     let good = RoundMessage {
         run: "a run".to_owned(),
         round: 1,
