@@ -32,12 +32,12 @@ pub use frequencies::{FrequencyAudit, audit_frequencies, audit_uniform_words};
 pub use kernel::{
     fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
 };
-#[cfg(feature = "multitask")]
-pub use oracles::FactorizationOracle;
 #[cfg(feature = "pubfeat")]
 pub use oracles::{
     DpSgdOracle, FeatureRounds, FeatureRoundsOracle, PublicFeatures, PublicFeaturesOracle,
 };
+#[cfg(feature = "multitask")]
+pub use oracles::{FactorizationOracle, TuningOracle};
 #[cfg(feature = "fedsgd")]
 pub use oracles::{PpSgdOracle, SgdRound, SgdRun};
 pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};

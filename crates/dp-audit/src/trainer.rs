@@ -353,7 +353,7 @@ impl<M> Looking<'_, M> {
 }
 
 /// The views of one release, filled with what `users` add if they are given.
-fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<View>> {
+pub(crate) fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<View>> {
     let ([label, second], [multiplier, of_rhs]) = (seen.labels, seen.noise_multipliers);
     match seen.sums {
         ObservedSums::Vector {

@@ -53,6 +53,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::Recommend(flags) => commands::recommend(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),
+        Command::AuditTune(flags) => commands::audit_tune(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
         Command::Account(args) => commands::account::run(&args),

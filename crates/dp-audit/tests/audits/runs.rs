@@ -2,13 +2,13 @@
 
 use dp_audit::{
     AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, Layout, RunAudit, RunSettings,
-    Verdict, View, audit_run, audit_sensitivity,
+    TuningOracle, Verdict, View, audit_run, audit_sensitivity,
 };
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ReplaceFactor, UserRow};
 use dp_mechanism::{Grid, NoiseSource, VectorSum};
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
-    PooledMatrices, ResidualRounds, ScoreModel,
+    PooledMatrices, ResidualRounds, ScoreModel, Tuning, TuningParams,
 };
 
 use crate::support::table;
@@ -278,6 +278,39 @@ fn releases_hold_exactly_what_users_add_given_earlier_releases() {
             a.label
         );
     }
+}
+
+/// Candidates are trained on a part of each user's records and compared on the rest, a tenth; a canary's 11 items leave 9 for the norm of the counts.
+#[test]
+fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
+    let canaries = Canaries::new(Private::new(ratings()), 150, 11, 1e4).unwrap();
+    let fits = [1, 3].map(|dim| settings(2.0, dim));
+    let how = TuningParams {
+        held_out_fraction: 0.2,
+        ..TuningParams::default()
+    };
+    let tuning = Tuning::new(fits.into(), how).unwrap();
+    let oracle = TuningOracle::new(tuning.clone());
+    let adjacency = Adjacency::AddRemoveUser;
+    let trainer = AuditedTrainer::new(tuning, canaries.n_items(), target(4.0), adjacency);
+    let trainer = trainer.unwrap();
+    let runs = RunSettings {
+        n_runs: 4,
+        ..RunSettings::default()
+    };
+    let fresh = NoiseSource::operating_system;
+    // without its oracle the audit takes all records of a user for those of every release
+    assert!(
+        audit_run(&trainer, &canaries, &runs, fresh)
+            .unwrap()
+            .verdict
+            .is_violated()
+    );
+    let audit = audit_run(&trainer.watched_by(oracle), &canaries, &runs, fresh).unwrap();
+    assert!(audit.verdict.holds(), "{audit}");
+    let share = audit.white_box_mu / audit.claimed_mu;
+    assert!((0.95..1.02).contains(&share), "{audit}");
+    assert!((audit.trusted_share - 0.02).abs() < 1e-6, "{audit}");
 }
 
 /// Releases of so many numbers each, with their claimed noise multipliers; a canary has a number of its own in the first. Releases of two

@@ -11,9 +11,9 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, PredictSettings, RecommendSettings, ReportSettings,
-    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings, PredictSettings,
+    RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Make the run of `dp train` many times with planted users and measure what they give away
     Audit(Box<Flags<AuditSettings>>),
+    /// The same for the run of `dp tune`
+    AuditTune(Box<Flags<AuditTuneSettings>>),
     /// The same for the run of `dp personalize`
     AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
     /// The same for the runs of `dp federate`
@@ -136,6 +138,7 @@ impl Command {
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
+            Self::AuditTune(_) => "audit-tune",
             Self::AuditPersonalize(_) => "audit-personalize",
             Self::AuditFederate(_) => "audit-federate",
             Self::Completions(_) => "completions",
@@ -207,6 +210,7 @@ mod tests {
             ("personalize", PersonalizeSettings::table()),
             ("federate", FederateSettings::table()),
             ("audit", AuditSettings::table()),
+            ("audit-tune", AuditTuneSettings::table()),
             ("audit-personalize", AuditPersonalizeSettings::table()),
             ("audit-federate", AuditFederateSettings::table()),
         ] {

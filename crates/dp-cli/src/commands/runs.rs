@@ -2,8 +2,8 @@
 
 use dp_personal::audit::Verdict;
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    EvaluateSettings, FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
 };
 use dp_personal::workflows::audit::AuditOutcome;
 use dp_personal::workflows::federate::FederateOutcome;
@@ -44,6 +44,11 @@ pub(crate) fn evaluate(flags: &Flags<EvaluateSettings>) -> Result<()> {
 
 pub(crate) fn audit(flags: &Flags<AuditSettings>) -> Result<()> {
     let outcome = audit::audit(&flags.settings, &mut Bar::default())?;
+    judge(flags.json, &outcome)
+}
+
+pub(crate) fn audit_tune(flags: &Flags<AuditTuneSettings>) -> Result<()> {
+    let outcome = tune::audit(&flags.settings, &mut Bar::default())?;
     judge(flags.json, &outcome)
 }
 

@@ -18,6 +18,7 @@ const COMMANDS: [&str; 17] = [
     "audit",
     "audit-personalize",
     "audit-federate",
+    "audit-tune",
     "completions",
     "synth",
     "federate",

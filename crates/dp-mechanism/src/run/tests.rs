@@ -7,8 +7,8 @@ use dp_core::{Adjacency, ApproxDp, Relation, ReplaceFactor, UserRow};
 use super::*;
 use crate::test_support::{rebuilt, table};
 use crate::{
-    ExponentialMechanism, FactorBuffer, FactorContribution, GramGrids, GramSums, Grid,
-    KroneckerContribution, KroneckerSum, OffDiagonalNoise, PoissonSampling, PrivateQuantile,
+    ExponentialMechanism, FactorBuffer, FactorContribution, FixedSizeSampling, GramGrids, GramSums,
+    Grid, KroneckerContribution, KroneckerSum, OffDiagonalNoise, PoissonSampling, PrivateQuantile,
     RowsBuffer, ScoreChange, ShardAnswer, SparseBuffer, VectorContribution,
 };
 
@@ -727,25 +727,28 @@ fn a_share_of_the_budget_is_planned_as_it_is_asked_for() {
     assert!(requests.first_difference(&plan).is_none());
 }
 
-/// A link of a coordinator that has lost the key of a sample, or has drawn another one.
-struct Forgetful {
+type Meddle = fn(&mut SumRequest);
+
+/// A link that changes what a coordinator asks for, and may ask a second time.
+struct Meddling {
     inner: ChannelLink,
+    meddle: Meddle,
     asks_twice: bool,
     last: Option<SumRequest>,
 }
 
-impl CoordinatorLink for Forgetful {
+impl CoordinatorLink for Meddling {
     fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker> {
-        if let (true, Some(mut request)) = (answer.is_some() && self.asks_twice, self.last.take()) {
-            request.round_key = Some(RoundKey::from_bytes([7; 32]));
+        if let (true, Some(mut request)) = (answer.is_some(), self.last.take()) {
+            (self.meddle)(&mut request);
             return Ok(ToWorker::Sum(request));
         }
         match self.inner.exchange(answer)? {
-            ToWorker::Sum(mut request) if request.round_key.is_some() => {
-                if self.asks_twice {
-                    self.last = Some(request.clone());
-                } else {
-                    request.round_key = None;
+            ToWorker::Sum(mut request) => {
+                match self.asks_twice && request.round_key.is_some() {
+                    true => self.last = Some(request.clone()),
+                    false if self.asks_twice => {}
+                    false => (self.meddle)(&mut request),
                 }
                 Ok(ToWorker::Sum(request))
             }
@@ -755,18 +758,33 @@ impl CoordinatorLink for Forgetful {
 }
 
 #[test]
-fn a_worker_sums_no_sample_without_its_key_and_no_two_samples_of_one_step() {
+fn a_worker_sums_only_what_its_step_asks_for_by_its_own_instructions_and_one_sample() {
     let trainer = Everything { sampled: true };
     let (plan, data) = (plan(&trainer), users());
     let nobody = Private::new(data.expose().without_users());
-    for asks_twice in [false, true] {
+    let another_key = |request: &mut SumRequest| {
+        request.round_key = Some(RoundKey::from_bytes([7; 32]));
+    };
+    let cases: [(Meddle, bool, &str); 5] = [
+        (|request| request.round_key = None, false, "key of a sample"),
+        (another_key, true, "for other users"),
+        (
+            |request| request.instructions = "none",
+            false,
+            "instructions",
+        ),
+        (|request| request.list_head.clear(), false, "another step"),
+        (|request| request.n_coordinates += 1, false, "another step"),
+    ];
+    for (meddle, asks_twice, said) in cases {
         let (pool, mut links) = worker_channels(1);
         let backend = Coordinator::new(pool);
         let inner = links.remove(0);
         let refused = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                let mut link = Forgetful {
+                let mut link = Meddling {
                     inner,
+                    meddle,
                     asks_twice,
                     last: None,
                 };
@@ -783,7 +801,10 @@ fn a_worker_sums_no_sample_without_its_key_and_no_two_samples_of_one_step() {
             drop(backend);
             worker.join().unwrap()
         });
-        assert!(matches!(refused, Err(Error::Link { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Link { what }) if what.contains(said)),
+            "{said}: {refused:?}"
+        );
     }
 }
 
@@ -829,4 +850,96 @@ fn a_run_that_ends_early_is_certified_at_the_guarantee_of_its_whole_plan() {
         (1, 7)
     );
     assert_eq!(payer.0, 1);
+}
+
+/// Nobody knows what a failed write left in the file.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_list_whose_write_failed_takes_no_release_until_it_is_opened_again() {
+    let trainer = Everything { sampled: false };
+    let (plan, entries) = (plan(&trainer), entries_of(&trainer));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("releases.list");
+    let mut list = ReleaseList::open(&path, "", &plan).unwrap();
+    list.append(&entries[0]).unwrap();
+    list.write_to("/dev/full");
+    assert!(matches!(list.append(&entries[1]), Err(Error::Io { .. })));
+    list.write_to(path.to_str().unwrap());
+    let refused = list.append(&entries[1]);
+    assert!(matches!(refused, Err(Error::List { .. })), "{refused:?}");
+    assert_eq!((list.len(), list.head()), (1, entries[0].hash()));
+    drop(list);
+    let mut list = ReleaseList::open(&path, "", &plan).unwrap();
+    assert_eq!(list.next_replayed().unwrap().as_ref(), Some(&entries[0]));
+    list.append(&entries[1]).unwrap();
+}
+
+#[test]
+fn a_round_that_the_list_has_is_not_opened_and_paid_for_once_more() {
+    let trainer = Everything { sampled: false };
+    let plan = plan(&trainer);
+    let list = ReleaseList::of_entries("", &plan, entries_of(&trainer)).unwrap();
+    let (mut payer, noise) = (Paying::default(), &mut NoiseSource::insecure_seeded(3));
+    let mut run = Run::paying(&plan, &mut payer, noise)
+        .unwrap()
+        .listed_in(list);
+    let requests = trainer.requests(N_ITEMS, plan.adjacency()).unwrap();
+    run.begin(&requests, 1).unwrap();
+    let all = PoissonSampling::new(1.0).unwrap();
+    let refused = run.open(all, 300, (N_ITEMS, 3.0), &[]).err();
+    assert!(
+        matches!(&refused, Some(Error::List { what }) if what.contains("reopened")),
+        "{refused:?}"
+    );
+    drop(run);
+    assert_eq!(payer.0, 0);
+}
+
+/// Samples of fixed size are from a public number of users: of another one, nothing is paid.
+#[test]
+fn a_sample_from_another_number_of_users_is_refused_before_it_is_paid_for() {
+    let data = users();
+    let n_users = data.expose().n_users();
+    for (n, fits) in [(n_users, true), (n_users - 1, false), (n_users + 1, false)] {
+        let sampling = ClientSampling::from(FixedSizeSampling::new(9, n).unwrap());
+        let event = sampling.event(DpEvent::gaussian(2.0));
+        let step = PlannedRelease::new("step", event, N_ITEMS as u64);
+        let plan = Plan::with_noise_multipliers(1e-5, Adjacency::ReplaceUser, vec![step.clone()]);
+        let plan = plan.unwrap();
+        for by_messages in [false, true] {
+            let (mut payer, noise) = (Paying::default(), &mut NoiseSource::insecure_seeded(3));
+            let mut run = Run::paying(&plan, &mut payer, noise).unwrap();
+            let step = step.clone();
+            let requests = Requests::schedule(move |_| vec![step.clone()]);
+            run.begin(&requests, 1).unwrap();
+            let shape = (N_ITEMS, 3.0);
+            let made = if by_messages {
+                run.open(sampling, n_users, shape, &[]).map(|_| ())
+            } else {
+                run.sampled_vector(sampling, &data, shape, &Votes(1.0))
+                    .map(|_| ())
+            };
+            assert_eq!(made.is_ok(), fits, "{made:?}");
+            if let Err(error) = made {
+                assert!(matches!(error, Error::Population { expected } if expected == n));
+            }
+            drop(run);
+            assert_eq!(payer.0, usize::from(fits));
+        }
+    }
+}
+
+#[test]
+fn a_ledger_for_one_schedule_pays_for_no_part_of_it() {
+    let trainer = Everything { sampled: false };
+    let (plan, data) = (plan(&trainer), users());
+    let (mut ledger, noise) = (ledger(&plan), &mut NoiseSource::insecure_seeded(3));
+    let run = Run::paying(&plan, &mut ledger, noise).unwrap();
+    let refused = trainer.run(&data, run);
+    let in_parts = dp_accounting::Error::ScheduleInParts;
+    assert!(
+        matches!(&refused, Err(Error::Accounting(error)) if *error.to_string() == *in_parts.to_string()),
+        "{refused:?}"
+    );
+    assert_eq!(ledger.n_releases(), 0);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use dp_accounting::Plan;
 use dp_core::{InteractionsBuilder, Private, params};
 use dp_mechanism::{Fitted, Run, Trainer};
 
@@ -33,16 +34,17 @@ const TRUST: [&str; 3] = [
 ];
 
 impl Aggregator {
-    /// An aggregator of the run named `run`, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
+    /// An aggregator of the run named `run` that `plan` pays for, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
     /// part. What one message can take of memory is bounded by it and by the catalogue.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for settings with more than one release; [`Error::Param`] for an empty roster or catalogue, or a run without a name;
-    /// [`Error::Shape`] for weights of another number of items.
+    /// [`Error::Shape`] for weights of another number of items; [`Error::Mechanism`] for a plan without the two releases.
     pub fn new(
         ssp: &Ssp,
         (n_items, roster_size): (usize, u32),
         run: impl Into<String>,
+        plan: &Plan,
     ) -> Result<Self> {
         if ssp.params().n_resamples != 1 {
             return Err(Error::Unsupported {
@@ -54,6 +56,7 @@ impl Aggregator {
             run: run.into(),
             n_items,
             setup: ssp.params().setup.clone(),
+            noise_multipliers: noise_multipliers(plan)?,
         };
         invitation.check()?;
         Ok(Self {
@@ -102,7 +105,7 @@ impl Aggregator {
     }
 
     /// Sums what came, adds noise, and forgets the messages: [`Ssp`] along `run`, on the table of the clients' examples. Where its plan does not fit the
-    /// settings nothing is paid for or released.
+    /// settings, or has other noise than clients were told, nothing is paid for or released.
     ///
     /// # Errors
     /// As [`Trainer::run`], and nothing that depends on messages.
@@ -113,6 +116,10 @@ impl Aggregator {
             examples,
             ..
         } = self;
+        let told = invitation.noise_multipliers.map(f64::to_bits);
+        if noise_multipliers(run.plan())?.map(f64::to_bits) != told {
+            return Err(other_plan(run.plan()));
+        }
         for assumption in TRUST {
             run.assume(assumption);
         }
@@ -126,6 +133,19 @@ impl Aggregator {
         let run = invitation.run;
         Ok(fitted.map(|()| StatisticsMessage { run, statistics }))
     }
+}
+
+/// Of the release of matrices and of that of right-hand sides: what clients are told.
+fn noise_multipliers(plan: &Plan) -> Result<[f64; 2]> {
+    let found = plan.releases().iter().map(|r| r.noise_multiplier());
+    let found = found.collect::<dp_accounting::Result<Vec<f64>>>()?;
+    found.try_into().map_err(|_| other_plan(plan))
+}
+
+fn other_plan(plan: &Plan) -> Error {
+    let first = plan.releases().first();
+    let label = first.map_or("", |release| release.label()).to_owned();
+    dp_mechanism::Error::Plan { label }.into()
 }
 
 #[allow(

@@ -1,6 +1,7 @@
 //! A client: one user's vector and examples.
 
 use dp_core::{Interactions, Private, params};
+use dp_mechanism::ClientRecord;
 
 use super::message::STEPS;
 use super::{ExamplesMessage, Invitation};
@@ -8,7 +9,7 @@ use crate::Result;
 
 /// One user's device: answers one invitation with the user's vector and examples in integers, and is used up by it.
 ///
-/// Whether a device makes another one for the same run is its own affair; the aggregator counts the first good message of each number.
+/// The device's [`ClientRecord`] answers a run once, within its policy; the aggregator counts the first good message of each number.
 ///
 /// # Privacy
 /// What leaves is [`ExamplesMessage`], bounded here and checked again by the aggregator. The features of items never come here.
@@ -33,15 +34,22 @@ impl<'a> Client<'a> {
         Ok(Self { data, user, number })
     }
 
-    /// Answers an invitation, the only one that this client answers.
+    /// Answers an invitation, the only one that this client answers. `record` has it durably before this returns.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
+    /// [`Refused`](dp_mechanism::Error::Refused) when the policy does not admit the invitation, or this run was answered before;
+    /// [`crate::Error::Mechanism`] when the record cannot be written; [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
     /// records.
-    pub fn answer(self, invitation: &Invitation) -> Result<ExamplesMessage> {
+    pub fn answer(
+        self,
+        invitation: &Invitation,
+        record: &mut ClientRecord,
+    ) -> Result<ExamplesMessage> {
         invitation.check()?;
         let setup = &invitation.setup;
         setup.check_table(self.data, invitation.n_items)?;
+        record.enter(&invitation.asked())?;
+        record.answer(&invitation.asked())?;
         let row = self.data.expose().user(self.user);
         let mut vector = vec![0.0; setup.dim];
         setup.write_vector(row, &mut vector);

@@ -1,6 +1,7 @@
 //! What travels: plain numbers, for any transport.
 
 use dp_core::params;
+use dp_mechanism::AskedRound;
 use serde::{Deserialize, Serialize};
 
 use crate::{ItemStatistics, ProblemSetup, Result};
@@ -18,6 +19,8 @@ pub struct Invitation {
     pub n_items: usize,
     /// Bounds on what a client sends.
     pub setup: ProblemSetup,
+    /// Noise multipliers of the release of matrices and of that of right-hand sides.
+    pub noise_multipliers: [f64; 2],
 }
 
 impl Invitation {
@@ -28,8 +31,23 @@ impl Invitation {
     pub fn check(&self) -> Result<()> {
         params::at_least_one("run (its length)", self.run.len())?;
         params::at_least_one("n_items", self.n_items)?;
+        for z in self.noise_multipliers {
+            params::finite_positive("noise_multipliers", z)?;
+        }
         self.setup.check()?;
         self.setup.weights.check_items(self.n_items)
+    }
+}
+
+impl Invitation {
+    /// What a client's policy looks at: one round, and the larger of the bounds on a vector and a label.
+    pub(super) fn asked(&self) -> AskedRound<'_> {
+        AskedRound {
+            run: &self.run,
+            number: 1,
+            noise_multipliers: &self.noise_multipliers,
+            clip_norm: self.setup.user_norm.max(self.setup.label_bound),
+        }
     }
 }
 

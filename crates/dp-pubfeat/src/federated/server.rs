@@ -12,7 +12,7 @@ use crate::{Error, Result, StatisticsLearner};
 /// # Examples
 /// ```
 /// use dp_pubfeat::federated::{Aggregator, Client, Server};
-/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, FeatureKernel, InteractionsBuilder, KernelRidge, Ledger, NoiseSource, Private};
+/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, ClientPolicy, ClientRecord, FeatureKernel, InteractionsBuilder, KernelRidge, Ledger, NoiseSource, Private};
 /// use dp_pubfeat::{ProblemSetup, RidgeNoise, Run, SspParams, StatisticsLearner, Trainer};
 ///
 /// let mut builder = InteractionsBuilder::new(2).with_feature_dim(1);
@@ -27,9 +27,12 @@ use crate::{Error, Result, StatisticsLearner};
 /// let plan = ssp.plan(2, target, adjacency)?;
 /// let mut ledger = Ledger::in_memory("devices", Budget::new(target, adjacency)?)?;
 ///
-/// let mut aggregator = Aggregator::new(&ssp, (2, 300), "run 7")?;
+/// let mut aggregator = Aggregator::new(&ssp, (2, 300), "run 7", &plan)?;
+/// let policy = ClientPolicy { least_noise_multiplier: 1.0, ..ClientPolicy::trusting() };
 /// for number in 0..300 {
-///     let message = Client::new(&devices, number as usize, number)?.answer(aggregator.invitation())?;
+///     let mut record = ClientRecord::in_memory(policy.clone())?; // a device keeps it in a file
+///     let client = Client::new(&devices, number as usize, number)?;
+///     let message = client.answer(aggregator.invitation(), &mut record)?;
 ///     aggregator.receive(&message)?; // by any transport
 /// }
 /// let noise = &mut NoiseSource::operating_system();

@@ -162,7 +162,7 @@ fn counted(count: impl Fn(f64) -> f64) -> (bool, Vec<Rejection>) {
     let mut params = PpSgdParams::new(1.0, 1.0, 1.0, 1, 100.0).sampled(poisson(1.0));
     (params.minimum_clients, params.extra_share) = (Some(50.0), 0.1);
     let fit = params.check().unwrap();
-    let plan = fit.plan_with_noise(3, 0.1, 1e-5, ADD_REMOVE).unwrap();
+    let plan = fit.plan_with_noise(3, 1.0, 1e-5, ADD_REMOVE).unwrap();
     let noise = &mut seeded();
     let run = Run::new(&plan, paid(&plan), noise).unwrap();
     let mut server = Server::new(fit, 3, run).unwrap();

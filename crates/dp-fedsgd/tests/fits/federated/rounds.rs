@@ -1,9 +1,11 @@
 //! Whole runs by messages.
 
+use std::ops::ControlFlow;
+
 use dp_core::Adjacency;
 use dp_fedsgd::{
-    Client, HeldBatches, PpSgdParams, Reply, RoundMessage, RoundOutcome, Run, Server, Trainer,
-    UpdateMessage,
+    Client, Error, HeldBatches, Observer, PpSgdParams, Progress, Reply, RoundMessage, RoundOutcome,
+    Run, Server, Trainer, UpdateMessage,
 };
 use dp_mechanism::{FixedSizeSampling, NoiseSource};
 
@@ -197,4 +199,36 @@ fn a_hundred_thousand_clients_make_rounds() {
         "{:?}",
         shared.last()
     );
+}
+
+/// Ends a run as soon as its first release is listed.
+struct EndsAtOnce;
+
+impl Observer for EndsAtOnce {
+    fn reads_users(&self) -> bool {
+        false
+    }
+
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+}
+
+/// An error between a release and the step on it leaves shared parameters that are no function of the list.
+#[test]
+fn a_server_that_is_behind_its_list_opens_no_round_and_makes_no_model() {
+    let fit = PpSgdParams::new(1.0, 0.3, 0.5, 3, 60.0).sampled(poisson(0.5));
+    let fit = fit.check().unwrap();
+    let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let (noise, observer) = (&mut seeded(), &mut EndsAtOnce);
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let mut server = Server::new(fit, 3, run.observed_by(observer)).unwrap();
+    let round = server.open_round(60).unwrap().unwrap();
+    let ended = round.close(Vec::new(), &mut no_rejection);
+    let cancelled = dp_mechanism::Error::Cancelled.to_string();
+    assert_eq!(ended.unwrap_err().to_string(), cancelled);
+    assert!(server.shared().iter().all(|&w| w == 0.0));
+    let behind = |error: Error| error.to_string().contains("go on from the list");
+    assert!(behind(server.open_round(60).err().unwrap()));
+    assert!(behind(server.finish().err().unwrap()));
 }

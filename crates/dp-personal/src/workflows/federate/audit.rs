@@ -1,7 +1,9 @@
 //! `dp audit-federate`: the runs of `dp federate`, made many times with planted users.
 
 use dp_accounting::Plan;
-use dp_audit::{AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, View, audit_epsilon};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+};
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
 use dp_mechanism::{NoiseSource, Run};
