@@ -494,10 +494,11 @@ impl ReleaseList {
 #[cfg(all(test, target_os = "linux"))]
 impl ReleaseList {
     /// Swaps the file for another one, such as a device that is always full.
-    pub(super) fn write_to(&mut self, other: &str) {
+    pub(super) fn write_to(&mut self, other: &str) -> io::Result<()> {
         if let Store::File { file, .. } = &mut self.store {
-            *file = OpenOptions::new().append(true).open(other).unwrap();
+            *file = OpenOptions::new().append(true).open(other)?;
         }
+        Ok(())
     }
 }
 
