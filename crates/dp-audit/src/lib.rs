@@ -29,9 +29,7 @@ pub use canary::Canaries;
 pub use epsilon::{EpsilonAudit, audit_epsilon};
 pub use error::{Error, Result};
 pub use frequencies::{FrequencyAudit, audit_frequencies, audit_uniform_words};
-pub use kernel::{
-    fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
-};
+pub use kernel::{observe_grams, observe_vector, vector_view};
 #[cfg(feature = "pubfeat")]
 pub use oracles::{
     DpSgdOracle, FeatureRounds, FeatureRoundsOracle, PublicFeatures, PublicFeaturesOracle,
