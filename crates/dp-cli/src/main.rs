@@ -54,6 +54,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::Publish(flags) => commands::publish(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),
+        Command::AuditTune(flags) => commands::audit_tune(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
         Command::Account(args) => commands::account::run(&args),

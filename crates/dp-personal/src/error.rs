@@ -187,6 +187,8 @@ pub enum ErrorKind {
     Broken = 6,
     /// Output could not be written.
     Output = 7,
+    /// An audit had too little power to find anything.
+    Inconclusive = 8,
 }
 
 /// How a run that has paid is continued.

@@ -248,10 +248,13 @@ impl AmImplicitSsp {
         let totals = Totals::release(&self.setup(), n_items, floor, (likes, &mut *run))?;
         let mut popularity = Popularity::new(&totals);
         let first = self.initial_vectors(n_items);
+        trainer::show_round(run, 0, &first, params.dim);
         let mut learned = self.round(prior, &first, &mut popularity, (likes, &mut *run))?;
-        for _ in 1..params.n_rounds {
+        trainer::show_round(run, 1, &learned.vectors, params.dim);
+        for t in 2..=params.n_rounds {
             let at = &learned.vectors;
             learned = self.round(prior, at, &mut popularity, (likes, &mut *run))?;
+            trainer::show_round(run, t, &learned.vectors, params.dim);
         }
         let totals = (totals.released, totals.noise);
         LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)

@@ -11,9 +11,10 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings,
-    ReportSettings, SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings, PredictSettings,
+    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -78,7 +79,8 @@ Examples:
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
-use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
+8 audit inconclusive.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -112,6 +114,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Make the run of `dp train` many times with planted users and measure what they give away
     Audit(Box<Flags<AuditSettings>>),
+    /// The same for the run of `dp tune`
+    AuditTune(Box<Flags<AuditTuneSettings>>),
     /// The same for the run of `dp personalize`
     AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
     /// The same for the runs of `dp federate`
@@ -139,6 +143,7 @@ impl Command {
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
+            Self::AuditTune(_) => "audit-tune",
             Self::AuditPersonalize(_) => "audit-personalize",
             Self::AuditFederate(_) => "audit-federate",
             Self::Completions(_) => "completions",
@@ -210,6 +215,7 @@ mod tests {
             ("personalize", PersonalizeSettings::table()),
             ("federate", FederateSettings::table()),
             ("audit", AuditSettings::table()),
+            ("audit-tune", AuditTuneSettings::table()),
             ("audit-personalize", AuditPersonalizeSettings::table()),
             ("audit-federate", AuditFederateSettings::table()),
         ] {

@@ -8,7 +8,8 @@ mod tools;
 mod users;
 
 pub(crate) use runs::{
-    audit, audit_federate, audit_personalize, evaluate, federate, personalize, train, tune,
+    audit, audit_federate, audit_personalize, audit_tune, evaluate, federate, personalize, train,
+    tune,
 };
 pub(crate) use tools::{completions, demo, publish, report, synth, verify};
 pub(crate) use users::{predict, recommend};

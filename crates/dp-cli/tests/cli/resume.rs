@@ -26,7 +26,7 @@ const LONG_RUN: [&str; 13] = [
 /// Counts once, then two releases a round.
 const N_RELEASES: usize = 601;
 
-const LIST: &str = ".dp-model.partial/releases.list";
+pub(crate) const LIST: &str = ".dp-model.partial/releases.list";
 
 fn long_run() -> Vec<&'static str> {
     let mut args = LONG_RUN.to_vec();
@@ -63,7 +63,7 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
 }
 
 /// A long run that was killed when its list had a release.
-fn killed() -> Sandbox {
+pub(crate) fn killed() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
     let mut child = sandbox.command().args(long_run()).spawn().unwrap();
     let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");

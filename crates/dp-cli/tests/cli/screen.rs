@@ -19,6 +19,7 @@ const COMMANDS: [&str; 18] = [
     "audit",
     "audit-personalize",
     "audit-federate",
+    "audit-tune",
     "completions",
     "synth",
     "federate",
@@ -56,7 +57,7 @@ fn every_flag_and_exit_code_is_documented() {
             );
         }
     }
-    for code in 0..=7 {
+    for code in 0..=8 {
         assert!(page.contains(&format!("\n| {code} | ")), "exit code {code}");
     }
 }

@@ -250,6 +250,14 @@ settings! {
         trials: TrialSettings = flatten,
     }
 
+    /// An audit of a choice among candidates.
+    struct AuditTuneSettings {
+        /// What all candidates have in common, and how much is tried.
+        audit: AuditSettings = flatten,
+        /// The candidates.
+        choice: ChoiceSettings = flatten,
+    }
+
     /// How much is tried.
     struct TrialSettings under "Trials" {
         /// Planted users; a coin each says if it joins a run
@@ -368,6 +376,16 @@ impl AuditSettings {
             resume: ResumeSettings { resume: false },
             split: self.split.clone(),
             output: OutputSettings::nowhere(),
+        }
+    }
+}
+
+impl AuditTuneSettings {
+    /// The choice that is audited.
+    pub(crate) fn run(&self) -> TuneSettings {
+        TuneSettings {
+            train: self.audit.run_on(PathBuf::new()),
+            choice: self.choice.clone(),
         }
     }
 }

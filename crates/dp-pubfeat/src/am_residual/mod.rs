@@ -289,6 +289,7 @@ impl AmResidualSsp {
         let made = prior.kernel(&totals.items, totals.noise)?;
         let mut learner = self.learner(made.kernel)?;
         let mut vectors = self.initial_vectors(n_items);
+        trainer::show_round(run, 0, &self.with_biases(vectors.clone()), params.dim);
         let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
         for t in 1..=params.n_rounds {
             let bound = params.bound.at(t);
@@ -310,6 +311,7 @@ impl AmResidualSsp {
             seen.add(&round);
             learner.learn_pooled(&seen.statistics()?)?;
             vectors = learner.item_vectors()?;
+            trainer::show_round(run, t, &self.with_biases(vectors.clone()), params.dim);
         }
         let weights = self.feature_weights(prior, &learner, &made.unknown)?;
         FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
