@@ -26,6 +26,40 @@ pub struct With<S, M> {
     pub start: M,
 }
 
+/// What checked settings of every algorithm can be asked: the settings, the plan of a fit, and a trainer.
+macro_rules! algorithm {
+    ($name:ident of $params:ty, over $width:ident, $(#[$with:meta])*) => {
+        impl $name {
+            /// The settings.
+            #[must_use]
+            pub const fn params(&self) -> &$params {
+                &self.params
+            }
+
+            #[doc = concat!("What a fit over `", stringify!($width), "` will release, with the least noise for `target`.")]
+            ///
+            /// # Errors
+            /// As [`Ssp::plan`](crate::Ssp::plan).
+            pub fn plan(
+                &self,
+                $width: usize,
+                target: dp_core::ApproxDp,
+                adjacency: dp_core::Adjacency,
+            ) -> crate::Result<dp_accounting::Plan> {
+                let requests = self.requests($width, adjacency)?;
+                Ok(dp_mechanism::plan_for(&requests, target, adjacency)?)
+            }
+
+            $(#[$with])*
+            pub fn with<M>(&self, start: M) -> crate::With<Self, M> {
+                let settings = self.clone();
+                crate::With { settings, start }
+            }
+        }
+    };
+}
+pub(crate) use algorithm;
+
 /// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
 pub(crate) fn begin<L: StatisticsLearner + Clone>(
     (setup, start): (&ProblemSetup, &L),

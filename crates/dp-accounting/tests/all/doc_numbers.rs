@@ -1,6 +1,6 @@
 //! The numbers of `docs/pitfalls.md`, recomputed, so that the page cannot drift from the code.
 //!
-//! `cargo test --release -p dp-accounting --test doc_numbers -- --nocapture` prints them.
+//! `cargo test --release -p dp-accounting --test all -- --nocapture doc_numbers::` prints them.
 
 use dp_accounting::{
     Accountant, Error, GdpAccountant, Odometer, RdpAccountant, TightestAccountant, ZcdpAccountant,

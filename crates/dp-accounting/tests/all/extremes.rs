@@ -5,7 +5,7 @@
 //! slowest calls:
 //!
 //! ```text
-//! cargo test --release -p dp-accounting --test extremes -- --ignored --nocapture long_
+//! cargo test --release -p dp-accounting --test all -- --ignored --nocapture extremes::long_
 //! ```
 
 use dp_accounting::{

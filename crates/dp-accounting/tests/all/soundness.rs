@@ -5,7 +5,7 @@
 //! 30 with all the effort there is by default, and 10,000, every twentieth of them so, by
 //!
 //! ```text
-//! cargo test --release -p dp-accounting --test soundness -- --ignored long_
+//! cargo test --release -p dp-accounting --test all -- --ignored soundness::long_
 //! ```
 //!
 //! `exact_values_from_a_file` reads exact values from `soundness_reference.py`, which says how.

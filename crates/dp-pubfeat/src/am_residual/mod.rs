@@ -6,9 +6,9 @@ mod prior;
 
 use std::borrow::Borrow;
 
-use dp_accounting::{CertificateBuilder, Plan, Requests};
+use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{Run, Trainer, plan_for};
+use dp_mechanism::{Run, Trainer};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -62,7 +62,34 @@ impl AmResidualSspParams {
     /// Defaults that follow from epsilon alone. Found on the validation part of MovieLens-1M (`docs/results.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        defaults_for(target)
+        let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
+            e if e < 2.0 => (3, 6, 0.5, 5.0),
+            e if e < 10.0 => (4, 10, 0.7, 5.0),
+            _ => (8, 12, 0.7, 8.0),
+        };
+        Self {
+            dim,
+            n_rounds,
+            round_growth: 1.2,
+            totals_share: 0.08,
+            weights: ExampleWeights::equal(),
+            bound: ShrinkingBound {
+                first: 0.95,
+                ratio: 0.95,
+                floor: 0.7,
+            },
+            taste_norm,
+            user_step: LevelStep {
+                label_center: 3.5,
+                level_penalty: 5.0,
+                l2_penalty,
+            },
+            memory: 0.8,
+            totals_floor: 0.5,
+            item_variance: 0.15,
+            label_variance: 0.08,
+            init_seed: 0,
+        }
     }
 
     /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
@@ -111,7 +138,7 @@ impl AmResidualSspParams {
         self.weights.check()?;
         self.bound.check()?;
         self.user_step.check()?;
-        Ok(AmResidualSsp::of(self))
+        Ok(AmResidualSsp { params: self })
     }
 
     /// The constant `a` in front of users' tastes.
@@ -145,37 +172,6 @@ pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> V
     let shares: Vec<f64> = (0..n_rounds).map(share).collect();
     let whole = shares.iter().sum::<f64>() / (1.0 - totals_share);
     shares.iter().map(|share| share / whole).collect()
-}
-
-fn defaults_for(target: ApproxDp) -> AmResidualSspParams {
-    let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
-        e if e < 2.0 => (3, 6, 0.5, 5.0),
-        e if e < 10.0 => (4, 10, 0.7, 5.0),
-        _ => (8, 12, 0.7, 8.0),
-    };
-    AmResidualSspParams {
-        dim,
-        n_rounds,
-        round_growth: 1.2,
-        totals_share: 0.08,
-        weights: ExampleWeights::equal(),
-        bound: ShrinkingBound {
-            first: 0.95,
-            ratio: 0.95,
-            floor: 0.7,
-        },
-        taste_norm,
-        user_step: LevelStep {
-            label_center: 3.5,
-            level_penalty: 5.0,
-            l2_penalty,
-        },
-        memory: 0.8,
-        totals_floor: 0.5,
-        item_variance: 0.15,
-        label_variance: 0.08,
-        init_seed: 0,
-    }
 }
 
 const OUTPUT: &str =
@@ -222,29 +218,12 @@ pub struct AmResidualSsp {
     params: AmResidualSspParams,
 }
 
+trainer::algorithm! {
+    AmResidualSsp of AmResidualSspParams, over n_items,
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+}
+
 impl AmResidualSsp {
-    const fn of(params: AmResidualSspParams) -> Self {
-        Self { params }
-    }
-
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &AmResidualSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     /// Numbers in a round's release.
     const fn n_coordinates(&self, n_items: usize) -> usize {
         let dim = self.params.dim;
@@ -261,12 +240,6 @@ impl AmResidualSsp {
         let rounds = (1..).zip(self.params.round_shares());
         all.extend(rounds.map(|(t, share)| trainer::request(format!("residuals {t}"), share, n)));
         Ok(Requests::Shares(all))
-    }
-
-    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
-    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
-        let (settings, start) = (self.clone(), prior);
-        With { settings, start }
     }
 
     /// Weights and unit, in the form that they have elsewhere.
@@ -448,7 +421,10 @@ mod tests {
                 epsilon,
                 delta: 1e-5,
             };
-            assert!(defaults_for(target).check().is_ok(), "epsilon {epsilon}");
+            assert!(
+                AmResidualSspParams::for_target(target).check().is_ok(),
+                "epsilon {epsilon}"
+            );
         }
     }
 }
