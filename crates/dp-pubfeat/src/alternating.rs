@@ -1,7 +1,7 @@
 //! Alternating minimisation: users fit their vectors locally, items learn from noisy statistics of them.
 
 use dp_accounting::{CertificateBuilder, Requests};
-use dp_core::{Adjacency, Interactions, Private, UserRow, params};
+use dp_core::{Adjacency, UserRow, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, Run, Trainer};
 
@@ -95,17 +95,7 @@ impl AmSsp {
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Fitted);

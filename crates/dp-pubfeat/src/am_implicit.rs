@@ -6,14 +6,12 @@ use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
 
 use crate::am_residual::{
     LEVELS, MOMENT_RATIO, Totals, mean_moment, push_moments, round_shares, to_norm,
 };
 use crate::features::{check_items, in_public_range};
-use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
+use crate::learn::{KernelRidge, StatisticsLearner};
 use crate::residual::TotalsContribution;
 use crate::{
     Error, ExampleWeights, FeaturePrior, FeatureWeights, PersonalVector, PooledStatistics,
@@ -202,12 +200,8 @@ impl AmImplicitSsp {
         Ok(Requests::Shares(all))
     }
 
-    /// Weights and unit, in the form that they have elsewhere.
     fn setup(&self) -> ProblemSetup {
-        ProblemSetup {
-            weights: self.params.weights.clone(),
-            ..ProblemSetup::new(self.params.dim, 1.0)
-        }
+        am_residual::round_setup(&self.params.weights, self.params.dim)
     }
 
     fn rounds(
@@ -256,13 +250,8 @@ impl AmImplicitSsp {
     /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes up to `init_scale`. Public, from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
-        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
-        let (dim, scale) = (self.params.dim, self.params.init_scale);
-        let draw = |at: usize| match at % dim {
-            0 => 0.0,
-            _ => scale * (2.0 * rng.random::<f64>() - 1.0),
-        };
-        (0..n_items * dim).map(draw).collect()
+        let taste = |draw| self.params.init_scale * (2.0 * draw - 1.0);
+        am_residual::initial_vectors((n_items, self.params.dim), self.params.init_seed, taste)
     }
 }
 
@@ -513,9 +502,6 @@ impl LikesDesign {
     }
 }
 
-/// Residual at which a solve ends, over that of 0: far below the noise.
-const TOLERANCE: f64 = 1e-5;
-
 /// How popular items are, by all releases so far, each weighed by one over the variance of its noise.
 struct Popularity {
     /// Precision times total weight of each item.
@@ -625,12 +611,8 @@ fn learn(
     let weights = popularity.weights(params.totals_floor);
     let scales = Scales::new(&weights, prior, params.popularity_exponent);
     let made = prior.kernel(&weights, popularity.noise())?;
-    let noise = RidgeNoise::FromRelease {
-        item_norm: (params.item_variance * params.dim as f64).sqrt(),
-    };
-    let l2_penalty = params.label_variance / params.item_variance;
-    let learner = KernelRidge::new(made.kernel, params.dim, noise, l2_penalty)?;
-    let mut learner = learner.with_tolerance(TOLERANCE)?;
+    let variances = (params.item_variance, params.label_variance);
+    let mut learner = am_residual::ridge(made.kernel, params.dim, variances)?;
     let noes = params.item_unobserved_weight * popularity.n_users;
     let each = weights.iter().zip(&scales.items).enumerate();
     let factors = each.map(|(item, (w, s))| match prior.is_unrated(item) {

@@ -189,17 +189,7 @@ fn first_release(
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<ResidualSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Given);

@@ -175,17 +175,7 @@ impl Trainer for Ssp {
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<Ssp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         self.settings.describe(certificate)
@@ -338,17 +328,7 @@ impl SampledSsp {
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<SampledSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Given);

@@ -60,6 +60,28 @@ macro_rules! algorithm {
 }
 pub(crate) use algorithm;
 
+/// What every trainer of a [`StatisticsLearner`] `L` has: its types, the number of items, and the settings' requests.
+macro_rules! trains_a_learner {
+    () => {
+        type Data = dp_core::Private<dp_core::Interactions>;
+        type Model = L;
+        type Error = crate::Error;
+
+        fn width(&self, _: &Self::Data) -> usize {
+            self.start.n_items()
+        }
+
+        fn requests(
+            &self,
+            n_items: usize,
+            adjacency: dp_core::Adjacency,
+        ) -> crate::Result<dp_accounting::Requests> {
+            self.settings.requests(n_items, adjacency)
+        }
+    };
+}
+pub(crate) use trains_a_learner;
+
 /// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
 pub(crate) fn begin<L: StatisticsLearner + Clone>(
     (setup, start): (&ProblemSetup, &L),

@@ -161,6 +161,41 @@ pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
     }
 }
 
+/// Weights and unit of rounds, in the form that they have elsewhere.
+pub(crate) fn round_setup(weights: &ExampleWeights, dim: usize) -> ProblemSetup {
+    ProblemSetup {
+        weights: weights.clone(),
+        ..ProblemSetup::new(dim, 1.0)
+    }
+}
+
+/// Rows without a bias, with each taste made of a uniform number.
+pub(crate) fn initial_vectors(
+    (n_items, dim): (usize, usize),
+    seed: u64,
+    taste: impl Fn(f64) -> f64,
+) -> Vec<f64> {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let draw = |at: usize| match at % dim {
+        0 => 0.0,
+        _ => taste(rng.random()),
+    };
+    (0..n_items * dim).map(draw).collect()
+}
+
+/// What items are learned by, from the variances of a coordinate of an item vector and of a label.
+pub(crate) fn ridge(
+    kernel: SparseKernel,
+    dim: usize,
+    (item_variance, label_variance): (f64, f64),
+) -> Result<KernelRidge<SparseKernel>> {
+    let noise = RidgeNoise::FromRelease {
+        item_norm: (item_variance * dim as f64).sqrt(),
+    };
+    let l2_penalty = label_variance / item_variance;
+    KernelRidge::new(kernel, dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
+}
+
 /// Shares of rounds, each `growth` times the one before, of what `totals_share` leaves.
 pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
     // counted from the largest, so that growth to a high power cannot overflow; no share underflows
@@ -242,12 +277,8 @@ impl AmResidualSsp {
         Ok(Requests::Shares(all))
     }
 
-    /// Weights and unit, in the form that they have elsewhere.
     fn setup(&self) -> ProblemSetup {
-        ProblemSetup {
-            weights: self.params.weights.clone(),
-            ..ProblemSetup::new(self.params.dim, 1.0)
-        }
+        round_setup(&self.params.weights, self.params.dim)
     }
 
     fn rounds(
@@ -260,7 +291,8 @@ impl AmResidualSsp {
         let floor = params.totals_floor;
         let totals = Totals::release(&self.setup(), n_items, floor, (ratings, &mut *run))?;
         let made = prior.kernel(&totals.items, totals.noise)?;
-        let mut learner = self.learner(made.kernel)?;
+        let variances = (params.item_variance, params.label_variance);
+        let mut learner = ridge(made.kernel, params.dim, variances)?;
         let mut vectors = self.initial_vectors(n_items);
         let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
         for t in 1..=params.n_rounds {
@@ -288,26 +320,12 @@ impl AmResidualSsp {
         FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
     }
 
-    fn learner(&self, kernel: SparseKernel) -> Result<KernelRidge<SparseKernel>> {
-        let params = &self.params;
-        let noise = RidgeNoise::FromRelease {
-            item_norm: (params.item_variance * params.dim as f64).sqrt(),
-        };
-        let l2_penalty = params.label_variance / params.item_variance;
-        KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
-    }
-
     /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root. Public, from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
-        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
-        let dim = self.params.dim;
         let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();
-        let mut draw = |at: usize| match at % dim {
-            0 => 0.0,
-            _ => unit * (rng.random::<f64>() - 0.5),
-        };
-        (0..n_items * dim).map(&mut draw).collect()
+        let taste = |draw| unit * (draw - 0.5);
+        initial_vectors((n_items, self.params.dim), self.params.init_seed, taste)
     }
 
     /// Vectors per unit of users' `x = [a, u]` as rows `[h, q]`: the first coordinate times `a`.

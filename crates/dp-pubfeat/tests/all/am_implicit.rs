@@ -8,7 +8,7 @@ use dp_pubfeat::{
 };
 
 use crate::am_residual::prior;
-use crate::support::{ADD_REMOVE, N_ITEMS, Seen, look, observed, pay, table, target};
+use crate::support::{ADD_REMOVE, N_ITEMS, observed, pay, releases, table, target};
 
 /// Least squared norm of a user with likes over the squared bound: every one is at the bound, so that one that is wrong by .1 % in either direction fails.
 const REACHED: f64 = 0.998;
@@ -19,26 +19,15 @@ fn rounds(dim: usize, n_rounds: usize) -> AmImplicitSsp {
     params.check().unwrap()
 }
 
-/// All releases on a table, with repeatable noise.
-fn releases(fit: &AmImplicitSsp, data: &Private<Interactions>) -> Vec<Seen> {
-    let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
-    observed(&fit.with(&prior()), data, &plan, noise, |o| {
-        seen.extend(look(o));
-    })
-    .unwrap();
-    seen
-}
-
 #[test]
 fn every_user_with_likes_moves_the_first_releases_by_their_bounds_and_nobody_by_more() {
     for dim in [1, 3] {
         let fit = rounds(dim, 1);
-        let all = releases(&fit, &table(40, None));
+        let all = releases(&fit.with(prior()), &table(40, None));
         let labels: Vec<&str> = all.iter().map(|s| s.label.as_str()).collect();
         assert_eq!(labels, ["total weights", "likes 1"]);
         for user in 0..40 {
-            let less = releases(&fit, &table(40, Some(user)));
+            let less = releases(&fit.with(prior()), &table(40, Some(user)));
             for (a, b) in all.iter().zip(&less) {
                 let (moved, bound) = (a.squared_distance(b), u128::from(a.l2_bound).pow(2));
                 assert!(moved <= bound, "{} by user {user}", a.label);
@@ -87,7 +76,7 @@ fn values_of_records_are_not_looked_at() {
                     .unwrap();
             }
         }
-        let all = releases(&rounds(3, 2), &Private::new(out.build().0));
+        let all = releases(&rounds(3, 2).with(prior()), &Private::new(out.build().0));
         all.into_iter().map(|s| s.integers).collect::<Vec<_>>()
     };
     assert_eq!(of(|_| 1.0), of(|k| k as f32 - 7.5));

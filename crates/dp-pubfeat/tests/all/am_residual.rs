@@ -9,9 +9,7 @@ use dp_pubfeat::{
     ItemFeaturesBuilder, ObservedSums, PriorVariances, Trainer,
 };
 
-use crate::support::{
-    ADD_REMOVE, N_ITEMS, Seen, features, look, made, observed, pay, table, target,
-};
+use crate::support::{ADD_REMOVE, N_ITEMS, features, made, observed, pay, releases, table, target};
 
 pub(crate) fn rounds(dim: usize, n_rounds: usize) -> AmResidualSsp {
     let mut params = AmResidualSspParams::for_target(target());
@@ -232,27 +230,16 @@ fn ratings_alone_teach_items_and_features_of_items_never_rated() {
 /// Least squared norm, over the squared bound, of a user whose residuals are clipped: a bound that is wrong by .1 % in either direction fails, since a user beyond it is left out.
 const REACHED: f64 = 0.998;
 
-/// All releases on a table, with repeatable noise.
-fn releases(fit: &AmResidualSsp, data: &Private<Interactions>) -> Vec<Seen> {
-    let plan = fit.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
-    observed(&fit.with(&prior()), data, &plan, noise, |o| {
-        seen.extend(look(o));
-    })
-    .unwrap();
-    seen
-}
-
 #[test]
 fn a_user_moves_the_first_releases_within_their_bounds_and_not_by_nothing() {
     for dim in [1, 3] {
         let fit = rounds(dim, 1);
-        let all = releases(&fit, &table(40, None));
+        let all = releases(&fit.with(prior()), &table(40, None));
         let labels: Vec<&str> = all.iter().map(|s| s.label.as_str()).collect();
         assert_eq!(labels, ["total weights", "residuals 1"]);
         let mut largest = [0.0_f64; 2];
         for user in 0..40 {
-            let less = releases(&fit, &table(40, Some(user)));
+            let less = releases(&fit.with(prior()), &table(40, Some(user)));
             for ((a, b), largest) in all.iter().zip(&less).zip(&mut largest) {
                 let (moved, bound) = (a.squared_distance(b), u128::from(a.l2_bound).pow(2));
                 assert!(moved <= bound, "{} by user {user}", a.label);

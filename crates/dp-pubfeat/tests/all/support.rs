@@ -120,6 +120,17 @@ where
     trainer.run(data, run)
 }
 
+/// All releases on a table, with repeatable noise.
+pub(crate) fn releases<T>(trainer: &T, data: &T::Data) -> Vec<Seen>
+where
+    T: Trainer<Error = dp_pubfeat::Error>,
+{
+    let plan = trainer.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let (mut seen, noise) = (Vec::new(), &mut NoiseSource::insecure_seeded(4));
+    observed(trainer, data, &plan, noise, |o| seen.extend(look(o))).unwrap();
+    seen
+}
+
 /// Released integers of one sum and its bound; which coordinates are off-diagonals, that count twice.
 pub(crate) struct Seen {
     pub(crate) label: String,
