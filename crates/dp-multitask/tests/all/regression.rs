@@ -8,9 +8,9 @@ use dp_mechanism::{
     vector_contribution,
 };
 use dp_multitask::{
-    BudgetAllocation, GradientClip, Gramian, Loss, MultiTaskNoisyGdParams, MultiTaskSspParams,
-    PooledGramian, RegressionLoss, ResidualSspParams, SspSolve, SspStatistics, StepSize,
-    TaskCounts, TaskModels, TaskSetup, TaskWeights, Trainer, UserRule, WeightTotals,
+    BudgetAllocation, Error, Fitted, GradientClip, Gramian, Loss, MultiTaskNoisyGdParams,
+    MultiTaskSspParams, PooledGramian, RegressionLoss, ResidualSspParams, SspSolve, SspStatistics,
+    StepSize, TaskCounts, TaskModels, TaskSetup, TaskWeights, Trainer, UserRule, WeightTotals,
     WeightedGradients,
 };
 use rand::SeedableRng;
@@ -226,6 +226,16 @@ fn a_user_with_twenty_tasks_is_clipped_as_one() {
     }
 }
 
+/// A run with little noise.
+fn seeded<T>(trainer: &T, data: &TaskData, seed: u64) -> Fitted<TaskModels>
+where
+    T: Trainer<Data = Private<Interactions>, Model = TaskModels, Error = Error>,
+{
+    let plan = trainer.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(seed);
+    trainer.fit(&data.train, &plan, pay(&plan), noise).unwrap()
+}
+
 /// Largest distance of a coefficient from the non-private solution.
 fn distance(found: &TaskModels, data: &TaskData) -> f64 {
     let exact = TaskModels::non_private_ridge(&data.train, 1e-6).unwrap();
@@ -257,10 +267,7 @@ fn ssp_with_little_noise_is_ridge_regression() {
             solve,
             ..MultiTaskSspParams::new(wide.clone())
         };
-        let fit = params.check().unwrap();
-        let plan = fit.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
-        let mut noise = NoiseSource::insecure_seeded(5);
-        let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
+        let fitted = seeded(&params.check().unwrap(), &data, 5);
         let found = distance(&fitted.model, &data);
         assert!(found < 0.01, "{solve:?} {found}");
         assert!(!fitted.certificate.verify().unwrap().is_private(), "seeded");
@@ -279,10 +286,7 @@ fn residual_steps_close_in_on_ridge_regression() {
             n_steps: 14,
             ..ResidualSspParams::new(TaskSetup::unit_ball(DIM))
         };
-        let fit = params.check().unwrap();
-        let plan = fit.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
-        let mut noise = NoiseSource::insecure_seeded(6);
-        let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
+        let fitted = seeded(&params.check().unwrap(), &data, 6);
         let found = distance(&fitted.model, &data);
         // the last bound is 7e-5 of the labels': far below what one release of them could do
         assert!(found < 2e-4, "{gramian:?} {found}");
@@ -304,10 +308,7 @@ fn noisy_gradient_descent_with_little_noise_finds_the_minimum() {
             gradient_norm,
             ..start()
         };
-        let fit = params.check().unwrap();
-        let plan = fit.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
-        let mut noise = NoiseSource::insecure_seeded(7);
-        let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
+        let fitted = seeded(&params.check().unwrap(), &data, 7);
         let found = distance(&fitted.model, &data);
         assert!(found < 0.02, "{step_size:?} {found}");
     }
@@ -345,10 +346,7 @@ fn other_losses_and_schedules_lower_their_loss() {
             ..MultiTaskNoisyGdParams::new(TaskSetup::unit_ball(DIM))
         };
         let fit = params.check().unwrap();
-        let plan = fit.plan(8, LITTLE_NOISE, ADJACENCY).unwrap();
-        let mut noise = NoiseSource::insecure_seeded(8);
-        let fit = fit.with_loss(loss);
-        let fitted = fit.fit(&data.train, &plan, pay(&plan), &mut noise).unwrap();
+        let fitted = seeded(&fit.with_loss(loss), &data, 8);
         let total = |theta: &[f64]| -> f64 {
             let of_row = |row: dp_core::UserRow<'_>| -> f64 {
                 let x: Vec<f64> = row.features().iter().map(|&x| x.into()).collect();
@@ -510,22 +508,27 @@ fn tables_plans_and_spends_must_belong_together() {
     let plan = fit.plan(8, TARGET, ADJACENCY).unwrap();
     let mut noise = NoiseSource::operating_system();
     let other = fit.plan(9, TARGET, ADJACENCY).unwrap();
-    assert!(
-        fit.fit(&data.train, &other, pay(&other), &mut noise)
-            .is_err()
-    );
     let mut few = pay(&plan);
     few.pop();
-    assert!(fit.fit(&data.train, &plan, few, &mut noise).is_err());
-    let longer = MultiTaskSspParams::new(TaskSetup::unit_ball(DIM + 1))
-        .check()
-        .unwrap();
-    let plan = longer.plan(8, TARGET, ADJACENCY).unwrap();
-    assert!(
-        longer
-            .fit(&data.train, &plan, pay(&plan), &mut noise)
-            .is_err()
-    );
+    let longer = MultiTaskSspParams::new(TaskSetup::unit_ball(DIM + 1));
+    let longer = longer.check().unwrap();
+    for (fit, plan, spends) in [
+        (&fit, &other, pay(&other)),
+        (&fit, &plan, few),
+        (&longer, &plan, pay(&plan)),
+    ] {
+        assert!(fit.fit(&data.train, plan, spends, &mut noise).is_err());
+    }
+}
+
+fn assert_finite<T>(trainer: &T, data: &Private<Interactions>)
+where
+    T: Trainer<Data = Private<Interactions>, Model = TaskModels, Error = Error>,
+{
+    let plan = trainer.plan(TASKS, TARGET, ADJACENCY).unwrap();
+    let noise = &mut NoiseSource::operating_system();
+    let fitted = trainer.fit(data, &plan, pay(&plan), noise).unwrap();
+    assert!(fitted.model.coefficients().iter().all(|c| c.is_finite()));
 }
 
 #[test]
@@ -537,24 +540,15 @@ fn a_table_of_hostile_users_or_of_nobody_is_fitted() {
     for table in [nobody, hostile_users()] {
         let data = Private::new(table);
         let setup = setup(BudgetAllocation::equal());
-        let mut noise = NoiseSource::operating_system();
         // bounds that end at 1e-18 of the first leave the solves almost no ridge
         let long = ResidualSspParams {
             n_steps: 60,
             ..ResidualSspParams::new(setup.clone())
         };
-        let fit = long.check().unwrap();
-        let plan = fit.plan(TASKS, TARGET, ADJACENCY).unwrap();
-        let fitted = fit.fit(&data, &plan, pay(&plan), &mut noise).unwrap();
-        assert!(fitted.model.coefficients().iter().all(|c| c.is_finite()));
-        let fit = MultiTaskNoisyGdParams::new(setup.clone()).check().unwrap();
-        let plan = fit.plan(TASKS, TARGET, ADJACENCY).unwrap();
-        let fitted = fit.fit(&data, &plan, pay(&plan), &mut noise).unwrap();
-        assert!(fitted.model.coefficients().iter().all(|c| c.is_finite()));
-        let fit = MultiTaskSspParams::new(setup).check().unwrap();
-        let plan = fit.plan(TASKS, TARGET, ADJACENCY).unwrap();
-        let fitted = fit.fit(&data, &plan, pay(&plan), &mut noise).unwrap();
-        assert!(fitted.model.coefficients().iter().all(|c| c.is_finite()));
+        assert_finite(&long.check().unwrap(), &data);
+        let descent = MultiTaskNoisyGdParams::new(setup.clone());
+        assert_finite(&descent.check().unwrap(), &data);
+        assert_finite(&MultiTaskSspParams::new(setup).check().unwrap(), &data);
     }
 }
 

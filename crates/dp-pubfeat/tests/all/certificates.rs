@@ -1,26 +1,40 @@
 //! Certificates say what the ledger paid for.
 
 use dp_accounting::{Budget, Certificate, Ledger, Plan};
-use dp_core::Adjacency;
+use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::federated::{Aggregator, Client};
 use dp_pubfeat::{
-    ConvexSspParams, ExampleWeights, Fitted, ItemNumbers, LinearEncoder, Logistic, ProblemSetup,
-    PublicEncoder, ResidualSspParams, Run, SspParams, Trainer,
+    ConvexSspParams, Error, ExampleWeights, Fitted, ItemNumbers, LinearEncoder, Logistic,
+    ProblemSetup, ResidualSspParams, Run, SspParams, Trainer,
 };
 
 use crate::first_release::multiplier;
 use crate::support::{
-    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, pay, ridge, sampled, setup, sgd, table, target,
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, fit, ridge, sampled, setup, sgd, table, target,
 };
 
-/// A run in a ledger whose budget is spent by it, and its certificate.
-fn check<L>(
+/// A run of `trainer` in a ledger whose budget is spent by it, and its certificate.
+fn check<T>(trainer: &T) -> Certificate
+where
+    T: Trainer<Data = Private<Interactions>, Error = Error>,
+{
+    let data = table(40, None);
+    let width = trainer.width(&data);
+    let plan = trainer.plan(width, target(), ADD_REMOVE).unwrap();
+    let os = &mut NoiseSource::operating_system();
+    check_paid(&plan, |spends| trainer.fit(&data, &plan, spends, os))
+}
+
+fn check_paid<L>(
     plan: &Plan,
-    budget: Budget,
     fit: impl FnOnce(Vec<dp_accounting::Spend>) -> dp_pubfeat::Result<Fitted<L>>,
 ) -> Certificate {
-    let mut ledger = Ledger::in_memory("the data", budget).unwrap();
+    let budget = match plan.mu_squared() {
+        Ok(_) => Budget::new(target(), ADD_REMOVE),
+        Err(_) => Budget::schedule(target(), ADD_REMOVE),
+    };
+    let mut ledger = Ledger::in_memory("the data", budget.unwrap()).unwrap();
     let spends = ledger.reserve(plan).unwrap();
     let ids: Vec<String> = spends.iter().map(|s| s.release_id().to_owned()).collect();
     let certificate = fit(spends).unwrap().certificate;
@@ -42,75 +56,33 @@ fn check<L>(
 
 #[test]
 fn every_fit_certifies_what_was_paid() {
-    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
-    let gaussian = || Budget::new(target(), ADD_REMOVE).unwrap();
-    let schedule = || Budget::schedule(target(), ADD_REMOVE).unwrap();
-
     let mut params = SspParams::new(setup());
     params.n_resamples = 3;
     let ssp = params.check().unwrap();
-    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    assert_eq!(plan.releases().len(), 6);
-    check(&plan, gaussian(), |spends| {
-        ssp.with(ridge()).fit(&data, &plan, spends, os)
-    });
-
-    let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
-        .check()
-        .unwrap();
-    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    check(&plan, gaussian(), |spends| {
-        residual.with(ridge()).fit(&data, &plan, spends, os)
-    });
-
+    assert_eq!(check(&ssp.with(ridge())).releases.len(), 6);
+    let residual = ResidualSspParams::new(setup(), 3, 0.6, 0.2);
+    check(&residual.check().unwrap().with(ridge()));
     let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
-    let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    check(&plan, gaussian(), |spends| {
-        convex.with(Logistic, ridge()).fit(&data, &plan, spends, os)
-    });
-
-    let sampled = sampled();
-    let plan = sampled.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    check(&plan, schedule(), |spends| {
-        sampled.with(ridge()).fit(&data, &plan, spends, os)
-    });
-
-    let (sgd, encoder) = (sgd(), LinearEncoder::zeros(features(), DIM).unwrap());
-    let plan = sgd
-        .plan(encoder.parameters().len() / DIM, target(), ADD_REMOVE)
-        .unwrap();
-    check(&plan, schedule(), |spends| {
-        sgd.with(encoder).fit(&data, &plan, spends, os)
-    });
+    check(&convex.with(Logistic, ridge()));
+    check(&sampled().with(ridge()));
+    check(&sgd().with(LinearEncoder::zeros(features(), DIM).unwrap()));
 }
 
 #[test]
 fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
-    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
     let given = "each user's vector was made from";
+    let says =
+        |certificate: &Certificate| certificate.assumptions.iter().any(|a| a.contains(given));
     let am = am_ssp(setup(), 2);
-    let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
-    let certificate = check(&plan, budget, |spends| {
-        am.with(ridge()).fit(&data, &plan, spends, os)
-    });
-    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
-
+    assert!(!says(&check(&am.with(ridge()))));
     let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
-    let n_rows = encoder.parameters().len() / DIM;
-    let plan = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
-    let budget = Budget::schedule(target(), ADD_REMOVE).unwrap();
     let step = am.params().user_step;
-    let alternating = sgd().alternating(encoder, step, 2).unwrap();
-    let certificate = check(&plan, budget, |spends| {
-        alternating.fit(&data, &plan, spends, os)
-    });
-    assert!(!certificate.assumptions.iter().any(|a| a.contains(given)));
+    assert!(!says(&check(&sgd().alternating(encoder, step, 2).unwrap())));
 
+    let (data, os) = (table(40, None), &mut NoiseSource::operating_system());
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let budget = Budget::new(target(), ADD_REMOVE).unwrap();
-    let certificate = check(&plan, budget, |spends| {
+    let certificate = check_paid(&plan, |spends| {
         let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run")?;
         for number in 0..40 {
             let client = Client::new(&data, number as usize, number)?;
@@ -119,7 +91,7 @@ fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
         }
         aggregator.close(Run::new(&plan, spends, os)?)
     });
-    assert!(certificate.assumptions.iter().any(|a| a.contains(given)));
+    assert!(says(&certificate));
 }
 
 #[test]
@@ -140,19 +112,14 @@ fn sampling_is_paid_as_it_is_run() {
 
 #[test]
 fn users_and_examples_are_named_in_the_certificate() {
-    let os = &mut NoiseSource::operating_system();
     for (setup, adjacency, unit) in [
         (setup(), ADD_REMOVE, "user"),
         (setup(), Adjacency::ReplaceUser, "user"),
         (setup().example_level(), Adjacency::ReplaceRecord, "record"),
     ] {
         let ssp = SspParams::new(setup).check().unwrap();
-        let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
-        let fitted = ssp
-            .with(ridge())
-            .fit(&table(40, None), &plan, pay(&plan), os)
-            .unwrap();
-        let certificate = fitted.certificate;
+        let fitted = fit(&ssp.with(ridge()), &table(40, None), adjacency);
+        let certificate = fitted.unwrap().certificate;
         assert!(certificate.verify().unwrap().is_private());
         assert_eq!(
             (certificate.unit.as_str(), certificate.adjacency),
@@ -184,13 +151,8 @@ fn a_certificate_says_where_the_numbers_behind_weights_come_from() {
         let weights = ExampleWeights::adaptive(counts, 0.25).unwrap();
         let setup = ProblemSetup { weights, ..setup() };
         let ssp = SspParams::new(setup).check().unwrap();
-        let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let os = &mut NoiseSource::operating_system();
-        let fitted = ssp
-            .with(ridge())
-            .fit(&table(40, None), &plan, pay(&plan), os)
-            .unwrap();
-        let said = fitted.certificate.assumptions;
+        let fitted = fit(&ssp.with(ridge()), &table(40, None), ADD_REMOVE);
+        let said = fitted.unwrap().certificate.assumptions;
         assert!(said.iter().any(|a| a.contains(words)), "{said:?}");
     }
 }
@@ -275,28 +237,18 @@ fn replacing_costs_samples_more_noise_up_to_twice() {
 
 #[test]
 fn samples_of_examples_are_paid_for_as_records() {
-    let os = &mut NoiseSource::operating_system();
+    let (data, records) = (table(40, None), Adjacency::ReplaceRecord);
     let mut params = sampled().params().clone();
     params.setup = params.setup.example_level();
     let sampled = params.check().unwrap();
-    let plan = sampled
-        .plan(N_ITEMS, target(), Adjacency::ReplaceRecord)
-        .unwrap();
-    let data = table(40, None);
-    let fitted = sampled
-        .with(ridge())
-        .fit(&data, &plan, pay(&plan), os)
-        .unwrap();
-    assert!(fitted.certificate.verify().unwrap().is_private());
-    assert_eq!(fitted.certificate.unit, "record");
+    let certificate = fit(&sampled.with(ridge()), &data, records)
+        .unwrap()
+        .certificate;
+    assert!(certificate.verify().unwrap().is_private());
+    assert_eq!(certificate.unit, "record");
     let mut params = sgd().params().clone();
     params.setup = params.setup.example_level();
-    let sgd = params.check().unwrap();
     let encoder = LinearEncoder::zeros(features(), DIM).unwrap();
-    let n_rows = encoder.parameters().len() / DIM;
-    let plan = sgd
-        .plan(n_rows, target(), Adjacency::ReplaceRecord)
-        .unwrap();
-    let fitted = sgd.with(encoder).fit(&data, &plan, pay(&plan), os).unwrap();
-    assert_eq!(fitted.certificate.adjacency, Adjacency::ReplaceRecord);
+    let fitted = fit(&params.check().unwrap().with(encoder), &data, records).unwrap();
+    assert_eq!(fitted.certificate.adjacency, records);
 }

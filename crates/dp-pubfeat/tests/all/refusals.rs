@@ -1,18 +1,20 @@
 //! What does not fit is refused, with a type, before data is touched.
 
 use dp_accounting::{Budget, Ledger};
-use dp_core::{Adjacency, InteractionsBuilder, Private};
+use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
-    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, ItemStatistics, KernelRidge,
-    LinearEncoder, Logistic, Optimiser, ProblemSetup, ResidualSspParams, RidgeNoise,
-    SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent, ValueDescentParams,
+    ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, Fitted, ItemStatistics,
+    KernelRidge, LinearEncoder, Logistic, Optimiser, ProblemSetup, ResidualSsp, ResidualSspParams,
+    RidgeNoise, SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent,
+    ValueDescentParams,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{
-    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, kernel, observed, pay, ridge, setup, table, target,
+    ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, fit, kernel, observed, pay, ridge, setup, table,
+    target,
 };
 
 /// Weights that no constructor makes, from a file.
@@ -20,66 +22,39 @@ const UNCHECKED: &str = r#"{"omega":{"kind":"public","values":[-1.0]},"rule":"cl
 
 #[test]
 fn bounds_out_of_range() {
-    let bad = [
-        ProblemSetup { dim: 0, ..setup() },
-        ProblemSetup {
-            dim: 257,
-            ..setup()
-        },
-        ProblemSetup {
-            user_norm: 0.0,
-            ..setup()
-        },
-        ProblemSetup {
-            label_bound: f64::NAN,
-            ..setup()
-        },
-        ProblemSetup {
-            label_norm: 1e7,
-            ..setup()
-        },
-        ProblemSetup {
-            weights: serde_json::from_str(UNCHECKED).unwrap(),
-            ..setup()
-        },
+    let bad: [fn(&mut ProblemSetup); 6] = [
+        |s| s.dim = 0,
+        |s| s.dim = 257,
+        |s| s.user_norm = 0.0,
+        |s| s.label_bound = f64::NAN,
+        |s| s.label_norm = 1e7,
+        |s| s.weights = serde_json::from_str(UNCHECKED).unwrap(),
     ];
-    for setup in bad {
-        assert!(matches!(
-            SspParams::new(setup).check(),
-            Err(Error::Param(_))
-        ));
+    for change in bad {
+        let mut params = SspParams::new(setup());
+        change(&mut params.setup);
+        assert!(matches!(params.check(), Err(Error::Param(_))));
     }
-    for share in [0.0, 1.0, f64::NAN] {
-        let params = SspParams {
-            matrix_share: share,
-            ..SspParams::new(setup())
-        };
+    let bad: [fn(&mut SspParams); 4] = [
+        |p| p.matrix_share = 0.0,
+        |p| p.matrix_share = 1.0,
+        |p| p.matrix_share = f64::NAN,
+        |p| p.n_resamples = 0,
+    ];
+    for change in bad {
+        let mut params = SspParams::new(setup());
+        change(&mut params);
         assert!(params.check().is_err());
     }
-    assert!(
-        SspParams {
-            n_resamples: 0,
-            ..SspParams::new(setup())
-        }
-        .check()
-        .is_err()
-    );
     let sampled = |q, n_steps| SampledSspParams::new(setup(), n_steps, q);
     for (q, n) in [(0.0, 1), (1.1, 1), (f64::NAN, 1), (0.5, 0)] {
         assert!(sampled(q, n).check().is_err());
     }
+    let residual = |n_steps, first, floor| ResidualSspParams::new(setup(), n_steps, first, floor);
     for (first, floor) in [(0.0, 0.1), (0.1, 0.2), (f64::NAN, 0.1), (0.5, 0.0)] {
-        assert!(
-            ResidualSspParams::new(setup(), 3, first, floor)
-                .check()
-                .is_err()
-        );
+        assert!(residual(3, first, floor).check().is_err());
     }
-    assert!(
-        ResidualSspParams::new(setup(), 0, 0.5, 0.1)
-            .check()
-            .is_err()
-    );
+    assert!(residual(0, 0.5, 0.1).check().is_err());
     assert!(ConvexSspParams::new(setup(), 0).check().is_err());
     let sgd = DpSgdParams {
         gradient_norm: 0.0,
@@ -130,98 +105,80 @@ fn learners_out_of_range() {
 
 #[test]
 fn plans_spends_and_tables_that_do_not_belong_together() {
+    use dp_mechanism::Error::{Plan, Spends};
+
     let ssp = SspParams::new(setup()).check().unwrap();
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
+    let data = table(20, None);
+    let refusal = |data: &Private<Interactions>, plan: &dp_accounting::Plan, spends| {
+        let os = &mut NoiseSource::operating_system();
+        ssp.with(ridge()).fit(data, plan, spends, os).unwrap_err()
+    };
     let mut one_missing = pay(&plan);
     one_missing.pop();
-    let refused = ssp.with(ridge()).fit(&data, &plan, one_missing, os);
     assert!(matches!(
-        refused,
-        Err(Error::Mechanism(dp_mechanism::Error::Spends {
+        refusal(&data, &plan, one_missing),
+        Error::Mechanism(Spends {
             expected: 2,
             found: 1,
             ..
-        }))
+        })
     ));
     let mut swapped = pay(&plan);
     swapped.swap(0, 1);
-    assert!(matches!(
-        ssp.with(ridge()).fit(&data, &plan, swapped, os),
-        Err(Error::Mechanism(dp_mechanism::Error::Spends { .. }))
-    ));
     let mut other_set =
         Ledger::in_memory("other", Budget::new(target(), ADD_REMOVE).unwrap()).unwrap();
     let mut mixed = pay(&plan);
     mixed[1] = other_set.reserve(&plan).unwrap().remove(1);
-    assert!(matches!(
-        ssp.with(ridge()).fit(&data, &plan, mixed, os),
-        Err(Error::Mechanism(dp_mechanism::Error::Spends { .. }))
-    ));
+    for spends in [swapped, mixed] {
+        let refused = refusal(&data, &plan, spends);
+        assert!(matches!(refused, Error::Mechanism(Spends { .. })));
+    }
     // the same draws and kinds of event under other labels
     let mut params = ConvexSspParams::new(setup(), 1);
     params.matrix_share = 0.5;
     let convex = params.check().unwrap();
     let curvature = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    assert!(matches!(
-        ssp.with(ridge())
-            .fit(&data, &curvature, pay(&curvature), os),
-        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
-    ));
-    let other = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
-    assert!(matches!(
-        ssp.with(ridge()).fit(&data, &other, pay(&other), os),
-        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
-    ));
-    let narrow = Private::new(
-        InteractionsBuilder::new(N_ITEMS)
-            .with_feature_dim(1)
-            .build()
-            .0,
-    );
-    assert!(matches!(
-        ssp.with(ridge()).fit(&narrow, &plan, pay(&plan), os),
-        Err(Error::Shape(_))
-    ));
-    let short = Private::new(InteractionsBuilder::new(2).with_feature_dim(DIM).build().0);
-    assert!(matches!(
-        ssp.with(ridge()).fit(&short, &plan, pay(&plan), os),
-        Err(Error::Shape(_))
-    ));
+    let longer = ssp.plan(N_ITEMS + 1, target(), ADD_REMOVE).unwrap();
+    for other in [curvature, longer] {
+        let refused = refusal(&data, &other, pay(&other));
+        assert!(matches!(refused, Error::Mechanism(Plan { .. })));
+    }
+    for (n_items, dim) in [(N_ITEMS, 1), (2, DIM)] {
+        let builder = InteractionsBuilder::new(n_items).with_feature_dim(dim);
+        let table = Private::new(builder.build().0);
+        let refused = refusal(&table, &plan, pay(&plan));
+        assert!(matches!(refused, Error::Shape(_)));
+    }
     for adjacency in [Adjacency::AddRemoveRecord, Adjacency::ReplaceRecord] {
         let refused = ssp.plan(N_ITEMS, target(), adjacency);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
     }
     // a plan for users does not pay for examples
     let examples = SspParams::new(setup().example_level()).check().unwrap();
+    let os = &mut NoiseSource::operating_system();
     let refused = examples.with(ridge()).fit(&data, &plan, pay(&plan), os);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
+}
+
+fn residual() -> ResidualSsp {
+    let params = ResidualSspParams::new(setup(), 3, 0.5, 0.1);
+    params.check().unwrap()
 }
 
 #[test]
 fn an_empty_table_trains_like_any_other() {
     let ssp = SspParams::new(setup()).check().unwrap();
-    let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-    let nobody = InteractionsBuilder::new(N_ITEMS)
-        .with_feature_dim(DIM)
-        .build()
-        .0;
-    let os = &mut NoiseSource::operating_system();
-    let nobody = Private::new(nobody);
-    let finite = |vectors: Vec<f64>| assert!(vectors.iter().all(|v| v.is_finite()));
-    let fitted = ssp
-        .with(ridge())
-        .fit(&nobody, &plan, pay(&plan), os)
-        .unwrap();
-    finite(fitted.model.item_vectors().unwrap());
-    let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
-        .check()
-        .unwrap();
-    let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
+    let nobody = Private::new(nobody.build().0);
+    let finite = |fitted: Fitted<KernelRidge>| {
+        let vectors = fitted.model.item_vectors().unwrap();
+        assert!(vectors.iter().all(|v| v.is_finite()));
+    };
+    finite(fit(&ssp.with(ridge()), &nobody, ADD_REMOVE).unwrap());
     for _ in 0..30 {
         // the pooled matrix is noise: of any signature
-        let fitted = residual.with(ridge()).fit(&nobody, &plan, pay(&plan), os);
-        finite(fitted.unwrap().model.item_vectors().unwrap());
+        finite(fit(&residual().with(ridge()), &nobody, ADD_REMOVE).unwrap());
     }
 }
 
@@ -250,44 +207,36 @@ impl StatisticsLearner for Short {
 #[test]
 fn item_vectors_of_another_shape_whoever_has_which_item() {
     let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
-    let os = &mut NoiseSource::operating_system();
     for data in [table(20, None), Private::new(nobody.build().0)] {
-        let residual = ResidualSspParams::new(setup(), 3, 0.5, 0.1)
-            .check()
-            .unwrap();
-        let plan = residual.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = residual.with(Short(0.0)).fit(&data, &plan, pay(&plan), os);
+        let refused = fit(&residual().with(Short(0.0)), &data, ADD_REMOVE);
         assert!(matches!(refused, Err(Error::Shape(_))));
         let convex = ConvexSspParams::new(setup(), 2).check().unwrap();
-        let plan = convex.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = convex
-            .with(Logistic, Short(1.0))
-            .fit(&data, &plan, pay(&plan), os);
+        let refused = fit(&convex.with(Logistic, Short(1.0)), &data, ADD_REMOVE);
         assert!(matches!(refused, Err(Error::Shape(_))));
-        let am = am_ssp(setup(), 2);
-        let plan = am.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
-        let refused = am.with(Short(1.0)).fit(&data, &plan, pay(&plan), os);
+        let refused = fit(&am_ssp(setup(), 2).with(Short(1.0)), &data, ADD_REMOVE);
         assert!(matches!(refused, Err(Error::Shape(_))));
     }
 }
 
+/// Whether a run that would show what users add where records are units is refused before it shows anything.
+fn is_not_shown<T>(trainer: &T) -> bool
+where
+    T: Trainer<Data = Private<Interactions>, Error = Error>,
+{
+    let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
+    let never = |_: &dp_pubfeat::Observed<'_>| panic!("shown a release");
+    let plan = trainer.plan(N_ITEMS, target(), Adjacency::ReplaceRecord);
+    let refused = observed(trainer, &data, &plan.unwrap(), os, never);
+    matches!(refused, Err(Error::Unsupported { .. }))
+}
+
 #[test]
 fn observers_of_users_where_records_are_units() {
-    let (data, os) = (table(20, None), &mut NoiseSource::operating_system());
-    let (setup, adjacency) = (setup().example_level(), Adjacency::ReplaceRecord);
-    let never = |_: &dp_pubfeat::Observed<'_>| panic!("shown a release");
+    let setup = setup().example_level();
     let ssp = SspParams::new(setup.clone()).check().unwrap();
-    let plan = ssp.plan(N_ITEMS, target(), adjacency).unwrap();
-    let refused = observed(&ssp.with(ridge()), &data, &plan, os, never);
-    assert!(matches!(refused, Err(Error::Unsupported { .. })));
-    let residual = ResidualSspParams::new(setup.clone(), 3, 0.5, 0.1)
-        .check()
-        .unwrap();
-    let plan = residual.plan(N_ITEMS, target(), adjacency).unwrap();
-    let refused = observed(&residual.with(ridge()), &data, &plan, os, never);
-    assert!(matches!(refused, Err(Error::Unsupported { .. })));
+    assert!(is_not_shown(&ssp.with(ridge())));
+    let residual = ResidualSspParams::new(setup.clone(), 3, 0.5, 0.1);
+    assert!(is_not_shown(&residual.check().unwrap().with(ridge())));
     let convex = ConvexSspParams::new(setup, 2).check().unwrap();
-    let plan = convex.plan(N_ITEMS, target(), adjacency).unwrap();
-    let refused = observed(&convex.with(Logistic, ridge()), &data, &plan, os, never);
-    assert!(matches!(refused, Err(Error::Unsupported { .. })));
+    assert!(is_not_shown(&convex.with(Logistic, ridge())));
 }

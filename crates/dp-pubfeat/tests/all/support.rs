@@ -96,6 +96,20 @@ pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     ledger.reserve(plan).unwrap()
 }
 
+/// A run that pays for its own plan, with real noise.
+pub(crate) fn fit<T>(
+    trainer: &T,
+    data: &T::Data,
+    adjacency: Adjacency,
+) -> dp_pubfeat::Result<Fitted<T::Model>>
+where
+    T: Trainer<Error = dp_pubfeat::Error>,
+{
+    let plan = trainer.plan(trainer.width(data), target(), adjacency)?;
+    let noise = &mut NoiseSource::operating_system();
+    trainer.fit(data, &plan, pay(&plan), noise)
+}
+
 struct ShowTo<F>(F);
 
 impl<F: FnMut(&Observed<'_>)> Observer for ShowTo<F> {
