@@ -57,6 +57,6 @@ fn run(command: Command) -> error::Result<()> {
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
-        Command::Completions(args) => commands::completions::run(&args),
+        Command::Completions(args) => commands::completions(&args),
     }
 }

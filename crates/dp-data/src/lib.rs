@@ -12,7 +12,7 @@ mod split;
 pub use catalogue::FeatureVocabulary;
 pub use catalogue::ItemTable;
 pub use catalogue::{CatalogueSource, ItemCatalogue};
-pub use error::{ColumnRole, Error, Expected, Result};
+pub use error::{CatalogueFault, ColumnRole, Error, Expected, Result};
 pub use generate::{
     LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
     SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
@@ -24,9 +24,9 @@ pub use ratings::{Ratings, ReadSummary};
 pub use readers::panic_is_contained;
 pub use readers::{
     ItemAttributes, Layout, LeafRows, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
-    read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,
-    read_leaf, read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
-    read_samples, read_samples_from, read_whole_item_table,
+    check_catalogue, read_catalogue, read_history, read_history_from, read_item_attributes,
+    read_item_table, read_leaf, read_leaf_from, read_ratings, read_ratings_from,
+    read_ratings_with_catalogue, read_samples, read_samples_from, read_whole_item_table,
 };
 pub use samples::{SampleTable, SampleUser};
 pub use split::{HeldOutUsers, UserSplit};

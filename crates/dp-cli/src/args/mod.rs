@@ -224,7 +224,7 @@ mod tests {
                 );
                 if !row.positional {
                     assert_eq!(flag_of(name, row.name), Some(row.flag()));
-                    assert_eq!(crate::config::key_of(arg), row.key());
+                    assert_eq!(crate::config::key(arg), row.key());
                 }
                 let defaults = arg.get_default_values().iter();
                 let defaults: Vec<_> = defaults.map(|text| text.to_str().unwrap()).collect();

@@ -3,7 +3,6 @@
 pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
-pub(crate) mod completions;
 mod runs;
 mod tools;
 mod users;
@@ -11,5 +10,5 @@ mod users;
 pub(crate) use runs::{
     audit, audit_federate, audit_personalize, evaluate, federate, personalize, train, tune,
 };
-pub(crate) use tools::{demo, report, synth, verify};
+pub(crate) use tools::{completions, demo, report, synth, verify};
 pub(crate) use users::{predict, recommend};

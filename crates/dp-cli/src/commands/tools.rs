@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::CommandFactory;
 use dp_personal::accounting::Status;
 use dp_personal::settings::{DemoSettings, ReportSettings, SynthSettings, VerifySettings};
 use dp_personal::workflows::demo::{self, DemoData, DemoRow};
@@ -12,7 +13,7 @@ use dp_personal::workflows::verify::Verified;
 use dp_personal::workflows::{report, synth, verify};
 use serde_json::{Value, json};
 
-use crate::args::Flags;
+use crate::args::{Cli, CompletionsArgs, Flags};
 use crate::error::{Error, Result};
 use crate::progress::Bar;
 use crate::screen::{print, print_json, warn};
@@ -202,4 +203,11 @@ fn pages(out: Option<&Path>, found: &Reported) -> String {
         ));
     }
     text
+}
+
+/// The flags of every command, for the shell to complete.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "dp", &mut script);
+    print(&String::from_utf8_lossy(&script))
 }

@@ -1,7 +1,7 @@
 //! `dp audit`: a sound configuration passes, on generated ratings and on a file; what makes no
 //! sense is in the table of `malformed`.
 
-use crate::support::{Run, Sandbox, USER, catalogue, ratings};
+use crate::support::{Run, Sandbox, USER, catalogue, ratings, words};
 
 /// One short round and few planted users: the white-box estimate rests on tens of thousands of
 /// draws all the same, so that 5 percent is more than ten of its standard deviations. Every alarm
@@ -71,19 +71,9 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
     assert_eq!(found["data"], "ratings.csv");
     // The rule gives two tastes while mu * mean count lies in 52..104. Without the planted users it
     // is 75 +- 3.3, seven deviations inside; with their items it would be 8.
-    let trained = sandbox.dp(&[
-        "train",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-5",
-        "--steps",
-        "1",
-        "--json",
-    ]);
+    let trained = sandbox.dp(&words(
+        "train ratings.csv --items items.csv --epsilon 8 --delta 1e-5 --steps 1 --json",
+    ));
     assert_eq!(found["dim"], 3);
     assert_eq!(trained.exits(0).json()["dim"], 3);
 
@@ -131,25 +121,9 @@ const TARGET: [&str; 5] = ["--epsilon", "4", "--delta", "1e-5", "--json"];
 #[test]
 fn rounds_with_features_are_audited_as_they_are_trained() {
     let sandbox = crate::features::sandbox();
-    let run = [
-        "audit",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--method",
-        "am-ssp",
-    ];
+    let run = words("audit ratings.csv --items items.csv --method am-ssp");
     for feedback in ["explicit", "implicit"] {
-        let trials = [
-            "--dim",
-            "3",
-            "--steps",
-            "2",
-            "--canaries",
-            "30",
-            "--runs",
-            "4",
-        ];
+        let trials = words("--dim 3 --steps 2 --canaries 30 --runs 4");
         let more = ["--feedback", feedback];
         let found = holds(
             sandbox.dp(&[&run[..], &TARGET, &trials, &more].concat()),
@@ -177,14 +151,7 @@ fn subspaces_are_audited_as_they_are_learned() {
 #[test]
 fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     let sandbox = crate::federate::sandbox();
-    let run = [
-        "audit-federate",
-        "data.csv",
-        "--target-col",
-        "y",
-        "--alpha-grid",
-        "0,1,inf",
-    ];
+    let run = words("audit-federate data.csv --target-col y --alpha-grid 0,1,inf");
     let trials = ["--rounds", "3", "--runs", "4"];
     let found = holds(sandbox.dp(&[&run[..], &TARGET, &trials].concat()), 0.99);
     assert_eq!(found["releases"].as_array().unwrap().len(), 6);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Sandbox, USER, names_in, ratings};
+use crate::support::{Sandbox, USER, names_in, ratings, words};
 
 fn evaluate(sandbox: &Sandbox, more: &[&str]) -> Value {
     let args = [
@@ -91,14 +91,7 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
         "new.csv",
         "user,item,rating\nb,item-4,5\na,item-1,1\nd,item-2,2\na,item-5,4\na,item-99,4\nc,item-6,NaN\n",
     );
-    let args = [
-        "evaluate",
-        "new.csv",
-        "--model",
-        "dp-model",
-        "--history",
-        "old.csv",
-    ];
+    let args = words("evaluate new.csv --model dp-model --history old.csv");
     let found = sandbox
         .dp(&[&args[..], &["--json"]].concat())
         .exits(0)
@@ -148,8 +141,7 @@ fn all_of_it_is_internal_and_kept_only_when_asked() {
     let found = evaluate(&sandbox, &["--save", "--non-private"]);
     assert!(figure(&found, "non-private", "rmse") > 0.0);
     assert_eq!(found["released"]["private"], true);
-    let kept: Value =
-        serde_json::from_slice(&sandbox.read("dp-model/internal-evaluation.json")).unwrap();
+    let kept = sandbox.value("dp-model/internal-evaluation.json");
     assert_eq!(kept["overall"], found["internal"]["overall"]);
     assert_eq!(names_in(&sandbox.path("dp-model")).len(), before.len() + 1);
     #[cfg(unix)]
@@ -192,16 +184,7 @@ fn json_has_the_documented_members() {
         .exits(0)
         .json();
     assert_eq!(members(&pages), ["internal", "private", "released", "runs"]);
-    let made = [
-        "synth",
-        "ratings",
-        "--users",
-        "20",
-        "--items",
-        "10",
-        "--ratings",
-        "60",
-    ];
+    let made = words("synth ratings --users 20 --items 10 --ratings 60");
     let made = sandbox
         .dp(&[&made[..], &["--out", "made", "--json"]].concat())
         .exits(0)

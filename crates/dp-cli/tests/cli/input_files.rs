@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::support::{Sandbox, USER, catalogue, ratings};
+use crate::support::{Sandbox, USER, catalogue, ratings, words};
 
 const SECRET: &str = "secret-7f3";
 
@@ -155,14 +155,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
         "ratings.csv",
         ratings(40, 25, 10).replace("user,item,rating", "who,what,stars"),
     );
-    let columns = [
-        "--user-col",
-        "who",
-        "--item-col",
-        "what",
-        "--rating-col",
-        "stars",
-    ];
+    let columns = words("--user-col who --item-col what --rating-col stars");
     sandbox.train(&columns).exits(0);
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, Sandbox, catalogue, names_in};
+use crate::support::{Run, Sandbox, catalogue, names_in, words};
 
 const FILES: [&str; 8] = [
     "certificate.json",
@@ -74,15 +74,7 @@ fn replacing_never_deletes_what_the_run_needs() {
         &["train", "ratings.csv", "--ledger", "work/l.ledger"],
         &["train", "ratings.csv", "--ledger", "work/new.ledger"],
     ] {
-        let rest = [
-            "--epsilon",
-            "1",
-            "--delta",
-            "1e-5",
-            "--out",
-            "work",
-            "--force",
-        ];
+        let rest = words("--epsilon 1 --delta 1e-5 --out work --force");
         let run = sandbox.dp(&[args, rest.as_slice()].concat());
         run.exits(2)
             .says(&["lies in the output folder work", "another --out"]);
@@ -125,14 +117,7 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
     sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB
-    let args = [
-        "--items",
-        "items.csv",
-        "--ledger",
-        "l.ledger",
-        "--steps",
-        "1",
-    ];
+    let args = words("--items items.csv --ledger l.ledger --steps 1");
     let run = train_with_little_space(&sandbox, "12", &args);
     // the first release does not fit into its list, so nobody has seen it
     run.exits(7).says(&["releases.list"]);
@@ -204,14 +189,7 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
     sandbox.train(&private[4..]).exits(0);
     let ledger = sandbox.read("l.ledger");
     let featured = ["--items", "items.csv", "--method", "am-ssp"];
-    let rows = [
-        "--user-col",
-        "user",
-        "--target-col",
-        "rating",
-        "--bounds",
-        "b.csv",
-    ];
+    let rows = words("--user-col user --target-col rating --bounds b.csv");
     for (command, more) in [
         ("train", &[][..]),
         ("train", &featured),

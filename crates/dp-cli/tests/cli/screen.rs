@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 /// All there are.
 const COMMANDS: [&str; 17] = [
@@ -65,16 +65,7 @@ fn a_reader_that_went_away_is_no_failure() {
     let sandbox = Sandbox::with_ratings();
     for args in [
         ["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"].as_slice(),
-        &[
-            "train",
-            "ratings.csv",
-            "--epsilon",
-            "1",
-            "--delta",
-            "1e-5",
-            "--json",
-            "--force",
-        ],
+        &words("train ratings.csv --epsilon 1 --delta 1e-5 --json --force"),
         &["verify", "dp-model"],
     ] {
         let mut child = sandbox

@@ -111,7 +111,7 @@ fn without_a_split_all_ratings_train_and_no_accuracy_is_reported() {
         assert!(json["internal"]["metrics"][metric].is_null(), "{metric}");
     }
     let run = sandbox.train(&["--no-split", "--force"]).exits(0);
-    assert!(run.stdout.contains("nothing held out"), "{}", run.stdout);
+    run.prints(&["nothing held out"]);
     sandbox
         .train(&["--no-split", "--split-seed", "3", "--force"])
         .exits(2);
@@ -145,8 +145,7 @@ fn weights_without_exponent_release_no_counts() {
     sandbox
         .train(&["--weight-exponent", "0", "--steps", "2"])
         .exits(0);
-    let certificate: Value =
-        serde_json::from_slice(&sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.value("dp-model/certificate.json");
     let labels: Vec<_> = certificate["releases"]
         .as_array()
         .unwrap()
@@ -158,7 +157,7 @@ fn weights_without_exponent_release_no_counts() {
         !labels.iter().any(|label| label.contains("counts")),
         "{labels:?}"
     );
-    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    let report = sandbox.text("dp-model/report.md");
     assert!(!report.contains("Released counts"));
 }
 

@@ -226,6 +226,14 @@ impl<'t, 'a> Header<'t, 'a> {
         }
     }
 
+    /// Whether a column is called `name`, or by a usual name of this role.
+    pub(super) fn has(&self, role: ColumnRole, name: Option<&str>) -> bool {
+        let is_usual = |n: &String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
+        self.names
+            .iter()
+            .any(|n| Some(n.as_str()) == name || is_usual(n))
+    }
+
     /// The name of a column.
     pub(super) fn name(&self, at: usize) -> &str {
         &self.names[at]

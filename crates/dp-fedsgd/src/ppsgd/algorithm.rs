@@ -250,7 +250,10 @@ fn label(round: usize) -> String {
     format!("round {round}")
 }
 
-const N_USERS_IS_PUBLIC: &str = "the declared number of users is public or was paid for elsewhere";
+/// What rounds take on trust of the number of users that they are given. For the certificate of a run that released a count of them
+/// itself it says too much, and of one that was told a public number too little.
+pub const N_USERS_IS_PUBLIC: &str =
+    "the declared number of users is public or was paid for elsewhere";
 const SAMPLES_ARE_SECRET: &str = "who took part in which round stays secret";
 const EVERYBODY_TRAINS: &str = "every client trains in every round, whether asked or not, and missing a round does not depend on being asked";
 const OWN_PARTICIPATION_IS_KNOWN: &str = "the stated guarantee is against those who do not know who took part: \

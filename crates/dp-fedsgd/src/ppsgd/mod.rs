@@ -6,7 +6,7 @@ mod params;
 mod shared;
 
 pub use algorithm::PpSgd;
-pub use algorithm::{PpSgdTrainer, PublicEarlyStopping};
+pub use algorithm::{N_USERS_IS_PUBLIC, PpSgdTrainer, PublicEarlyStopping};
 pub(crate) use local::{LocalState, LocalStep, StepScratch};
 pub use params::ClipSchedule;
 use params::ClipState;

@@ -1,24 +1,20 @@
 //! `dp tune`: several settings trained, compared and paid for within one budget.
 
-use std::time::Instant;
-
 use dp_core::ApproxDp;
 use dp_multitask::{
     FactorizationParams, MatrixFactorization, Trainer, TunedModel, Tuning, TuningParams,
 };
 use serde_json::json;
 
-use super::input::{HeldOut, as_feedback, read, settings_for, with_given};
-use super::ledger::{Account, data_set_id};
-use super::private_run::PrivateRun;
+use super::input::{settings_for, with_given};
+use super::ledger::Account;
+use super::private_run::Clock;
 use super::train::{
-    ADJACENCY, TrainOutcome, held_out_by, open_output, protect, public_data, with_assumptions,
+    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
+    with_assumptions,
 };
 use crate::error::{Error, Result};
-use crate::evaluate::Evaluation;
-use crate::output::{
-    Comparison, OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256,
-};
+use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
 use crate::watch::{Watch, Watched, go_on};
 
@@ -41,29 +37,12 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    protect(
-        &train.output,
-        &[
-            Some(train.ratings.as_path()),
-            train.input.items.as_deref(),
-            train.ledger.ledger.as_deref(),
-        ],
-    )?;
-    // a model that is there already needs no account
-    OutputFolder::recover(&train.output.out, train.output.force)?;
-    let mut account = Account::open(
-        &train.ledger,
-        data_set_id(&train.ledger, &train.ratings),
-        target,
-        ADJACENCY,
-    )?;
-    let folder = open_output(&train.output, &train.resume, || account.check(&draft))?;
+    let mut opened = opening(train)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
-    let start = Instant::now();
-    let ratings = as_feedback(&train.feedback, read(&train.ratings, &train.input)?)?;
-    let split = HeldOut::new(&train.feedback, &train.split, &ratings)?;
-    let load = start.elapsed();
+    let mut clock = Clock::start();
+    let (ratings, split) = read_parts(train)?;
+    let load = clock.lap();
 
     let assumed = fits
         .into_iter()
@@ -71,30 +50,20 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let tuning = Tuning::new(assumed.collect(), how)?;
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
-    let start = Instant::now();
     let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
-    let public = json!({
-        "command": "tune",
+    let own = json!({
         "method": train.target.method.name(),
-        "target": target,
         "candidates": candidates,
         "tuning": tuning.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(train, &ratings),
     });
-    let run = PrivateRun {
-        folder: &folder,
-        account: &mut account,
-        plan: &plan,
-        public: &public,
-    };
+    let public = opened.public("tune", args, &assumptions(train, &ratings), own)?;
     let noise = &mut train.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
+    let run = opened.run(&plan, &public);
     let tuned = run.train(&tuning, split.train(), noise, &mut watched, |_| false)?;
     let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
     let fitted = tuned.map(|tuned| tuned.model);
-    let seconds = start.elapsed();
-
     let release = TrainRelease {
         fitted: &fitted,
         method: train.target.method,
@@ -104,29 +73,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         comparison: Some(comparison),
         run: Some(&public),
     };
-    release.write(&folder, train.output.publish_releases)?;
-    // from here on the model stays, whatever happens
-    let report = folder.commit_after(|folder| {
-        let start = Instant::now();
-        let metrics = Evaluation::measure(&fitted, &split)?;
-        let report = TrainReport {
-            release: &release,
-            metrics,
-            by_round: None,
-            seconds: Seconds {
-                load: load.as_secs_f64(),
-                train: seconds.as_secs_f64(),
-                evaluate: start.elapsed().as_secs_f64(),
-            },
-        };
-        report.write_internal(folder)?;
-        Ok(report)
-    })?;
-    Ok(TrainOutcome::new(
-        &report,
-        &train.output,
-        account.balance(&plan),
-    ))
+    finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
 }
 
 /// Settings of every candidate: defaults for its part of the budget, then flags, then its own.

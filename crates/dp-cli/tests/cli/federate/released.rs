@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{N_USERS, SHARED, csv, federate, federate_file, rows, sandbox};
-use crate::support::{USER, names_in};
+use crate::support::{USER, names_in, words};
 
 #[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
@@ -11,7 +11,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let ledger = ["--ledger", "l.ledger"];
     let run = federate(&sandbox, &ledger).exits(0);
     let head = "private     epsilon 8.0000, delta 1e-5, add or remove one user";
-    assert!(run.stdout.contains(head), "{}", run.stdout);
+    run.prints(&[head]);
     assert!(
         run.stdout
             .contains("internal, not covered by the guarantee")
@@ -33,7 +33,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let verified = verified.exits(0).json();
     assert_eq!(verified["files_compared"], true);
     // number of users, two runs of 30 rounds, the choice
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         certificate["releases"].as_array().unwrap().len(),
@@ -54,16 +54,9 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
 #[test]
 fn one_alpha_is_gaussian_and_its_ledger_adds_up() {
     let sandbox = sandbox();
-    let one = [
-        "--alpha-grid",
-        "1",
-        "--n-users",
-        "240",
-        "--ledger",
-        "l.ledger",
-    ];
+    let one = words("--alpha-grid 1 --n-users 240 --ledger l.ledger");
     federate(&sandbox, &[&one[..], &["--ledger-epsilon", "14"]].concat()).exits(0);
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(certificate["releases"].as_array().unwrap().len(), 30);
     assert!(!text.contains("noisy number of users"));
@@ -94,7 +87,7 @@ fn several_epsilons_explore_and_release_nothing() {
     ];
     assert_eq!(names_in(&sandbox.path("dp-model")), files);
     for file in ["internal.md", "internal-frontier.svg"] {
-        let text = String::from_utf8(sandbox.read(&format!("dp-model/{file}"))).unwrap();
+        let text = sandbox.text(&format!("dp-model/{file}"));
         assert!(text.contains(note), "{file}");
     }
     let json = [&args[..], &["--force", "--json"]].concat();
@@ -142,14 +135,7 @@ fn seeds_repeat_and_the_order_of_users_does_not_show() {
     let users = rows(N_USERS);
     let turned = users.iter().enumerate().rev();
     sandbox.write("turned.csv", csv(turned));
-    let args = [
-        "--insecure-seed",
-        "7",
-        "--out",
-        "b",
-        "--data-set",
-        "data.csv",
-    ];
+    let args = words("--insecure-seed 7 --out b --data-set data.csv");
     federate_file(&sandbox, "turned.csv", &args).exits(0);
     assert!(first == sandbox.read("b/shared.safetensors"));
     federate(&sandbox, &["--insecure-seed", "8", "--out", "c"]).exits(0);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::table::{TARGET, cells};
 use crate::input_files::gzip;
-use crate::support::{Sandbox, ratings};
+use crate::support::{Sandbox, ratings, words};
 
 /// Files that are nothing of what a command asks for, and ratings that are.
 pub(super) fn plain() -> Sandbox {
@@ -78,14 +78,7 @@ pub(super) fn with_models() -> Sandbox {
         "genres.csv",
         "item,genres\n".to_owned() + &items.collect::<String>(),
     );
-    let featured = [
-        "--items",
-        "genres.csv",
-        "--method",
-        "am-ssp",
-        "--out",
-        "featured",
-    ];
+    let featured = words("--items genres.csv --method am-ssp --out featured");
     sandbox.train(&featured).exits(0);
     damage(&sandbox, &["featured"]);
     sandbox

@@ -1,7 +1,7 @@
 //! What a run leaves behind, and what it costs.
 
 use super::{N_USERS, SUBSPACE, personalize, samples, sandbox};
-use crate::support::{USER, names_in};
+use crate::support::{USER, names_in, words};
 
 #[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays() {
@@ -71,7 +71,7 @@ fn released_files_name_no_user_no_count_and_no_error() {
         );
     }
     assert!(!run.stdout.contains(USER) && !run.stderr.contains(USER));
-    let read = |file: &str| String::from_utf8(sandbox.read(&format!("dp-model/{file}"))).unwrap();
+    let read = |file: &str| sandbox.text(&format!("dp-model/{file}"));
     let internal = read("internal.md");
     assert!(internal.starts_with("# Internal: not covered by the guarantee\n"));
     assert!(internal.contains("| users | 301 |") && !internal.contains(USER));
@@ -120,16 +120,7 @@ fn the_order_of_the_users_does_not_show() {
     sandbox.write("turned.csv", lines.join("\n"));
     let args = ["--insecure-seed", "7", "--held-out-users", "0.1"];
     personalize(&sandbox, &args).exits(0);
-    let turned = [
-        "personalize",
-        "turned.csv",
-        "--rank",
-        "1",
-        "--epsilon",
-        "4",
-        "--delta",
-        "1e-5",
-    ];
+    let turned = words("personalize turned.csv --rank 1 --epsilon 4 --delta 1e-5");
     let turned = [turned.as_slice(), &args, &["--out", "turned"]].concat();
     sandbox.dp(&turned).exits(0);
     assert_eq!(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::page;
 use super::well_formed::check;
-use crate::support::{Run, Sandbox, names_in};
+use crate::support::{Run, Sandbox, names_in, words};
 use crate::{federate, personalize};
 
 /// What `internal.json` says of the rounds.
@@ -62,14 +62,7 @@ fn assert_internal(sandbox: &Sandbox, run: &Run) {
 #[test]
 fn rounds_of_personalization_end_at_the_figures_of_the_run() {
     let sandbox = personalize::sandbox();
-    let args = [
-        "--insecure-seed",
-        "3",
-        "--held-out-users",
-        "0.2",
-        "--json",
-        "-vv",
-    ];
+    let args = words("--insecure-seed 3 --held-out-users 0.2 --json -vv");
     let run = personalize::personalize(&sandbox, &args).exits(0);
     let of = by_round(&sandbox);
     assert_eq!(of["metric"], "RMSE on held-out rows");

@@ -80,11 +80,11 @@ fn beside_a_private_run_one_that_is_not_private_is_named_and_left_out() {
         let args = [&["report", "--out", "pages", "--json"][..], &folders].concat();
         let json = sandbox.dp(&args).exits(0).json();
         assert_eq!(json["private"], false);
-        let html = String::from_utf8(sandbox.read("pages/report.html")).unwrap();
+        let html = sandbox.text("pages/report.html");
         assert!(html.contains("NOT PRIVATE: seeded. What this page shows"));
         assert!(html.contains("This page is no release") && !html.contains(released));
         assert!(!html.contains("<p class=\"kind\">Released</p>"));
-        let text = String::from_utf8(sandbox.read("pages/report.md")).unwrap();
+        let text = sandbox.text("pages/report.md");
         let row = text.lines().find(|line| line.starts_with("| seeded |"));
         assert!(row.unwrap().ends_with("| \u{2013} |"), "{row:?}");
         assert!(!text.contains("Items above the noise against epsilon"));

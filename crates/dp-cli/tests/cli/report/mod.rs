@@ -11,7 +11,7 @@ use std::fs;
 use dp_accounting::Certificate;
 use serde_json::Value;
 
-use crate::support::{Sandbox, USER, names_in, ratings, states_number};
+use crate::support::{Sandbox, USER, names_in, ratings, states_number, words};
 use well_formed::check;
 
 /// Ids and titles that would be markup if nobody took care.
@@ -36,7 +36,7 @@ fn trained() -> Sandbox {
 }
 
 fn page(sandbox: &Sandbox, name: &str) -> String {
-    String::from_utf8(sandbox.read(&format!("dp-model/{name}"))).unwrap()
+    sandbox.text(&format!("dp-model/{name}"))
 }
 
 /// The certificate of `dp-model` with the hash of another `report.json`, or of none.
@@ -59,11 +59,7 @@ fn bind(sandbox: &Sandbox, values: Option<&str>) {
 fn both_pages_and_their_twins_are_written_beside_the_model() {
     let sandbox = trained();
     let run = sandbox.dp(&["report", "dp-model"]).exits(0);
-    assert!(
-        run.stdout.contains("internal    dp-model/internal.html"),
-        "{}",
-        run.stdout
-    );
+    run.prints(&["internal    dp-model/internal.html"]);
     assert_eq!(run.stderr, "");
     for name in ["report.html", "internal.html"] {
         check(&page(&sandbox, name));
@@ -107,14 +103,7 @@ fn both_pages_and_their_twins_are_written_beside_the_model() {
 #[test]
 fn what_may_be_published_holds_nothing_internal() {
     let sandbox = trained();
-    let evaluate = [
-        "evaluate",
-        "ratings.csv",
-        "--model",
-        "dp-model",
-        "--save",
-        "--non-private",
-    ];
+    let evaluate = words("evaluate ratings.csv --model dp-model --save --non-private");
     sandbox.dp(&evaluate).exits(0);
     sandbox.dp(&["report", "dp-model"]).exits(0);
     for name in [
@@ -299,14 +288,7 @@ fn chosen_titles_are_found_by_id_title_or_part() {
     // titles of another table
     sandbox.write("names.csv", "item,title\nitem-7,The Seventh\n");
     sandbox
-        .dp(&[
-            "report",
-            "dp-model",
-            "--items",
-            "names.csv",
-            "--title",
-            "seventh",
-        ])
+        .dp(&words("report dp-model --items names.csv --title seventh"))
         .exits(0);
     assert!(page(&sandbox, "report.html").contains("<figcaption>The Seventh</figcaption>"));
     assert!(page(&sandbox, "report-items.csv").contains("\nitem-7,The Seventh,"));

@@ -35,7 +35,7 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 /// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
 pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
-    let run = args.run();
+    let run = args.training();
     let settings = Settings::new(&run)?;
     let target = settings.targets[0];
     let items = items_of(&run)?;
@@ -54,7 +54,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;
     let rows = source.into_rows(&mut counts)?;
     let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
-    let max_rows = args.columns.max_rows;
+    let max_rows = args.run.columns.max_rows;
     let parts = Parts::new(&inputs, rows.users, shares, max_rows, seed)?;
     let users = parts.trained.rows().samples();
     let n_rows = max_rows.min(ROWS);
@@ -62,6 +62,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let planted = PlantedRows::new(users, (trials.n_canaries, 1, n_rows), row)?;
     let n_here = (users.table().expose().n_users() + trials.n_canaries.div_ceil(2)) as f64;
     let declared = args
+        .run
         .model
         .n_users
         .map(|n| n * (1.0 - shares.held_out_users));

@@ -1,11 +1,111 @@
-//! Answers as a table: one line a question, then why some have no answer, notes, and a summary.
+//! `dp account`: answers to every question of a file, each for itself.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Instant;
 
-use dp_accounting::questions::Case;
+use dp_accounting::questions::{Answer, Case, Quantity, QuestionError, QuestionFile};
+use dp_personal::error::Error as WorkflowError;
+use serde_json::{Value, json};
 
-use super::Answered;
+use crate::args::AccountArgs;
 use crate::commands::answers::{bracket, duration, figure};
+use crate::error::{Error, Result};
+use crate::screen::print;
+
+/// A question with what came of it.
+struct Answered<'a> {
+    case: &'a Case,
+    answer: Result<Answer, String>,
+    seconds: f64,
+}
+
+pub(crate) fn run(args: &AccountArgs) -> Result<()> {
+    let text = read(&args.file)?;
+    let file = QuestionFile::from_json(&text).map_err(|source| Error::Questions {
+        path: args.file.clone(),
+        source,
+    })?;
+    let answers = if args.json {
+        with_json(file.cases())
+    } else {
+        with_table(file.cases())
+    }?;
+    let n_failed = answers.iter().filter(|a| a.answer.is_err()).count();
+    if n_failed > 0 {
+        let n_cases = answers.len();
+        return Err(Error::Unanswered { n_failed, n_cases });
+    }
+    Ok(())
+}
+
+/// The text of a file of questions.
+pub(super) fn read(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).map_err(|e| WorkflowError::read(path, e))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// One object with one line a case, each printed as soon as it is known.
+fn with_json(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
+    let mut answers = Vec::with_capacity(cases.len());
+    print("{\"cases\": [")?;
+    for case in cases {
+        let separator = if answers.is_empty() { "\n" } else { ",\n" };
+        let answered = Answered::of(case);
+        print(&format!("{separator}{}", object(&answered)))?;
+        answers.push(answered);
+    }
+    print("\n]}\n")?;
+    Ok(answers)
+}
+
+/// A table whose rows are printed as soon as they are known, and what there is to know about it.
+fn with_table(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
+    let table = Table::of(cases);
+    let mut answers = Vec::with_capacity(cases.len());
+    print(&table.head())?;
+    for case in cases {
+        let answered = Answered::of(case);
+        print(&table.row(&answered))?;
+        answers.push(answered);
+    }
+    print(&below(&answers))?;
+    Ok(answers)
+}
+
+impl<'a> Answered<'a> {
+    fn of(case: &'a Case) -> Self {
+        let start = Instant::now();
+        let answer = caught(|| case.answer());
+        let seconds = start.elapsed().as_secs_f64();
+        Self {
+            case,
+            answer,
+            seconds,
+        }
+    }
+}
+
+/// What `ask` says. Should it panic, which is a mistake in the accountant, the questions after it
+/// are still answered.
+fn caught(ask: impl FnOnce() -> Result<Answer, QuestionError>) -> Result<Answer, String> {
+    match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!(
+            "the accountant panicked, please report it: {}",
+            said(panic.as_ref())
+        )),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
 
 /// Ids longer than this are cut; the messages below the table have them whole.
 const LONGEST_ID: usize = 48;
@@ -21,13 +121,13 @@ const METHOD: usize = 12;
 const TIME: usize = 7;
 
 /// The columns: as wide as the questions need, which is known before any is answered.
-pub(super) struct Table {
+struct Table {
     id: usize,
     question: usize,
 }
 
 impl Table {
-    pub(super) fn of(cases: &[Case]) -> Self {
+    fn of(cases: &[Case]) -> Self {
         let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
         let mut ids = cases.iter().map(|case| length(&shown_id(case)));
         let mut questions = cases.iter().map(|case| length(&case.asked()));
@@ -38,14 +138,14 @@ impl Table {
     }
 
     /// Names of the columns over a rule.
-    pub(super) fn head(&self) -> String {
+    fn head(&self) -> String {
         let names = self.line(["id", "question", "answer", "bracket", "method", "time"]);
         let widths = [self.id, self.question, FIGURE, BRACKET, METHOD, TIME];
         let rules = widths.map(|width| "-".repeat(width));
         format!("{names}{}", self.line(rules.each_ref().map(String::as_str)))
     }
 
-    pub(super) fn row(&self, answered: &Answered<'_>) -> String {
+    fn row(&self, answered: &Answered<'_>) -> String {
         let (id, asked) = (shown_id(answered.case), answered.case.asked());
         let time = duration(answered.seconds);
         match &answered.answer {
@@ -95,7 +195,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Reasons of what has no answer, each note once, and the summary.
-pub(super) fn below(answers: &[Answered<'_>]) -> String {
+fn below(answers: &[Answered<'_>]) -> String {
     let mut blocks = vec![failures(answers), notes(answers), vec![summary(answers)]];
     blocks.retain(|block| !block.is_empty());
     let text = blocks.iter().map(|block| block.join("\n") + "\n");
@@ -135,11 +235,56 @@ fn summary(answers: &[Answered<'_>]) -> String {
     text
 }
 
+/// One case: its figures, or why there are none.
+fn object(answered: &Answered<'_>) -> Value {
+    let (id, seconds) = (answered.case.id(), answered.seconds);
+    match &answered.answer {
+        Ok(answer) => {
+            let figure = |value| number(answer.quantity, value);
+            let mut object = json!({
+                "id": id,
+                "value": figure(answer.value),
+                "lower": figure(answer.lower),
+                "upper": figure(answer.upper),
+                "method": answer.method,
+                "seconds": seconds,
+            });
+            if let Some(note) = answer.note {
+                object["note"] = note.into();
+            }
+            object
+        }
+        Err(error) => json!({ "id": id, "error": error, "seconds": seconds }),
+    }
+}
+
+/// Counts as whole numbers, everything else as it is.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts are whole, not negative, and the cast saturates"
+)]
+pub(super) fn number(quantity: Quantity, value: f64) -> Value {
+    match quantity {
+        Quantity::Count => (value as u64).into(),
+        _ => value.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use dp_accounting::questions::QuestionFile;
-
     use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_one_case() {
+        let n = std::hint::black_box(7);
+        for error in [
+            caught(|| panic!("seven")).unwrap_err(),
+            caught(|| panic!("sev{}n{}", 'e', &n.to_string()[..0])).unwrap_err(),
+        ] {
+            assert!(error.ends_with("please report it: seven"), "{error}");
+        }
+    }
 
     fn file(id: &str) -> QuestionFile {
         let id = serde_json::to_string(id).unwrap();
