@@ -1,0 +1,11 @@
+//! The ledger's file under crashes, damage and rivals.
+
+mod audit;
+mod crashes_lose_nothing;
+mod damage_is_found;
+mod held_releases;
+mod other_budgets;
+mod other_ledgers_are_refused;
+mod pays_within_the_budget;
+mod plans_fit_their_own_budget;
+mod support;
