@@ -149,7 +149,7 @@ settings! {
     struct LedgerSettings under "Ledger" {
         /// Account of this data set over all runs
         ledger: Option<PathBuf> = { value_name: "FILE" },
-        /// Make the ledger, which must not exist yet, with the budget of this run or that of `ledger_epsilon`
+        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"] },
         /// Total epsilon of the ledger, which is made with it where it does not exist yet
         ledger_epsilon: Option<f64> = {
