@@ -25,9 +25,18 @@ pub enum Error {
     /// A setting that is missing or cannot be read.
     #[error(transparent)]
     Unread(#[from] Unread),
-    /// The caller asked for an end. What was paid until then stays paid.
-    #[error("cancelled by the caller; what was paid until then stays paid")]
+    /// The caller asked for an end, before anything was paid.
+    #[error("cancelled")]
     Cancelled,
+    /// A run that failed or was cancelled after it had paid.
+    #[error("{error}; the budget that the run has paid is spent: {}", next_step(*resumable))]
+    AfterPayment {
+        /// What ended it.
+        #[source]
+        error: Box<Self>,
+        /// Whether a run with `resume` goes on from what was released.
+        resumable: bool,
+    },
     /// An input file that cannot be read.
     #[error(transparent)]
     Data(#[from] dp_data::Error),
@@ -180,6 +189,15 @@ pub enum ErrorKind {
     Output = 7,
 }
 
+/// How a run that has paid is continued.
+const fn next_step(resumable: bool) -> &'static str {
+    if resumable {
+        "the same command with `resume` goes on from what it has released"
+    } else {
+        "a new run is paid for anew"
+    }
+}
+
 /// A run that its ledger cannot pay for, in epsilon at the delta of the run.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -236,6 +254,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
+            Self::AfterPayment { error, .. } => error.kind(),
             Self::Budget(_) => ErrorKind::Budget,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }

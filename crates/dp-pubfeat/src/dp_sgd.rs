@@ -506,12 +506,7 @@ fn check_entries(entries: &[JacobianEntry], (n_rows, n_products): (usize, usize)
         };
         if let Some((found, expected)) = wrong {
             let found = found as usize;
-            return Err(ShapeError {
-                name,
-                found,
-                expected,
-            }
-            .into());
+            return Err(ShapeError::new(name, found, expected).into());
         }
     }
     Ok(())

@@ -74,6 +74,36 @@ fn killed() -> Sandbox {
     sandbox
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_says_that_its_budget_is_spent_and_how_to_go_on() {
+    let sandbox = Sandbox::with_ratings();
+    let mut command = sandbox.command();
+    command
+        .args(long_run())
+        .stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < give_up && !fs::read(sandbox.path(LIST)).is_ok_and(has_one) {}
+    let id = child.id().to_string();
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &id])
+        .status();
+    assert!(kill.unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+    assert!(
+        said.contains(
+            "the budget that the run has paid is spent: the same command with --resume goes on"
+        ),
+        "{said}"
+    );
+    sandbox.dp(&long_run()).exits(0);
+}
+
 #[test]
 fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     let sandbox = killed();
@@ -82,8 +112,8 @@ fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     let mut other = long_run();
     other.extend(["--clip-norm", "0.9"]);
     sandbox.dp(&other).exits(2).says(&[
-        "the list of releases belongs to other settings or other public inputs",
-        "hint: --resume",
+        "--resume: the interrupted run had other settings or other public inputs: --clip-norm was not given, and is 0.9",
+        "leave --resume out for a new run",
     ]);
     assert_eq!(sandbox.read("l.ledger"), spent);
     fs::rename(sandbox.path("l.ledger"), sandbox.path("old.ledger")).unwrap();

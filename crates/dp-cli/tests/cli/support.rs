@@ -135,6 +135,8 @@ impl Sandbox {
                 command.env_remove(name);
             }
         }
+        // the ids of generated items are
+        command.env("DP_ITEM_IDS_ARE_PUBLIC", "1");
         command
     }
 

@@ -11,11 +11,12 @@ use super::weights_file;
 use crate::error::Result;
 use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, sha256};
 use crate::workflows::train::{
-    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, public_data, read_parts,
+    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
 };
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
@@ -24,7 +25,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args).open(&draft, Account::open)?;
+    let mut opened = opening(args)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -39,17 +40,17 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
     go_on(watch)?;
     let features_file = items.features_file(ratings.catalogue())?;
-    let public = json!({
-        "command": "train",
+    let own = json!({
         "method": Method::AmSsp.name(),
-        "target": target,
         "settings": fit.settings(),
         "prior_variances": prior.variances(),
         "category_sizes": items.vocabulary.category_sizes(),
         "features_sha256": sha256(&features_file.1),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(args, &ratings),
     });
+    let mut assumed = assumptions(args, &ratings);
+    assumed.push(items.assumption());
+    let public = opened.public("train", args, &assumed, own)?;
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let Made {
@@ -62,10 +63,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         noise,
         &mut watched,
     )?;
-    for assumption in assumptions(args, &ratings)
-        .into_iter()
-        .chain([items.assumption()])
-    {
+    for assumption in assumed {
         fitted.certificate = fitted.certificate.with_assumption(assumption);
     }
 
@@ -85,5 +83,6 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         comparison: None,
         run: Some(&public),
     };
+    opened.found(warnings::of_items(&items.table, &ratings));
     finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
 }

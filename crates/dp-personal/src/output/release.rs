@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dp_accounting::Certificate;
+use dp_accounting::{Certificate, Making, Status};
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,15 +72,28 @@ pub(crate) trait Release {
     }
 
     /// Writes all files that may be published.
-    fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
-        let mut certificate = self.certificate().clone();
+    fn write(
+        &self,
+        folder: &OutputFolder,
+        publish_releases: bool,
+        warnings: &[String],
+    ) -> Result<()> {
+        let certificate = self.certificate().clone();
+        let made = Making {
+            // seeded noise is there to make the same bytes again
+            time: (certificate.status == Status::Private).then(Making::now),
+            instructions: dp_linalg::vector_instructions().to_owned(),
+            release_list_sha256: folder.release_list_sha256()?,
+        };
+        let mut certificate = certificate.with_making(made);
         let mut files = Vec::new();
         for (name, bytes) in self.files()? {
             certificate = certificate.with_artifact(name, &bytes);
             files.push((name, bytes));
         }
         let certificate = folder.settle_releases(publish_releases, certificate)?;
-        let released = self.run();
+        let mut released = self.run();
+        released.warnings = warnings.to_vec();
         let bytes = pretty(&released)?;
         let certificate = certificate.with_artifact(RELEASED, &bytes);
         files.push((RELEASED, bytes));
@@ -129,13 +142,14 @@ pub(crate) trait RunReport {
     fn objects(&self) -> (Value, Value);
 
     /// Writes what the guarantee does not cover, for the eyes of the folder's owner.
-    fn write_internal(&self, folder: &OutputFolder) -> Result<()> {
+    fn write_internal(&self, folder: &OutputFolder, warnings: &[String]) -> Result<()> {
         if let Some(users) = self.user_table()? {
             folder.write_internal("internal-users.csv", &users)?;
         }
         let (release, mut internal) = (self.release(), self.internal());
         let certificate = read_certificate(&folder.path(CERTIFICATE))?;
         internal.certificate = Some(certificate.digest.clone());
+        internal.warnings = warnings.to_vec();
         folder.write_internal(INTERNAL, &pretty(&internal)?)?;
         let mut run = ReportedRun::ending(folder, certificate, release.run(), release.factors())?;
         run.internal = Some(internal);
@@ -208,6 +222,7 @@ pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
         comparison: None,
         charts: of.charts(),
         settings: of.settings(),
+        warnings: Vec::new(),
         run: of.public().cloned(),
     }
 }
@@ -223,6 +238,7 @@ pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalR
         by_round: None,
         charts: Vec::new(),
         data: Vec::new(),
+        warnings: Vec::new(),
         seconds,
     }
 }

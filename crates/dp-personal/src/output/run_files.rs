@@ -38,6 +38,9 @@ pub(crate) struct ReleasedRun {
     pub(crate) comparison: Option<Comparison>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
+    /// What follows from settings alone and should be known of the run. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     /// Everything public that shaped the run: its hash names the run in the list of releases. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Value>,
@@ -59,6 +62,9 @@ pub(crate) struct InternalRun {
     pub(crate) charts: Vec<ChartData>,
     /// What was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
+    /// What records say and their owner should look at. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     pub(crate) seconds: Seconds,
 }
 

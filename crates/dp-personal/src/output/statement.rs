@@ -69,7 +69,7 @@ pub(crate) fn released(certificate: &Certificate) -> Value {
         "rho": guarantee.and_then(|g| g.rho),
         "adjacency": certificate.adjacency,
         "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
-        "assumptions": certificate.assumptions,
+        "assumptions": certificate.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "tuning_included": certificate.tuning_included,
     })
 }

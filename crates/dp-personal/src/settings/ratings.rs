@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dp_mechanism::NoiseSource;
 
-use super::{Range, choices, settings};
+use super::{Range, Shapes, choices, settings};
 
 choices! {
     /// How the item factors are trained.
@@ -46,7 +46,7 @@ settings! {
     /// A training run on ratings.
     struct TrainSettings {
         /// Ratings: csv or tsv with a header, MovieLens `::` or tab, or gzip of these; Parquet
-        ratings: PathBuf = { positional: true },
+        ratings: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -79,8 +79,14 @@ settings! {
 
     /// What is in the file of ratings.
     struct InputSettings under "Input" {
-        /// Catalogue of items; without one the item ids of the ratings are taken to be public
-        items: Option<PathBuf> = { value_name: "CATALOGUE", requires: ["ratings"] },
+        /// Public catalogue of items, each once; ratings of other items are left out
+        items: Option<PathBuf> = {
+            value_name: "CATALOGUE",
+            requires: ["ratings"],
+            shapes: Shapes::ByContents,
+        },
+        /// Instead of `items`: publish every item id in the ratings, also one that a single user has
+        item_ids_are_public: bool = { conflicts: ["items"] },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
         /// Name of the item column
@@ -148,13 +154,14 @@ settings! {
     /// Where the privacy loss is recorded.
     struct LedgerSettings under "Ledger" {
         /// Account of this data set over all runs; made when it does not exist
-        ledger: Option<PathBuf> = { value_name: "FILE" },
+        ledger: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::Nothing },
         /// Total epsilon of the ledger
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
             range: Range::above(0.0),
+            shapes: Shapes::Nothing,
         },
         /// Total delta of the ledger
         ledger_delta: Option<f64> = {
@@ -162,15 +169,20 @@ settings! {
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
             range: Range::open_unit(),
+            shapes: Shapes::Nothing,
         },
         /// Name of the data set in ledger and certificate
-        data_set: Option<String> = { value_name: "NAME", usual: "the file's name" },
+        data_set: Option<String> = {
+            value_name: "NAME",
+            usual: "the file's name",
+            shapes: Shapes::Nothing, // the name that follows from it does
+        },
     }
 
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
         /// Go on with the run that was interrupted on its way to `out`, where there is one
-        resume: bool = { requires: ["ledger"] },
+        resume: bool = { requires: ["ledger"], shapes: Shapes::Nothing },
     }
 
     /// What is held out for the internal report.
@@ -184,13 +196,13 @@ settings! {
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
         /// Folder for model, certificate and reports; figures of private data go to DIR-internal
-        out: PathBuf = { value_name: "DIR", default: "dp-model" },
+        out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, whatever it holds
-        force: bool = {},
+        force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
-        publish_releases: bool = {},
+        publish_releases: bool = { shapes: Shapes::Nothing },
         /// Print what was measured on private data (not covered by the guarantee)
-        show_internal: bool = {},
+        show_internal: bool = { shapes: Shapes::Nothing },
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -221,7 +233,7 @@ settings! {
     /// An audit: the run that a training would make, made many times with planted users.
     struct AuditSettings {
         /// Ratings to plant users in, as for `dp train`
-        ratings: Option<PathBuf> = { positional: true, usual: "generated ones" },
+        ratings: Option<PathBuf> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.

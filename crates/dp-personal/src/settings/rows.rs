@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use dp_data::SampleShares;
 
 use super::{
-    LedgerSettings, OutputSettings, Range, ResumeSettings, TrialSettings, choices, settings, words,
+    LedgerSettings, OutputSettings, Range, ResumeSettings, Shapes, TrialSettings, choices,
+    settings, words,
 };
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
@@ -60,7 +61,7 @@ settings! {
     /// What a shared subspace is learned from, and how.
     struct PersonalRunSettings {
         /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
         /// Privacy target epsilon (nats), for adding or removing one user
@@ -90,7 +91,7 @@ settings! {
     /// Ranges that are known without the data.
     struct RangeSettings under "Ranges (public: never take them from the data)" {
         /// File `column,lower,upper`: values are clipped and mapped onto -1 to 1
-        bounds: Option<PathBuf> = { value_name: "FILE" },
+        bounds: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// Range of the features that are not in `bounds`
         feature_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
         /// Range of the target, where it is not in `bounds`
@@ -140,7 +141,7 @@ settings! {
     /// A model that users share in part, learned in rounds.
     struct FederateSettings {
         /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user; several explore
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
@@ -168,7 +169,7 @@ settings! {
         /// Of LEAF rows with several labels: which one, from 0
         label_index: Option<usize> = { value_name: "N" },
         /// Public list of rated items: item, title, year, genres
-        items: Option<PathBuf> = { value_name: "FILE" },
+        items: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// What is in the file.
         columns: ColumnSettings = flatten,
         /// Ranges that are known without the data.
@@ -248,7 +249,7 @@ settings! {
     /// An audit of `dp federate`: its runs, made many times with planted users.
     struct AuditFederateSettings {
         /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users

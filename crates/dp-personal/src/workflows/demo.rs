@@ -131,7 +131,7 @@ fn train(
             comparison: None,
             run: None,
         };
-        release.write(folder, false)?;
+        release.write(folder, false, &[])?;
         let report = TrainReport {
             release: &release,
             by_round: None,
@@ -142,7 +142,7 @@ fn train(
                 evaluate: start.elapsed().as_secs_f64(),
             },
         };
-        report.write_internal(folder)?;
+        report.write_internal(folder, &[])?;
     }
     Ok(metrics)
 }

@@ -1,18 +1,25 @@
 //! The one way in which a workflow trains: paid for, listed as it goes, and gone on with after a crash.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dp_accounting::{Error as AccountingError, Plan};
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ledger::{Account, data_set_id};
 use crate::error::{Error, Result};
 use crate::output::{self, OutputFolder, Release, RunReport, internal_beside, warn};
-use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings};
+use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
+use crate::warnings;
+
+/// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
+const RUN_SCHEMA: u32 = 2;
+/// Under which name the values of the settings stand.
+const GIVEN: &str = "given";
 
 /// What a training run opens before it reads the data.
 pub(crate) struct Opening<'a> {
@@ -59,15 +66,18 @@ impl<'a> Opening<'a> {
         let (output, ledger) = (self.output, self.ledger);
         OutputFolder::recover(&output.out, output.force)?;
         let data_set = data_set_id(ledger, self.data);
-        let account = account(ledger, data_set, draft.target(), draft.adjacency())?;
+        let account = account(ledger, data_set.clone(), draft.target(), draft.adjacency())?;
         let resume = self.resume.resume;
         if !(resume && OutputFolder::is_interrupted(&output.out)) {
             account.check(draft)?;
         }
         Ok(Opened {
+            about: (data_set, draft.target(), draft.adjacency()),
             folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
             account,
             output,
+            warnings: Vec::new(),
+            found: Vec::new(),
         })
     }
 }
@@ -85,12 +95,50 @@ type OpenAccount = fn(&LedgerSettings, String, ApproxDp, Adjacency) -> Result<Ac
 
 /// Where a run writes, and what pays for it.
 pub(crate) struct Opened<'a> {
+    /// The name of the data set, and the guarantee of the run.
+    about: (String, ApproxDp, Adjacency),
     folder: OutputFolder,
     account: Account,
     output: &'a OutputSettings,
+    /// What follows from settings alone: public.
+    warnings: Vec<String>,
+    /// What records say of themselves: internal.
+    found: Vec<String>,
 }
 
 impl Opened<'_> {
+    /// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
+    /// shaping nothing, what the operator answers for, and `own`, what the model is made again from.
+    pub(crate) fn public<S: Settings>(
+        &mut self,
+        command: &str,
+        args: &S,
+        assumptions: &[String],
+        own: Value,
+    ) -> Result<Value> {
+        let (data_set, target, adjacency) = &self.about;
+        let given = args.shaping()?.into_iter();
+        let given: Map<String, Value> = given
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let n_users = given.get("n_users").and_then(Value::as_f64);
+        self.warnings = warnings::of_settings(*target, n_users);
+        self.warnings.iter().for_each(|text| warn(text));
+        let mut public = json!({
+            "run_schema": RUN_SCHEMA,
+            "command": command,
+            "data_set": data_set,
+            "target": target,
+            "adjacency": adjacency,
+            "assumptions": assumptions,
+            GIVEN: given,
+        });
+        if let (Value::Object(all), Value::Object(own)) = (&mut public, own) {
+            all.extend(own);
+        }
+        Ok(public)
+    }
+
     /// The run of a plan that `public` shapes.
     pub(crate) const fn run<'r>(&'r mut self, plan: &'r Plan, public: &'r Value) -> PrivateRun<'r> {
         PrivateRun {
@@ -101,9 +149,15 @@ impl Opened<'_> {
         }
     }
 
+    /// Keeps what records say of themselves for the internal files.
+    pub(crate) fn found(&mut self, more: Vec<String>) {
+        self.found.extend(more);
+    }
+
     /// Writes what may be published.
     pub(crate) fn write(&self, release: &impl Release) -> Result<()> {
-        release.write(&self.folder, self.output.publish_releases)
+        let written = release.write(&self.folder, self.output.publish_releases, &self.warnings);
+        written.map_err(|error| self.folder.after_payment(error))
     }
 
     /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
@@ -115,7 +169,7 @@ impl Opened<'_> {
     ) -> Result<(Value, String)> {
         let report = self.folder.commit_after(|folder| {
             let report = measure()?;
-            report.write_internal(folder)?;
+            report.write_internal(folder, &self.found)?;
             Ok(report)
         })?;
         let balance = self.account.balance(plan);
@@ -156,6 +210,47 @@ pub(crate) fn unit_of(user_col: Option<&String>) -> String {
     }
 }
 
+/// Refuses to go on with a run that was begun with something else, and names what.
+fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
+    let mut differing = differences(&begun[GIVEN], &now[GIVEN], |name, was, is| {
+        format!("`{name}` was {}, and is {}", shown(was), shown(is))
+    });
+    if differing.is_empty() {
+        differing = differences(begun, now, |name, _, _| name.replace('_', " "));
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "`resume`: the interrupted run had other settings or other public inputs: {}; give the same, or leave `resume` out for a new \
+         run",
+        differing.join("; ")
+    )))
+}
+
+/// What is said of each member that two objects do not share.
+fn differences(
+    begun: &Value,
+    now: &Value,
+    say: impl Fn(&str, &Value, &Value) -> String,
+) -> Vec<String> {
+    let names = [begun, now].into_iter().filter_map(Value::as_object);
+    let names: BTreeSet<&String> = names.flat_map(Map::keys).collect();
+    let all = names
+        .into_iter()
+        .map(|name| (name, &begun[name], &now[name]));
+    let differ = all.filter(|(_, was, is)| was != is);
+    differ.map(|(name, was, is)| say(name, was, is)).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "not given".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// A run that pays out of `account` and keeps its releases in `folder` until both are done.
 pub(crate) struct PrivateRun<'a> {
     /// Where its list of releases grows.
@@ -190,6 +285,10 @@ impl PrivateRun<'_> {
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
+        match folder.begun_with()? {
+            Some(begun) => refuse_another(&begun, public)?,
+            None => folder.begin_with(public)?,
+        }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
             let list = ReleaseList::open(releases.list_path(), &run, plan).map_err(failed)?;
@@ -207,10 +306,13 @@ impl PrivateRun<'_> {
             folder.keep_for_resuming();
         }
         account.announce(plan);
-        let ledgers = std::slice::from_mut(account.ledger()?);
+        let ledger = account.ledger()?;
+        let n_paid = ledger.n_releases();
+        let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         fitted.map_err(|error| match error.into() {
             Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
+            other if account.n_paid() > n_paid => folder.after_payment(other),
             other => other,
         })
     }

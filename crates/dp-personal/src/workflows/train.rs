@@ -10,9 +10,10 @@ use crate::error::Result;
 use crate::evaluate::Evaluation;
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
-use crate::settings::{Method, SplitKind, SplitSettings, TrainSettings};
+use crate::settings::{Method, SplitSettings, TrainSettings};
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
+use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opened, Opening, other_runs, unit_of};
 
@@ -38,7 +39,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args).open(&draft, Account::open)?;
+    let mut opened = opening(args)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -49,14 +50,12 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
     let mut rounds = Rounds::for_split(&args.split);
-    let public = json!({
-        "command": "train",
+    let own = json!({
         "method": method.name(),
-        "target": target,
         "settings": fit.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(args, &ratings),
     });
+    let public = opened.public("train", args, &assumptions(args, &ratings), own)?;
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let run = opened.run(&plan, &public);
@@ -77,14 +76,15 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 }
 
 /// What a training on ratings opens.
-pub(crate) fn opening(args: &TrainSettings) -> Opening<'_> {
-    Opening {
+pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
+    check_items(&args.input, &args.ratings)?;
+    Ok(Opening {
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,
         resume: &args.resume,
         output: &args.output,
-    }
+    })
 }
 
 /// The ratings, and the parts to train and to test on.
@@ -96,7 +96,7 @@ pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
 
 /// Writes what is released, then measures it, after `rounds` of factors too. `seconds` to load, and the clock since then.
 pub(crate) fn finish<S: ReleasedSettings>(
-    opened: Opened<'_>,
+    mut opened: Opened<'_>,
     plan: &Plan,
     release: &TrainRelease<'_, S>,
     split: &HeldOut,
@@ -105,6 +105,7 @@ pub(crate) fn finish<S: ReleasedSettings>(
 ) -> Result<TrainOutcome> {
     let train = clock.lap();
     opened.write(release)?;
+    opened.found(warnings::of_ratings(release.ratings));
     let fitted = release.fitted;
     let (json, summary) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");
@@ -164,16 +165,6 @@ impl Observer for Rounds {
             kept.push(round.parameters.to_vec());
         }
     }
-}
-
-/// What was read and held out, and what the operator answers for: a list of releases belongs to a run on the same data.
-pub(crate) fn public_data(args: &TrainSettings, ratings: &Ratings) -> Value {
-    json!({
-        "held_out": held_out_by(args),
-        "split": args.feedback.split.map(SplitKind::name),
-        "columns": [&args.input.user_col, &args.input.item_col, &args.input.rating_col],
-        "assumptions": assumptions(args, ratings),
-    })
 }
 
 pub(super) fn with_assumptions(

@@ -10,7 +10,7 @@ use super::input::{settings_for, with_given};
 use super::ledger::Account;
 use super::private_run::Clock;
 use super::train::{
-    ADJACENCY, TrainOutcome, finish, held_out_by, opening, public_data, read_parts,
+    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
     with_assumptions,
 };
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(train).open(&draft, Account::open)?;
+    let mut opened = opening(train)?.open(&draft, Account::open)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -51,15 +51,13 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
     let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
-    let public = json!({
-        "command": "tune",
+    let own = json!({
         "method": train.target.method.name(),
-        "target": target,
         "candidates": candidates,
         "tuning": tuning.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(train, &ratings),
     });
+    let public = opened.public("tune", args, &assumptions(train, &ratings), own)?;
     let noise = &mut train.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let run = opened.run(&plan, &public);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
 use dp_mechanism::RunFolder;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::warn;
@@ -27,13 +28,15 @@ const MOVING: &str = ".moving";
 /// Where internal files stand until the folder is committed.
 const INTERNAL_PART: &str = "internal";
 /// Files that a process may leave in a finished folder when it is killed as it ends: nobody's, and never published.
-pub(crate) const MARKS: [&str; 5] = [PAID, RELEASED, HELD, LOCK, MOVING];
+pub(crate) const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
 /// The list of releases while the run goes on, and where it is published.
 pub(crate) const RELEASES: &str = "releases.list";
 /// The same where it is not published.
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
 /// Which lines of the ledger are the run's, where its whole plan was paid at once.
 const HELD: &str = "held.json";
+/// What shapes the run, until it is done.
+const RUN: &str = "run.json";
 
 /// Files are written into a hidden folder beside the final one and moved by one rename; internal ones go to a folder of
 /// their own, which only its owner can open.
@@ -117,8 +120,8 @@ impl OutputFolder {
     fn empty(mut self) -> Result<Self> {
         if self.has(PAID) {
             warn(
-                "an earlier run into this folder ended while it paid or trained, and what it released is discarded; what \
-                 its ledger counts for it stays spent",
+                "an earlier run into this folder ended while it paid or trained, and what it released is discarded, since `resume` was \
+                 not given; what its ledger counts for it stays spent",
             );
         }
         self.remove_all_but(&[LOCK])?;
@@ -132,7 +135,7 @@ impl OutputFolder {
         if !is_present(&list) {
             fs::rename(&internal, &list).map_err(|e| Error::write(&list, e))?;
         }
-        self.remove_all_but(&[LOCK, PAID, RELEASES, HELD])?;
+        self.remove_all_but(&[LOCK, PAID, RELEASES, HELD, RUN])?;
         self.keep = false;
         self.resumable.set(true);
         Ok(self)
@@ -222,9 +225,49 @@ impl OutputFolder {
         RunFolder::new(&self.staging)
     }
 
+    /// What shapes the run that was interrupted here, if one was.
+    pub(crate) fn begun_with(&self) -> Result<Option<Value>> {
+        let path = self.path(RUN);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|e| Error::model(&path, format!("damaged: {e}"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::read(&path, error)),
+        }
+    }
+
+    /// Keeps what shapes the run for whoever goes on with it.
+    pub(crate) fn begin_with(&self, public: &Value) -> Result<()> {
+        self.write(RUN, &serde_json::to_vec(public)?)
+    }
+
     /// From here on the folder stays when the run fails after its first payment, so that it can be resumed.
     pub(crate) fn keep_for_resuming(&self) {
         self.resumable.set(true);
+    }
+
+    /// Of the list of releases, where the run keeps one.
+    pub(crate) fn release_list_sha256(&self) -> Result<Option<String>> {
+        let list = self.path(RELEASES);
+        match fs::read(&list) {
+            Ok(bytes) => Ok(Some(crate::workflows::sha256(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::read(&list, error)),
+        }
+    }
+
+    /// Whether a run goes on from here after this one has failed.
+    fn is_resumable(&self) -> bool {
+        self.resumable.get() && has_releases(&self.staging)
+    }
+
+    /// What ended a run that has paid, and how to go on.
+    pub(crate) fn after_payment(&self, error: Error) -> Error {
+        Error::AfterPayment {
+            error: Box::new(error),
+            resumable: self.is_resumable(),
+        }
     }
 
     /// Puts the list of releases where the finished output has it: among the internal files, or bound to the certificate.
@@ -413,11 +456,13 @@ impl Drop for OutputFolder {
         if self.keep {
             return;
         }
-        if self.resumable.get() && has_releases(&self.staging) {
-            warn(
-                "the run ended before its model was made; what it has released and paid for is kept, and the same command \
-                 with `resume` goes on with it",
-            );
+        if self.is_resumable() {
+            if std::thread::panicking() {
+                warn(
+                    "the run ended before its model was made: the budget that it has paid is spent, and the same command with `resume` \
+                     goes on from what it has released",
+                );
+            }
             return;
         }
         if let Err(error) = remove_if_present(&self.staging) {

@@ -54,6 +54,7 @@ pub(super) fn run(
     let source = Source::read(args, settings, items)?;
     let load = clock.lap();
     go_on(watch)?;
+    opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.norm_squared(&inputs));
     let plan = spending.resized(&draft, inputs.dim())?;
@@ -63,7 +64,8 @@ pub(super) fn run(
         shape: settings.shape(args),
         assumptions: assumptions(args, settings.format),
     };
-    let public = public(args, settings, &all, source.items());
+    let own = public_of(args, settings, &all, source.items());
+    let public = opened.public("federate", args, &all.assumptions, own)?;
     let rows = Rows::of(source);
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
@@ -122,8 +124,8 @@ pub(super) fn run(
     })
 }
 
-/// Everything public that shapes the runs.
-fn public(
+/// What the model is made again from.
+fn public_of(
     args: &FederateSettings,
     settings: &Settings,
     all: &AllRuns,
@@ -133,8 +135,6 @@ fn public(
         .has_choice()
         .then_some(args.run.choice.choice_share);
     json!({
-        "command": "federate",
-        "target": settings.targets[0],
         "settings": all.spending.settings,
         "inputs": all.inputs,
         "shape": all.shape,
@@ -142,9 +142,6 @@ fn public(
         "n_items": all.spending.n_items,
         "items_sha256": items.map(ItemTable::sha256),
         "format": settings.format.name(),
-        "label_index": args.run.label_index,
-        "user_column": args.run.columns.user_col,
-        "assumptions": all.assumptions,
     })
 }
 

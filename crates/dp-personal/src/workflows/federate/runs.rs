@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private, UserRow};
-use dp_fedsgd::{AlphaSelection, Observer, PpSgdModel, Progress, Round};
+use dp_fedsgd::{AlphaSelection, N_USERS_IS_PUBLIC, Observer, PpSgdModel, Progress, Round};
 use dp_mechanism::{Run, Trainer};
 use serde::{Deserialize, Serialize};
 
@@ -138,9 +138,13 @@ impl Trainer for AllRuns {
         }
         // those of a run are the same for every alpha above 0
         if let Ok(fit) = self.spending.settings.fit(1.0, 1.0) {
-            builder = fit
-                .assumptions()
-                .fold(builder, CertificateBuilder::assumption);
+            let said = fit.assumptions().filter_map(|said| match said {
+                // the count is among the releases
+                N_USERS_IS_PUBLIC if self.spending.counts_users => None,
+                N_USERS_IS_PUBLIC => Some("the declared number of users is public"),
+                other => Some(other),
+            });
+            builder = said.fold(builder, CertificateBuilder::assumption);
         }
         let said = self.assumptions.iter().cloned();
         said.fold(builder, CertificateBuilder::assumption)

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 use crate::settings::{DataFormat, FederateSettings};
+use crate::warnings;
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;
@@ -32,8 +33,11 @@ pub(super) struct UserRows {
 
 /// The public list of items, of ratings.
 pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
-    let read = |path: &std::path::PathBuf| ItemTable::read(path);
-    args.run.items.as_ref().map(read).transpose()
+    let Some(items) = &args.run.items else {
+        return Ok(None);
+    };
+    dp_data::check_catalogue(items, &args.data, args.run.columns.user_col.as_deref())?;
+    ItemTable::read(items).map(Some)
 }
 
 impl Source {
@@ -69,6 +73,14 @@ impl Source {
         match self {
             Self::Rows(_) => None,
             Self::Ratings(rated) => Some(&rated.1),
+        }
+    }
+
+    /// What its records say of themselves: private.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Rows(table) => warnings::of_rows(table),
+            Self::Ratings(rated) => warnings::of_ratings(&rated.0),
         }
     }
 

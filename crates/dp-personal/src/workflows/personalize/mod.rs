@@ -15,6 +15,7 @@ use self::settings::Settings;
 use crate::error::Result;
 use crate::output::{PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
@@ -64,25 +65,19 @@ pub fn personalize(
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
+    opened.found(warnings::of_rows(&table));
     let held_out = HeldOut::new(args, &inputs, table)?;
     let load = clock.lap();
 
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     go_on(watch)?;
     let mut noise = args.output.noise();
-    let shares = &args.held_out.shares;
-    let public = json!({
-        "command": "personalize",
-        "target": target,
+    let own = json!({
         "settings": settings.method,
         "inputs": inputs,
         "max_rows": args.run.columns.max_rows,
-        "held_out": [shares.test_share, shares.held_out_users],
-        "no_split": args.held_out.no_split,
-        "split_seed": args.held_out.split_seed,
-        "user_column": args.run.columns.user_col,
-        "assumptions": assumptions(args),
     });
+    let public = opened.public("personalize", args, &assumptions(args), own)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let samples = held_out.train().samples();
