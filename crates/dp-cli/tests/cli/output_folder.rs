@@ -150,7 +150,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
         .says(&["releases.list"]);
     assert_eq!(sandbox.names(), left);
     let hidden = names_in(&sandbox.path(".dp-model.partial"));
-    assert_eq!(hidden, [".lock", ".paid", "releases.list"]);
+    assert_eq!(hidden, [".lock", ".paid", "releases.list", "run.json"]);
     assert_eq!(n_paid(), 1);
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
     assert_eq!(n_paid(), 1);
