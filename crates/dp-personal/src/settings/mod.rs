@@ -10,7 +10,7 @@ mod tools;
 
 pub use ratings::*;
 pub use rows::*;
-pub use table::{Given, Kind, Range, Setting, Settings, Source, Unread, Value};
+pub use table::{Given, Kind, Range, Setting, Settings, Shapes, Source, Unread, Value};
 pub use tools::*;
 
 pub(crate) use table::{choices, settings, words};
