@@ -39,6 +39,14 @@ fn hint(error: &WorkflowError) -> Option<String> {
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
             return accounting_hint(error);
         }
+        WorkflowError::OtherUsers { .. } => {
+            "each data set has a ledger of its own: name the one of these data; where they are the same data and the users were \
+             renamed, or most of them left, pass --same-data-set"
+        }
+        WorkflowError::Binding { .. } => {
+            "what was spent is in the ledger alone; where the files cannot be restored and you are sure that these are its \
+             data, --same-data-set binds it to them anew"
+        }
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
         }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod binding;
 mod columns;
 pub mod error;
 mod evaluate;

@@ -38,6 +38,35 @@ pub enum Error {
     /// A run that its ledger cannot pay for.
     #[error(transparent)]
     Budget(Box<Shortfall>),
+    /// A ledger of other data, by their users. Told to the operator alone: it rests on private records.
+    #[error(
+        "fewer than half of the users match those that the ledger {} was charged for; nothing was paid or released",
+        ledger.display()
+    )]
+    OtherUsers {
+        /// The ledger.
+        ledger: PathBuf,
+    },
+    /// The files beside a ledger that say which data it belongs to are missing, damaged or of another ledger.
+    #[error("the ledger {} cannot be used: {reason}", ledger.display())]
+    Binding {
+        /// The ledger.
+        ledger: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A ledger that is gone while the files beside it are there.
+    #[error(
+        "there is no ledger {}, but {} remembers whom it was charged for: restore the ledger from a backup, since a new one \
+         would forget what was spent; if nothing was ever released, remove that file",
+        ledger.display(), users.display()
+    )]
+    LedgerLost {
+        /// The ledger.
+        ledger: PathBuf,
+        /// What is left of it.
+        users: PathBuf,
+    },
     /// A certificate whose figures do not follow from its releases.
     #[error("{}: the certificate does not hold: {source}", path.display())]
     Certificate {
@@ -219,6 +248,9 @@ impl Error {
         match self {
             Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
             Self::Budget(_) => ErrorKind::Budget,
+            Self::OtherUsers { .. } | Self::Binding { .. } | Self::LedgerLost { .. } => {
+                ErrorKind::Ledger
+            }
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. } | Self::Artifact { .. } => ErrorKind::Broken,
             Self::OutputExists { .. }

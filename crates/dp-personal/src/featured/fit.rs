@@ -29,13 +29,13 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let ledger = args.ledger.ledger.as_deref();
+    let ledger = args.ledger.file();
     let inputs = [Some(args.ratings.as_path()), Some(items_path), ledger];
     protect(&args.output, &inputs)?;
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
     let data_set = data_set_id(&args.ledger, &args.ratings);
-    let mut account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
+    let account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
     let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;
@@ -43,6 +43,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
     let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let mut account = account.bind(&ratings)?;
     let features = items.features(ratings.catalogue())?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     let load = start.elapsed();

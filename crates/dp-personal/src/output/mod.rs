@@ -25,6 +25,7 @@ pub(crate) use model_file::{
     CERTIFICATE, FACTORS, ITEMS, MODEL_FILES, catalogue_sha256, model_files, read_model,
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport};
+pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
     ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, INTERNAL_SCHEMA_VERSION,

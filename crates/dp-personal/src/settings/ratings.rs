@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dp_mechanism::NoiseSource;
 
-use super::{Range, choices, settings};
+use super::{LedgerSettings, Range, choices, settings};
 
 choices! {
     /// How the item factors are trained.
@@ -143,28 +143,6 @@ settings! {
         head_fraction: Option<f64> = { value_name: "X", range: Range::up_to_one() },
         /// Share of the budget spent on item counts
         count_share: Option<f64> = { value_name: "SHARE", usual: "0.03", range: Range::open_unit() },
-    }
-
-    /// Where the privacy loss is recorded.
-    struct LedgerSettings under "Ledger" {
-        /// Account of this data set over all runs; made when it does not exist
-        ledger: Option<PathBuf> = { value_name: "FILE" },
-        /// Total epsilon of the ledger
-        ledger_epsilon: Option<f64> = {
-            value_name: "E",
-            usual: "as it was made; of a new one, the run's",
-            requires: ["ledger"],
-            range: Range::above(0.0),
-        },
-        /// Total delta of the ledger
-        ledger_delta: Option<f64> = {
-            value_name: "D",
-            usual: "as it was made; of a new one, the run's",
-            requires: ["ledger"],
-            range: Range::open_unit(),
-        },
-        /// Name of the data set in ledger and certificate
-        data_set: Option<String> = { value_name: "NAME", usual: "the file's name" },
     }
 
     /// Where an interrupted run goes on from.
@@ -323,18 +301,6 @@ impl FactorSettings {
         ]
         .into_iter()
         .find_map(|(given, name)| given.then_some(name))
-    }
-}
-
-impl LedgerSettings {
-    /// Of a run that releases nothing.
-    pub(crate) const fn none() -> Self {
-        Self {
-            ledger: None,
-            ledger_epsilon: None,
-            ledger_delta: None,
-            data_set: None,
-        }
     }
 }
 

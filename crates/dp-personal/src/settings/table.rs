@@ -146,6 +146,8 @@ pub struct Setting {
     pub requires: &'static [&'static str],
     /// Settings that must not be given too.
     pub conflicts: &'static [&'static str],
+    /// The group that it is in, where one setting of several must be given.
+    pub one_of: Option<&'static str>,
     /// What it does.
     pub doc: &'static str,
 }
@@ -175,6 +177,7 @@ impl Setting {
             range: None,
             requires: &[],
             conflicts: &[],
+            one_of: None,
             doc,
         }
     }

@@ -8,9 +8,10 @@ use dp_accounting::{
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
 
+use crate::binding::{Binding, HasUsers, Recorded};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
-use crate::settings::LedgerSettings;
+use crate::settings::{LedgerChoice, LedgerSettings};
 
 /// A ledger that is opened before the data is read and, where it is new, made only when
 /// something is paid: a run that fails on its input must not fix anybody's budget.
@@ -20,6 +21,8 @@ pub(crate) struct Account {
     new_budget: Budget,
     /// Whether an existing ledger must have been made with that budget.
     budget_is_asked: bool,
+    /// Whether the operator says that these are the ledger's data.
+    same_data_set: bool,
     ledger: Option<Ledger>,
 }
 
@@ -48,14 +51,20 @@ impl Account {
     }
 
     fn of(args: &LedgerSettings, data_set: String, new_budget: Budget) -> Result<Self> {
+        let file = match &args.account {
+            LedgerChoice::Ledger(file) => Some(file),
+            LedgerChoice::NoLedger => None,
+        };
         let mut account = Self {
-            file: args.ledger.clone(),
+            file: file.map(|file| file.path.clone()),
             data_set,
             new_budget,
-            budget_is_asked: args.ledger_epsilon.is_some() || args.ledger_delta.is_some(),
+            budget_is_asked: file
+                .is_some_and(|file| file.epsilon.is_some() || file.delta.is_some()),
+            same_data_set: file.is_some_and(|file| file.same_data_set),
             ledger: None,
         };
-        match &args.ledger {
+        match &account.file {
             Some(path) if !path.exists() && folder_of(path).is_dir() => {}
             Some(path) if !path.exists() => {
                 let folder = folder_of(path).display();
@@ -150,20 +159,33 @@ impl Account {
         self.budget().kind() != BudgetKind::Schedule
     }
 
+    /// The account once the users of the run are known to be those of its ledger: only such a one pays.
+    ///
+    /// # Errors
+    /// As [`Binding::check`].
+    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<BoundAccount> {
+        let binding = match &self.file {
+            None => None,
+            Some(path) => {
+                let recorded = self.ledger.as_ref().map(|ledger| Recorded {
+                    key: None,
+                    has_paid: ledger.n_releases() > 0,
+                });
+                let users = data.user_ids();
+                Some(Binding::check(path, recorded, &users, self.same_data_set)?)
+            }
+        };
+        Ok(BoundAccount {
+            account: self,
+            binding,
+        })
+    }
+
     /// The refusal of a plan that the ledger has no room for.
     pub(crate) fn refused(&self, plan: &Plan) -> Error {
         let left = self.ledger.as_ref().map(|ledger| ledger.remaining());
         let left = left.and_then(|left| left.ok()).map_or(0.0, |left| left.mu);
         self.shortfall(plan, left)
-    }
-
-    /// The ledger, which is made where there is none.
-    pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
-        let ledger = match self.ledger.take() {
-            Some(ledger) => ledger,
-            None => self.open_ledger()?,
-        };
-        Ok(self.ledger.insert(ledger))
     }
 
     /// Whether the ledger has all of these lines.
@@ -176,9 +198,15 @@ impl Account {
         })
     }
 
-    /// What the file says after the run; nothing without a file.
+    /// What the file says after the run, or that there is none.
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
-        let (file, ledger) = (self.file.as_ref()?, self.ledger.as_ref()?);
+        let Some(file) = &self.file else {
+            let epsilon = plan.target().epsilon;
+            return Some(format!(
+                "none: epsilon {epsilon} is that of this run alone; nothing adds it to other runs on these data"
+            ));
+        };
+        let ledger = self.ledger.as_ref()?;
         let total = ledger.budget().target();
         if ledger.budget().kind() == BudgetKind::Schedule {
             return Some(format!(
@@ -223,6 +251,35 @@ impl Account {
     }
 }
 
+/// An account whose ledger is that of the users of the run.
+pub(crate) struct BoundAccount {
+    account: Account,
+    binding: Option<Binding>,
+}
+
+impl std::ops::Deref for BoundAccount {
+    type Target = Account;
+
+    fn deref(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl BoundAccount {
+    /// The ledger, which is made where there is none, with the users of this run among those that it remembers.
+    pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
+        let ledger = match self.account.ledger.take() {
+            Some(ledger) => ledger,
+            None => self.account.open_ledger()?,
+        };
+        let ledger = self.account.ledger.insert(ledger);
+        if let Some(binding) = &mut self.binding {
+            binding.write()?;
+        }
+        Ok(ledger)
+    }
+}
+
 /// The name of a data set: by flag, or that of its file.
 pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
     args.data_set.clone().unwrap_or_else(|| {
@@ -233,8 +290,11 @@ pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
 
 /// The budget that the flags name, or else the run's own target.
 fn total(args: &LedgerSettings, run: ApproxDp) -> Result<ApproxDp> {
-    let epsilon = args.ledger_epsilon.unwrap_or(run.epsilon);
-    let delta = args.ledger_delta.unwrap_or(run.delta);
+    let (epsilon, delta) = match &args.account {
+        LedgerChoice::Ledger(file) => (file.epsilon, file.delta),
+        LedgerChoice::NoLedger => (None, None),
+    };
+    let (epsilon, delta) = (epsilon.unwrap_or(run.epsilon), delta.unwrap_or(run.delta));
     ApproxDp::target(epsilon, delta).map_err(|mut error| {
         error.name = match error.name {
             "epsilon" => "ledger_epsilon",

@@ -5,7 +5,7 @@ use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::ledger::Account;
+use super::ledger::{Account, BoundAccount};
 use crate::error::{Error, Result};
 use crate::output::{OutputFolder, warn};
 
@@ -14,7 +14,7 @@ pub(crate) struct PrivateRun<'a> {
     /// Where its list of releases grows.
     pub(crate) folder: &'a OutputFolder,
     /// What pays for it.
-    pub(crate) account: &'a mut Account,
+    pub(crate) account: &'a mut BoundAccount,
     /// What it will release.
     pub(crate) plan: &'a Plan,
     /// Everything public that shapes it beside the plan.

@@ -50,12 +50,12 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         &[
             Some(args.ratings.as_path()),
             args.input.items.as_deref(),
-            args.ledger.ledger.as_deref(),
+            args.ledger.file(),
         ],
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
-    let mut account = Account::open(
+    let account = Account::open(
         &args.ledger,
         data_set_id(&args.ledger, &args.ratings),
         target,
@@ -66,6 +66,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     go_on(watch)?;
     let start = Instant::now();
     let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let mut account = account.bind(&ratings)?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     let load = start.elapsed();
 
@@ -255,11 +256,7 @@ pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String
             "a user is whoever shares a value of the column `{name}`"
         ));
     }
-    let runs = match args.ledger.ledger {
-        Some(_) => "every run on this data set used the same ledger file",
-        None => "this is the only run on this data set: no ledger file was used",
-    };
-    all.push(runs.to_owned());
+    all.push(args.ledger.assumption().to_owned());
     all
 }
 

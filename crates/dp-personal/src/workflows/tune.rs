@@ -46,12 +46,12 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         &[
             Some(train.ratings.as_path()),
             train.input.items.as_deref(),
-            train.ledger.ledger.as_deref(),
+            train.ledger.file(),
         ],
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&train.output.out, train.output.force)?;
-    let mut account = Account::open(
+    let account = Account::open(
         &train.ledger,
         data_set_id(&train.ledger, &train.ratings),
         target,
@@ -62,6 +62,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     go_on(watch)?;
     let start = Instant::now();
     let ratings = as_feedback(&train.feedback, read(&train.ratings, &train.input)?)?;
+    let mut account = account.bind(&ratings)?;
     let split = HeldOut::new(&train.feedback, &train.split, &ratings)?;
     let load = start.elapsed();
 

@@ -53,6 +53,7 @@ pub(super) fn run(
     let start = Instant::now();
     tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(args, settings, ready.items.take())?;
+    let mut account = ready.account.bind(&source)?;
     let load = start.elapsed();
     go_on(watch)?;
     let start = Instant::now();
@@ -71,7 +72,7 @@ pub(super) fn run(
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
     let run = PrivateRun {
         folder: &ready.folder,
-        account: &mut ready.account,
+        account: &mut account,
         plan: &plan,
         public: &public,
     };
@@ -123,7 +124,7 @@ pub(super) fn run(
             },
         };
         report.write_internal(folder)?;
-        let balance = ready.account.balance(&plan);
+        let balance = account.balance(&plan);
         let summary = report.summary(&args.output.out, balance.as_deref());
         Ok((summary, report.json()))
     })?;
@@ -235,10 +236,6 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 
 /// What the operator answers for.
 fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
-    let ledger = match args.ledger.ledger {
-        Some(_) => "every run on this data set used the same ledger file",
-        None => "this is the only run on this data set: no ledger file was used",
-    };
     let unit = match (format, &args.columns.user_col) {
         (DataFormat::Leaf, _) => "a user is one id in the list `users` of the LEAF file".to_owned(),
         (_, Some(name)) => format!("a user is whoever shares a value of the column `{name}`"),
@@ -251,5 +248,5 @@ fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
         }
         DataFormat::Csv => "names of columns and their ranges are public",
     };
-    vec![ledger.to_owned(), unit, public.to_owned()]
+    vec![args.ledger.assumption().to_owned(), unit, public.to_owned()]
 }

@@ -48,7 +48,7 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
             Some(args.data.as_path()),
             args.items.as_deref(),
             args.ranges.bounds.as_deref(),
-            args.ledger.ledger.as_deref(),
+            args.ledger.file(),
         ],
     )?;
     if settings.targets.len() > 1 {

@@ -6,6 +6,7 @@ use dp_mechanism::Run;
 use dp_multitask::CountContribution;
 
 use super::settings::Settings;
+use crate::binding::HasUsers;
 use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
@@ -105,6 +106,15 @@ impl Source {
         let counts = count_of_items(ratings.interactions(), items.catalogue().len(), run)?;
         let items = items.described(&counts);
         Ok(UserRows::of(items.rows_of(&ratings)?, Some(items)))
+    }
+}
+
+impl HasUsers for Source {
+    fn user_ids(&self) -> Private<Vec<&str>> {
+        match self {
+            Self::Rows(table) => table.user_ids(),
+            Self::Ratings(rated) => HasUsers::user_ids(&rated.0),
+        }
     }
 }
 

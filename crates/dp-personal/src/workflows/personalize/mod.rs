@@ -57,12 +57,12 @@ pub fn personalize(
         &[
             Some(args.data.as_path()),
             args.ranges.bounds.as_deref(),
-            args.ledger.ledger.as_deref(),
+            args.ledger.file(),
         ],
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
-    let mut account = Account::open(
+    let account = Account::open(
         &args.ledger,
         data_set_id(&args.ledger, &args.data),
         target,
@@ -75,6 +75,7 @@ pub fn personalize(
     let start = Instant::now();
     tracing::info!(file = %args.data.display(), "reading rows");
     let table = dp_data::read_samples(&args.data, &settings.columns)?;
+    let mut account = account.bind(&table)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
     let held_out = HeldOut::new(args, &inputs, table)?;
@@ -151,16 +152,12 @@ pub fn personalize(
 
 /// What the operator answers for.
 fn assumptions(args: &PersonalizeSettings) -> [String; 3] {
-    let ledger = match args.ledger.ledger {
-        Some(_) => "every run on this data set used the same ledger file",
-        None => "this is the only run on this data set: no ledger file was used",
-    };
     let unit = match &args.columns.user_col {
         Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
         None => "a user is whoever shares a value of the user column".to_owned(),
     };
     let columns = "names of columns and their ranges are public".to_owned();
-    [columns, ledger.to_owned(), unit]
+    [columns, args.ledger.assumption().to_owned(), unit]
 }
 
 fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {

@@ -1,0 +1,168 @@
+//! What counts the privacy loss of a run: a ledger file, or nothing beside the run itself.
+
+use std::path::{Path, PathBuf};
+
+use super::{Range, Setting, Settings, Source, Unread, settings};
+
+/// Where the privacy loss of a run is counted. There is no default: whoever runs says which.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LedgerChoice {
+    /// A ledger file: it adds the run to all other runs on the same data and refuses what does not fit the budget.
+    Ledger(LedgerFile),
+    /// No ledger: epsilon is that of this run alone, and nothing adds it to other runs on the same data. The summary and
+    /// the certificate say so.
+    NoLedger,
+}
+
+/// A ledger file, and what may be said of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LedgerFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Total epsilon of the ledger; `None` takes that of the file, or the run's for a new one.
+    pub epsilon: Option<f64>,
+    /// Total delta of the ledger; `None` likewise.
+    pub delta: Option<f64>,
+    /// The operator's word that these are the data of the ledger although few of its users are among them.
+    pub same_data_set: bool,
+}
+
+impl LedgerFile {
+    /// A file with the budget that it has.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            ..Self::default()
+        }
+    }
+}
+
+settings! {
+    /// Where the privacy loss is recorded.
+    struct LedgerSettings under "Ledger" {
+        /// What counts it.
+        account: LedgerChoice = flatten,
+        /// Name of the data set in ledger and certificate
+        data_set: Option<String> = { value_name: "NAME", usual: "the file's name" },
+    }
+
+}
+
+#[allow(
+    unreachable_pub,
+    reason = "the table's structs are public; this one is read into a choice"
+)]
+mod flags {
+    use std::path::PathBuf;
+
+    use super::{Range, settings};
+
+    settings! {
+    /// The choice as flags.
+    struct LedgerFlags {
+        /// Account of this data set over all runs; made when it does not exist
+        ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account" },
+        /// Count this run alone: no ledger adds it to other runs on these data
+        no_ledger: bool = { one_of: "account", conflicts: ["ledger"] },
+        /// Total epsilon of the ledger
+        ledger_epsilon: Option<f64> = {
+            value_name: "E",
+            usual: "as it was made; of a new one, the run's",
+            requires: ["ledger"],
+            range: Range::above(0.0),
+        },
+        /// Total delta of the ledger
+        ledger_delta: Option<f64> = {
+            value_name: "D",
+            usual: "as it was made; of a new one, the run's",
+            requires: ["ledger"],
+            range: Range::open_unit(),
+        },
+        /// These are the data of `ledger`, although few of the users that it was charged for are among them
+        same_data_set: bool = { requires: ["ledger"] },
+    }
+    }
+}
+
+use flags::LedgerFlags;
+
+impl Settings for LedgerChoice {
+    fn rows(heading: Option<&'static str>) -> Vec<Setting> {
+        LedgerFlags::rows(heading)
+    }
+
+    fn read(source: &dyn Source) -> Result<Self, Unread> {
+        let given = LedgerFlags::read(source)?;
+        let refused = |reason: &str| Unread {
+            name: "ledger".to_owned(),
+            reason: reason.to_owned(),
+        };
+        match (given.ledger, given.no_ledger) {
+            (Some(path), false) => Ok(Self::Ledger(LedgerFile {
+                path,
+                epsilon: given.ledger_epsilon,
+                delta: given.ledger_delta,
+                same_data_set: given.same_data_set,
+            })),
+            (None, true) => Ok(Self::NoLedger),
+            (Some(_), true) => Err(refused("cannot go with `no_ledger`")),
+            (None, false) => Err(refused(
+                "give a file that counts all runs on these data, or `no_ledger` for a run that is counted alone",
+            )),
+        }
+    }
+}
+
+impl LedgerSettings {
+    /// Of a run that releases nothing.
+    pub(crate) const fn none() -> Self {
+        Self {
+            account: LedgerChoice::NoLedger,
+            data_set: None,
+        }
+    }
+
+    /// The ledger file, where there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.account {
+            LedgerChoice::Ledger(file) => Some(&file.path),
+            LedgerChoice::NoLedger => None,
+        }
+    }
+
+    /// What a certificate takes on trust of other runs on the same data.
+    pub(crate) const fn assumption(&self) -> &'static str {
+        match self.account {
+            LedgerChoice::Ledger(_) => "every run on this data set used the same ledger file",
+            LedgerChoice::NoLedger => {
+                "no ledger: the guarantee is that of this run alone, and other runs on this data set add to it"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Given;
+
+    #[test]
+    fn a_run_is_not_begun_before_someone_said_what_counts_it() {
+        let read = |given: Given| given.settings::<LedgerSettings>();
+        let unread = read(Given::default()).unwrap_err();
+        assert_eq!(unread.name, "ledger");
+        assert!(unread.reason.contains("`no_ledger`"), "{unread}");
+        let both = Given::default()
+            .with("ledger", "l")
+            .with("no_ledger", "true");
+        assert!(read(both).unwrap_err().reason.contains("`no_ledger`"));
+        let alone = read(Given::default().with("no_ledger", "true")).unwrap();
+        assert_eq!(
+            (alone.account.clone(), alone.file()),
+            (LedgerChoice::NoLedger, None)
+        );
+        let counted = read(Given::default().with("ledger", "l")).unwrap();
+        assert_eq!(counted.account, LedgerChoice::Ledger(LedgerFile::at("l")));
+    }
+}
