@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod binding;
 mod columns;
 pub mod error;
 mod evaluate;

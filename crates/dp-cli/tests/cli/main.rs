@@ -8,6 +8,7 @@
 mod account;
 mod arguments;
 mod audit;
+mod binding;
 mod calibrate;
 mod demo;
 mod evaluate;

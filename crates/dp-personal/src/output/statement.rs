@@ -69,9 +69,9 @@ pub(super) fn summary(
     seconds: Seconds,
 ) -> String {
     let mut facts = guarantee_facts(certificate);
+    facts.extend(balance.map(|balance| fact("ledger", balance)));
     facts.extend(model);
     facts.push(fact("written to", out.display().to_string()));
-    facts.extend(balance.map(|balance| fact("ledger", balance)));
     INTERNAL_HEAD.clone_into(&mut internal.title);
     internal
         .rows

@@ -6,12 +6,12 @@ use dp_mechanism::Run;
 use dp_multitask::CountContribution;
 
 use super::settings::Settings;
-use crate::binding::HasUsers;
 use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 use crate::settings::{DataFormat, FederateSettings};
+use crate::workflows::ledger::HasUsers;
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;

@@ -1,5 +1,7 @@
 //! The account that pays for a training run.
 
+mod binding;
+
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{
@@ -8,7 +10,8 @@ use dp_accounting::{
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
 
-use crate::binding::{Binding, HasUsers, Recorded};
+pub(crate) use self::binding::HasUsers;
+use self::binding::{Binding, Recorded};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
 use crate::settings::{LedgerChoice, LedgerSettings};
@@ -203,7 +206,7 @@ impl Account {
         let Some(file) = &self.file else {
             let epsilon = plan.target().epsilon;
             return Some(format!(
-                "none: epsilon {epsilon} is that of this run alone; nothing adds it to other runs on these data"
+                "epsilon {epsilon} for this run alone; no ledger: nothing adds it to other runs on these data"
             ));
         };
         let ledger = self.ledger.as_ref()?;
