@@ -150,6 +150,42 @@ pub enum Error {
         /// The ledger file.
         path: PathBuf,
     },
+    /// There is no ledger at the path, and none is made unless it is asked for.
+    #[error("there is no ledger {}", path.display())]
+    LedgerMissing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A ledger was to be made where a file is already.
+    #[error("{} exists already; a new ledger never takes the place of a file", path.display())]
+    LedgerExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is empty or breaks off in its first line. Ledgers get their name when they are whole, so
+    /// something emptied it or cut it off, and what was spent from it is unknown.
+    #[error(
+        "ledger {} is empty or cut off in its first line ({length} bytes): what was spent from it is unknown",
+        path.display()
+    )]
+    LedgerCutOff {
+        /// The ledger file.
+        path: PathBuf,
+        /// Number of bytes left.
+        length: usize,
+    },
+    /// The ledger's path names another file than the one that was opened, or the file was changed
+    /// from outside. No spend was handed out.
+    #[error("ledger {} was replaced or changed while it was open: {reason}", path.display())]
+    LedgerReplaced {
+        /// The ledger file.
+        path: PathBuf,
+        /// What was found.
+        reason: &'static str,
+    },
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes")]
+    EntropyUnavailable,
     /// A line of the ledger is malformed or breaks the hash chain.
     #[error("ledger {} is damaged at line {line}", path.display())]
     LedgerCorrupt {

@@ -5,7 +5,7 @@ use dp_accounting::questions::QuestionError;
 use dp_data::ColumnRole;
 
 use dp_personal::error::{Error as WorkflowError, Shortfall};
-use dp_personal::output::rounded_down;
+use dp_personal::output::{rounded_down, rounded_up};
 use dp_personal::{mechanism, multitask};
 
 use crate::error::Error;
@@ -38,6 +38,15 @@ fn hint(error: &WorkflowError) -> Option<String> {
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
             return accounting_hint(error);
+        }
+        WorkflowError::GaussianLedger { ledger, is_new } => {
+            let ledger = ledger.display();
+            return Some(match is_new {
+                true => "leave --ledger-kind gaussian out, or use --ledger-kind mixed".to_owned(),
+                false => format!(
+                    "`dp ledger upgrade {ledger}` makes of it a ledger that counts both and keeps what was spent"
+                ),
+            });
         }
         WorkflowError::OtherUsers { .. } => {
             "each data set has a ledger of its own: name the one of these data; where they are the same data and the users were \
@@ -94,6 +103,13 @@ fn column_hint(role: ColumnRole) -> Option<String> {
 }
 
 fn shortfall_hint(shortfall: &Shortfall) -> String {
+    if let Some(needed) = shortfall.needed {
+        return format!(
+            "a mixed ledger of epsilon {} would pay for this run, and this ledger's budget is fixed; a run with a smaller \
+             --epsilon, or with fewer releases, may still fit",
+            rounded_up(needed)
+        );
+    }
     if shortfall.left > 0.0 {
         let left = rounded_down(shortfall.left);
         return format!(
@@ -112,6 +128,24 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
         }
         AccountingError::LedgerLocked { .. } => {
             "runs on one data set go one after another; start again when the other has ended"
+                .to_owned()
+        }
+        AccountingError::LedgerMissing { .. } => {
+            "--new-ledger makes it with the budget of this run, --ledger-epsilon with a larger one for many runs; if the data \
+             set has a ledger already, name that one"
+                .to_owned()
+        }
+        AccountingError::LedgerExists { .. } => {
+            "leave --new-ledger out to pay from it".to_owned()
+        }
+        AccountingError::LedgerCutOff { .. } => {
+            "restore it from a backup; only if nothing was ever released from this data set, delete the file and make a new \
+             one with --new-ledger"
+                .to_owned()
+        }
+        AccountingError::LedgerReplaced { .. } => {
+            "a ledger must not lie in a folder that a program synchronises or restores; put the newest version back, the one \
+             with the most lines, before the next run"
                 .to_owned()
         }
         AccountingError::LedgerCorrupt { .. } => {

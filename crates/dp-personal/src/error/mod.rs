@@ -38,6 +38,17 @@ pub enum Error {
     /// A run that its ledger cannot pay for.
     #[error(transparent)]
     Budget(Box<Shortfall>),
+    /// A ledger that counts Gaussian releases alone, for a run that has others.
+    #[error(
+        "the ledger {} {} Gaussian releases alone, and this run samples users or chooses among models; nothing was paid",
+        ledger.display(), if *is_new { "would count" } else { "counts" }
+    )]
+    GaussianLedger {
+        /// The ledger.
+        ledger: PathBuf,
+        /// Whether it was to be made.
+        is_new: bool,
+    },
     /// A ledger of other data, by their users. Told to the operator alone: it rests on private records.
     #[error(
         "fewer than half of the users match those that the ledger {} was charged for; nothing was paid or released",
@@ -196,9 +207,10 @@ pub enum ErrorKind {
 #[error(
     "{ledger} does not cover this run; nothing was released\n  \
      asked   epsilon {}, delta {:e}\n  \
-     left    epsilon {}, delta {:e}\n  \
+     left    epsilon {}, delta {:e}{}\n  \
      budget  epsilon {}, delta {:e}, for all runs on `{data_set}`; {n_releases} releases so far",
-    asked.epsilon, asked.delta, rounded_down(*left), asked.delta, total.epsilon, total.delta
+    asked.epsilon, asked.delta, rounded_down(*left), asked.delta,
+    if needed.is_some() { " in Gaussian releases" } else { "" }, total.epsilon, total.delta
 )]
 pub struct Shortfall {
     /// The ledger, in words.
@@ -207,8 +219,10 @@ pub struct Shortfall {
     pub data_set: String,
     /// What the run would cost.
     pub asked: ApproxDp,
-    /// Epsilon at the delta of the run.
+    /// Epsilon at the delta of the run, of Gaussian releases.
     pub left: f64,
+    /// Of a run with other releases than Gaussian ones: the total epsilon of a ledger that would pay for it.
+    pub needed: Option<f64>,
     /// The budget of all runs.
     pub total: ApproxDp,
     /// Releases paid for so far.
@@ -248,9 +262,10 @@ impl Error {
         match self {
             Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
             Self::Budget(_) => ErrorKind::Budget,
-            Self::OtherUsers { .. } | Self::Binding { .. } | Self::LedgerLost { .. } => {
-                ErrorKind::Ledger
-            }
+            Self::GaussianLedger { .. }
+            | Self::OtherUsers { .. }
+            | Self::Binding { .. }
+            | Self::LedgerLost { .. } => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. } | Self::Artifact { .. } => ErrorKind::Broken,
             Self::OutputExists { .. }
@@ -299,6 +314,10 @@ impl ErrorKind {
             }
             AccountingError::LedgerLocked { .. }
             | AccountingError::LedgerCorrupt { .. }
+            | AccountingError::LedgerCutOff { .. }
+            | AccountingError::LedgerMissing { .. }
+            | AccountingError::LedgerExists { .. }
+            | AccountingError::LedgerReplaced { .. }
             | AccountingError::LedgerMismatch { .. }
             | AccountingError::LedgerPoisoned { .. }
             | AccountingError::NotGaussian { .. }

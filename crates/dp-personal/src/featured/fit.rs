@@ -35,7 +35,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
     let data_set = data_set_id(&args.ledger, &args.ratings);
-    let account = Account::open(&args.ledger, data_set, target, ADJACENCY)?;
+    let account = Account::open(&args.ledger, data_set, &draft)?;
     let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;

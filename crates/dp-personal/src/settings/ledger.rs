@@ -2,7 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Range, Setting, Settings, Source, Unread, settings};
+use super::{Range, Setting, Settings, Source, Unread, choices, settings};
+
+choices! {
+    /// What a ledger counts, over any number of runs.
+    enum LedgerKind {
+        /// Gaussian releases alone, which add up exactly.
+        Gaussian = "gaussian",
+        /// Releases of any mechanism, sampled ones and noisy choices among them, at a Renyi order fixed when it is made.
+        Mixed = "mixed",
+    }
+}
 
 /// Where the privacy loss of a run is counted. There is no default: whoever runs says which.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,10 +29,15 @@ pub enum LedgerChoice {
 pub struct LedgerFile {
     /// The file.
     pub path: PathBuf,
-    /// Total epsilon of the ledger; `None` takes that of the file, or the run's for a new one.
+    /// Whether it is to be made, with the budget of the run or the one below; then it must not exist yet.
+    pub is_new: bool,
+    /// Total epsilon of the ledger, which is made with it where it does not exist yet; `None` takes that of the file.
     pub epsilon: Option<f64>,
-    /// Total delta of the ledger; `None` likewise.
+    /// Total delta of the ledger; `None` takes that of the file, or the run's for a new one.
     pub delta: Option<f64>,
+    /// What it counts; `None` takes what the file counts. A new one counts Gaussian releases where the run has no others. Else it
+    /// counts any mechanism where `epsilon` is given, and without it this one run.
+    pub kind: Option<LedgerKind>,
     /// The operator's word that these are the data of the ledger although few of its users are among them.
     pub same_data_set: bool,
 }
@@ -55,16 +70,18 @@ settings! {
 mod flags {
     use std::path::PathBuf;
 
-    use super::{Range, settings};
+    use super::{LedgerKind, Range, settings};
 
     settings! {
     /// The choice as flags.
     struct LedgerFlags {
-        /// Account of this data set over all runs; made when it does not exist
+        /// Account of this data set over all runs
         ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account" },
         /// Count this run alone: no ledger adds it to other runs on these data
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"] },
-        /// Total epsilon of the ledger
+        /// Make the ledger, which must not exist yet, with the budget of this run or that of `ledger_epsilon`
+        new_ledger: bool = { requires: ["ledger"] },
+        /// Total epsilon of the ledger, which is made with it where it does not exist yet
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "as it was made; of a new one, the run's",
@@ -77,6 +94,12 @@ mod flags {
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
             range: Range::open_unit(),
+        },
+        /// Of a new ledger: gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        ledger_kind: Option<LedgerKind> = {
+            value_name: "KIND",
+            usual: "gaussian; of sampled runs and noisy choices mixed, without `ledger_epsilon` this run alone",
+            requires: ["ledger"],
         },
         /// These are the data of `ledger`, although few of the users that it was charged for are among them
         same_data_set: bool = { requires: ["ledger"] },
@@ -100,7 +123,9 @@ impl Settings for LedgerChoice {
         match (given.ledger, given.no_ledger) {
             (Some(path), false) => Ok(Self::Ledger(LedgerFile {
                 path,
+                is_new: given.new_ledger,
                 epsilon: given.ledger_epsilon,
+                kind: given.ledger_kind,
                 delta: given.ledger_delta,
                 same_data_set: given.same_data_set,
             })),

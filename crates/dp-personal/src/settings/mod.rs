@@ -9,7 +9,7 @@ mod rows;
 mod table;
 mod tools;
 
-pub use ledger::{LedgerChoice, LedgerFile, LedgerSettings};
+pub use ledger::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
 pub use ratings::*;
 pub use rows::*;
 pub use table::{Given, Kind, Range, Setting, Settings, Source, Unread, Value};

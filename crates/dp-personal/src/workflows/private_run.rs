@@ -63,7 +63,9 @@ impl PrivateRun<'_> {
         let ledgers = std::slice::from_mut(account.ledger()?);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         fitted.map_err(|error| match error.into() {
-            Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
+            Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
+                account.explained(error, plan)
+            }
             other => other,
         })
     }
@@ -83,7 +85,7 @@ fn ends_here(
         return Err(Error::Usage(reason.to_owned()));
     }
     let rest = plan.releases().get(made.len()..).unwrap_or_default();
-    if rest.is_empty() || made.is_empty() || !account.pays_by_release() {
+    if rest.is_empty() || made.is_empty() || !account.pays_by_release(plan) {
         return Ok(false);
     }
     let (delta, adjacency) = (plan.target().delta, plan.adjacency());

@@ -55,12 +55,8 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
-    let account = Account::open(
-        &args.ledger,
-        data_set_id(&args.ledger, &args.ratings),
-        target,
-        ADJACENCY,
-    )?;
+    let data_set = data_set_id(&args.ledger, &args.ratings);
+    let account = Account::open(&args.ledger, data_set, &draft)?;
     let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;

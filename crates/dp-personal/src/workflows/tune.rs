@@ -51,12 +51,8 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&train.output.out, train.output.force)?;
-    let account = Account::open(
-        &train.ledger,
-        data_set_id(&train.ledger, &train.ratings),
-        target,
-        ADJACENCY,
-    )?;
+    let data_set = data_set_id(&train.ledger, &train.ratings);
+    let account = Account::open(&train.ledger, data_set, &draft)?;
     let folder = open_output(&train.output, &train.resume, || account.check(&draft))?;
 
     go_on(watch)?;

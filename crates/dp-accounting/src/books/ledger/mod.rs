@@ -1,6 +1,7 @@
 //! Write-ahead bookkeeping of privacy spending.
 
 mod budget;
+mod ids;
 mod lines;
 mod opening;
 mod releases;
@@ -12,7 +13,7 @@ mod tests;
 
 use std::path::Path;
 
-use dp_core::Gdp;
+use dp_core::{Adjacency, Gdp};
 
 use crate::books::allowance::check_draws;
 use crate::books::filter::GaussianFilter;
@@ -103,67 +104,139 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of `data_set_id` at `path`, or starts one. The file stays locked until
-    /// the ledger is dropped.
+    /// Opens the ledger of `data_set_id` at `path`, with the budget that it was made with. The file
+    /// stays locked until the ledger is dropped. Never makes a file.
     ///
     /// # Errors
+    /// [`Error::LedgerMissing`] where there is none, [`Error::LedgerCutOff`] where it is empty or lacks a part of its first line;
     /// [`Error::LedgerLocked`] while another writer has it; [`Error::LedgerMismatch`] when it was
-    /// made for another kind of budget, data set, adjacency, epsilon or delta, or by a newer schema
-    /// version; [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a
-    /// budget whose delta is too small to aim at, or whose order has no budget.
-    pub fn open(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
-        Self::open_with(path.as_ref(), data_set_id, budget, |_| budget)
-    }
-
-    /// Opens the ledger of `data_set_id` at `path` with the budget it was made with, or starts one
-    /// with `new_budget`. This is what repeated runs on one data set want: the first run sets the
-    /// budget, the later ones live within it.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta, and any kind
-    /// of budget.
-    pub fn open_or_create(
-        path: impl AsRef<Path>,
-        data_set_id: &str,
-        new_budget: Budget,
-    ) -> Result<Self> {
-        Self::open_with(path.as_ref(), data_set_id, new_budget, |found| {
+    /// made for another data set or adjacency, or by a newer schema version;
+    /// [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>, data_set_id: &str, adjacency: Adjacency) -> Result<Self> {
+        Self::of_file(path.as_ref(), data_set_id, |found| {
             // the neighbours are never taken over from the file
-            Budget::of_kind(found.target(), new_budget.adjacency(), found.kind())
-                .unwrap_or(new_budget)
+            Budget::of_kind(found.target(), adjacency, found.kind()).unwrap_or(found)
         })
     }
 
-    /// `agreed` says which budget a file with the given one has to have.
-    fn open_with(
-        path: &Path,
-        data_set_id: &str,
-        new_budget: Budget,
-        agreed: impl FnOnce(Budget) -> Budget,
-    ) -> Result<Self> {
-        let account = Account::new(&new_budget)?;
-        let (mut store, bytes) = Store::open(path)?;
-        let (budget, schema_version, chain, releases) = if is_unborn(&bytes) {
-            let (line, hash) = close(&header(data_set_id, new_budget, now()));
-            store.begin(line.as_bytes())?;
-            let chain = Chain::after_header(hash, account);
-            (new_budget, LEDGER_SCHEMA, chain, Releases::default())
-        } else {
-            let found = replay(&bytes).map_err(|bad| corrupt(path, bad.0))?;
-            let expected = agreed(found.budget);
-            check_header(&found, data_set_id, expected, path)?;
-            let chain = mend(&mut store, found.chain, &found.tail)?;
-            let version = found.header.schema_version;
-            (expected, version, chain, found.releases)
-        };
+    /// Makes the ledger of `data_set_id` at `path`, where nothing may be. The file gets its name
+    /// when its first line is durable, so a crash leaves a whole ledger or none.
+    ///
+    /// # Errors
+    /// [`Error::LedgerExists`], also for an empty file; [`Error::Param`] for a budget whose delta is too small to
+    /// aim at, or whose order has no budget; [`Error::EntropyUnavailable`]; [`Error::Io`].
+    pub fn create(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
+        let account = Account::new(&budget)?;
+        let (line, hash) = close(&header(data_set_id, budget, now()));
+        let store = Store::create(path.as_ref(), line.as_bytes())?;
         Ok(Self {
             budget,
             data_set_id: data_set_id.to_owned(),
-            schema_version,
-            chain,
-            releases,
+            schema_version: LEDGER_SCHEMA,
+            chain: Chain::after_header(hash, account),
+            releases: Releases::default(),
             store: Some(store),
         })
+    }
+
+    /// Opens the ledger of `data_set_id` at `path`, which must have been made with `budget`, or makes
+    /// it where there is no file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`create`](Self::create), and [`Error::LedgerMismatch`] for another
+    /// epsilon, delta or kind.
+    pub fn open_or_create(
+        path: impl AsRef<Path>,
+        data_set_id: &str,
+        budget: Budget,
+    ) -> Result<Self> {
+        let path = path.as_ref();
+        Account::new(&budget)?;
+        let open = || Self::of_file(path, data_set_id, |_| budget);
+        match open() {
+            Err(Error::LedgerMissing { .. }) => {}
+            outcome => return outcome,
+        }
+        match Self::create(path, data_set_id, budget) {
+            // somebody else was faster
+            Err(Error::LedgerExists { .. }) => open(),
+            outcome => outcome,
+        }
+    }
+
+    /// `agreed` says which budget a file with the given one has to have.
+    fn of_file(
+        path: &Path,
+        data_set_id: &str,
+        agreed: impl FnOnce(Budget) -> Budget,
+    ) -> Result<Self> {
+        let (store, bytes) = Store::open(path)?;
+        Self::of_bytes(store, &bytes, data_set_id, agreed)
+    }
+
+    fn of_bytes(
+        mut store: Store,
+        bytes: &[u8],
+        data_set_id: &str,
+        agreed: impl FnOnce(Budget) -> Budget,
+    ) -> Result<Self> {
+        if is_unborn(bytes) {
+            return Err(Error::LedgerCutOff {
+                path: store.path().to_owned(),
+                length: bytes.len(),
+            });
+        }
+        let found = replay(bytes).map_err(|bad| corrupt(store.path(), bad.0))?;
+        let expected = agreed(found.budget);
+        check_header(&found, data_set_id, expected, store.path())?;
+        let chain = mend(&mut store, found.chain, &found.tail)?;
+        Ok(Self {
+            budget: expected,
+            data_set_id: data_set_id.to_owned(),
+            schema_version: found.header.schema_version,
+            chain,
+            releases: found.releases,
+            store: Some(store),
+        })
+    }
+
+    /// Brings the state up to what the path names now. A synchronising program may have put a copy in the
+    /// file's place; the copy is locked and read, with what others added to it, if it goes on from what this
+    /// ledger knows.
+    fn refresh(&mut self) -> Result<()> {
+        let Some(store) = &mut self.store else {
+            return Ok(());
+        };
+        store.check_health()?;
+        if store.is_bound()? {
+            return Ok(());
+        }
+        let (reopened, bytes) = match store.reopen() {
+            Err(Error::LedgerMissing { .. }) => {
+                return Err(store.replaced("no file has its name any more"));
+            }
+            outcome => outcome?,
+        };
+        let known = store
+            .known_part(&bytes)
+            .and_then(|known| replay(known).ok());
+        if known.is_none_or(|known| known.chain.head != self.chain.head) {
+            return Err(store.replaced("the file that has its name lacks lines of it"));
+        }
+        let budget = self.budget;
+        *self = Self::of_bytes(reopened, &bytes, &self.data_set_id, |_| budget)?;
+        Ok(())
+    }
+
+    /// Whether everything that this ledger handed out is in the file that its path names now. Ask before
+    /// anything leaves the machine that was paid for a while ago: a file can be replaced at any moment,
+    /// after a payment too.
+    ///
+    /// # Errors
+    /// [`Error::LedgerReplaced`] when the file lacks lines of this ledger; [`Error::LedgerLocked`] when a copy
+    /// took its place and another writer has it; [`Error::LedgerPoisoned`]; [`Error::Io`].
+    pub fn confirm(&mut self) -> Result<()> {
+        self.refresh()
     }
 
     /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
@@ -208,6 +281,7 @@ impl Ledger {
     /// what reached the disk will be counted when the ledger is opened again, and until then
     /// every call gives [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        self.refresh()?;
         let ids = self.pay(plan, false)?;
         let releases = plan.releases().iter().cloned();
         Ok(releases
@@ -229,6 +303,7 @@ impl Ledger {
                 needed: HOLDING_SCHEMA,
             });
         }
+        self.refresh()?;
         let ids = self.pay(plan, true)?;
         Ok(self.reservation(plan.releases().to_vec(), ids))
     }
@@ -250,6 +325,7 @@ impl Ledger {
                 release: index.to_string(),
                 reason: "the reservation has fewer releases",
             })?;
+        self.refresh()?;
         let (record, standing) = self.held_record(id)?;
         let is_taken = standing == Standing::Taken;
         #[cfg(privacy_mutants)]

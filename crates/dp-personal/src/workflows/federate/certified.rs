@@ -10,7 +10,7 @@ use super::runs::{AllRuns, Measured, Rows, Runs};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
-use crate::federated::{ADJACENCY, Convergence, Figures, ItemTable, Spending, UserFigures};
+use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures};
 use crate::output::{FederatedRelease, FederatedReport, OutputFolder, Seconds};
 use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
@@ -147,13 +147,8 @@ fn prepare(args: &FederateSettings, settings: &Settings) -> Result<Ready> {
     let spending = spending(args, settings, n_items)?;
     // the number of features changes neither noise nor cost
     let draft = spending.plan(1, target).map_err(by_setting)?;
-    let open = if spending.is_gaussian() {
-        Account::open
-    } else {
-        Account::open_schedule
-    };
     let data_set = data_set_id(&args.ledger, &args.data);
-    let account = open(&args.ledger, data_set, target, ADJACENCY)?;
+    let account = Account::open(&args.ledger, data_set, &draft)?;
     let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
     Ok(Ready {
         items,

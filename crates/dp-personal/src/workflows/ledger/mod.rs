@@ -2,135 +2,108 @@
 
 mod binding;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dp_accounting::{
-    Budget, BudgetKind, Error as AccountingError, Ledger, Plan, gdp, usable_delta,
+    Accountant, Budget, BudgetKind, Error as AccountingError, Ledger, Measure, Plan,
+    PlannedRelease, RdpAccountant, RdpFilter, gdp, usable_delta,
 };
-use dp_core::{Adjacency, ApproxDp};
+use dp_core::{Adjacency, ApproxDp, DpEvent};
 use dp_mechanism::PaidLine;
 
 pub(crate) use self::binding::HasUsers;
 use self::binding::{Binding, Recorded};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
-use crate::settings::{LedgerChoice, LedgerSettings};
+use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
 
 /// A ledger that is opened before the data is read and, where it is new, made only when
 /// something is paid: a run that fails on its input must not fix anybody's budget.
 pub(crate) struct Account {
-    file: Option<PathBuf>,
+    file: Option<LedgerFile>,
     data_set: String,
+    /// Of a ledger that is made.
     new_budget: Budget,
-    /// Whether an existing ledger must have been made with that budget.
-    budget_is_asked: bool,
-    /// Whether the operator says that these are the ledger's data.
-    same_data_set: bool,
     ledger: Option<Ledger>,
 }
 
 impl Account {
-    /// An existing ledger keeps the budget it was made with; a new one gets the run's, or that
-    /// of the flags.
-    pub(crate) fn open(
-        args: &LedgerSettings,
-        data_set: String,
-        run: ApproxDp,
-        adjacency: Adjacency,
-    ) -> Result<Self> {
-        let budget = Budget::new(total(args, run)?, adjacency)?;
-        Self::of(args, data_set, budget)
-    }
-
-    /// The same for releases that are not all Gaussian: such a ledger pays for one run, reserved whole.
-    pub(crate) fn open_schedule(
-        args: &LedgerSettings,
-        data_set: String,
-        run: ApproxDp,
-        adjacency: Adjacency,
-    ) -> Result<Self> {
-        let budget = Budget::schedule(total(args, run)?, adjacency)?;
-        Self::of(args, data_set, budget)
-    }
-
-    fn of(args: &LedgerSettings, data_set: String, new_budget: Budget) -> Result<Self> {
+    /// The account of a run that will make the releases of `draft`, but for their numbers of draws.
+    ///
+    /// An existing ledger keeps budget and kind that it was made with, which must be those of the settings where these
+    /// name any. A new one is made where the settings ask for it, with their budget or else the run's. Its kind follows
+    /// from the run: Gaussian releases add up exactly; others take a mixed ledger where a budget for several runs is
+    /// named, and else a ledger for this one run.
+    ///
+    /// # Errors
+    /// Of a ledger that is missing or unfit; [`Error::GaussianLedger`] for releases that are not Gaussian.
+    pub(crate) fn open(args: &LedgerSettings, data_set: String, draft: &Plan) -> Result<Self> {
         let file = match &args.account {
-            LedgerChoice::Ledger(file) => Some(file),
+            LedgerChoice::Ledger(file) => Some(file.clone()),
             LedgerChoice::NoLedger => None,
         };
-        let mut account = Self {
-            file: file.map(|file| file.path.clone()),
+        let new_budget = new_budget(file.as_ref(), draft)?;
+        let ledger = match &file {
+            None => Some(Ledger::in_memory(&data_set, new_budget)?),
+            Some(file) => open_ledger(file, &data_set, draft.adjacency())?,
+        };
+        let account = Self {
+            file,
             data_set,
             new_budget,
-            budget_is_asked: file
-                .is_some_and(|file| file.epsilon.is_some() || file.delta.is_some()),
-            same_data_set: file.is_some_and(|file| file.same_data_set),
-            ledger: None,
+            ledger,
         };
+        let counts_gaussians = account.budget().kind() == BudgetKind::Gaussian;
         match &account.file {
-            Some(path) if !path.exists() && folder_of(path).is_dir() => {}
-            Some(path) if !path.exists() => {
-                let folder = folder_of(path).display();
-                let reason = format!("`ledger` {}: there is no folder {folder}", path.display());
-                return Err(Error::Usage(reason));
-            }
-            Some(_) | None => account.ledger = Some(account.open_ledger()?),
-        }
-        account.check_kind()?;
-        Ok(account)
-    }
-
-    /// A ledger keeps counting the way it was made to count.
-    fn check_kind(&self) -> Result<()> {
-        let (found, expected) = (self.budget().kind(), self.new_budget.kind());
-        match &self.file {
-            Some(path) if found != expected => Err(AccountingError::LedgerMismatch {
-                path: path.clone(),
-                field: "filter",
-                found: found.to_string(),
-                expected: expected.to_string(),
-            }
-            .into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn open_ledger(&self) -> dp_accounting::Result<Ledger> {
-        let (data_set, budget) = (&self.data_set, self.new_budget);
-        match &self.file {
-            None => Ledger::in_memory(data_set, budget),
-            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget),
-            Some(path) => Ledger::open_or_create(path, data_set, budget),
+            Some(file) if counts_gaussians && !is_gaussian(draft) => Err(Error::GaussianLedger {
+                ledger: file.path.clone(),
+                is_new: account.ledger.is_none(),
+            }),
+            _ => Ok(account),
         }
     }
 
     /// Refuses early what paying would refuse after the data was read.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
-        if self.new_budget.kind() == BudgetKind::Schedule {
-            return self.check_schedule(plan);
-        }
-        let left = match &self.ledger {
-            Some(ledger) => ledger.remaining()?.mu,
-            None => new_mu(self.new_budget)?,
+        let affords = match &self.ledger {
+            Some(ledger) => ledger.affords(plan),
+            None => Ledger::in_memory(&self.data_set, self.new_budget)?.affords(plan),
         };
-        // leaves the last few units in the last place to the ledger
-        if plan.gdp()?.mu > left * (1.0 + 1e-12) {
-            return Err(self.shortfall(plan, left));
-        }
-        Ok(())
+        affords.map_err(|error| self.explained(error, plan))
     }
 
-    fn check_schedule(&self, plan: &Plan) -> Result<()> {
-        let n_releases = self.ledger.as_ref().map_or(0, Ledger::n_releases);
-        if n_releases > 0 {
-            return Err(AccountingError::ScheduleReserved { n_releases }.into());
-        }
+    /// What a ledger says about a plan, with figures that the operator can act on.
+    pub(crate) fn explained(&self, error: AccountingError, plan: &Plan) -> Error {
+        let AccountingError::BudgetSpent {
+            requested,
+            spent,
+            budget,
+            measure,
+        } = error
+        else {
+            return error.into();
+        };
         let total = self.budget().target();
-        let asked = plan.target();
-        if asked.epsilon > total.epsilon || asked.delta > total.delta {
-            return Err(self.shortfall_of(plan, total.epsilon));
-        }
-        Ok(())
+        // of Renyi divergence, a budget is its epsilon and a constant
+        let needed = (measure == Measure::Rdp && !is_gaussian(plan))
+            .then_some(total.epsilon + (spent + requested - budget));
+        let left = match &self.ledger {
+            Some(ledger) => left(ledger, plan.target().delta),
+            None => Ledger::in_memory(&self.data_set, self.new_budget)
+                .map_or(0.0, |ledger| left(&ledger, plan.target().delta)),
+        };
+        Error::Budget(Box::new(Shortfall {
+            ledger: self.file.as_ref().map_or_else(
+                || "the ledger".to_owned(),
+                |file| format!("the ledger {}", file.path.display()),
+            ),
+            data_set: self.data_set.clone(),
+            asked: plan.target(),
+            left,
+            needed,
+            total,
+            n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
+        }))
     }
 
     fn budget(&self) -> &Budget {
@@ -157,38 +130,9 @@ impl Account {
         self.file.is_some()
     }
 
-    /// Whether releases are paid for one by one, and not the whole plan at once.
-    pub(crate) fn pays_by_release(&self) -> bool {
-        self.budget().kind() != BudgetKind::Schedule
-    }
-
-    /// The account once the users of the run are known to be those of its ledger: only such a one pays.
-    ///
-    /// # Errors
-    /// As [`Binding::check`].
-    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<BoundAccount> {
-        let binding = match &self.file {
-            None => None,
-            Some(path) => {
-                let recorded = self.ledger.as_ref().map(|ledger| Recorded {
-                    key: None,
-                    has_paid: ledger.n_releases() > 0,
-                });
-                let users = data.user_ids();
-                Some(Binding::check(path, recorded, &users, self.same_data_set)?)
-            }
-        };
-        Ok(BoundAccount {
-            account: self,
-            binding,
-        })
-    }
-
-    /// The refusal of a plan that the ledger has no room for.
-    pub(crate) fn refused(&self, plan: &Plan) -> Error {
-        let left = self.ledger.as_ref().map(|ledger| ledger.remaining());
-        let left = left.and_then(|left| left.ok()).map_or(0.0, |left| left.mu);
-        self.shortfall(plan, left)
+    /// Whether the releases of a plan are paid for one by one, and not the whole plan at once.
+    pub(crate) fn pays_by_release(&self, plan: &Plan) -> bool {
+        self.budget().kind() != BudgetKind::Schedule && is_gaussian(plan)
     }
 
     /// Whether the ledger has all of these lines.
@@ -201,6 +145,29 @@ impl Account {
         })
     }
 
+    /// The account once the users of the run are known to be those of its ledger: only such a one pays.
+    ///
+    /// # Errors
+    /// As [`Binding::check`].
+    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<BoundAccount> {
+        let binding = match &self.file {
+            None => None,
+            Some(file) => {
+                let recorded = self.ledger.as_ref().map(|ledger| Recorded {
+                    key: None,
+                    has_paid: ledger.n_releases() > 0,
+                });
+                let users = data.user_ids();
+                let checked = Binding::check(&file.path, recorded, &users, file.same_data_set)?;
+                Some(checked)
+            }
+        };
+        Ok(BoundAccount {
+            account: self,
+            binding,
+        })
+    }
+
     /// What the file says after the run, or that there is none.
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
         let Some(file) = &self.file else {
@@ -210,47 +177,24 @@ impl Account {
             ));
         };
         let ledger = self.ledger.as_ref()?;
-        let total = ledger.budget().target();
+        let file = file.path.display();
         if ledger.budget().kind() == BudgetKind::Schedule {
             return Some(format!(
-                "{}: spent on this run; a ledger of mixed mechanisms pays for one",
-                file.display()
+                "{file}: spent on this run; it was made for one run"
             ));
         }
-        let left = ledger.remaining().ok()?.mu;
-        let more = ((left / plan.gdp().ok()?.mu).powi(2) * (1.0 + 1e-12)).floor();
-        let room = match more {
+        let total = ledger.budget().target();
+        let more = match more_runs(ledger, plan.releases().iter().map(PlannedRelease::event))? {
             m if m < 1.0 => "not enough for another run like this".to_owned(),
             m if m < 2.0 => "enough for 1 more run like this".to_owned(),
             m => format!("enough for {m:.0} more runs like this"),
         };
         Some(format!(
-            "{}: epsilon {} of {} left at delta {:e}, {room}",
-            file.display(),
-            rounded_down(gdp::epsilon(left, usable_delta(total.delta))),
+            "{file}: epsilon {} of {} left at delta {:e}, {more}",
+            rounded_down(left(ledger, total.delta)),
             total.epsilon,
             total.delta,
         ))
-    }
-
-    /// What is left is a `mu`.
-    fn shortfall(&self, plan: &Plan, left: f64) -> Error {
-        let left = gdp::epsilon(left, usable_delta(plan.target().delta));
-        self.shortfall_of(plan, left)
-    }
-
-    fn shortfall_of(&self, plan: &Plan, left: f64) -> Error {
-        Error::Budget(Box::new(Shortfall {
-            ledger: self.file.as_ref().map_or_else(
-                || "the ledger".to_owned(),
-                |path| format!("the ledger {}", path.display()),
-            ),
-            data_set: self.data_set.clone(),
-            asked: plan.target(),
-            left,
-            total: self.budget().target(),
-            n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
-        }))
     }
 }
 
@@ -271,16 +215,174 @@ impl std::ops::Deref for BoundAccount {
 impl BoundAccount {
     /// The ledger, which is made where there is none, with the users of this run among those that it remembers.
     pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
-        let ledger = match self.account.ledger.take() {
-            Some(ledger) => ledger,
-            None => self.account.open_ledger()?,
+        let account = &mut self.account;
+        let ledger = match (account.ledger.take(), &account.file) {
+            (Some(ledger), _) => ledger,
+            (None, Some(file)) => {
+                Ledger::create(&file.path, &account.data_set, account.new_budget)?
+            }
+            (None, None) => Ledger::in_memory(&account.data_set, account.new_budget)?,
         };
-        let ledger = self.account.ledger.insert(ledger);
+        let ledger = account.ledger.insert(ledger);
         if let Some(binding) = &mut self.binding {
             binding.write()?;
         }
         Ok(ledger)
     }
+}
+
+/// The ledger of a file, where there is one; where there is none, it must be asked for.
+fn open_ledger(file: &LedgerFile, data_set: &str, adjacency: Adjacency) -> Result<Option<Ledger>> {
+    let path = &file.path;
+    if path.symlink_metadata().is_err() {
+        let folder = folder_of(path);
+        if !folder.is_dir() {
+            let (path, folder) = (path.display(), folder.display());
+            let reason = format!("`ledger` {path}: there is no folder {folder}");
+            return Err(Error::Usage(reason));
+        }
+        if !file.is_new && file.epsilon.is_none() {
+            return Err(AccountingError::LedgerMissing { path: path.clone() }.into());
+        }
+        return Ok(None);
+    }
+    if file.is_new {
+        return Err(AccountingError::LedgerExists { path: path.clone() }.into());
+    }
+    let ledger = Ledger::open(path, data_set, adjacency)?;
+    let budget = ledger.budget();
+    let found = budget.target();
+    let is_other =
+        |asked: Option<f64>, found: f64| asked.filter(|asked| asked.to_bits() != found.to_bits());
+    let differing = [
+        (
+            "epsilon",
+            is_other(file.epsilon, found.epsilon),
+            found.epsilon,
+        ),
+        ("delta", is_other(file.delta, found.delta), found.delta),
+    ];
+    let mismatch = |field, found: String, expected: String| {
+        Err(AccountingError::LedgerMismatch {
+            path: path.clone(),
+            field,
+            found,
+            expected,
+        }
+        .into())
+    };
+    for (field, asked, found) in differing {
+        if let Some(asked) = asked {
+            return mismatch(field, found.to_string(), asked.to_string());
+        }
+    }
+    match file.kind {
+        Some(kind) if Some(kind) != LedgerKind::of(budget.kind()) => {
+            mismatch("kind", budget.kind().to_string(), kind.name().to_owned())
+        }
+        _ => Ok(Some(ledger)),
+    }
+}
+
+impl LedgerKind {
+    /// The kind of a budget; none for a ledger of one run.
+    pub(crate) const fn of(kind: BudgetKind) -> Option<Self> {
+        match kind {
+            BudgetKind::Gaussian => Some(Self::Gaussian),
+            BudgetKind::Rdp { .. } => Some(Self::Mixed),
+            BudgetKind::Schedule => None,
+        }
+    }
+}
+
+/// The budget of a ledger that is made for a run.
+fn new_budget(file: Option<&LedgerFile>, draft: &Plan) -> Result<Budget> {
+    let (run, adjacency) = (draft.target(), draft.adjacency());
+    let (epsilon, delta) = file.map_or((None, None), |file| (file.epsilon, file.delta));
+    let total = ApproxDp::target(epsilon.unwrap_or(run.epsilon), delta.unwrap_or(run.delta));
+    let total = total.map_err(|mut error| {
+        error.name = match error.name {
+            "epsilon" => "ledger_epsilon",
+            _ => "ledger_delta",
+        };
+        error
+    })?;
+    let kind = match file.and_then(|file| file.kind) {
+        Some(kind) => Some(kind),
+        None if is_gaussian(draft) => Some(LedgerKind::Gaussian),
+        None => epsilon.map(|_| LedgerKind::Mixed),
+    };
+    Ok(match kind {
+        Some(LedgerKind::Gaussian) => Budget::new(total, adjacency)?,
+        Some(LedgerKind::Mixed) => mixed_budget(total, adjacency, draft.releases())?,
+        None => Budget::schedule(total, adjacency)?,
+    })
+}
+
+/// Noise multiplier of the releases that a ledger for any mechanisms expects where it knows nothing of its runs.
+const EXPECTED_NOISE: f64 = 30.0;
+
+/// A budget for any mechanisms, counted at the order that is best for runs that make these releases over and over, or
+/// Gaussian ones where there are none.
+pub(crate) fn mixed_budget(
+    total: ApproxDp,
+    adjacency: Adjacency,
+    releases: &[PlannedRelease],
+) -> Result<Budget> {
+    let mut schedule: Vec<(DpEvent, u64)> = Vec::new();
+    for release in releases {
+        match schedule.last_mut() {
+            Some((event, n)) if event == release.event() => *n += 1,
+            _ => schedule.push((release.event().clone(), 1)),
+        }
+    }
+    if schedule.is_empty() {
+        schedule.push((DpEvent::gaussian(EXPECTED_NOISE), 1));
+    }
+    let usable = ApproxDp {
+        epsilon: total.epsilon,
+        delta: usable_delta(total.delta),
+    };
+    let filter = RdpFilter::for_schedule(usable, adjacency, &schedule)?;
+    let order = filter.balances().first().map_or(f64::NAN, |of| of.order);
+    Ok(Budget::rdp(total, adjacency, order)?)
+}
+
+fn is_gaussian(plan: &Plan) -> bool {
+    plan.mu_squared().is_ok()
+}
+
+/// The largest epsilon at `delta` of a Gaussian run that a ledger still pays for.
+pub(crate) fn left(ledger: &Ledger, delta: f64) -> f64 {
+    let balance = ledger.balance();
+    let left = (balance.budget - balance.spent).max(0.0);
+    let mu = match ledger.budget().kind() {
+        BudgetKind::Gaussian => left.sqrt(),
+        // a Gaussian mechanism has the divergence order * mu^2 / 2; a part in 10^12 is for roundings
+        BudgetKind::Rdp { order } => (2.0 * left / order).sqrt() * (1.0 - 1e-12),
+        BudgetKind::Schedule => return left,
+    };
+    gdp::epsilon(mu, usable_delta(delta))
+}
+
+/// How many more runs with these releases a ledger pays for, rounded down; none for a ledger of one run.
+pub(crate) fn more_runs<'a>(
+    ledger: &Ledger,
+    events: impl Iterator<Item = &'a DpEvent>,
+) -> Option<f64> {
+    let (balance, adjacency) = (ledger.balance(), ledger.budget().adjacency());
+    let cost = |event: &DpEvent| match ledger.budget().kind() {
+        BudgetKind::Gaussian => gdp::mu_squared(event, adjacency).ok(),
+        BudgetKind::Rdp { order } => {
+            let mut accountant = RdpAccountant::with_orders(adjacency, vec![order]).ok()?;
+            accountant.compose(event, 1).ok()?;
+            Some(accountant.rdp(order).ok()?.upper)
+        }
+        BudgetKind::Schedule => None,
+    };
+    let cost: f64 = events.map(cost).sum::<Option<f64>>()?;
+    // the runs that fit exactly are not to be lost to a rounding
+    Some(((balance.budget - balance.spent).max(0.0) / cost * (1.0 + 1e-12)).floor())
 }
 
 /// The name of a data set: by flag, or that of its file.
@@ -289,29 +391,4 @@ pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
         let name = data.file_name().unwrap_or(data.as_os_str());
         name.to_string_lossy().into_owned()
     })
-}
-
-/// The budget that the flags name, or else the run's own target.
-fn total(args: &LedgerSettings, run: ApproxDp) -> Result<ApproxDp> {
-    let (epsilon, delta) = match &args.account {
-        LedgerChoice::Ledger(file) => (file.epsilon, file.delta),
-        LedgerChoice::NoLedger => (None, None),
-    };
-    let (epsilon, delta) = (epsilon.unwrap_or(run.epsilon), delta.unwrap_or(run.delta));
-    ApproxDp::target(epsilon, delta).map_err(|mut error| {
-        error.name = match error.name {
-            "epsilon" => "ledger_epsilon",
-            _ => "ledger_delta",
-        };
-        error.into()
-    })
-}
-
-fn new_mu(budget: Budget) -> Result<f64> {
-    let ApproxDp { epsilon, delta } = budget.target();
-    let usable = ApproxDp {
-        epsilon,
-        delta: usable_delta(delta),
-    };
-    Ok(gdp::mu_for(usable)?)
 }

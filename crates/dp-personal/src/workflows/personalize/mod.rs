@@ -62,13 +62,9 @@ pub fn personalize(
     )?;
     // a model that is there already needs no account
     OutputFolder::recover(&args.output.out, args.output.force)?;
-    let account = Account::open(
-        &args.ledger,
-        data_set_id(&args.ledger, &args.data),
-        target,
-        ADJACENCY,
-    )?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
+    let data_set = data_set_id(&args.ledger, &args.data);
+    let account = Account::open(&args.ledger, data_set, &draft)?;
     let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
 
     go_on(watch)?;
