@@ -73,7 +73,7 @@ fn a_run_without_a_ledger_says_so_beside_epsilon_and_in_its_certificate() {
 
 /// Trains on a file with the ledger `l.ledger`, which has room for many runs.
 fn counted(sandbox: &Sandbox, data: &str, more: &[&str]) -> Run {
-    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "50", "--force"];
+    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "20", "--force"];
     sandbox.dp(&[&["train", data], &TARGET[..], &args, more].concat())
 }
 

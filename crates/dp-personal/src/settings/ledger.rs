@@ -53,6 +53,26 @@ impl LedgerFile {
 }
 
 settings! {
+    /// A ledger that is made before its first run.
+    struct LedgerCreateSettings {
+        /// The file, which must not exist
+        file: PathBuf = { positional: true },
+        /// Name of the data set: by default runs name it after their file
+        data_set: String = { value_name: "NAME" },
+        /// Total epsilon (nats) of all runs, for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Total delta of all runs; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        kind: LedgerKind = { value_name: "KIND", default: "gaussian" },
+    }
+
+    /// A ledger that is looked at.
+    struct LedgerShowSettings {
+        /// The ledger; it is only read
+        file: PathBuf = { positional: true },
+    }
+
     /// Where the privacy loss is recorded.
     struct LedgerSettings under "Ledger" {
         /// What counts it.

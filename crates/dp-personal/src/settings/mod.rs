@@ -9,7 +9,9 @@ mod rows;
 mod table;
 mod tools;
 
-pub use ledger::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
+pub use ledger::{
+    LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerSettings, LedgerShowSettings,
+};
 pub use ratings::*;
 pub use rows::*;
 pub use table::{Given, Kind, Range, Setting, Settings, Source, Unread, Value};

@@ -55,12 +55,14 @@ impl PrivateRun<'_> {
                 return Ok(trainer.run(data, replay.observed_by(observer))?);
             }
         }
-        folder.mark_paid()?;
+        let name = folder.mark_paid(&name_in_ledger(public)?)?;
         if account.has_file() {
             folder.keep_for_resuming();
         }
         account.announce(plan);
-        let ledgers = std::slice::from_mut(account.ledger()?);
+        let ledger = account.ledger()?;
+        ledger.set_run(Some(name));
+        let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         fitted.map_err(|error| match error.into() {
             Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
@@ -94,6 +96,13 @@ fn ends_here(
         Err(Error::Budget(_)) if has_model_after(made.len()) => Ok(true),
         outcome => outcome.map(|()| false),
     }
+}
+
+/// What the lines of a ledger call a run: its command, and a random number that keeps it apart from other runs.
+fn name_in_ledger(public: &Value) -> Result<String> {
+    let command = public.get("command").and_then(Value::as_str);
+    let number = super::ledger::random_bits()?;
+    Ok(format!("{} {number:016x}", command.unwrap_or("run")))
 }
 
 /// The name of a run in its list of releases: the SHA-256 of everything public that shapes it.
