@@ -183,6 +183,38 @@ pub enum Error {
         /// What was found.
         reason: &'static str,
     },
+    /// Another ledger goes on with the spends of this one, which pays for nothing more.
+    #[error("ledger {} is closed: its spends go on in {successor}", path.display())]
+    LedgerClosed {
+        /// The ledger file.
+        path: PathBuf,
+        /// Name of the other ledger's file.
+        successor: String,
+    },
+    /// The ledger's file is of a version that cannot hold what is to be written.
+    #[error(
+        "a ledger file of version {found} has no {what}, which version {needed} has; upgrade it first"
+    )]
+    LedgerVersion {
+        /// The file's version.
+        found: u32,
+        /// First version that can.
+        needed: u32,
+        /// What is to be written.
+        what: &'static str,
+    },
+    /// No ledger of this kind and budget can go on with these ledgers.
+    #[error("no ledger of {kind} with epsilon {epsilon} and delta {delta} can take over: {reason}")]
+    LedgerSuccession {
+        /// How the new ledger would count.
+        kind: crate::BudgetKind,
+        /// Its epsilon.
+        epsilon: f64,
+        /// Its delta.
+        delta: f64,
+        /// Why not.
+        reason: String,
+    },
     /// The operating system gave no random bytes.
     #[error("the operating system gave no random bytes")]
     EntropyUnavailable,

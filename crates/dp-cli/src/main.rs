@@ -55,6 +55,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::Audit(flags) => commands::audit(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
+        Command::Ledger(args) => commands::ledger::run(&args.command),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Completions(args) => commands::completions::run(&args),

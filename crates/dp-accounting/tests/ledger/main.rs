@@ -15,4 +15,7 @@ mod other_ledgers_are_refused;
 mod pays_within_the_budget;
 mod plans_fit_their_own_budget;
 mod replaced_files;
+mod runs_and_notes;
+mod succession;
 mod support;
+mod tiny_spends;

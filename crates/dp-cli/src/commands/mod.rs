@@ -4,6 +4,7 @@ pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
+pub(crate) mod ledger;
 mod runs;
 mod tools;
 mod users;

@@ -30,7 +30,9 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         .train(&["--ledger", "l.ledger", "--out", "first", "--force"])
         .exits(3);
 
-    assert_eq!(sandbox.names(), ["first", "l.ledger", "ratings.csv"]);
+    let ledger = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let names = [&["first"], &ledger[..], &["ratings.csv"]].concat();
+    assert_eq!(sandbox.names(), names);
     assert_eq!(sandbox.read("l.ledger"), spent);
     assert_eq!(sandbox.read("first/item_factors.safetensors"), model);
     sandbox.dp(&["verify", "first"]).exits(0);
@@ -279,8 +281,8 @@ fn every_release_of_a_run_is_recorded_and_certified() {
     let recorded = sandbox.read("l.ledger");
     assert_eq!(
         n_lines(&recorded),
-        1 + 2 + 2 * 3,
-        "header, counts, weights, two releases a round of statistics"
+        1 + 1 + 2 + 2 * 3,
+        "header, the key of the users, counts, weights, two releases a round of statistics"
     );
     let certificate: serde_json::Value =
         serde_json::from_slice(&sandbox.read("dp-model/certificate.json")).unwrap();

@@ -22,6 +22,7 @@ mod implicit;
 mod input_files;
 mod insecure_seed;
 mod ledger;
+mod ledger_kinds;
 mod logs;
 mod malformed;
 mod new_items;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, Sandbox, catalogue, names_in};
+use crate::support::{Run, Sandbox, catalogue, names_in, ratings};
 
 const FILES: [&str; 8] = [
     "certificate.json",
@@ -46,7 +46,9 @@ fn an_existing_folder_is_replaced_only_when_asked() {
 
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
-    assert_eq!(sandbox.names(), ["dp-model", "l.ledger", "ratings.csv"]);
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let all = [&["dp-model"], &kept[..], &["ratings.csv"]].concat();
+    assert_eq!(sandbox.names(), all);
 }
 
 #[test]
@@ -115,6 +117,7 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut command = std::process::Command::new("sh");
     command.current_dir(sandbox.path("")).args(["-c", &script]);
+    command.env("DP_NO_LEDGER", "1"); // where no ledger is named
     command.arg(Path::new(env!("CARGO_BIN_EXE_dp")));
     command.args(["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"]);
     command.args(more).output().unwrap().into()
@@ -130,6 +133,8 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
         "items.csv",
         "--ledger",
         "l.ledger",
+        "--ledger-epsilon",
+        "1",
         "--steps",
         "1",
     ];
@@ -156,11 +161,13 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
 #[test]
 #[cfg(unix)]
 fn a_ledger_that_cannot_be_written_releases_nothing() {
-    let sandbox = Sandbox::with_ratings();
-    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger"]);
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(8, 25, 10)); // the files beside the ledger fit
+    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger", "--new-ledger"]);
     run.exits(5).says(&["l.ledger"]);
     assert!(!sandbox.exists("dp-model"));
-    assert_eq!(sandbox.names(), ["l.ledger", "ratings.csv"]);
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users", "ratings.csv"];
+    assert_eq!(sandbox.names(), kept);
 }
 
 #[test]

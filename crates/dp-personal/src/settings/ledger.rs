@@ -73,6 +73,32 @@ settings! {
         file: PathBuf = { positional: true },
     }
 
+    /// A ledger that is rewritten with the newest version, another kind or a larger total.
+    struct LedgerUpgradeSettings {
+        /// The ledger; the old file is kept beside it
+        file: PathBuf = { positional: true },
+        /// mixed (any mechanism) or gaussian
+        kind: Option<LedgerKind> = { value_name: "KIND", usual: "the ledger's own" },
+        /// Total epsilon, at least the ledger's
+        epsilon: Option<f64> = { value_name: "E", usual: "the ledger's", range: Range::above(0.0) },
+        /// Total delta, at least the ledger's; above it for another kind
+        delta: Option<f64> = { value_name: "D", usual: "the ledger's", range: Range::open_unit() },
+    }
+
+    /// Ledgers of one data set that are added up.
+    struct LedgerMergeSettings {
+        /// The ledgers; they stay where they are, closed
+        files: Vec<PathBuf> = { positional: true, value_name: "FILE" },
+        /// The new ledger, which must not exist
+        out: PathBuf = { value_name: "FILE" },
+        /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        kind: Option<LedgerKind> = { value_name: "KIND", usual: "gaussian if all are, else mixed" },
+        /// Total epsilon
+        epsilon: Option<f64> = { value_name: "E", usual: "the sum of the ledgers'", range: Range::above(0.0) },
+        /// Total delta; above the sum of the ledgers' unless their budgets add up in the new one
+        delta: Option<f64> = { value_name: "D", usual: "the sum of the ledgers'", range: Range::open_unit() },
+    }
+
     /// Where the privacy loss is recorded.
     struct LedgerSettings under "Ledger" {
         /// What counts it.
@@ -99,13 +125,14 @@ mod flags {
         ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account" },
         /// Count this run alone: no ledger adds it to other runs on these data
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"] },
-        /// Make the ledger, which must not exist yet, with the budget of this run or that of `ledger_epsilon`
-        new_ledger: bool = { requires: ["ledger"] },
+        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
+        new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
         /// Total epsilon of the ledger, which is made with it where it does not exist yet
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
+                conflicts: ["no_ledger"],
             range: Range::above(0.0),
         },
         /// Total delta of the ledger
@@ -113,6 +140,7 @@ mod flags {
             value_name: "D",
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
+                conflicts: ["no_ledger"],
             range: Range::open_unit(),
         },
         /// Of a new ledger: gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
@@ -120,9 +148,10 @@ mod flags {
             value_name: "KIND",
             usual: "gaussian; of sampled runs and noisy choices mixed, without `ledger_epsilon` this run alone",
             requires: ["ledger"],
+                conflicts: ["no_ledger"],
         },
         /// These are the data of `ledger`, although few of the users that it was charged for are among them
-        same_data_set: bool = { requires: ["ledger"] },
+        same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
     }
     }
 }
@@ -140,6 +169,14 @@ impl Settings for LedgerChoice {
             name: "ledger".to_owned(),
             reason: reason.to_owned(),
         };
+        let is_of_a_file = given.new_ledger
+            || given.same_data_set
+            || given.ledger_epsilon.is_some()
+            || given.ledger_delta.is_some()
+            || given.ledger_kind.is_some();
+        if given.ledger.is_none() && is_of_a_file {
+            return Err(refused("what is said of a ledger needs its file"));
+        }
         match (given.ledger, given.no_ledger) {
             (Some(path), false) => Ok(Self::Ledger(LedgerFile {
                 path,
@@ -202,6 +239,10 @@ mod tests {
             .with("ledger", "l")
             .with("no_ledger", "true");
         assert!(read(both).unwrap_err().reason.contains("`no_ledger`"));
+        let without = Given::default()
+            .with("no_ledger", "true")
+            .with("ledger_epsilon", "3");
+        assert!(read(without).is_err());
         let alone = read(Given::default().with("no_ledger", "true")).unwrap();
         assert_eq!(
             (alone.account.clone(), alone.file()),

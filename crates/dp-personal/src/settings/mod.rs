@@ -10,7 +10,8 @@ mod table;
 mod tools;
 
 pub use ledger::{
-    LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerSettings, LedgerShowSettings,
+    LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerMergeSettings,
+    LedgerSettings, LedgerShowSettings, LedgerUpgradeSettings,
 };
 pub use ratings::*;
 pub use rows::*;

@@ -148,7 +148,7 @@ settings! {
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
         /// Go on with the run that was interrupted on its way to `out`, where there is one
-        resume: bool = { requires: ["ledger"] },
+        resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
     }
 
     /// What is held out for the internal report.

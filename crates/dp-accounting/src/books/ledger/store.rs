@@ -81,7 +81,20 @@ impl Store {
     /// Makes the file at `path`, which must not exist, with `contents`. It gets its name when it is
     /// whole and durable, so a crash leaves it whole or not at all.
     pub(super) fn create(path: &Path, contents: &[u8]) -> Result<Self> {
+        Self::create_after(path, contents, || Ok(()))
+    }
+
+    /// The same; `deed` is done when the contents are durable, before they get their name.
+    pub(super) fn create_after(
+        path: &Path,
+        contents: &[u8],
+        deed: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(already_there(path));
+        }
         let (pending, name) = write_pending(path, contents)?;
+        deed()?;
         let linked = fs::hard_link(&name, path);
         let _ = fs::remove_file(&name);
         let file = match linked {
@@ -168,6 +181,63 @@ impl Store {
         }
         self.poisoned = false;
         Ok(())
+    }
+
+    /// Puts a file with `contents` in this one's place, in one step. This one is kept under the name that is
+    /// returned.
+    pub(super) fn replace_with(&mut self, contents: &[u8]) -> Result<PathBuf> {
+        self.check_health()?;
+        if !self.is_bound()? {
+            return Err(self.replaced("it is not the file that was opened, or not as it was left"));
+        }
+        let (_, pending) = write_pending(&self.path, contents)?;
+        let backup = self.link_backup();
+        let renamed = backup.and_then(|backup| {
+            fs::rename(&pending, &self.path).map_err(|source| {
+                let _ = fs::remove_file(&backup);
+                io_error(&self.path, source)
+            })?;
+            Ok(backup)
+        });
+        if renamed.is_err() {
+            let _ = fs::remove_file(&pending);
+        }
+        sync_folder_of(&self.path)?;
+        renamed
+    }
+
+    /// Gives the file a second name.
+    fn link_backup(&self) -> Result<PathBuf> {
+        for n in 1_u32.. {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".bak-{n}"));
+            let backup = PathBuf::from(name);
+            match fs::hard_link(&self.path, &backup) {
+                Ok(()) => return Ok(backup),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // a file system without links
+                Err(_) => {
+                    let bytes = fs::read(&self.path).map_err(|e| io_error(&self.path, e))?;
+                    match write_new(&backup, &bytes, &self.path) {
+                        Ok(_) => return Ok(backup),
+                        Err(Error::LedgerExists { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Err(already_there(&self.path))
+    }
+
+    /// Appends the last line that this file ever gets, whatever its name is by now.
+    pub(super) fn finish(&mut self, line: &[u8]) -> Result<()> {
+        self.check_health()?;
+        self.poisoned = true;
+        self.file
+            .seek(SeekFrom::Start(self.length))
+            .and_then(|_| self.sink().write_all(line))
+            .and_then(|()| self.sink().sync_data())
+            .map_err(|source| io_error(&self.path, source))
     }
 
     pub(super) fn replaced(&self, reason: &'static str) -> Error {

@@ -19,6 +19,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dp_accounting::Error as AccountingError;
 use dp_core::Private;
 use dp_data::{Ratings, SampleTable};
 use hmac::{Hmac, KeyInit, Mac};
@@ -156,6 +157,17 @@ impl Binding {
     }
 }
 
+/// Refuses a new ledger where another one was lost.
+pub(super) fn refuse_leftovers(ledger: &Path) -> Result<()> {
+    Files::beside(ledger).refuse_leftovers()
+}
+
+/// Whether both files of a binding are there.
+pub(super) fn is_bound(ledger: &Path) -> bool {
+    let files = Files::beside(ledger);
+    is_there(&files.key) && is_there(&files.users)
+}
+
 /// The files of a binding.
 struct Files {
     ledger: PathBuf,
@@ -291,16 +303,20 @@ impl UsersFile {
     }
 }
 
+/// 64 bits from the operating system.
+pub(crate) fn random_bits() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|_| AccountingError::EntropyUnavailable)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 /// The key of a ledger.
 struct Key([u8; 32]);
 
 impl Key {
     fn random() -> Result<Self> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            let reason = format!("the operating system has no random bits: {error}");
-            Error::write(Path::new("the key of the ledger"), io::Error::other(reason))
-        })?;
+        getrandom::fill(&mut bytes).map_err(|_| AccountingError::EntropyUnavailable)?;
         Ok(Self(bytes))
     }
 

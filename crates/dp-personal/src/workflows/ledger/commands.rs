@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Ledger, LedgerEntry, LedgerSummary, Measure, ReleaseRecord, gdp, usable_delta,
+    Balance, Budget, BudgetKind, Ledger, LedgerEntry, LedgerSummary, Measure, ReleaseRecord, gdp,
+    usable_delta,
 };
 use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
@@ -78,7 +79,10 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     let kept = Ledger::upgrade(&args.file, kind, target)?;
     let mut report = report(&args.file)?;
     let kept = kept.display().to_string();
-    report.text = format!("upgraded; the old ledger is closed and kept as {kept}\n\n{}", report.text);
+    report.text = format!(
+        "upgraded; the old ledger is closed and kept as {kept}\n\n{}",
+        report.text
+    );
     if let Value::Object(json) = &mut report.json {
         json.insert("kept".to_owned(), json!(kept));
     }
@@ -97,13 +101,16 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     }
     let found = args.files.iter().map(Ledger::audit);
     let found = found.collect::<Result<Vec<_>, _>>()?;
-    let sum = |of: fn(ApproxDp) -> f64| found.iter().map(|one| of(one.budget.target())).sum::<f64>();
+    let sum =
+        |of: fn(ApproxDp) -> f64| found.iter().map(|one| of(one.budget.target())).sum::<f64>();
     let target = ApproxDp::target(
         args.epsilon.unwrap_or_else(|| sum(|total| total.epsilon)),
         args.delta.unwrap_or_else(|| sum(|total| total.delta)),
     )?;
     let kinds = found.iter().map(|one| LedgerKind::of(one.budget.kind()));
-    let are_gaussian = kinds.into_iter().all(|kind| kind == Some(LedgerKind::Gaussian));
+    let are_gaussian = kinds
+        .into_iter()
+        .all(|kind| kind == Some(LedgerKind::Gaussian));
     let usual = if are_gaussian {
         LedgerKind::Gaussian
     } else {
@@ -161,12 +168,18 @@ impl<'a> Shown<'a> {
             (a, b) => a == b,
         };
         let counts = found.budget.kind() != BudgetKind::Schedule;
-        let runs = lines.chunk_by(|a, b| is_one(a.0, b.0)).map(|lines| PaidRun {
-            command: lines[0].0.run.as_deref().and_then(|run| run.split(' ').next()),
-            time: lines[0].0.time,
-            releases: lines.iter().map(|line| line.1).collect(),
-            cost: counts.then(|| lines.iter().map(|line| line.0.cost).sum()),
-        });
+        let runs = lines
+            .chunk_by(|a, b| is_one(a.0, b.0))
+            .map(|lines| PaidRun {
+                command: lines[0]
+                    .0
+                    .run
+                    .as_deref()
+                    .and_then(|run| run.split(' ').next()),
+                time: lines[0].0.time,
+                releases: lines.iter().map(|line| line.1).collect(),
+                cost: counts.then(|| lines.iter().map(|line| line.0.cost).sum()),
+            });
         Self {
             found,
             path,
@@ -239,12 +252,17 @@ impl<'a> Shown<'a> {
             (BudgetKind::Schedule, _) if found.releases.is_empty() => {
                 fact("left", format!("epsilon {left}, for one run"));
             }
-            (BudgetKind::Schedule, _) => fact("left", "nothing: it was made for one run".to_owned()),
+            (BudgetKind::Schedule, _) => {
+                fact("left", "nothing: it was made for one run".to_owned());
+            }
             (_, None) => fact("left", format!("epsilon {left}")),
             (_, Some(more)) => {
                 let next = match after {
                     Some(after) => {
-                        format!("; one like the last would leave epsilon {}", rounded_down(after))
+                        format!(
+                            "; one like the last would leave epsilon {}",
+                            rounded_down(after)
+                        )
                     }
                     None => "; one like the last does not fit".to_owned(),
                 };
@@ -253,7 +271,10 @@ impl<'a> Shown<'a> {
         }
         if !found.held.is_empty() {
             let n = found.held.len();
-            fact("held", format!("{n} releases are paid for and not made yet"));
+            fact(
+                "held",
+                format!("{n} releases are paid for and not made yet"),
+            );
         }
         if let Some(successor) = &found.successor {
             fact("closed", format!("its spends go on in {successor}"));
@@ -270,7 +291,8 @@ impl<'a> Shown<'a> {
         fact("users", users.to_owned());
         let rows = self.runs.iter().map(|run| {
             let (first, last) = (run.releases.first(), run.releases.last());
-            let label = |of: Option<&&ReleaseRecord>| of.map_or_else(String::new, |r| r.label.clone());
+            let label =
+                |of: Option<&&ReleaseRecord>| of.map_or_else(String::new, |r| r.label.clone());
             let what = match run.releases.len() {
                 1 => label(first),
                 _ => format!("{} ... {}", label(first), label(last)),
@@ -384,7 +406,9 @@ fn second(nanoseconds: u64) -> String {
 fn moment(nanoseconds: u64) -> (String, u64) {
     let seconds = nanoseconds / 1_000_000_000;
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));

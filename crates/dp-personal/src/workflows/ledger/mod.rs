@@ -1,18 +1,19 @@
 //! The account that pays for a training run.
 
 mod binding;
+mod commands;
 
 use std::path::Path;
 
 use dp_accounting::{
-    Accountant, Budget, BudgetKind, Error as AccountingError, Ledger, Measure, Plan,
-    PlannedRelease, RdpAccountant, RdpFilter, gdp, usable_delta,
+    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, Plan, gdp, usable_delta,
 };
-use dp_core::{Adjacency, ApproxDp, DpEvent};
+use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
 
-pub(crate) use self::binding::HasUsers;
 use self::binding::{Binding, Recorded};
+pub(crate) use self::binding::{HasUsers, random_bits};
+pub use self::commands::{LedgerReport, create, merge, show, upgrade};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
 use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
@@ -78,20 +79,14 @@ impl Account {
             requested,
             spent,
             budget,
-            measure,
+            ..
         } = error
         else {
             return error.into();
         };
-        let total = self.budget().target();
-        // of Renyi divergence, a budget is its epsilon and a constant
-        let needed = (measure == Measure::Rdp && !is_gaussian(plan))
-            .then_some(total.epsilon + (spent + requested - budget));
-        let left = match &self.ledger {
-            Some(ledger) => left(ledger, plan.target().delta),
-            None => Ledger::in_memory(&self.data_set, self.new_budget)
-                .map_or(0.0, |ledger| left(&ledger, plan.target().delta)),
-        };
+        let kept = self.budget();
+        let needed = kept.epsilon_for(spent + requested).ok();
+        let left = epsilon_left(kept, (budget - spent).max(0.0), plan.target().delta);
         Error::Budget(Box::new(Shortfall {
             ledger: self.file.as_ref().map_or_else(
                 || "the ledger".to_owned(),
@@ -100,8 +95,8 @@ impl Account {
             data_set: self.data_set.clone(),
             asked: plan.target(),
             left,
-            needed,
-            total,
+            needed: needed.filter(|_| !is_gaussian(plan)),
+            total: kept.target(),
             n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
         }))
     }
@@ -154,7 +149,7 @@ impl Account {
             None => None,
             Some(file) => {
                 let recorded = self.ledger.as_ref().map(|ledger| Recorded {
-                    key: None,
+                    key: users_key(ledger),
                     has_paid: ledger.n_releases() > 0,
                 });
                 let users = data.user_ids();
@@ -184,14 +179,15 @@ impl Account {
             ));
         }
         let total = ledger.budget().target();
-        let more = match more_runs(ledger, plan.releases().iter().map(PlannedRelease::event))? {
+        let balance = ledger.balance();
+        let more = match runs_left(balance, ledger.budget().cost(plan).ok()?) {
             m if m < 1.0 => "not enough for another run like this".to_owned(),
             m if m < 2.0 => "enough for 1 more run like this".to_owned(),
             m => format!("enough for {m:.0} more runs like this"),
         };
         Some(format!(
             "{file}: epsilon {} of {} left at delta {:e}, {more}",
-            rounded_down(left(ledger, total.delta)),
+            rounded_down(epsilon_left(ledger.budget(), balance.left(), total.delta)),
             total.epsilon,
             total.delta,
         ))
@@ -226,9 +222,27 @@ impl BoundAccount {
         let ledger = account.ledger.insert(ledger);
         if let Some(binding) = &mut self.binding {
             binding.write()?;
+            let key = binding.key_hash();
+            if users_key(ledger) != Some(&key) {
+                match ledger.note(USERS_KEY, &key) {
+                    // a file of an older version has no notes: there the files beside it must say it alone
+                    Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
         }
         Ok(ledger)
     }
+}
+
+/// The note of a ledger that names the key of its users.
+const USERS_KEY: &str = "users-key";
+
+/// The hash of the key that a ledger was bound with last.
+fn users_key(ledger: &Ledger) -> Option<&str> {
+    let notes = ledger.notes().iter().rev();
+    let mut keys = notes.filter(|note| note.name == USERS_KEY);
+    keys.next().map(|note| note.text.as_str())
 }
 
 /// The ledger of a file, where there is one; where there is none, it must be asked for.
@@ -314,49 +328,18 @@ fn new_budget(file: Option<&LedgerFile>, draft: &Plan) -> Result<Budget> {
     };
     Ok(match kind {
         Some(LedgerKind::Gaussian) => Budget::new(total, adjacency)?,
-        Some(LedgerKind::Mixed) => mixed_budget(total, adjacency, draft.releases())?,
+        Some(LedgerKind::Mixed) => Budget::rdp_for(total, adjacency, &[(draft, 1)])?,
         None => Budget::schedule(total, adjacency)?,
     })
-}
-
-/// Noise multiplier of the releases that a ledger for any mechanisms expects where it knows nothing of its runs.
-const EXPECTED_NOISE: f64 = 30.0;
-
-/// A budget for any mechanisms, counted at the order that is best for runs that make these releases over and over, or
-/// Gaussian ones where there are none.
-pub(crate) fn mixed_budget(
-    total: ApproxDp,
-    adjacency: Adjacency,
-    releases: &[PlannedRelease],
-) -> Result<Budget> {
-    let mut schedule: Vec<(DpEvent, u64)> = Vec::new();
-    for release in releases {
-        match schedule.last_mut() {
-            Some((event, n)) if event == release.event() => *n += 1,
-            _ => schedule.push((release.event().clone(), 1)),
-        }
-    }
-    if schedule.is_empty() {
-        schedule.push((DpEvent::gaussian(EXPECTED_NOISE), 1));
-    }
-    let usable = ApproxDp {
-        epsilon: total.epsilon,
-        delta: usable_delta(total.delta),
-    };
-    let filter = RdpFilter::for_schedule(usable, adjacency, &schedule)?;
-    let order = filter.balances().first().map_or(f64::NAN, |of| of.order);
-    Ok(Budget::rdp(total, adjacency, order)?)
 }
 
 fn is_gaussian(plan: &Plan) -> bool {
     plan.mu_squared().is_ok()
 }
 
-/// The largest epsilon at `delta` of a Gaussian run that a ledger still pays for.
-pub(crate) fn left(ledger: &Ledger, delta: f64) -> f64 {
-    let balance = ledger.balance();
-    let left = (balance.budget - balance.spent).max(0.0);
-    let mu = match ledger.budget().kind() {
+/// The largest epsilon at `delta` of a Gaussian run that fits where so much is left of a budget, in its measure.
+fn epsilon_left(budget: &Budget, left: f64, delta: f64) -> f64 {
+    let mu = match budget.kind() {
         BudgetKind::Gaussian => left.sqrt(),
         // a Gaussian mechanism has the divergence order * mu^2 / 2; a part in 10^12 is for roundings
         BudgetKind::Rdp { order } => (2.0 * left / order).sqrt() * (1.0 - 1e-12),
@@ -365,24 +348,10 @@ pub(crate) fn left(ledger: &Ledger, delta: f64) -> f64 {
     gdp::epsilon(mu, usable_delta(delta))
 }
 
-/// How many more runs with these releases a ledger pays for, rounded down; none for a ledger of one run.
-pub(crate) fn more_runs<'a>(
-    ledger: &Ledger,
-    events: impl Iterator<Item = &'a DpEvent>,
-) -> Option<f64> {
-    let (balance, adjacency) = (ledger.balance(), ledger.budget().adjacency());
-    let cost = |event: &DpEvent| match ledger.budget().kind() {
-        BudgetKind::Gaussian => gdp::mu_squared(event, adjacency).ok(),
-        BudgetKind::Rdp { order } => {
-            let mut accountant = RdpAccountant::with_orders(adjacency, vec![order]).ok()?;
-            accountant.compose(event, 1).ok()?;
-            Some(accountant.rdp(order).ok()?.upper)
-        }
-        BudgetKind::Schedule => None,
-    };
-    let cost: f64 = events.map(cost).sum::<Option<f64>>()?;
-    // the runs that fit exactly are not to be lost to a rounding
-    Some(((balance.budget - balance.spent).max(0.0) / cost * (1.0 + 1e-12)).floor())
+/// How many runs of a cost what is left of a budget pays for.
+fn runs_left(balance: Balance, cost: f64) -> f64 {
+    // a run that fits exactly is not to be lost to a rounding
+    (balance.left() / cost * (1.0 + 1e-12)).floor()
 }
 
 /// The name of a data set: by flag, or that of its file.
