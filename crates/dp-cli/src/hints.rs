@@ -153,6 +153,12 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
              one, name another file"
                 .to_owned()
         }
+        AccountingError::LedgerClosed { successor, .. } => {
+            format!("name the ledger that goes on, {successor}")
+        }
+        AccountingError::ScheduleReserved { .. } => {
+            "it was made for one run; `dp ledger upgrade` makes a mixed one of it, with a larger total".to_owned()
+        }
         AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
         _ => return None,
     })
@@ -167,8 +173,7 @@ fn mismatch_hint(field: &str, found: &str) -> String {
         "epsilon" | "delta" => format!(
             "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
         ),
-        "filter" => "a ledger counts Gaussian releases of any number of runs, or one run with others among them: of dp \
-                     federate a choice among alphas or sampled users; use another ledger file and add the two budgets"
+        "kind" => "leave --ledger-kind out to use the ledger as it is; `dp ledger upgrade` makes one of another kind of it"
             .to_owned(),
         _ => "it was made by another version or for other neighbours".to_owned(),
     }

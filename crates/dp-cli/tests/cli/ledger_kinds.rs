@@ -226,3 +226,96 @@ fn a_ledger_is_shown_while_a_run_writes_to_it_and_is_not_touched() {
     held.unlock().unwrap();
     assert_eq!(sandbox.read("l.ledger"), before);
 }
+
+#[test]
+fn a_gaussian_ledger_becomes_a_mixed_one_and_keeps_what_was_spent() {
+    let sandbox = sandbox("gaussian", "2");
+    personalize(&sandbox, "1").exits(0);
+    let before = show(&sandbox);
+    let verify = ["verify", "dp-model", "--ledger", "l.ledger"];
+    sandbox.dp(&verify).exits(0);
+    let upgrade = ["ledger", "upgrade", "l.ledger", "--kind", "mixed"];
+    sandbox.dp(&upgrade).exits(2).says(&["--delta", "1e-5"]);
+    let total = ["--epsilon", "6", "--delta", "2e-5"];
+    let said = sandbox.dp(&[&upgrade[..], &total].concat()).exits(0).stdout;
+    assert!(said.contains("l.ledger.bak-1"), "{said}");
+    let after = show(&sandbox);
+    assert_eq!(
+        (after["kind"].as_str(), &after["bound"]),
+        (Some("mixed"), &true.into())
+    );
+    assert_eq!(after["n_releases"], before["n_releases"]);
+    assert!(after["balance"]["spent"].as_f64().unwrap() > 0.0);
+    // models that were made before were paid for here
+    sandbox.dp(&verify).exits(0);
+    federate(&sandbox, "1", &CHOICE).exits(0);
+    // the old file pays for nothing more
+    let old = ["--ledger", "l.ledger.bak-1", "--delta", "1e-5", "--force"];
+    let args = ["personalize", "rows.csv", "--rank", "1", "--epsilon", "0.1"];
+    sandbox
+        .dp(&[&args[..], &old].concat())
+        .exits(5)
+        .says(&["is closed", "l.ledger"]);
+}
+
+#[test]
+fn two_ledgers_of_one_data_set_are_added_up() {
+    let sandbox = sandbox("gaussian", "2");
+    let made = ["ledger", "create", "m.ledger", "--data-set", "rows.csv"];
+    let made = [&made[..], &["--epsilon", "2", "--delta", "1e-5"]].concat();
+    sandbox.dp(&made).exits(0);
+    let args = ["personalize", "rows.csv", "--rank", "1", "--epsilon", "1"];
+    let run = |ledger: &str| {
+        let rest = ["--delta", "1e-5", "--force", "--ledger", ledger];
+        sandbox.dp(&[&args[..], &rest].concat())
+    };
+    run("l.ledger").exits(0);
+    run("m.ledger").exits(0);
+    let (one, spent) = (show(&sandbox), |of: &Value| {
+        of["balance"]["spent"].as_f64().unwrap()
+    });
+    sandbox
+        .dp(&["ledger", "merge", "l.ledger", "--out", "both.ledger"])
+        .exits(2)
+        .says(&["two ledgers or more"]);
+    let merge = [
+        "ledger",
+        "merge",
+        "l.ledger",
+        "m.ledger",
+        "--out",
+        "both.ledger",
+        "--json",
+    ];
+    let both = sandbox.dp(&merge).exits(0).json();
+    assert_eq!(
+        (both["epsilon"].as_f64(), both["kind"].as_str()),
+        (Some(4.0), Some("gaussian"))
+    );
+    assert_eq!(
+        both["n_releases"].as_u64(),
+        one["n_releases"].as_u64().map(|n| 2 * n)
+    );
+    assert!((spent(&both) / spent(&one) - 2.0).abs() < 1e-9);
+    for closed in ["l.ledger", "m.ledger"] {
+        run(closed).exits(5).says(&["is closed", "both.ledger"]);
+    }
+    run("both.ledger").exits(0);
+    // ledgers of different data sets are not added up
+    let other = ["ledger", "create", "o.ledger", "--data-set", "other.csv"];
+    sandbox
+        .dp(&[&other[..], &["--epsilon", "2", "--delta", "1e-5"]].concat())
+        .exits(0);
+    sandbox
+        .dp(&[
+            "ledger",
+            "merge",
+            "both.ledger",
+            "o.ledger",
+            "--out",
+            "all.ledger",
+        ])
+        .exits(5)
+        .says(&["data_set"]);
+    assert!(!sandbox.exists("all.ledger"));
+}

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox};
 
 /// All there are.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "demo",
     "train",
     "tune",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 17] = [
     "federate",
     "evaluate",
     "report",
+    "ledger",
 ];
 
 #[test]

@@ -308,6 +308,7 @@ impl ErrorKind {
         match error {
             AccountingError::Param(_)
             | AccountingError::SamplerAllowance { .. }
+            | AccountingError::LedgerSuccession { .. }
             | AccountingError::TargetMissed { .. } => Self::Setting,
             AccountingError::BudgetSpent { .. } | AccountingError::ScheduleReserved { .. } => {
                 Self::Budget
@@ -318,6 +319,8 @@ impl ErrorKind {
             | AccountingError::LedgerMissing { .. }
             | AccountingError::LedgerExists { .. }
             | AccountingError::LedgerReplaced { .. }
+            | AccountingError::LedgerClosed { .. }
+            | AccountingError::LedgerVersion { .. }
             | AccountingError::LedgerMismatch { .. }
             | AccountingError::LedgerPoisoned { .. }
             | AccountingError::NotGaussian { .. }

@@ -127,12 +127,12 @@ mod flags {
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"] },
         /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
-        /// Total epsilon of the ledger, which is made with it where it does not exist yet
+        /// Total epsilon; makes a missing ledger
         ledger_epsilon: Option<f64> = {
             value_name: "E",
-            usual: "as it was made; of a new one, the run's",
+            usual: "the ledger's or the run's",
             requires: ["ledger"],
-                conflicts: ["no_ledger"],
+            conflicts: ["no_ledger"],
             range: Range::above(0.0),
         },
         /// Total delta of the ledger
@@ -140,17 +140,17 @@ mod flags {
             value_name: "D",
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
-                conflicts: ["no_ledger"],
+            conflicts: ["no_ledger"],
             range: Range::open_unit(),
         },
-        /// Of a new ledger: gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        /// Of a new ledger: gaussian (exact) or mixed (any mechanism)
         ledger_kind: Option<LedgerKind> = {
             value_name: "KIND",
-            usual: "gaussian; of sampled runs and noisy choices mixed, without `ledger_epsilon` this run alone",
+            usual: "by the run",
             requires: ["ledger"],
-                conflicts: ["no_ledger"],
+            conflicts: ["no_ledger"],
         },
-        /// These are the data of `ledger`, although few of the users that it was charged for are among them
+        /// These are the ledger's data, although few of its users are among them
         same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
     }
     }
