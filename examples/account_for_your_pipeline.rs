@@ -37,12 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let noise = calibrate::noise(
         ApproxDp::target(2.0, 1e-6)?,
         Adjacency::AddRemoveUser,
-        |z| DpEvent::Composed {
-            events: vec![
+        |z| {
+            DpEvent::composed(vec![
                 DpEvent::gaussian(4.0),
                 DpEvent::laplace(20.0),
                 DpEvent::sampled_gaussian(z, 0.01).repeated(1_000),
-            ],
+            ])
         },
     )?;
     println!(

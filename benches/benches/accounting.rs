@@ -42,16 +42,12 @@ fn tree(n: u32) -> DpEvent {
             _ => DpEvent::sampled_gaussian(1.0 + 2.0 * step, 0.01),
         }
     };
-    DpEvent::Composed {
-        events: (0..n).map(event).collect(),
-    }
+    DpEvent::composed((0..n).map(event).collect())
 }
 
 fn gaussians(n: u32) -> DpEvent {
     let events = (0..n).map(|i| DpEvent::gaussian(10.0 + f64::from(i)));
-    DpEvent::Composed {
-        events: events.collect(),
-    }
+    DpEvent::composed(events.collect())
 }
 
 fn steps(n: u64) -> DpEvent {

@@ -20,8 +20,8 @@ pub use engines::{calibrate, gdp, rdp};
 
 pub use books::allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
 pub use books::certificate::{
-    Artifact, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee, GuaranteeKind,
-    NotMade, Project, ReleasedOutput, Status, Verified,
+    Artifact, Assumption, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee,
+    GuaranteeKind, Making, NotMade, Project, ReleasedOutput, Status, Verified,
 };
 pub use books::figures::{rounded_down, rounded_up};
 pub use books::filter::{

@@ -45,11 +45,7 @@ fn unit() -> DpEvent {
 
 /// A mechanism of which only (1, 1e-5)-DP is known.
 fn stated() -> DpEvent {
-    DpEvent::ApproxDp {
-        epsilon: 1.0,
-        delta: DELTA,
-        relation: Relation::AddRemove,
-    }
+    DpEvent::approx_dp(1.0, DELTA, Relation::AddRemove)
 }
 
 #[test]
@@ -75,12 +71,9 @@ fn shuffled_batches() {
 
 #[test]
 fn sampling_without_replacement() {
-    let fixed = DpEvent::SampledWithoutReplacement {
-        sample_size: 100,
-        population_size: 10_000,
-        event: Box::new(DpEvent::gaussian(1.0)),
-    }
-    .repeated(1_000);
+    let fixed = DpEvent::gaussian(1.0)
+        .sampled_without_replacement(100, 10_000)
+        .repeated(1_000);
     printed("fixed size", epsilon(&fixed, REPLACE, DELTA), "14.82");
 }
 
@@ -90,10 +83,7 @@ fn tuning() {
         shape: 1.0,
         success_probability: 0.01,
     };
-    let best = DpEvent::RepeatAndSelect {
-        event: Box::new(unit()),
-        stopping: geometric,
-    };
+    let best = unit().best_of(geometric);
     let all = unit().repeated(100);
     printed("100 runs, all charged", epsilon(&all, ADD, DELTA), "14.43");
     printed("best of 100 on average", epsilon(&best, ADD, DELTA), "2.91");

@@ -109,9 +109,10 @@ fn rdp_filter_goes_on_while_some_order_has_budget() {
 fn a_planned_order_is_the_best_for_its_plan() {
     let schedule = [(DpEvent::gaussian(50.0), 100), (DpEvent::laplace(60.0), 20)];
     let runs = |mut filter: RdpFilter| {
-        let step = DpEvent::Composed {
-            events: vec![DpEvent::gaussian(50.0).repeated(5), DpEvent::laplace(60.0)],
-        };
+        let step = DpEvent::composed(vec![
+            DpEvent::gaussian(50.0).repeated(5),
+            DpEvent::laplace(60.0),
+        ]);
         (0..10_000)
             .take_while(|_| filter.spend(&step).is_ok())
             .count()

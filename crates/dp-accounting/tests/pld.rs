@@ -14,11 +14,7 @@ fn account(events: &[(DpEvent, u64)], adjacency: Adjacency) -> PldAccountant {
 }
 
 const fn approx(epsilon: f64, delta: f64) -> DpEvent {
-    DpEvent::ApproxDp {
-        epsilon,
-        delta,
-        relation: Relation::AddRemove,
-    }
+    DpEvent::approx_dp(epsilon, delta, Relation::AddRemove)
 }
 
 /// Kairouz, Oh, Viswanath 2015: a binomial sum.
@@ -78,11 +74,7 @@ fn infinite_loss_above_delta_has_no_epsilon() {
 #[test]
 fn a_finer_description_of_the_same_mechanism_has_the_same_epsilon() {
     let sampled = DpEvent::sampled_gaussian(1.1, 0.02);
-    let mixture = DpEvent::MixtureOfGaussians {
-        sigma: 1.1,
-        sensitivities: vec![0.0, 1.0],
-        probabilities: vec![0.98, 0.02],
-    };
+    let mixture = DpEvent::mixture_of_gaussians(1.1, [0.0, 1.0], [0.98, 0.02]);
     for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
         let a = account(&[(sampled.clone(), 200)], adjacency)
             .epsilon(1e-6)

@@ -66,27 +66,20 @@ fn event(value: &Value, replace: bool) -> DpEvent {
     match value["mechanism"].as_str().unwrap() {
         "gaussian" => DpEvent::gaussian(get("sigma") / get("sensitivity")),
         "laplace" => DpEvent::laplace(get("scale") / get("sensitivity")),
-        "discrete_laplace" => DpEvent::DiscreteLaplace {
-            rate: get("rate"),
-            sensitivity: integer("sensitivity"),
-        },
-        "discrete_gaussian" => DpEvent::DiscreteGaussian {
-            sigma: get("sigma"),
-            sensitivity: integer("sensitivity"),
-        },
-        "randomized_response" => DpEvent::RandomizedResponse {
-            noise_probability: get("noise_probability"),
-            buckets: integer("buckets"),
-        },
-        "approximate_dp" => DpEvent::ApproxDp {
-            epsilon: get("epsilon"),
-            delta: get("delta"),
-            relation: if replace {
+        "discrete_laplace" => DpEvent::discrete_laplace(get("rate"), integer("sensitivity")),
+        "discrete_gaussian" => DpEvent::discrete_gaussian(get("sigma"), integer("sensitivity")),
+        "randomized_response" => {
+            DpEvent::randomized_response(get("noise_probability"), integer("buckets"))
+        }
+        "approximate_dp" => DpEvent::approx_dp(
+            get("epsilon"),
+            get("delta"),
+            if replace {
                 Relation::Replace
             } else {
                 Relation::AddRemove
             },
-        },
+        ),
         "poisson_subsampled_gaussian" => {
             DpEvent::sampled_gaussian(get("sigma"), get("sampling_probability"))
         }

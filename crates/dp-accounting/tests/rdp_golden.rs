@@ -72,25 +72,15 @@ fn event(case: &Value) -> (DpEvent, u64) {
     let resolved = match event["mechanism"].as_str().unwrap() {
         "gaussian" => DpEvent::gaussian(get("sigma") / get("sensitivity")),
         "laplace" => DpEvent::laplace(get("scale") / get("sensitivity")),
-        "discrete_laplace" => DpEvent::DiscreteLaplace {
-            rate: get("rate"),
-            sensitivity: whole("sensitivity"),
-        },
-        "discrete_gaussian" => DpEvent::DiscreteGaussian {
-            sigma: get("sigma"),
-            sensitivity: whole("sensitivity"),
-        },
-        "randomized_response" => DpEvent::RandomizedResponse {
-            noise_probability: get("noise_probability"),
-            buckets: whole("buckets"),
-        },
+        "discrete_laplace" => DpEvent::discrete_laplace(get("rate"), whole("sensitivity")),
+        "discrete_gaussian" => DpEvent::discrete_gaussian(get("sigma"), whole("sensitivity")),
+        "randomized_response" => {
+            DpEvent::randomized_response(get("noise_probability"), whole("buckets"))
+        }
         "poisson_subsampled_gaussian" => {
             DpEvent::sampled_gaussian(get("sigma"), get("sampling_probability"))
         }
-        "zcdp" => DpEvent::Zcdp {
-            rho: get("rho"),
-            relation,
-        },
+        "zcdp" => DpEvent::zcdp(get("rho"), relation),
         other => panic!("unexpected mechanism {other}"),
     };
     (resolved, event["count"].as_u64().unwrap())

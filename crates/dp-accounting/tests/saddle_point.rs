@@ -15,20 +15,12 @@ fn delta(events: &[(DpEvent, u64)], adjacency: Adjacency, epsilon: f64) -> Priva
 }
 
 fn three() -> DpEvent {
-    DpEvent::MixtureOfGaussians {
-        sigma: 4.0,
-        sensitivities: vec![0.0, 1.0, 2.0],
-        probabilities: vec![0.5, 0.25, 0.25],
-    }
+    DpEvent::mixture_of_gaussians(4.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25])
 }
 
 #[test]
 fn profiles_agree_with_forty_digits() {
-    let failing = DpEvent::ApproxDp {
-        epsilon: 0.2,
-        delta: 1e-6,
-        relation: Relation::AddRemove,
-    };
+    let failing = DpEvent::approx_dp(0.2, 1e-6, Relation::AddRemove);
     let (one, other) = (Adjacency::AddRemoveUser, Adjacency::ReplaceUser);
     // Where directions differ the reference is the larger of the two that the script prints.
     let table = [

@@ -259,11 +259,7 @@ fn long_random_compositions() {
 /// ln((1 - q + q e^epsilon) / (1 - q + q e^-epsilon)).
 #[test]
 fn lower_of_a_guarantee_stated_for_removals_is_no_promise_about_replacement() {
-    let event = DpEvent::ApproxDp {
-        epsilon: 1.0,
-        delta: 0.0,
-        relation: dp_core::Relation::AddRemove,
-    };
+    let event = DpEvent::approx_dp(1.0, 0.0, dp_core::Relation::AddRemove);
     let bound = |event: &DpEvent, question| {
         let accountant = TightestAccountant::new(Adjacency::ReplaceRecord);
         ask(accountant, &vec![(event.clone(), 1)], question).unwrap()
@@ -279,10 +275,8 @@ fn lower_of_a_guarantee_stated_for_removals_is_no_promise_about_replacement() {
 /// Components of the same sensitivity are one component.
 #[test]
 fn equal_sensitivities_in_a_mixture() {
-    let mixture = |sensitivities: &[f64], probabilities: &[f64]| DpEvent::MixtureOfGaussians {
-        sigma: 1.5,
-        sensitivities: sensitivities.to_vec(),
-        probabilities: probabilities.to_vec(),
+    let mixture = |sensitivities: &[f64], probabilities: &[f64]| {
+        DpEvent::mixture_of_gaussians(1.5, sensitivities.to_vec(), probabilities.to_vec())
     };
     let split = mixture(&[0.0, 0.0, 1.0, 1.0], &[0.25, 0.25, 0.25, 0.25]);
     let joined = mixture(&[0.0, 1.0], &[0.5, 0.5]);

@@ -34,6 +34,7 @@ impl Error {
 
 fn hint(error: &WorkflowError) -> Option<String> {
     let text = match error {
+        WorkflowError::AfterPayment { error, .. } => return hint(error),
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
@@ -58,6 +59,10 @@ fn hint(error: &WorkflowError) -> Option<String> {
         }
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
+        }
+        WorkflowError::Data(dp_data::Error::NotACatalogue { .. }) => {
+            "give a list of items that does not come from the data, each item once; where everybody may know every id in the \
+             data, dp train and dp tune take --item-ids-are-public instead"
         }
         WorkflowError::Training(multitask::Error::Mechanism(mechanism::Error::Param(_))) => {
             "these settings leave one release too little of the budget, or too much, for \

@@ -51,13 +51,15 @@ fn run(command: Command) -> error::Result<()> {
         Command::Evaluate(flags) => commands::evaluate(&flags),
         Command::Report(flags) => commands::report(&flags),
         Command::Recommend(flags) => commands::recommend(&flags),
+        Command::Publish(flags) => commands::publish(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),
+        Command::AuditTune(flags) => commands::audit_tune(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
         Command::Ledger(args) => commands::ledger::run(&args.command),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
-        Command::Completions(args) => commands::completions::run(&args),
+        Command::Completions(args) => commands::completions(&args),
     }
 }

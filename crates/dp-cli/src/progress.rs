@@ -14,12 +14,19 @@ pub(crate) struct Bar(Option<ProgressBar>);
 
 impl Watch for Bar {
     fn progress(&mut self, stage: Stage, Progress { done, total }: Progress) -> ControlFlow<()> {
+        if stage == Stage::Releases {
+            interrupt::catch();
+        }
         if let Some(unit) = unit(stage) {
             let bar = self.0.get_or_insert_with(|| bar(unit, total));
             bar.set_position(done as u64);
             if done == total {
                 self.end();
             }
+        }
+        if stage == Stage::Releases && interrupt::is_asked() {
+            self.end();
+            return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     }
@@ -59,4 +66,46 @@ fn bar(unit: &str, length: usize) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// Ctrl-C, from the time on when a run pays: the first ends it behind the release that is being made, another one at once.
+mod interrupt {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static ASKED: AtomicBool = AtomicBool::new(false);
+
+    /// Whether the run is to end.
+    pub(super) fn is_asked() -> bool {
+        ASKED.load(Ordering::Relaxed)
+    }
+
+    /// Takes Ctrl-C over. Where that cannot be done it ends the process as before.
+    #[cfg(unix)]
+    pub(super) fn catch() {
+        use std::sync::Once;
+
+        use signal_hook::consts::SIGINT;
+        use signal_hook::iterator::Signals;
+
+        const CODE: i32 = 130;
+        static CAUGHT: Once = Once::new();
+        CAUGHT.call_once(|| {
+            let Ok(mut signals) = Signals::new([SIGINT]) else {
+                return;
+            };
+            std::thread::spawn(move || {
+                for _ in signals.forever() {
+                    if ASKED.swap(true, Ordering::Relaxed) {
+                        std::process::exit(CODE);
+                    }
+                    crate::screen::say(
+                        "ending behind the release that is being made; Ctrl-C again ends at once",
+                    );
+                }
+            });
+        });
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn catch() {}
 }

@@ -12,6 +12,18 @@ pub struct ParamError {
     pub expected: &'static str,
 }
 
+impl ParamError {
+    /// The error of one parameter.
+    #[must_use]
+    pub const fn new(name: &'static str, value: f64, expected: &'static str) -> Self {
+        Self {
+            name,
+            value,
+            expected,
+        }
+    }
+}
+
 /// As a person writes it: with an exponent where there would be many zeros.
 fn shown(value: f64) -> String {
     let size = value.abs();
@@ -31,6 +43,18 @@ pub struct ShapeError {
     pub found: usize,
     /// The size expected.
     pub expected: usize,
+}
+
+impl ShapeError {
+    /// The error of one dimension.
+    #[must_use]
+    pub const fn new(name: &'static str, found: usize, expected: usize) -> Self {
+        Self {
+            name,
+            found,
+            expected,
+        }
+    }
 }
 
 /// Errors of dp-core.
@@ -54,15 +78,7 @@ mod tests {
 
     #[test]
     fn tiny_and_huge_values_are_short() {
-        let said = |value: f64| {
-            let (name, expected) = ("x", "1");
-            let error = ParamError {
-                name,
-                value,
-                expected,
-            };
-            error.to_string()
-        };
+        let said = |value: f64| ParamError::new("x", value, "1").to_string();
         for (value, text) in [
             (0.0, "0"),
             (1e9, "1000000000"),

@@ -11,11 +11,7 @@ fn ensure(
     if holds {
         Ok(value)
     } else {
-        Err(ParamError {
-            name,
-            value,
-            expected,
-        })
+        Err(ParamError::new(name, value, expected))
     }
 }
 
@@ -108,11 +104,7 @@ pub fn in_range(
     if (low..=high).contains(&value) {
         Ok(value)
     } else {
-        Err(ParamError {
-            name,
-            value: value as f64,
-            expected,
-        })
+        Err(ParamError::new(name, value as f64, expected))
     }
 }
 
@@ -128,11 +120,7 @@ pub const fn same_size(
     if found == expected {
         return Ok(());
     }
-    Err(ShapeError {
-        name,
-        found,
-        expected,
-    })
+    Err(ShapeError::new(name, found, expected))
 }
 
 #[cfg(test)]

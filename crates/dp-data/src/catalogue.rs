@@ -1,6 +1,10 @@
 //! The public list of items.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use dp_core::params;
+
+use crate::Result;
 
 /// Where the list of items came from: part of what a certificate has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +133,211 @@ fn sort_by_id(items: &mut [(String, Option<String>)]) {
     }
 }
 
+/// Columns of names for public items: genres, people, decades, any number of names per item and column.
+///
+/// Read one with [`read_item_table`](crate::read_item_table).
+///
+/// # Privacy
+/// Public: nothing here may come from ratings.
+///
+/// # Examples
+/// ```
+/// use dp_data::ItemTable;
+/// let names = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+/// let genres = ItemTable::new(["genres"], [("1", vec![names("War|Drama")]), ("2", vec![names("War")])]);
+/// let people = ItemTable::new(["directors"], [("2", vec![names("Ann Lee")])]);
+/// let items = genres.join(people);
+/// assert_eq!(items.columns(), ["genres", "directors"]);
+/// assert_eq!(items.names("2", 1), ["Ann Lee"]);
+/// assert!(items.names("1", 1).is_empty() && items.names("3", 0).is_empty());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ItemTable {
+    columns: Vec<String>,
+    /// One list per column, by id.
+    rows: BTreeMap<String, Vec<Vec<String>>>,
+}
+
+impl ItemTable {
+    /// A table of these columns. A row with too few lists has empty ones at its end, surplus lists are dropped, and of an id given twice the first row counts.
+    pub fn new<C, I, S>(columns: C, rows: I) -> Self
+    where
+        C: IntoIterator<Item: Into<String>>,
+        I: IntoIterator<Item = (S, Vec<Vec<String>>)>,
+        S: Into<String>,
+    {
+        let columns: Vec<String> = columns.into_iter().map(Into::into).collect();
+        Self::of_rows(columns, rows.into_iter().map(|(id, row)| (id.into(), row)))
+    }
+
+    pub(crate) fn of_rows(
+        columns: Vec<String>,
+        rows: impl IntoIterator<Item = (String, Vec<Vec<String>>)>,
+    ) -> Self {
+        let mut kept = BTreeMap::new();
+        for (id, mut row) in rows {
+            row.resize(columns.len(), Vec::new());
+            kept.entry(id).or_insert(row);
+        }
+        Self {
+            columns,
+            rows: kept,
+        }
+    }
+
+    /// Names of the columns.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Number of items.
+    #[must_use]
+    pub fn n_items(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Names of an item in a column; none for an item or column that is not there.
+    #[must_use]
+    pub fn names(&self, id: &str, column: usize) -> &[String] {
+        let list = self.rows.get(id).and_then(|row| row.get(column));
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    /// Ids, in order as text.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.rows.keys().map(String::as_str)
+    }
+
+    /// The columns of both, for the items of either; an item that one does not have has no names in its columns.
+    #[must_use]
+    pub fn join(mut self, mut other: Self) -> Self {
+        let n_own = self.columns.len();
+        for (id, row) in &mut self.rows {
+            let more = other.rows.remove(id);
+            row.extend(more.unwrap_or_else(|| vec![Vec::new(); other.columns.len()]));
+        }
+        for (id, row) in other.rows {
+            let mut whole = vec![Vec::new(); n_own];
+            whole.extend(row);
+            self.rows.insert(id, whole);
+        }
+        self.columns.append(&mut other.columns);
+        self
+    }
+
+    /// Years of a column as decades, `1995` as `1990s`; what is no whole number from 1 to 9999 is dropped.
+    #[must_use]
+    pub fn with_decades(mut self, column: &str) -> Self {
+        let Some(at) = self.columns.iter().position(|name| name == column) else {
+            return self;
+        };
+        let decade = |name: &String| {
+            let year: u16 = name.parse().ok()?;
+            (1..=9999)
+                .contains(&year)
+                .then(|| format!("{}s", year / 10 * 10))
+        };
+        for row in self.rows.values_mut() {
+            row[at] = row[at].iter().filter_map(decade).collect();
+        }
+        self
+    }
+}
+
+/// The names of a public table of items that enough items have, numbered: columns one after the other, names within a column in order as text.
+///
+/// # Privacy
+/// Made from the public table alone. How often an item was *rated* has no say in which names are kept.
+///
+/// # Examples
+/// ```
+/// use dp_data::{FeatureVocabulary, ItemTable};
+/// let names = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+/// let items = ItemTable::new(["genres"], [
+///     ("1", vec![names("War|Drama")]), ("2", vec![names("War|War")]), ("3", vec![names("Musical")]),
+/// ]);
+/// let vocabulary = FeatureVocabulary::new(&items, 2)?;
+/// assert_eq!(vocabulary.category_sizes(), [1]); // War: two items have it
+/// assert_eq!(vocabulary.features(&items, "2"), [(0, 2.0)]);
+/// assert!(vocabulary.features(&items, "3").is_empty());
+/// # Ok::<(), dp_data::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureVocabulary {
+    /// Per column: names in the order of their numbers, and numbers by name.
+    columns: Vec<(Vec<String>, HashMap<String, u32>)>,
+}
+
+impl FeatureVocabulary {
+    /// The names that at least `min_items` items have; a name counts once per item.
+    ///
+    /// # Errors
+    /// [`Error::Param`](crate::Error::Param) when `min_items` is 0, there are 2^32 names or more, or a column is left without any name: no category of features can be
+    /// made of it.
+    pub fn new(items: &ItemTable, min_items: usize) -> Result<Self> {
+        params::at_least_one("min_items", min_items)?;
+        let (mut columns, mut next) = (Vec::new(), 0_usize);
+        for column in 0..items.columns().len() {
+            let names = frequent(items, column, min_items);
+            params::at_least_one("names of a column that enough items have", names.len())?;
+            let range = "below 2^32";
+            params::in_range(
+                "number of names",
+                next + names.len(),
+                1,
+                u32::MAX as usize,
+                range,
+            )?;
+            let numbers = (next..).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            let lookup = names.iter().cloned().zip(numbers).collect();
+            next += names.len();
+            columns.push((names, lookup));
+        }
+        Ok(Self { columns })
+    }
+
+    /// How many names each column has.
+    #[must_use]
+    pub fn category_sizes(&self) -> Vec<usize> {
+        self.columns.iter().map(|(names, _)| names.len()).collect()
+    }
+
+    /// Names of a column in the order of their numbers; none for a column that is not there.
+    #[must_use]
+    pub fn names(&self, column: usize) -> &[String] {
+        self.columns.get(column).map_or(&[], |(names, _)| names)
+    }
+
+    /// Numbers and weights of an item's names, numbers increasing; the weight is how often the name is given.
+    ///
+    /// Names that are not in the vocabulary, be they rare or never seen when it was made, count for nothing, in columns as well as items; an item without any known name, or that is not in the
+    /// table, has no feature. `items` may be another table with the same columns in the same order: new items.
+    #[must_use]
+    pub fn features(&self, items: &ItemTable, id: &str) -> Vec<(u32, f64)> {
+        let mut found = BTreeMap::new();
+        for (column, (_, lookup)) in self.columns.iter().enumerate() {
+            for number in items.names(id, column).iter().filter_map(|n| lookup.get(n)) {
+                *found.entry(*number).or_insert(0.0) += 1.0;
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+/// Names that enough items have, in order.
+fn frequent(items: &ItemTable, column: usize, min_items: usize) -> Vec<String> {
+    let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
+    for id in items.ids() {
+        let names = items.names(id, column).iter().map(String::as_str);
+        for name in names.collect::<BTreeSet<_>>() {
+            *holders.entry(name).or_default() += 1;
+        }
+    }
+    let kept = holders.into_iter().filter(|&(_, n)| n >= min_items);
+    kept.map(|(name, _)| name.to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,5 +380,102 @@ mod tests {
             assert_eq!(items.index(id), Some(index));
         }
         assert_eq!(items.index(""), None);
+    }
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn rows_have_one_list_per_column() {
+        let rows = [
+            ("b", vec![list(&["x"])]),
+            ("a", vec![list(&["y"]), list(&["z"]), list(&["surplus"])]),
+            ("b", vec![list(&["later"])]),
+        ];
+        let table = ItemTable::new(["one", "two"], rows);
+        assert_eq!(table.ids().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(table.names("b", 0), ["x"]);
+        assert!(table.names("b", 1).is_empty() && table.names("a", 2).is_empty());
+    }
+
+    #[test]
+    fn joined_tables_keep_the_items_of_both() {
+        let left = ItemTable::new(["l"], [("1", vec![list(&["a"])])]);
+        let right = ItemTable::new(["r", "s"], [("2", vec![list(&["b"]), list(&["c"])])]);
+        let both = left.join(right);
+        assert_eq!(both.n_items(), 2);
+        assert_eq!(
+            (both.names("1", 0), both.names("2", 2)),
+            (&list(&["a"])[..], &list(&["c"])[..])
+        );
+        assert!(both.names("1", 2).is_empty() && both.names("2", 0).is_empty());
+    }
+
+    #[test]
+    fn years_become_decades() {
+        let years = |text: &[&str]| vec![list(text)];
+        let rows = [
+            ("1", years(&["1999"])),
+            ("2", years(&["0", "soon", "1920", "12000"])),
+        ];
+        let table = ItemTable::new(["year"], rows)
+            .with_decades("year")
+            .with_decades("none");
+        assert_eq!(table.names("1", 0), ["1990s"]);
+        assert_eq!(table.names("2", 0), ["1920s"]);
+    }
+
+    fn table(rows: &[(&str, &str, &str)]) -> ItemTable {
+        let list = |text: &str| -> Vec<String> {
+            let names = text.split('|').filter(|n| !n.is_empty());
+            names.map(ToOwned::to_owned).collect()
+        };
+        let rows = rows.iter().map(|&(id, a, b)| (id, vec![list(a), list(b)]));
+        ItemTable::new(["genres", "people"], rows)
+    }
+
+    #[test]
+    fn numbers_run_through_the_columns_and_equal_names_stay_apart() {
+        let items = table(&[
+            ("1", "War|Ann", "Ann"),
+            ("2", "War", "Bob|Ann"),
+            ("3", "", ""),
+        ]);
+        let vocabulary = FeatureVocabulary::new(&items, 1).unwrap();
+        assert_eq!(vocabulary.category_sizes(), [2, 2]);
+        assert_eq!(vocabulary.names(0), ["Ann", "War"]);
+        assert_eq!(
+            vocabulary.features(&items, "1"),
+            [(0, 1.0), (1, 1.0), (2, 1.0)]
+        );
+        assert_eq!(
+            vocabulary.features(&items, "2"),
+            [(1, 1.0), (2, 1.0), (3, 1.0)]
+        );
+        assert!(vocabulary.features(&items, "3").is_empty());
+        assert!(vocabulary.features(&items, "4").is_empty());
+    }
+
+    #[test]
+    fn a_name_repeated_in_one_item_is_one_item_for_frequency_and_two_for_weight() {
+        let items = table(&[
+            ("1", "War|War", "Ann"),
+            ("2", "Drama", "Ann"),
+            ("3", "Drama", ""),
+        ]);
+        let vocabulary = FeatureVocabulary::new(&items, 2).unwrap();
+        assert_eq!(vocabulary.names(0), ["Drama"]);
+        assert_eq!(vocabulary.features(&items, "1"), [(1, 1.0)]);
+        let new = table(&[("9", "Drama|Drama|Western", "Cleo|Ann")]);
+        assert_eq!(vocabulary.features(&new, "9"), [(0, 2.0), (1, 1.0)]);
+    }
+
+    #[test]
+    fn columns_without_a_frequent_name_are_refused() {
+        let items = table(&[("1", "War", "Ann"), ("2", "War", "Bob")]);
+        assert!(FeatureVocabulary::new(&items, 2).is_err());
+        assert!(FeatureVocabulary::new(&items, 0).is_err());
+        assert!(FeatureVocabulary::new(&items, 1).is_ok());
     }
 }

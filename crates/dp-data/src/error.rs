@@ -95,6 +95,14 @@ pub enum Error {
         /// is somebody's record.
         n_columns: usize,
     },
+    /// A catalogue of items that shows of itself that it is no public one.
+    #[error("{path}: not a public catalogue of items: {fault}")]
+    NotACatalogue {
+        /// The file.
+        path: String,
+        /// What shows it.
+        fault: CatalogueFault,
+    },
     /// Two rows of a table carry the same user id, so they are not two users.
     #[error("two rows carry the same user id; expected one row per user")]
     RepeatedUser,
@@ -117,6 +125,33 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What shows that a catalogue of items is no public one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CatalogueFault {
+    /// It is the file of the data, or holds the same bytes.
+    IsTheData,
+    /// A column of it is called as that of the users is.
+    UserColumn,
+    /// An id stands there twice, as an item stands among ratings once for each user.
+    RepeatedId {
+        /// Line of the second one, counted from 1; of Parquet the row.
+        line: usize,
+    },
+}
+
+impl fmt::Display for CatalogueFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IsTheData => f.write_str("it holds the private data themselves"),
+            Self::UserColumn => f.write_str("it has a column of users"),
+            Self::RepeatedId { line } => {
+                write!(f, "line {line} repeats an item id; expected each item once")
+            }
+        }
+    }
+}
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,38 +3,32 @@
 mod catalogue;
 mod error;
 mod generate;
-mod implicit;
-mod item_table;
-mod metrics;
 mod ranking;
 mod ratings;
 mod readers;
-mod sample_split;
 mod samples;
 mod split;
-mod user_split;
-mod vocabulary;
 
+pub use catalogue::FeatureVocabulary;
+pub use catalogue::ItemTable;
 pub use catalogue::{CatalogueSource, ItemCatalogue};
-pub use error::{ColumnRole, Error, Expected, Result};
+pub use error::{CatalogueFault, ColumnRole, Error, Expected, Result};
 pub use generate::{
     LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
     SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
-pub use item_table::ItemTable;
-pub use metrics::{mae, rmse};
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
+pub use ranking::{mae, rmse};
 pub use ratings::{Ratings, ReadSummary};
 #[cfg(feature = "parquet")]
 pub use readers::panic_is_contained;
 pub use readers::{
     ItemAttributes, Layout, LeafRows, RatingsColumns, RatingsFormat, SampleColumns, UserHistory,
-    read_catalogue, read_history, read_history_from, read_item_attributes, read_item_table,
-    read_leaf, read_leaf_from, read_ratings, read_ratings_from, read_ratings_with_catalogue,
-    read_samples, read_samples_from, read_whole_item_table,
+    check_catalogue, read_catalogue, read_history, read_history_from, read_item_attributes,
+    read_item_table, read_leaf, read_leaf_from, read_ratings, read_ratings_from,
+    read_ratings_with_catalogue, read_samples, read_samples_from, read_whole_item_table,
 };
-pub use sample_split::{SampleShares, SplitUser};
 pub use samples::{SampleTable, SampleUser};
+pub use split::{HeldOutUsers, UserSplit};
 pub use split::{RatingSplit, SplitFractions};
-pub use user_split::{HeldOutUsers, UserSplit};
-pub use vocabulary::FeatureVocabulary;
+pub use split::{SampleShares, SplitUser};

@@ -4,7 +4,7 @@ use dp_core::params::{closed_unit, open_unit};
 use dp_core::{Interactions, ParamError, Private};
 use sha2::{Digest, Sha256};
 
-use crate::{ItemCatalogue, Ratings, Result};
+use crate::{ItemCatalogue, Ratings, Result, SampleUser};
 
 const TRAIN: usize = 0;
 const VALID: usize = 1;
@@ -64,12 +64,7 @@ impl SplitFractions {
         closed_unit("test", test)?;
         let sum = train + valid + test;
         if (sum - 1.0).abs() > 1e-9 {
-            return Err(ParamError {
-                name: "train + valid + test",
-                value: sum,
-                expected: "1",
-            }
-            .into());
+            return Err(ParamError::new("train + valid + test", sum, "1").into());
         }
         Ok(Self { train, valid, test })
     }
@@ -233,4 +228,304 @@ pub(crate) fn word_as_unit(hash: &[u8]) -> f64 {
         .take(8)
         .fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
     (word >> 11) as f64 * 2.0_f64.powi(-53)
+}
+
+const USER_DOMAIN: &[u8] = b"dp-data sample users 1";
+const ROW_DOMAIN: &[u8] = b"dp-data sample rows 1";
+
+/// Expected shares that are held out; by default none.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct SampleShares {
+    /// Of each user's rows, 0 to below 1.
+    pub test_rows: f64,
+    /// Of the users, 0 to below 1: nothing is trained on them.
+    pub held_out_users: f64,
+}
+
+/// One user's rows, dealt to two parts.
+#[derive(Clone, PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds one user's private rows; printing it is never wanted"
+)]
+pub struct SplitUser {
+    /// What the user's own model is fitted to, and what is trained on unless the user is held out.
+    pub history: SampleUser,
+    /// What is predicted.
+    pub test: SampleUser,
+    /// Whether nothing is trained on this user.
+    pub held_out: bool,
+}
+
+impl SampleShares {
+    /// Deals every row by a hash of the seed, its user's id and its number among the user's rows, and every user by a hash of
+    /// seed and id.
+    ///
+    /// ```text
+    /// held out  if 2^-64 SHA-256("dp-data sample users 1" || seed || id || 0^16) < held_out_users
+    /// test      if 2^-64 SHA-256(SHA-256("dp-data sample rows 1" || seed || id) || i) < test_rows,   i = 0, 1, ...
+    /// ```
+    ///
+    /// # Privacy
+    /// *Neighbour-stable*: where a row goes depends on its own user's rows and the public seed alone, so a guarantee of
+    /// training on the parts that are trained on is one for the whole input.
+    ///
+    /// # Errors
+    /// [`Error::Param`](crate::Error::Param) unless both shares are from 0 to below 1.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_data::{SampleColumns, SampleShares, read_samples_from};
+    /// let text = "user,x,y\nann,1,1\nann,2,1\nann,3,1\n";
+    /// let table = read_samples_from(text.as_bytes(), "demo.csv", &SampleColumns::default())?;
+    /// let shares = SampleShares { test_rows: 0.5, held_out_users: 0.0 };
+    /// let split = shares.split(table.into_users(), 1, 7)?;
+    /// let ann = &split.expose()[0];
+    /// assert_eq!(ann.history.rows(1).len() + ann.test.rows(1).len(), 3);
+    /// # Ok::<(), dp_data::Error>(())
+    /// ```
+    pub fn split(
+        self,
+        users: Private<Vec<SampleUser>>,
+        n_features: usize,
+        seed: u64,
+    ) -> Result<Private<Vec<SplitUser>>> {
+        self.check()?;
+        let users = users.into_exposed().into_iter();
+        let split = users.map(|user| self.deal(user, n_features, seed));
+        Ok(Private::new(split.collect()))
+    }
+
+    /// Checks both shares.
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub fn check(self) -> Result<()> {
+        for (name, value) in [
+            ("test_rows", self.test_rows),
+            ("held_out_users", self.held_out_users),
+        ] {
+            closed_unit(name, value)?;
+            if value >= 1.0 {
+                let expected = "from 0 to below 1";
+                return Err(ParamError::new(name, value, expected).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn deal(self, user: SampleUser, n_features: usize, seed: u64) -> SplitUser {
+        let user_key = key_of(USER_DOMAIN, seed, &user.id);
+        let row_key = key_of(ROW_DOMAIN, seed, &user.id);
+        let mut parts = [Vec::new(), Vec::new()];
+        for (i, row) in (0_u128..).zip(user.cells.chunks_exact(n_features + 1)) {
+            let test = unit_hash(&row_key, &i.to_le_bytes()) < self.test_rows;
+            parts[usize::from(test)].extend_from_slice(row);
+        }
+        let [history, test] = parts.map(|cells| SampleUser {
+            id: user.id.clone(),
+            cells,
+        });
+        SplitUser {
+            history,
+            test,
+            held_out: unit_hash(&user_key, &[0; 16]) < self.held_out_users,
+        }
+    }
+}
+
+const PARTS: usize = 5;
+const DOMAIN: &[u8] = b"dp-data held-out user 1";
+const HISTORY_DOMAIN: &[u8] = b"dp-data held-out history 1";
+
+/// Users who had no part in training: what is shown to the model, and what it is to find.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct HeldOutUsers {
+    /// The part of each user's records that the user is folded in from.
+    pub history: Private<Interactions>,
+    /// The other records of the same users.
+    pub targets: Private<Interactions>,
+}
+
+/// Users dealt to training, validation and test. All tables have the rows and columns of the whole;
+/// a row is empty where its user is elsewhere.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct UserSplit {
+    /// All records of the users for fitting.
+    pub train: Private<Interactions>,
+    /// Users for choosing settings.
+    pub valid: HeldOutUsers,
+    /// Users for the final figure.
+    pub test: HeldOutUsers,
+}
+
+impl UserSplit {
+    /// Deals every user by a hash of the seed and the user's id, and a held-out user's records
+    /// by a hash of seed, user and item.
+    ///
+    /// ```text
+    /// s    = 2⁻⁶⁴ · first 64 bits of SHA-256("dp-data held-out user 1" ‖ seed ‖ id_u)
+    /// part = test if s < f_test, validation if s < f_test + f_valid, else training
+    /// t    = 2⁻⁶⁴ · first 64 bits of SHA-256(SHA-256("dp-data held-out history 1" ‖ seed ‖ id_u) ‖ L_i)
+    /// history if t < history_share, else target
+    /// ```
+    ///
+    /// `L_i` and the numbers are formed as for [`RatingSplit::new`](crate::RatingSplit::new). Strong generalisation as in
+    /// Liang et al. (2018), the protocol of the recall figures in Krichene et al. (2023).
+    ///
+    /// # Arguments
+    /// * `fractions` - expected shares of the users
+    /// * `history_share` - expected share of a held-out user's records to fold in from, strictly
+    ///   between 0 and 1; 0.8 in the papers
+    ///
+    /// # Privacy
+    /// *Neighbour-stable*, as the split of ratings: where a user goes depends on nothing but
+    /// that user's id and the public seed, so adding or removing one user changes the training
+    /// table by that user's row or not at all.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `history_share` is out of range.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_data::{LongTailRatings, SplitFractions, UserSplit};
+    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+    /// let mut rng = ChaCha8Rng::seed_from_u64(1);
+    /// let ratings = LongTailRatings::new(100, 200, 4_000).generate(&mut rng)?;
+    /// let split = UserSplit::new(&ratings, SplitFractions::default(), 0.8, 7)?;
+    /// let row = |table: &dp_core::Private<dp_core::Interactions>, u| table.expose().user(u).len();
+    /// for user in 0..100 {
+    ///     let held_out = row(&split.test.history, user) + row(&split.test.targets, user);
+    ///     assert!(held_out == 0 || row(&split.train, user) == 0);
+    /// }
+    /// # Ok::<(), dp_data::Error>(())
+    /// ```
+    #[allow(
+        clippy::missing_panics_doc,
+        reason = "five parts are asked for and five come back"
+    )]
+    pub fn new(
+        ratings: &Ratings,
+        fractions: SplitFractions,
+        history_share: f64,
+        seed: u64,
+    ) -> Result<Self> {
+        open_unit("history_share", history_share)?;
+        let item_keys = item_keys(ratings.catalogue());
+        let ids = ratings.user_ids().expose();
+        let mut dealt: Option<(usize, usize, [u8; 32])> = None;
+        let table = ratings.interactions().expose();
+        let parts = table.partition(PARTS, |user, item, _| {
+            let (_, part, key) = match dealt {
+                Some(of) if matches!(of, (u, ..) if u == user) => of,
+                _ => {
+                    let part = fractions.part(unit_of_user(seed, &ids[user]));
+                    let key = key_of(HISTORY_DOMAIN, seed, &ids[user]);
+                    *dealt.insert((user, part, key))
+                }
+            };
+            if part == 0 {
+                return 0; // all records of a training user
+            }
+            let target = unit_hash(&key, &item_keys[item as usize]) >= history_share;
+            2 * part - 1 + usize::from(target)
+        });
+        let mut parts = parts.into_iter().map(Private::new);
+        let mut next = || parts.next().expect("partition gives five parts");
+        let train = next();
+        let mut held_out = || HeldOutUsers {
+            history: next(),
+            targets: next(),
+        };
+        Ok(Self {
+            train,
+            valid: held_out(),
+            test: held_out(),
+        })
+    }
+}
+
+fn unit_of_user(seed: u64, id: &str) -> f64 {
+    let hash = Sha256::new()
+        .chain_update(DOMAIN)
+        .chain_update(seed.to_le_bytes())
+        .chain_update(id)
+        .finalize();
+    word_as_unit(&hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(skip: usize) -> Private<Vec<SampleUser>> {
+        let ids = (0..300).filter(|&id| id != skip);
+        let user = |id: usize| SampleUser {
+            id: format!("u{id}"),
+            cells: (0..40).map(|cell| cell as f32).collect(),
+        };
+        Private::new(ids.map(user).collect())
+    }
+
+    fn split(shares: SampleShares, skip: usize, seed: u64) -> Vec<SplitUser> {
+        let split = shares.split(users(skip), 1, seed);
+        split.unwrap().into_exposed()
+    }
+
+    #[test]
+    fn parts_have_their_shares_and_the_seed_moves_them() {
+        let shares = SampleShares {
+            test_rows: 0.25,
+            held_out_users: 0.2,
+        };
+        let found = split(shares, 999, 3);
+        let n_test: usize = found.iter().map(|user| user.test.rows(1).len()).sum();
+        // 6000 rows: 7 standard deviations, a false alarm below 1e-11
+        assert!((n_test as f64 - 1500.0).abs() < 7.0 * 33.6, "{n_test}");
+        let n_out = found.iter().filter(|user| user.held_out).count();
+        assert!((n_out as f64 - 60.0).abs() < 7.0 * 7.0, "{n_out}");
+        let dealt = |user: &SplitUser| user.history.rows(1).len() + user.test.rows(1).len();
+        assert!(found.iter().all(|user| dealt(user) == 20));
+        assert!(found != split(shares, 999, 4));
+        let (test_rows, held_out_users) = (0.0, 0.0);
+        let all = SampleShares {
+            test_rows,
+            held_out_users,
+        };
+        assert!(
+            split(all, 999, 3)
+                .iter()
+                .all(|user| !user.held_out && user.test.cells.is_empty())
+        );
+    }
+
+    #[test]
+    fn nobody_moves_when_somebody_leaves() {
+        let shares = SampleShares {
+            test_rows: 0.25,
+            held_out_users: 0.2,
+        };
+        let mut all = split(shares, 999, 3);
+        all.remove(17);
+        assert!(all == split(shares, 17, 3));
+    }
+
+    #[test]
+    fn shares_out_of_range_are_refused() {
+        for (test_rows, held_out_users) in [(1.0, 0.0), (0.2, 1.0), (-0.1, 0.0), (f64::NAN, 0.0)] {
+            let shares = SampleShares {
+                test_rows,
+                held_out_users,
+            };
+            assert!(shares.split(users(0), 1, 0).is_err());
+        }
+    }
 }

@@ -19,8 +19,9 @@ pub use objective::{
     AdditiveLoss, AdditiveModel, Gradients, Minibatch, PersonalizedObjective, Point,
 };
 pub use ppsgd::{
-    BatchReduction, ClipSchedule, KeptRound, LocalModels, LocalTraining, Participation, PpSgd,
-    PpSgdModel, PpSgdParams, PpSgdTrainer, PublicEarlyStopping, SharedModel, StepSchedule,
+    BatchReduction, ClipSchedule, KeptRound, LocalModels, LocalTraining, N_USERS_IS_PUBLIC,
+    Participation, PpSgd, PpSgdModel, PpSgdParams, PpSgdTrainer, PublicEarlyStopping, SharedModel,
+    StepSchedule,
 };
 pub use selection::{AlphaSelection, SelectedRun};
 
@@ -36,6 +37,7 @@ pub use dp_core::{
 )]
 pub use dp_mechanism::NoiseSource;
 pub use dp_mechanism::{
-    ClientSampling, Coordinator, Fitted, FixedSizeSampling, Observed, ObservedSums, Observer,
-    PoissonSampling, Progress, Provenance, ReleaseList, Round, Run, Shard, Trainer,
+    ClientPolicy, ClientRecord, ClientSampling, Coordinator, Fitted, FixedSizeSampling, Observed,
+    ObservedSums, Observer, PoissonSampling, Progress, Provenance, ReleaseList, Round, Run, Shard,
+    Trainer,
 };

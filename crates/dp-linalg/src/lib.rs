@@ -2,7 +2,6 @@
 
 mod aligned;
 mod beside;
-mod cholesky;
 #[cfg(feature = "dense")]
 mod eigen;
 mod error;
@@ -12,18 +11,14 @@ mod kernels;
 mod packed;
 #[cfg(feature = "dense")]
 mod psd;
-#[cfg(feature = "dense")]
-mod psd_batch;
 mod real;
 mod score;
 mod strided;
 #[cfg(test)]
 mod test_numbers;
-mod wide_rows;
 
 pub use aligned::AlignedVec;
 pub use beside::{RowsBeside, lower_product_beside, separate, solve_beside};
-pub use cholesky::{cholesky_in_place, cholesky_solve_in_place};
 #[cfg(feature = "dense")]
 pub use eigen::{SymmetricEigen, symmetric_eigen};
 pub use error::{Error, Result};
@@ -33,14 +28,15 @@ pub use gram::{
 };
 pub use grid_sum::GridSum;
 pub use kernels::{Across, PlainLoops, vector_instructions, with_vector_instructions};
+pub use packed::{cholesky_in_place, cholesky_solve_in_place};
 pub use packed::{pack_symmetric, packed_index, packed_len, unpack_symmetric};
 #[cfg(feature = "dense")]
-pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
+pub use psd::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
 #[cfg(feature = "dense")]
-pub use psd_batch::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
+pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 pub use real::Real;
 pub use score::{ScoredItem, dot, score_rows, top_k};
+pub use strided::{PaddedMatrix, WideRows};
 pub use strided::{
     StridedRows, fetch_ahead, row_products, row_scores, weighted_row_sum, write_outer_product,
 };
-pub use wide_rows::{PaddedMatrix, WideRows};

@@ -1,7 +1,8 @@
 //! Symmetric matrices stored as their upper triangle, row by row.
 
 use crate::error::check_len;
-use crate::{Real, Result};
+use crate::kernels::{Factor, InstructionSet, Solve};
+use crate::{Error, Real, Result};
 
 /// Number of entries in the upper triangle of a symmetric matrix.
 ///
@@ -97,6 +98,62 @@ pub(crate) fn mirror_upper<T: Copy>(full: &mut [T], dim: usize) {
     }
 }
 
+/// Factors a symmetric positive definite matrix in place, `A = Uᵀ U` with U upper triangular.
+///
+/// Reads and overwrites the diagonal and what lies above it; entries below the diagonal are
+/// neither read nor written. (In column-major terms this is the lower factor L = Uᵀ.)
+///
+/// # Arguments
+/// `a` - row-major, shape `(dim, dim)`.
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when `a` does not have `dim * dim` entries;
+/// [`NotPositiveDefinite`](Error::NotPositiveDefinite) at the first pivot that is not a finite
+/// number above zero, which covers NaN and infinities anywhere in the triangle. The triangle's
+/// contents are unspecified then.
+///
+/// # Numerics
+/// Backward stable, as any Cholesky factorisation without pivoting. Cost dim³/3.
+///
+/// # Examples
+/// ```
+/// use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
+///
+/// let mut a = [4.0, 2.0, 2.0, 5.0];
+/// let mut x = [10.0, 13.0];
+/// cholesky_in_place(&mut a, 2)?;
+/// assert_eq!([a[0], a[1], a[3]], [2.0, 1.0, 2.0]);
+/// cholesky_solve_in_place(&a, 2, &mut x)?;
+/// assert_eq!(x, [1.5, 2.0]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn cholesky_in_place<T: Real>(a: &mut [T], dim: usize) -> Result<()> {
+    factor(InstructionSet::detect(), a, dim)
+}
+
+/// Solves `A x = b` in place of b, given the factor that [`cholesky_in_place`] left.
+///
+/// # Arguments
+/// `u` - row-major upper factor, shape `(dim, dim)`; `rhs` - b, length `dim`.
+///
+/// # Errors
+/// [`Shape`](Error::Shape) when a length does not fit.
+pub fn cholesky_solve_in_place<T: Real>(u: &[T], dim: usize, rhs: &mut [T]) -> Result<()> {
+    solve(InstructionSet::detect(), u, dim, rhs)
+}
+
+fn factor<T: Real>(isa: InstructionSet, a: &mut [T], dim: usize) -> Result<()> {
+    check_len("a", a.len(), dim * dim)?;
+    T::run(isa, Factor::new(a, dim)).map_err(|pivot| Error::NotPositiveDefinite { pivot })
+}
+
+fn solve<T: Real>(isa: InstructionSet, u: &[T], dim: usize, rhs: &mut [T]) -> Result<()> {
+    check_len("u", u.len(), dim * dim)?;
+    check_len("rhs", rhs.len(), dim)?;
+    T::run(isa, Solve::new(u, dim, rhs));
+    Ok(())
+}
+
 #[cfg(test)]
 #[allow(
     clippy::float_cmp,
@@ -105,7 +162,8 @@ pub(crate) fn mirror_upper<T: Copy>(full: &mut [T], dim: usize) {
 )]
 mod tests {
     use super::*;
-    use crate::Error;
+    use crate::GramAccumulator;
+    use crate::test_numbers::Numbers;
 
     #[test]
     fn packed_index_counts_the_upper_triangle_in_row_order() {
@@ -153,11 +211,9 @@ mod tests {
     fn wrong_lengths_are_shape_errors() {
         let mut full = [0.0_f32; 9];
         let shape = |name, found, expected| {
-            Err(Error::Shape(dp_core::ShapeError {
-                name,
-                found,
-                expected,
-            }))
+            Err(Error::Shape(dp_core::ShapeError::new(
+                name, found, expected,
+            )))
         };
         let got = unpack_symmetric(&[0.0; 5], 3, &mut full);
         assert_eq!(got, shape("packed", 5, 6));
@@ -165,5 +221,140 @@ mod tests {
         assert_eq!(got, shape("full", 8, 9));
         let got = pack_symmetric(&full, 3, &mut [0.0; 7]);
         assert_eq!(got, shape("packed", 7, 6));
+    }
+
+    const DIMS: [usize; 18] = [
+        1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 23, 24, 33, 64, 65, 100,
+    ];
+
+    /// A well-conditioned positive definite matrix, its lower triangle NaN.
+    fn positive_definite(dim: usize, numbers: &mut Numbers) -> Vec<f64> {
+        let mut gram = GramAccumulator::new(dim).unwrap();
+        gram.add_rows(&numbers.reals(3 * dim * dim)).unwrap();
+        let mut a = vec![0.0; dim * dim];
+        gram.write_full(&mut a).unwrap();
+        for row in 0..dim {
+            a[row * dim + row] += 0.5;
+            a[row * dim..row * dim + row].fill(f64::NAN);
+        }
+        a
+    }
+
+    fn product(u: &[f64], dim: usize, a: usize, b: usize) -> f64 {
+        let rows = u.chunks_exact(dim).take(a.min(b) + 1);
+        rows.map(|row| row[a] * row[b]).sum()
+    }
+
+    #[test]
+    fn factor_multiplies_back_and_leaves_the_lower_triangle_alone() -> Result<()> {
+        let mut numbers = Numbers::new(11);
+        for isa in InstructionSet::available() {
+            for dim in DIMS {
+                let a = positive_definite(dim, &mut numbers);
+                let mut u = a.clone();
+                factor(isa, &mut u, dim)?;
+                for row in 0..dim {
+                    for col in 0..dim {
+                        let place = row * dim + col;
+                        if col < row {
+                            assert!(u[place].is_nan());
+                        } else {
+                            let error = (product(&u, dim, row, col) - a[place]).abs();
+                            // dim products no larger than the diagonal, about 2 dim
+                            assert!(error < 1e-12, "{isa:?} dim {dim}: {error}");
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn solution_reproduces_the_right_hand_side() -> Result<()> {
+        let mut numbers = Numbers::new(12);
+        for isa in InstructionSet::available() {
+            for dim in DIMS {
+                let a = positive_definite(dim, &mut numbers);
+                let known = numbers.reals(dim);
+                let entry = |row: usize, col: usize| a[row.min(col) * dim + row.max(col)];
+                let times = |row| (0..dim).map(|col| entry(row, col) * known[col]).sum();
+                let mut x: Vec<f64> = (0..dim).map(times).collect();
+                let mut u = a.clone();
+                factor(isa, &mut u, dim)?;
+                solve(isa, &u, dim, &mut x)?;
+                for (x, known) in x.iter().zip(&known) {
+                    assert!((x - known).abs() < 1e-11, "{isa:?} dim {dim}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn f32_solves_to_single_precision() -> Result<()> {
+        let mut numbers = Numbers::new(13);
+        for isa in InstructionSet::available() {
+            for dim in DIMS {
+                let double = positive_definite(dim, &mut numbers);
+                let mut x = vec![1.0; dim];
+                let mut u = double.clone();
+                factor(isa, &mut u, dim)?;
+                solve(isa, &u, dim, &mut x)?;
+
+                #[allow(clippy::cast_possible_truncation, reason = "rounding is the point")]
+                let mut single: Vec<f32> = double.iter().map(|&a| a as f32).collect();
+                let mut y = vec![1.0_f32; dim];
+                factor(isa, &mut single, dim)?;
+                solve(isa, &single, dim, &mut y)?;
+                for (x, y) in x.iter().zip(&y) {
+                    assert!((x - f64::from(*y)).abs() < 1e-4, "{isa:?} dim {dim}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn names_the_pivot_that_fails() {
+        let mut numbers = Numbers::new(14);
+        for isa in InstructionSet::available() {
+            for dim in [1, 5, 8, 13, 30] {
+                let good = positive_definite(dim, &mut numbers);
+                for pivot in [0, dim / 2, dim - 1] {
+                    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                        let mut a = good.clone();
+                        a[pivot * dim + pivot] = bad;
+                        let failure = Err(Error::NotPositiveDefinite { pivot });
+                        assert_eq!(factor(isa, &mut a, dim), failure, "{bad}");
+                    }
+                    for bad in [f64::NAN, f64::INFINITY, 1e200] {
+                        let mut a = good.clone();
+                        a[pivot] = bad; // row 0; the pivot itself where pivot is 0
+                        let failure = Err(Error::NotPositiveDefinite { pivot });
+                        if pivot > 0 {
+                            assert_eq!(factor(isa, &mut a, dim), failure, "{bad}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        let mut a = [1.0; 8];
+        assert!(matches!(cholesky_in_place(&mut a, 3), Err(Error::Shape(_))));
+        let mut x = [1.0; 3];
+        let got = cholesky_solve_in_place(&[1.0; 4], 2, &mut x);
+        assert!(matches!(got, Err(Error::Shape(_))));
+        let got = cholesky_solve_in_place(&a, 3, &mut x);
+        assert!(matches!(got, Err(Error::Shape(_))));
+    }
+
+    #[test]
+    fn an_empty_matrix_is_solved() {
+        assert_eq!(cholesky_in_place::<f64>(&mut [], 0), Ok(()));
+        assert_eq!(cholesky_solve_in_place::<f64>(&[], 0, &mut []), Ok(()));
     }
 }

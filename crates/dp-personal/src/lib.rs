@@ -11,6 +11,7 @@ mod ranking;
 mod report;
 mod rounds;
 pub mod settings;
+mod warnings;
 pub mod watch;
 pub mod workflows;
 

@@ -143,15 +143,19 @@ impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
         setup.check_ratings(ratings, shape)?;
         #[cfg(privacy_mutants)]
         let user_step = &crate::mutants::user_step(user_step, ratings);
-        for _ in 0..*n_rounds {
+        let mut item_vectors = vectors_of(&learner, shape)?;
+        trainer::show_round(run, 0, &item_vectors, shape.1);
+        for round in 1..=*n_rounds {
             let contribution = RatingStatistics {
                 setup,
                 user_step,
-                item_vectors: &vectors_of(&learner, shape)?,
+                item_vectors: &item_vectors,
             };
             let grids = |matrix, rhs| contribution.grids(matrix, rhs);
             let released = run.grams(ratings, grids, &contribution)?;
             learner.learn(&ItemStatistics::of(&released))?;
+            item_vectors = vectors_of(&learner, shape)?;
+            trainer::show_round(run, round, &item_vectors, shape.1);
         }
         Ok(learner)
     }

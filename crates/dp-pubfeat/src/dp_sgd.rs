@@ -174,12 +174,17 @@ impl DpSgd {
         let items: Vec<u32> = (0_u32..).take(encoder.n_items()).collect();
         let mut at = vec![0.0; items.len() * dim];
         for step in 0..self.params.n_steps {
-            if users.is_some_and(|(_, each)| step.is_multiple_of(each)) {
+            if let Some((_, each)) = users.filter(|(_, each)| step.is_multiple_of(*each)) {
                 encoder.forward(&items, &mut at)?;
+                trainer::show_round(run, step / each, &at, dim);
             }
             let users = users.map(|(user_step, _)| (user_step, &*at));
             let gradient = self.gradient(&encoder, users, rows, run)?;
             advance(&mut encoder, &mut state, &gradient)?;
+        }
+        if let Some((_, each)) = users {
+            encoder.forward(&items, &mut at)?;
+            trainer::show_round(run, self.params.n_steps.div_ceil(each), &at, dim);
         }
         Ok(encoder)
     }
@@ -506,12 +511,7 @@ fn check_entries(entries: &[JacobianEntry], (n_rows, n_products): (usize, usize)
         };
         if let Some((found, expected)) = wrong {
             let found = found as usize;
-            return Err(ShapeError {
-                name,
-                found,
-                expected,
-            }
-            .into());
+            return Err(ShapeError::new(name, found, expected).into());
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use dp_accounting::{CertificateBuilder, PlannedRelease, ReleaseRequest, Requests};
 use dp_core::{DpEvent, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{PoissonSampling, Run};
+use dp_mechanism::{PoissonSampling, Round, Run};
 
 use crate::learn::StatisticsLearner;
 use crate::problem::{Vectors, assumptions};
@@ -51,6 +51,16 @@ pub(crate) fn check(
         });
     }
     Ok(())
+}
+
+/// Tells the observer of an alternating run the item vectors after a round, shape `(m, d)`; 0 is before the first.
+pub(crate) fn show_round(run: &mut Run<'_>, round: usize, item_vectors: &[f64], dim: usize) {
+    run.round(&Round {
+        round,
+        parameters: item_vectors,
+        shape: (item_vectors.len() / dim.max(1), dim),
+        local: None,
+    });
 }
 
 /// The certificate: on trust are the unit's meaning, the origin of users' vectors, and `more`.

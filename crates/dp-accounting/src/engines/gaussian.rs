@@ -147,9 +147,7 @@ mod tests {
             gaussian.clone(),
             DpEvent::gaussian_psd(0.3),
             gaussian.clone().repeated(3),
-            DpEvent::Composed {
-                events: vec![gaussian, DpEvent::gaussian_psd(9.1).repeated(2)],
-            },
+            DpEvent::composed(vec![gaussian, DpEvent::gaussian_psd(9.1).repeated(2)]),
         ];
         for event in &events {
             for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceRecord] {
@@ -167,9 +165,7 @@ mod tests {
         let mut accountant = GdpAccountant::new(Adjacency::AddRemoveUser);
         accountant.compose(&DpEvent::gaussian(1.0), 1).unwrap();
         let before = accountant;
-        let half_bad = DpEvent::Composed {
-            events: vec![DpEvent::gaussian(1.0), DpEvent::NonPrivate],
-        };
+        let half_bad = DpEvent::composed(vec![DpEvent::gaussian(1.0), DpEvent::NonPrivate]);
         assert!(accountant.compose(&half_bad, 1).is_err());
         assert!(
             accountant

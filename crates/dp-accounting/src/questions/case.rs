@@ -5,9 +5,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::answer::{QuestionError, Result};
-use super::query::Query;
-use super::question::Question;
-use super::tokens::quoted_non_numbers;
+use super::question::{Query, Question, quoted_non_numbers};
 use super::{Answer, EventQuestion};
 
 /// Layout of question files that this version reads.

@@ -4,11 +4,9 @@ use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{QuestionError, Result};
-use super::calibration::{Calibration, Trial};
-use super::query::Given;
-use super::tokens::{Word, quoted_non_numbers, words};
-use super::{Answer, Quantity, engine};
+use super::answer::{Calibration, QuestionError, Result, Trial, profile};
+use super::question::{Given, Word, quoted_non_numbers, words};
+use super::{Answer, Quantity};
 use crate::engines::accountant::PrivacyBound;
 
 /// An event file: one [`DpEvent`] and what is asked of it.
@@ -141,7 +139,7 @@ impl EventQuestion {
         match &self.asked {
             &Asked::Profile(given) => {
                 let events = [(self.with(None)?, 1)];
-                let bound = engine::profile(&events, self.adjacency, given)?;
+                let bound = profile(&events, self.adjacency, given)?;
                 Answer::of_bound(given.asked(), bound)
             }
             Asked::Parameter { .. } => Ok(self.solve()?.answer),
@@ -207,7 +205,7 @@ impl Solved {
     /// Those of [`crate::Accountant`].
     pub fn epsilon(&self, adjacency: Adjacency, delta: f64) -> crate::Result<PrivacyBound> {
         let events = [(self.event.clone(), 1)];
-        engine::profile(&events, adjacency, Given::Delta(delta))
+        profile(&events, adjacency, Given::Delta(delta))
     }
 }
 

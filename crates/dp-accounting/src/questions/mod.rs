@@ -36,14 +36,10 @@
 //! way, so that a bracket holds for the numbers in the file and not only for the rounded ones.
 
 mod answer;
-mod calibration;
 mod case;
-mod engine;
 mod event_question;
 mod mechanism;
-mod query;
 mod question;
-mod tokens;
 
 pub use answer::{Answer, Quantity, QuestionError};
 pub use case::{Case, QuestionFile};

@@ -1,14 +1,15 @@
 //! A case that was read: mechanisms, neighbours and one query.
 
-use dp_core::{Adjacency, DpEvent, params};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError, params};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{QuestionError, Result};
-use super::calibration::{Calibration, Trial};
-use super::engine::{self, Counted};
+use super::answer::{self, Calibration, Counted, QuestionError, Result, Trial};
 use super::mechanism::{Frame, Mechanism, Neighbour, Toward, events, probability};
-use super::query::{Formula, Given, Named, Query, order};
 use super::{Answer, Quantity};
 use crate::engines::accountant::Method;
 use crate::engines::gdp;
@@ -106,8 +107,8 @@ impl Question {
         let adjacency = self.adjacency();
         self.ask(|events| {
             let bound = match accountant {
-                None => engine::profile(events, adjacency, given),
-                Some(Named::Rdp) => engine::renyi_profile(events, adjacency, orders.clone(), given),
+                None => answer::profile(events, adjacency, given),
+                Some(Named::Rdp) => answer::renyi_profile(events, adjacency, orders.clone(), given),
             };
             Answer::of_bound(given.asked(), bound?)
         })
@@ -184,9 +185,9 @@ impl Question {
         };
         let events = events(&mechanisms, self.frame(), toward)?;
         let repeated = |(event, count): (DpEvent, u64)| event.repeated(count);
-        Ok(DpEvent::Composed {
-            events: events.into_iter().map(repeated).collect(),
-        })
+        Ok(DpEvent::composed(
+            events.into_iter().map(repeated).collect(),
+        ))
     }
 }
 
@@ -213,7 +214,7 @@ fn log_mixed(q: f64, epsilon: f64) -> (f64, f64) {
 fn divergence(question: &Question, alpha: f64) -> Result<Answer> {
     let alpha = order("alpha", alpha)?;
     question.ask(|events| {
-        let bounds = engine::renyi(events, question.adjacency(), &[alpha])?;
+        let bounds = answer::renyi(events, question.adjacency(), &[alpha])?;
         let bound = bounds.into_iter().next().ok_or(QuestionError::Formula {
             reason: "no divergence is known",
         })?;
@@ -292,7 +293,7 @@ struct Converter {
 
 impl Converter {
     fn convert(self, order: f64, rdp: f64) -> Result<f64> {
-        Ok(engine::converted(order, rdp, self.given, self.formula)?)
+        Ok(answer::converted(order, rdp, self.given, self.formula)?)
     }
 
     /// The figure at one order, with the rounding error of the formula on either side.
@@ -304,7 +305,7 @@ impl Converter {
     }
 
     fn least_of(self, events: &Counted, question: &Question, orders: &[f64]) -> Result<Answer> {
-        let bounds = engine::renyi(events, question.adjacency(), orders)?;
+        let bounds = answer::renyi(events, question.adjacency(), orders)?;
         let (mut lower, mut value, mut upper) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
         for (&order, bound) in orders.iter().zip(&bounds) {
             // An order whose divergence is beyond the range of f64 says nothing.
@@ -380,5 +381,316 @@ impl Converter {
             }
         }
         Ok(1.0 + libm::exp(0.5 * (low + high)))
+    }
+}
+
+/// A query of the question file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Query {
+    DeltaAtEpsilon {
+        epsilon: f64,
+        formula: Option<Formula>,
+        accountant: Option<Named>,
+        orders: Option<Orders>,
+    },
+    EpsilonAtDelta {
+        delta: f64,
+        formula: Option<Formula>,
+        accountant: Option<Named>,
+        orders: Option<Orders>,
+    },
+    RdpAtAlpha {
+        alpha: f64,
+    },
+    SigmaForEpsilonDelta {
+        epsilon: f64,
+        delta: f64,
+    },
+    ScaleForEpsilonDelta {
+        epsilon: f64,
+        delta: f64,
+    },
+    #[serde(alias = "max_rate_for_epsilon_delta")]
+    RateForEpsilonDelta {
+        epsilon: f64,
+        delta: f64,
+    },
+    #[serde(alias = "max_sampling_probability_for_epsilon_delta")]
+    SamplingProbabilityForEpsilonDelta {
+        epsilon: f64,
+        delta: f64,
+    },
+    MaxCountForEpsilonDelta {
+        epsilon: f64,
+        delta: f64,
+    },
+    AmplifiedEpsilon {},
+}
+
+/// A conversion from Renyi divergence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Formula {
+    Mironov2017,
+    Cks2020,
+    Asoodeh2020,
+}
+
+/// An accountant asked for by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Named {
+    Rdp,
+}
+
+/// Renyi orders to minimise over.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Orders {
+    Named(DefaultOrders),
+    Listed(Vec<f64>),
+}
+
+/// The list of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DefaultOrders {
+    Default,
+}
+
+impl Orders {
+    /// The orders, each above 1; those of the file where the query says `default`.
+    pub(super) fn list(&self, default: Option<&RawValue>) -> Result<Vec<f64>> {
+        let orders = match (self, default) {
+            (Self::Listed(orders), _) => orders.clone(),
+            (Self::Named(DefaultOrders::Default), Some(text)) => serde_json::from_str(text.get())?,
+            (Self::Named(DefaultOrders::Default), None) => Vec::new(),
+        };
+        if orders.is_empty() {
+            let reason = "no orders are listed";
+            return Err(QuestionError::Formula { reason });
+        }
+        orders.into_iter().map(|a| order("orders", a)).collect()
+    }
+}
+
+/// Which end of the privacy profile is given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Given {
+    /// Epsilon is asked at this delta.
+    Delta(f64),
+    /// Delta is asked at this epsilon.
+    Epsilon(f64),
+}
+
+impl Given {
+    pub(super) fn checked(self) -> Result<Self> {
+        match self {
+            Self::Delta(delta) => params::open_unit("delta", delta)?,
+            Self::Epsilon(epsilon) => params::finite_non_negative("epsilon", epsilon)?,
+        };
+        Ok(self)
+    }
+
+    pub(super) const fn asked(self) -> Quantity {
+        match self {
+            Self::Delta(_) => Quantity::Epsilon,
+            Self::Epsilon(_) => Quantity::Delta,
+        }
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delta(delta) => write!(f, "epsilon at delta {}", plain(*delta)),
+            Self::Epsilon(epsilon) => write!(f, "delta at epsilon {}", plain(*epsilon)),
+        }
+    }
+}
+
+impl Query {
+    /// The parameter to solve for and the target, when this is a calibration.
+    pub(super) fn calibration(&self) -> Option<Result<(Quantity, ApproxDp)>> {
+        let (quantity, epsilon, delta) = match *self {
+            Self::SigmaForEpsilonDelta { epsilon, delta } => (Quantity::Sigma, epsilon, delta),
+            Self::ScaleForEpsilonDelta { epsilon, delta } => (Quantity::Scale, epsilon, delta),
+            Self::RateForEpsilonDelta { epsilon, delta } => (Quantity::Rate, epsilon, delta),
+            Self::SamplingProbabilityForEpsilonDelta { epsilon, delta } => {
+                (Quantity::SamplingProbability, epsilon, delta)
+            }
+            Self::MaxCountForEpsilonDelta { epsilon, delta } => (Quantity::Count, epsilon, delta),
+            Self::DeltaAtEpsilon { .. }
+            | Self::EpsilonAtDelta { .. }
+            | Self::RdpAtAlpha { .. }
+            | Self::AmplifiedEpsilon {} => return None,
+        };
+        Some(
+            ApproxDp::target(epsilon, delta)
+                .map(|target| (quantity, target))
+                .map_err(Into::into),
+        )
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeltaAtEpsilon {
+                epsilon, formula, ..
+            } => write!(f, "{}{}", Given::Epsilon(*epsilon), by(*formula)),
+            Self::EpsilonAtDelta { delta, formula, .. } => {
+                write!(f, "{}{}", Given::Delta(*delta), by(*formula))
+            }
+            Self::RdpAtAlpha { alpha } => write!(f, "Renyi divergence of order {}", plain(*alpha)),
+            Self::AmplifiedEpsilon {} => f.write_str("amplified epsilon"),
+            Self::SigmaForEpsilonDelta { epsilon, delta } => target(f, "sigma", *epsilon, *delta),
+            Self::ScaleForEpsilonDelta { epsilon, delta } => target(f, "scale", *epsilon, *delta),
+            Self::RateForEpsilonDelta { epsilon, delta } => target(f, "rate", *epsilon, *delta),
+            Self::SamplingProbabilityForEpsilonDelta { epsilon, delta } => {
+                target(f, "sampling probability", *epsilon, *delta)
+            }
+            Self::MaxCountForEpsilonDelta { epsilon, delta } => {
+                target(f, "count", *epsilon, *delta)
+            }
+        }
+    }
+}
+
+fn by(formula: Option<Formula>) -> &'static str {
+    match formula {
+        None => "",
+        Some(Formula::Mironov2017) => ", mironov2017",
+        Some(Formula::Cks2020) => ", cks2020",
+        Some(Formula::Asoodeh2020) => ", asoodeh2020",
+    }
+}
+
+fn target(f: &mut fmt::Formatter<'_>, name: &str, epsilon: f64, delta: f64) -> fmt::Result {
+    write!(f, "{name} for ({}, {})", plain(epsilon), plain(delta))
+}
+
+/// The shorter of 0.001 and 1e-3.
+fn plain(x: f64) -> String {
+    let (fixed, scientific) = (format!("{x}"), format!("{x:e}"));
+    if fixed.len() <= scientific.len() + 1 {
+        fixed
+    } else {
+        scientific
+    }
+}
+
+/// An order of a Renyi divergence.
+fn order(name: &'static str, value: f64) -> Result<f64> {
+    if value.is_finite() && value > 1.0 {
+        return Ok(value);
+    }
+    let expected = "a finite number above 1";
+    Err(ParamError::new(name, value, expected).into())
+}
+
+/// A number, `null` or any other bare word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Where it stands.
+    pub(super) place: Range<usize>,
+    /// The member it belongs to: where the last name before a colon stands, quotes not included.
+    pub(super) key: Option<Range<usize>>,
+}
+
+/// All bare words of `text` in their order; of a text that is no JSON, something.
+pub(super) fn words(text: &str) -> Vec<Word> {
+    let bytes = text.as_bytes();
+    let (mut found, mut at) = (Vec::new(), 0);
+    let (mut string, mut key) = (None, None);
+    while at < bytes.len() {
+        let start = at;
+        match bytes[at] {
+            b'"' => {
+                at = end_of_string(bytes, at + 1);
+                string = Some(start + 1..at);
+            }
+            b':' => key.clone_from(&string),
+            byte if in_word(byte) => {
+                while at + 1 < bytes.len() && in_word(bytes[at + 1]) {
+                    at += 1;
+                }
+                let (place, key) = (start..at + 1, key.clone());
+                found.push(Word { place, key });
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+const fn in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}
+
+/// The closing quote of a string whose first character is at `at`, or the end of the text.
+fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at.min(bytes.len())
+}
+
+/// The same text with the words NaN, Infinity and -Infinity in quotes. Some programs write
+/// them although JSON has none; in quotes they spoil one case instead of the file.
+pub(super) fn quoted_non_numbers(text: &str) -> Cow<'_, str> {
+    let is_none = |word: &Word| {
+        matches!(
+            &text[word.place.clone()],
+            "NaN" | "-NaN" | "Infinity" | "-Infinity"
+        )
+    };
+    let places: Vec<_> = words(text).into_iter().filter(is_none).collect();
+    if places.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut done) = (String::with_capacity(text.len() + 2 * places.len()), 0);
+    for Word { place, .. } in places {
+        out.push_str(&text[done..place.start]);
+        out.push('"');
+        out.push_str(&text[place.clone()]);
+        out.push('"');
+        done = place.end;
+    }
+    out.push_str(&text[done..]);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_know_the_member_they_belong_to() {
+        let text = r#"{"a \" null": null, "b": [1e-5, {"c": -2}], "d": "null"}"#;
+        let found: Vec<_> = words(text)
+            .into_iter()
+            .map(|w| (&text[w.place], &text[w.key.unwrap()]))
+            .collect();
+        let expected = [("null", r#"a \" null"#), ("1e-5", "b"), ("-2", "c")];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn only_bare_non_numbers_are_quoted() {
+        let text = r#"{"NaN": NaN, "x": [-Infinity, 1, "Infinity"]}"#;
+        let quoted = r#"{"NaN": "NaN", "x": ["-Infinity", 1, "Infinity"]}"#;
+        assert_eq!(quoted_non_numbers(text), quoted);
+        assert!(matches!(quoted_non_numbers(quoted), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn cut_and_foreign_texts_do_not_panic() {
+        let text = "{\"é\": \"\\\", NaN, ü: -Infinity\\";
+        for end in (0..=text.len()).filter(|&end| text.is_char_boundary(end)) {
+            let _ = quoted_non_numbers(&text[..end]);
+        }
     }
 }

@@ -164,6 +164,27 @@ fn a_certificate_is_bound_to_its_files() {
 }
 
 #[test]
+fn who_looked_before_does_not_certify_that_nobody_did() {
+    let claim = "settings were not chosen by looking at this data set (but for one)";
+    let build = || {
+        builder(Adjacency::AddRemoveUser)
+            .assumption(claim)
+            .assumption("another")
+    };
+    let plain = build().build().unwrap();
+    assert_eq!(plain.clone().after_explorations(&[]), plain);
+    let after = plain.after_explorations(&["evaluation", "several epsilons", "evaluation"]);
+    assert!(after.verify().unwrap().is_private());
+    assert!(!after.to_json().contains("not chosen by looking"));
+    assert!(after.assumptions.iter().any(|said| &**said == "another"));
+    let said = after.not_covered.last().unwrap();
+    assert!(
+        said.contains("3 times (evaluation; several epsilons)"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_added_later_holds_and_cannot_be_taken_out_again() {
     let plain = builder(Adjacency::AddRemoveUser).build().unwrap();
     let certificate = plain

@@ -49,15 +49,10 @@ fn holds_rehashed(text: &str) -> bool {
 }
 
 fn seeds() -> Vec<Certificate> {
-    let nested = DpEvent::Composed {
-        events: vec![
-            DpEvent::gaussian_psd(50.0).repeated(7),
-            DpEvent::TreeAggregation {
-                noise_multiplier: 90.0,
-                n_steps: 1_000,
-            },
-        ],
-    };
+    let nested = DpEvent::composed(vec![
+        DpEvent::gaussian_psd(50.0).repeated(7),
+        DpEvent::tree_aggregation(90.0, 1_000),
+    ]);
     let release = PlannedRelease::new("nested", nested, 5);
     let plan = Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, vec![release]).unwrap();
     let nested = Certificate::builder(&plan, "d").releases(records(&plan));

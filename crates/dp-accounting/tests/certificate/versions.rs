@@ -1,6 +1,6 @@
 //! Which layouts are read: files of versions 1 and 2 still hold, unknown ones are named.
 
-use dp_accounting::{Certificate, Error, LedgerSummary};
+use dp_accounting::{Certificate, Error, LedgerSummary, Making};
 use dp_core::Adjacency;
 
 use super::support::{builder, fixture};
@@ -53,15 +53,64 @@ fn certificates_of_version_2_still_hold() {
     ));
 }
 
+/// Each version says what it says in its own way only.
+#[test]
+fn version_3_says_how_a_run_was_made_and_for_which_neighbours_it_assumes() {
+    let made = Making {
+        time: Some("2026-01-31T12:00:00Z".to_owned()),
+        instructions: "avx2".to_owned(),
+        release_list_sha256: Some("0".repeat(64)),
+    };
+    let certificate = builder(Adjacency::ReplaceUser)
+        .assumption("one id each")
+        .build()
+        .unwrap();
+    let certificate = certificate.with_making(made.clone());
+    let read = Certificate::from_json(&certificate.to_json()).unwrap();
+    assert_eq!(read, certificate);
+    assert!(read.verify().unwrap().is_private());
+    let said = read
+        .assumptions
+        .iter()
+        .find(|said| ***said == *"one id each")
+        .unwrap();
+    assert_eq!(said.adjacency(), Some(Adjacency::ReplaceUser));
+    assert_eq!(read.made, Some(made.clone()));
+
+    let mut edited = certificate.clone();
+    edited.made = None;
+    assert!(edited.verify().is_err());
+    let old = Certificate::from_json(&fixture("certificate-v2.json")).unwrap();
+    let mut newer = old.clone();
+    newer.schema_version = 3;
+    // rehashed, so that the layout alone can object
+    let newer = newer.with_not_covered("more");
+    assert!(matches!(
+        newer.verify(),
+        Err(Error::CertificateMismatch {
+            field: "assumptions",
+            ..
+        })
+    ));
+    let mut older = certificate;
+    older.schema_version = 2;
+    assert!(older.with_not_covered("more").verify().is_err());
+    let same = old.clone().with_making(made);
+    assert_eq!(same, old);
+    let more = old.with_assumption("one more");
+    assert!(more.verify().is_ok());
+    assert_eq!(Certificate::from_json(&more.to_json()).unwrap(), more);
+}
+
 #[test]
 fn unknown_layout_is_named() {
     let text = builder(Adjacency::AddRemoveUser).build().unwrap().to_json();
-    let newer = text.replacen("\"schema_version\": 2", "\"schema_version\": 3", 1);
+    let newer = text.replacen("\"schema_version\": 3", "\"schema_version\": 4", 1);
     assert!(matches!(
         Certificate::from_json(&newer),
         Err(Error::CertificateSchema {
-            found: 3,
-            supported: 2
+            found: 4,
+            supported: 3
         })
     ));
 }

@@ -59,9 +59,7 @@ pub(super) fn count_is_repetition_of<A: Subject>() {
                 let wrapped = event.clone().repeated(n);
                 let wrapped = account::<A>(&[(&wrapped, 1)], adjacency).unwrap();
                 assert_same(&at_once, &wrapped, &what);
-                let listed = DpEvent::Composed {
-                    events: vec![event.clone(); n as usize],
-                };
+                let listed = DpEvent::composed(vec![event.clone(); n as usize]);
                 let listed = account::<A>(&[(&listed, 1)], adjacency).unwrap();
                 assert_same(&at_once, &listed, &what);
             }

@@ -38,14 +38,8 @@ fn best(event: &DpEvent, count: u64, adjacency: Adjacency, delta: f64) -> Privac
 /// epsilon cannot stay near that of one run.
 #[test]
 fn count_is_not_forgotten() {
-    let response = DpEvent::RandomizedResponse {
-        noise_probability: 0.5,
-        buckets: 4,
-    };
-    let exponential = DpEvent::BoundedRange {
-        epsilon: 0.5,
-        relation: dp_core::Relation::Replace,
-    };
+    let response = DpEvent::randomized_response(0.5, 4);
+    let exponential = DpEvent::bounded_range(0.5, dp_core::Relation::Replace);
     for event in [response, exponential] {
         let one = all_epsilons(&event, 1, Adjacency::ReplaceRecord, 1e-6);
         let many = all_epsilons(&event, 400, Adjacency::ReplaceRecord, 1e-6);
@@ -64,10 +58,7 @@ fn count_is_not_forgotten() {
 /// 10 runs at (eps, 0): pure composition is the limit as delta falls.
 #[test]
 fn pure_composition_is_reached() {
-    let response = DpEvent::RandomizedResponse {
-        noise_probability: 0.5,
-        buckets: 4,
-    };
+    let response = DpEvent::randomized_response(0.5, 4);
     let one = 5.0_f64.ln();
     for epsilon in epsilons(&response, 10, Adjacency::ReplaceRecord, 1e-300) {
         assert!(epsilon >= 10.0 * one * (1.0 - 1e-12), "{epsilon}");
@@ -88,10 +79,7 @@ fn replacement_doubles() {
     double(&DpEvent::laplace(4.0), &DpEvent::laplace(2.0));
     let discrete = |rate, sensitivity| DpEvent::DiscreteLaplace { rate, sensitivity };
     double(&discrete(0.1, 1), &discrete(0.1, 2));
-    let tree = |z, n_steps| DpEvent::TreeAggregation {
-        noise_multiplier: z,
-        n_steps,
-    };
+    let tree = |z, n_steps| DpEvent::tree_aggregation(z, n_steps);
     double(&tree(8.0, 63), &tree(4.0, 63));
     let psd = best(&DpEvent::gaussian_psd(2.0), 2, Adjacency::ReplaceUser, 1e-6);
     let plain = best(&DpEvent::gaussian(2.0), 4, Adjacency::AddRemoveUser, 1e-6);

@@ -61,34 +61,22 @@ fn rising_rows() -> Vec<Vec<(DpEvent, u64)>> {
         once(q.map(|q| DpEvent::laplace(3.0).poisson_sampled(q)).to_vec()),
         once(
             noise
-                .map(|sigma| DpEvent::DiscreteGaussian {
-                    sigma,
-                    sensitivity: 1,
-                })
+                .map(|sigma| DpEvent::discrete_gaussian(sigma, 1))
                 .to_vec(),
         ),
         once(
             noise
-                .map(|z| DpEvent::DiscreteLaplace {
-                    rate: 1.0 / z,
-                    sensitivity: 3,
-                })
+                .map(|z| DpEvent::discrete_laplace(1.0 / z, 3))
                 .to_vec(),
         ),
         once(
             [1.0, 0.9, 0.5, 0.1]
-                .map(|noise_probability| DpEvent::RandomizedResponse {
-                    noise_probability,
-                    buckets: 4,
-                })
+                .map(|noise_probability| DpEvent::randomized_response(noise_probability, 4))
                 .to_vec(),
         ),
         once(
             noise
-                .map(|noise_multiplier| DpEvent::TreeAggregation {
-                    noise_multiplier,
-                    n_steps: 100,
-                })
+                .map(|noise_multiplier| DpEvent::tree_aggregation(noise_multiplier, 100))
                 .to_vec(),
         ),
         steps.map(|n| (DpEvent::gaussian(20.0), n)).to_vec(),

@@ -14,13 +14,7 @@ fn epsilon_and_delta_are_inverse() {
         (DpEvent::sampled_gaussian(0.8, 0.02), 300),
         (DpEvent::sampled_gaussian(50.0, 1e-3), 1_000_000),
         (DpEvent::laplace(5.0), 12),
-        (
-            DpEvent::DiscreteLaplace {
-                rate: 0.2,
-                sensitivity: 3,
-            },
-            5,
-        ),
+        (DpEvent::discrete_laplace(0.2, 3), 5),
     ];
     for (event, count) in events {
         for delta in [1e-300, 1e-30, 1e-6, 0.1] {

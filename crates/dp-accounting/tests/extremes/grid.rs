@@ -38,53 +38,43 @@ pub(super) fn events_at_the_ends() -> Vec<DpEvent> {
     }
     for buckets in [2, 3, 1000, 1_000_000] {
         for noise_probability in [1e-12, 1e-3, 0.5, 0.999_999] {
-            all.push(DpEvent::RandomizedResponse {
-                noise_probability,
-                buckets,
-            });
+            all.push(DpEvent::randomized_response(noise_probability, buckets));
         }
     }
     for n in [1, 2, 50] {
         for sigma in [0.05, 2.0, 1e4] {
-            all.push(DpEvent::MixtureOfGaussians {
+            all.push(DpEvent::mixture_of_gaussians(
                 sigma,
-                sensitivities: (0..n).map(f64::from).map(|x| x + 0.5).collect(),
-                probabilities: vec![1.0 / f64::from(n); n as usize],
-            });
+                (0..n).map(|i| f64::from(i) + 0.5).collect::<Vec<_>>(),
+                vec![1.0 / f64::from(n); n as usize],
+            ));
             let skewed = |i: i32| libm::exp2(f64::from(-i));
-            all.push(DpEvent::MixtureOfGaussians {
+            all.push(DpEvent::mixture_of_gaussians(
                 sigma,
-                sensitivities: (0..=n).map(f64::from).collect(),
-                probabilities: (0..=n).map(|i| skewed((i + 1).min(n))).collect(),
-            });
+                (0..=n).map(f64::from).collect::<Vec<_>>(),
+                (0..=n).map(|i| skewed((i + 1).min(n))).collect::<Vec<_>>(),
+            ));
         }
     }
     for n_steps in [1, 2, 1_000_000, 1_000_000_000_000] {
-        all.push(DpEvent::TreeAggregation {
-            noise_multiplier: 10.0,
-            n_steps,
-        });
+        all.push(DpEvent::tree_aggregation(10.0, n_steps));
     }
     for n_steps in [1, 2, 50, 10_000, 1_000_000] {
         for noise_multiplier in [0.05, 1.0, 1e3] {
             for n_selected in [1, 2, 40] {
                 if n_selected <= n_steps {
-                    all.push(DpEvent::RandomAllocation {
+                    all.push(DpEvent::random_allocation(
                         noise_multiplier,
                         n_selected,
                         n_steps,
-                    });
+                    ));
                 }
             }
         }
     }
     for sample_size in [1, 500_000, 999_999, 1_000_000] {
         for z in [0.1, 1.0, 100.0] {
-            all.push(DpEvent::SampledWithoutReplacement {
-                sample_size,
-                population_size: 1_000_000,
-                event: Box::new(DpEvent::gaussian(z)),
-            });
+            all.push(DpEvent::gaussian(z).sampled_without_replacement(sample_size, 1_000_000));
         }
     }
     all.extend(known_by_guarantees());
@@ -96,25 +86,14 @@ fn known_by_guarantees() -> Vec<DpEvent> {
     let mut all = Vec::new();
     for epsilon in [1e-9, 1e-3, 1.0, 30.0, 1e3] {
         all.push(DpEvent::BoundedRange { epsilon, relation });
-        all.push(DpEvent::Zcdp {
-            rho: epsilon,
-            relation,
-        });
+        all.push(DpEvent::zcdp(epsilon, relation));
         for delta in [0.0, 1e-300, 1e-9, 0.3] {
-            let event = DpEvent::ApproxDp {
-                epsilon,
-                delta,
-                relation,
-            };
+            let event = DpEvent::approx_dp(epsilon, delta, relation);
             all.push(event.clone());
             all.push(event.poisson_sampled(1e-3));
         }
         for order in [1.0001, 2.0, 1e6] {
-            all.push(DpEvent::Rdp {
-                order,
-                epsilon,
-                relation,
-            });
+            all.push(DpEvent::rdp(order, epsilon, relation));
         }
     }
     let runs = [
@@ -138,10 +117,7 @@ fn known_by_guarantees() -> Vec<DpEvent> {
             Stopping::Poisson { mean: 1e-6 },
             Stopping::Poisson { mean: 1e6 },
         ] {
-            all.push(DpEvent::RepeatAndSelect {
-                event: Box::new(event.clone()),
-                stopping,
-            });
+            all.push(event.clone().best_of(stopping));
         }
     }
     all

@@ -20,20 +20,13 @@ type Wrap = fn(DpEvent) -> DpEvent;
 
 const WRAPS: [Wrap; 5] = [
     |event| event.repeated(1),
-    |event| DpEvent::Composed {
-        events: vec![event],
-    },
+    |event| DpEvent::composed(vec![event]),
     |event| event.poisson_sampled(1.0),
-    |event| DpEvent::SampledWithoutReplacement {
-        sample_size: 1,
-        population_size: 1,
-        event: Box::new(event),
-    },
-    |event| DpEvent::RepeatAndSelect {
-        event: Box::new(event),
-        stopping: Stopping::Logarithmic {
+    |event| event.sampled_without_replacement(1, 1),
+    |event| {
+        event.best_of(Stopping::Logarithmic {
             success_probability: 0.5,
-        },
+        })
     },
 ];
 
@@ -112,12 +105,7 @@ fn deep_selection_ends() {
     let stopping = Stopping::Logarithmic {
         success_probability: 0.5,
     };
-    let event = nested(40, DpEvent::laplace(10.0), |event| {
-        DpEvent::RepeatAndSelect {
-            event: Box::new(event),
-            stopping,
-        }
-    });
+    let event = nested(40, DpEvent::laplace(10.0), |event| event.best_of(stopping));
     let mut accountant = RdpAccountant::new(Adjacency::AddRemoveUser);
     accountant.compose(&event, 1).unwrap();
     let delta = accountant.delta(1.0);

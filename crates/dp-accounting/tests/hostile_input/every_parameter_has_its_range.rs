@@ -64,37 +64,18 @@ fn every_real_parameter_has_its_range() {
 fn every_whole_number_has_its_range() {
     for event in bad_whole_numbers() {
         assert_refused(&event);
-        assert_refused(&DpEvent::Composed {
-            events: vec![DpEvent::gaussian(1.0), event],
-        });
+        assert_refused(&DpEvent::composed(vec![DpEvent::gaussian(1.0), event]));
     }
 }
 
 #[test]
 fn guarantees_of_the_wrong_relation_are_refused() {
     for event in [
-        DpEvent::ApproxDp {
-            epsilon: 1.0,
-            delta: 1e-9,
-            relation: Relation::Replace,
-        },
-        DpEvent::Zcdp {
-            rho: 1.0,
-            relation: Relation::Replace,
-        },
-        DpEvent::Rdp {
-            order: 2.0,
-            epsilon: 1.0,
-            relation: Relation::Replace,
-        },
-        DpEvent::BoundedRange {
-            epsilon: 1.0,
-            relation: Relation::Replace,
-        },
-        DpEvent::RandomizedResponse {
-            noise_probability: 0.5,
-            buckets: 3,
-        },
+        DpEvent::approx_dp(1.0, 1e-9, Relation::Replace),
+        DpEvent::zcdp(1.0, Relation::Replace),
+        DpEvent::rdp(2.0, 1.0, Relation::Replace),
+        DpEvent::bounded_range(1.0, Relation::Replace),
+        DpEvent::randomized_response(0.5, 3),
     ] {
         for adjacency in [Adjacency::AddRemoveUser, Adjacency::AddRemoveRecord] {
             let mut accountant = TightestAccountant::new(adjacency);

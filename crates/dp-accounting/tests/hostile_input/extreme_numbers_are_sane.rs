@@ -56,25 +56,10 @@ fn the_costliest_events_have_finite_answers_or_none() {
     let of = |x: f64| {
         [
             DpEvent::Zcdp { rho: x, relation },
-            DpEvent::ApproxDp {
-                epsilon: x,
-                delta: 1e-9,
-                relation,
-            },
-            DpEvent::ApproxDp {
-                epsilon: x,
-                delta: 0.0,
-                relation,
-            },
-            DpEvent::Rdp {
-                order: 2.0,
-                epsilon: x,
-                relation,
-            },
-            DpEvent::BoundedRange {
-                epsilon: x,
-                relation,
-            },
+            DpEvent::approx_dp(x, 1e-9, relation),
+            DpEvent::approx_dp(x, 0.0, relation),
+            DpEvent::rdp(2.0, x, relation),
+            DpEvent::bounded_range(x, relation),
             DpEvent::gaussian(1.0 / x),
             DpEvent::laplace(1.0 / x),
             DpEvent::gaussian(1e-300),

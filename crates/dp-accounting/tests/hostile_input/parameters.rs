@@ -106,38 +106,19 @@ pub(super) fn bad_whole_numbers() -> Vec<DpEvent> {
         population_size,
         event: gaussian(),
     };
-    let allocation = |n_selected, n_steps| DpEvent::RandomAllocation {
-        noise_multiplier: 1.0,
-        n_selected,
-        n_steps,
-    };
+    let allocation = |n_selected, n_steps| DpEvent::random_allocation(1.0, n_selected, n_steps);
     vec![
-        DpEvent::DiscreteGaussian {
-            sigma: 1.0,
-            sensitivity: 0,
-        },
-        DpEvent::DiscreteLaplace {
-            rate: 1.0,
-            sensitivity: 0,
-        },
-        DpEvent::RandomizedResponse {
-            noise_probability: 0.5,
-            buckets: 0,
-        },
-        DpEvent::RandomizedResponse {
-            noise_probability: 0.5,
-            buckets: 1,
-        },
+        DpEvent::discrete_gaussian(1.0, 0),
+        DpEvent::discrete_laplace(1.0, 0),
+        DpEvent::randomized_response(0.5, 0),
+        DpEvent::randomized_response(0.5, 1),
         without(0, 10),
         without(11, 10),
         without(0, 0),
         allocation(0, 10),
         allocation(11, 10),
         allocation(0, 0),
-        DpEvent::TreeAggregation {
-            noise_multiplier: 1.0,
-            n_steps: 0,
-        },
+        DpEvent::tree_aggregation(1.0, 0),
         DpEvent::gaussian(1.0).repeated(0),
         DpEvent::laplace(1.0).repeated(0),
         DpEvent::sampled_gaussian(1.0, 0.1).repeated(0).repeated(5),
@@ -149,36 +130,14 @@ pub(super) fn bad_whole_numbers() -> Vec<DpEvent> {
             .repeated(u64::MAX)
             .repeated(u64::MAX)
             .repeated(u64::MAX),
-        DpEvent::Composed {
-            events: vec![
-                DpEvent::laplace(1.0).repeated(u64::MAX),
-                DpEvent::laplace(1.0),
-            ],
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![],
-            probabilities: vec![],
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![1.0],
-            probabilities: vec![0.5, 0.5],
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![0.0, 0.0],
-            probabilities: vec![0.5, 0.5],
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![0.0, 1.0],
-            probabilities: vec![0.5, 0.4],
-        },
-        DpEvent::MixtureOfGaussians {
-            sigma: 1.0,
-            sensitivities: vec![0.0, 1.0],
-            probabilities: vec![0.5, 0.6],
-        },
+        DpEvent::composed(vec![
+            DpEvent::laplace(1.0).repeated(u64::MAX),
+            DpEvent::laplace(1.0),
+        ]),
+        DpEvent::mixture_of_gaussians(1.0, [], []),
+        DpEvent::mixture_of_gaussians(1.0, [1.0], [0.5, 0.5]),
+        DpEvent::mixture_of_gaussians(1.0, [0.0, 0.0], [0.5, 0.5]),
+        DpEvent::mixture_of_gaussians(1.0, [0.0, 1.0], [0.5, 0.4]),
+        DpEvent::mixture_of_gaussians(1.0, [0.0, 1.0], [0.5, 0.6]),
     ]
 }

@@ -8,11 +8,7 @@ use super::support::{ADD_REMOVE, REPLACE, account, allocation, divergence};
 
 #[test]
 fn single_orders_hold_below_and_not_above() {
-    let point = DpEvent::Rdp {
-        order: 8.0,
-        epsilon: 0.5,
-        relation: Relation::AddRemove,
-    };
+    let point = DpEvent::rdp(8.0, 0.5, Relation::AddRemove);
     let accountant = account(ADD_REMOVE, &[(point, 1)]);
     for order in [8.0, 3.0] {
         let found = accountant.rdp(order).unwrap().upper;
@@ -36,10 +32,7 @@ fn bounded_range_is_the_worst_two_point_pair() {
         (8.0, 1.01),
         (0.3, 900.0),
     ] {
-        let event = DpEvent::BoundedRange {
-            epsilon,
-            relation: Relation::AddRemove,
-        };
+        let event = DpEvent::bounded_range(epsilon, Relation::AddRemove);
         let found = divergence(&event, ADD_REMOVE, order);
         let worst = (1..20_000)
             .map(|i| {

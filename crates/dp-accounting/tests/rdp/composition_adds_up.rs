@@ -35,14 +35,10 @@ fn every_event_has_a_bound_and_n_at_once_are_n_singles() {
 #[test]
 fn mixed_trees_add_up_and_errors_change_nothing() {
     for adjacency in [ADD_REMOVE, REPLACE] {
-        let all = DpEvent::Composed {
-            events: everything(adjacency),
-        };
+        let all = DpEvent::composed(everything(adjacency));
         let mut accountant = account(adjacency, &[(all.clone(), 2)]);
         let before = accountant.clone();
-        let bad = DpEvent::Composed {
-            events: vec![DpEvent::laplace(1.0), DpEvent::NonPrivate],
-        };
+        let bad = DpEvent::composed(vec![DpEvent::laplace(1.0), DpEvent::NonPrivate]);
         assert!(accountant.compose(&bad, 1).is_err());
         assert!(accountant.compose(&all, 0).is_err());
         assert!(accountant.compose(&all, u64::MAX).is_err());
@@ -55,11 +51,7 @@ fn mixed_trees_add_up_and_errors_change_nothing() {
 #[test]
 fn failures_go_into_delta() {
     let relation = Relation::AddRemove;
-    let approx = |epsilon, delta| DpEvent::ApproxDp {
-        epsilon,
-        delta,
-        relation,
-    };
+    let approx = |epsilon, delta| DpEvent::approx_dp(epsilon, delta, relation);
     // Alone, at its own delta: its own epsilon. Below: none.
     let one = account(ADD_REMOVE, &[(approx(0.5, 1e-6), 1)]);
     assert!((one.epsilon(1e-6).unwrap().upper - 0.5).abs() < 1e-14);

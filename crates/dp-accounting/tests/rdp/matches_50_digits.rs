@@ -54,20 +54,12 @@ fn event_of(kind: &str, a: f64, b: f64) -> (DpEvent, Adjacency) {
         "sampled" => (DpEvent::sampled_gaussian(a, b), ADD_REMOVE),
         "sampled-replace" => (DpEvent::sampled_gaussian(a, b), REPLACE),
         "mixture" => (
-            DpEvent::MixtureOfGaussians {
-                sigma: a,
-                sensitivities: vec![0.0, 1.0, 2.5],
-                probabilities: vec![0.7, 0.2, 0.1],
-            },
+            DpEvent::mixture_of_gaussians(a, [0.0, 1.0, 2.5], [0.7, 0.2, 0.1]),
             ADD_REMOVE,
         ),
         "laplace" => (DpEvent::laplace(1.0 / a).poisson_sampled(b), ADD_REMOVE),
         "subset" => (
-            DpEvent::SampledWithoutReplacement {
-                sample_size: (b * 1024.0) as u64,
-                population_size: 1024,
-                event: Box::new(DpEvent::gaussian(2.0 / a)),
-            },
+            DpEvent::gaussian(2.0 / a).sampled_without_replacement((b * 1024.0) as u64, 1024),
             REPLACE,
         ),
         "allocation" => (allocation(a, 1, b as u64), ADD_REMOVE),

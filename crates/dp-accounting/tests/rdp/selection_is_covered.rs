@@ -26,18 +26,12 @@ fn selected_divergence(lie: f64, truth: f64, f: impl Fn(f64) -> f64, order: f64)
 #[test]
 fn selection_is_never_below_the_exact_divergence_of_small_cases() {
     for noise_probability in [0.9, 0.5, 0.1] {
-        let run = DpEvent::RandomizedResponse {
-            noise_probability,
-            buckets: 2,
-        };
+        let run = DpEvent::randomized_response(noise_probability, 2);
         let (lie, truth) = (0.5 * noise_probability, 1.0 - 0.5 * noise_probability);
         let epsilon = (truth / lie).ln();
         for order in [1.05, 1.5, 3.0, 12.0, 200.0] {
             let bound = |stopping| {
-                let event = DpEvent::RepeatAndSelect {
-                    event: Box::new(run.clone()),
-                    stopping,
-                };
+                let event = run.clone().best_of(stopping);
                 divergence(&event, REPLACE, order)
             };
             for gamma in [0.5, 0.05, 1e-3] {
@@ -87,13 +81,10 @@ fn selection_is_never_below_the_exact_divergence_of_small_cases() {
 fn a_single_certain_run_costs_what_it_costs() {
     // gamma close to 1: the number of runs is 1 almost surely.
     let run = DpEvent::gaussian(1.5);
-    let once = DpEvent::RepeatAndSelect {
-        event: Box::new(run.clone()),
-        stopping: Stopping::TruncatedNegativeBinomial {
-            shape: 1.0,
-            success_probability: 1.0 - 1e-9,
-        },
-    };
+    let once = run.clone().best_of(Stopping::TruncatedNegativeBinomial {
+        shape: 1.0,
+        success_probability: 1.0 - 1e-9,
+    });
     for order in [1.5, 4.0, 100.0] {
         let ratio = divergence(&once, ADD_REMOVE, order) / divergence(&run, ADD_REMOVE, order);
         assert!((1.0..1.0 + 1e-7).contains(&ratio), "{order}: {ratio}");
@@ -104,10 +95,7 @@ fn a_single_certain_run_costs_what_it_costs() {
 fn poisson_selection_of_a_gaussian_matches_the_formula() {
     // The run alone: r(a) = a/(2 z^2); the failure probability from the exact profile.
     let (z, mean, order) = (4.0_f64, 10.0_f64, 5.0_f64);
-    let event = DpEvent::RepeatAndSelect {
-        event: Box::new(DpEvent::gaussian(z)),
-        stopping: Stopping::Poisson { mean },
-    };
+    let event = DpEvent::gaussian(z).best_of(Stopping::Poisson { mean });
     let s = order - 1.0;
     let failure = dp_accounting::gdp::delta(1.0 / z, (1.0 / s).ln_1p());
     let second = s * (order / (2.0 * z * z) + mean * failure);

@@ -8,11 +8,7 @@ pub(super) const ADD_REMOVE: Adjacency = Adjacency::AddRemoveRecord;
 pub(super) const REPLACE: Adjacency = Adjacency::ReplaceRecord;
 
 pub(super) const fn allocation(noise_multiplier: f64, n_selected: u64, n_steps: u64) -> DpEvent {
-    DpEvent::RandomAllocation {
-        noise_multiplier,
-        n_selected,
-        n_steps,
-    }
+    DpEvent::random_allocation(noise_multiplier, n_selected, n_steps)
 }
 
 pub(super) fn account(adjacency: Adjacency, events: &[(DpEvent, u64)]) -> RdpAccountant {
@@ -36,65 +32,27 @@ pub(super) fn everything(adjacency: Adjacency) -> Vec<DpEvent> {
     let mut events = vec![
         DpEvent::gaussian(3.0),
         DpEvent::laplace(4.0),
-        DpEvent::DiscreteGaussian {
-            sigma: 5.0,
-            sensitivity: 1,
-        },
-        DpEvent::DiscreteLaplace {
-            rate: 0.2,
-            sensitivity: 1,
-        },
-        DpEvent::BoundedRange {
-            epsilon: 0.3,
-            relation,
-        },
-        DpEvent::ApproxDp {
-            epsilon: 0.2,
-            delta: 1e-8,
-            relation,
-        },
-        DpEvent::Zcdp {
-            rho: 0.01,
-            relation,
-        },
-        DpEvent::Rdp {
-            order: 8.0,
-            epsilon: 0.05,
-            relation,
-        },
+        DpEvent::discrete_gaussian(5.0, 1),
+        DpEvent::discrete_laplace(0.2, 1),
+        DpEvent::bounded_range(0.3, relation),
+        DpEvent::approx_dp(0.2, 1e-8, relation),
+        DpEvent::zcdp(0.01, relation),
+        DpEvent::rdp(8.0, 0.05, relation),
         DpEvent::sampled_gaussian(1.0, 0.01),
         DpEvent::laplace(1.0).poisson_sampled(0.1),
-        DpEvent::ApproxDp {
-            epsilon: 0.5,
-            delta: 1e-8,
-            relation: Relation::AddRemove,
-        }
-        .poisson_sampled(0.1),
+        DpEvent::approx_dp(0.5, 1e-8, Relation::AddRemove).poisson_sampled(0.1),
         allocation(2.0, 2, 40),
-        DpEvent::MixtureOfGaussians {
-            sigma: 5.0,
-            sensitivities: vec![0.0, 1.0, 2.0],
-            probabilities: vec![0.5, 0.25, 0.25],
-        },
-        DpEvent::TreeAggregation {
-            noise_multiplier: 9.0,
-            n_steps: 64,
-        },
+        DpEvent::mixture_of_gaussians(5.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]),
+        DpEvent::tree_aggregation(9.0, 64),
     ];
     if adjacency.is_replace() {
-        events.push(DpEvent::RandomizedResponse {
-            noise_probability: 0.5,
-            buckets: 4,
-        });
-        events.push(DpEvent::SampledWithoutReplacement {
-            sample_size: 10,
-            population_size: 100,
-            event: Box::new(DpEvent::gaussian(2.0)),
-        });
+        events.push(DpEvent::randomized_response(0.5, 4));
+        events.push(DpEvent::gaussian(2.0).sampled_without_replacement(10, 100));
     }
-    let select = |stopping| DpEvent::RepeatAndSelect {
-        event: Box::new(DpEvent::sampled_gaussian(2.0, 0.05).repeated(10)),
-        stopping,
+    let select = |stopping| {
+        DpEvent::sampled_gaussian(2.0, 0.05)
+            .repeated(10)
+            .best_of(stopping)
     };
     let success_probability = 0.2;
     events.push(select(Stopping::Poisson { mean: 3.0 }));

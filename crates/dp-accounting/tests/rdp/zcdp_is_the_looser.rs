@@ -18,14 +18,8 @@ fn rho_of_each_event() {
         noise_multiplier: 2.0,
         replace_factor: ReplaceFactor::SqrtTwo,
     };
-    let response = DpEvent::RandomizedResponse {
-        noise_probability: 0.5,
-        buckets: 2,
-    };
-    let range = DpEvent::BoundedRange {
-        epsilon: 0.4,
-        relation,
-    };
+    let response = DpEvent::randomized_response(0.5, 2);
+    let range = DpEvent::bounded_range(0.4, relation);
     let cases = [
         (DpEvent::gaussian(2.0), ADD_REMOVE, 0.125),
         (DpEvent::gaussian(2.0), REPLACE, 0.5),
@@ -45,20 +39,9 @@ fn rho_of_each_event() {
         assert!(found <= expected * (1.0 + 1e-12), "{event:?}: {found}");
     }
     let refused = [
-        DpEvent::ApproxDp {
-            epsilon: 1.0,
-            delta: 1e-9,
-            relation,
-        },
-        DpEvent::Rdp {
-            order: 2.0,
-            epsilon: 1.0,
-            relation,
-        },
-        DpEvent::RepeatAndSelect {
-            event: Box::new(DpEvent::gaussian(1.0)),
-            stopping: Stopping::Poisson { mean: 2.0 },
-        },
+        DpEvent::approx_dp(1.0, 1e-9, relation),
+        DpEvent::rdp(2.0, 1.0, relation),
+        DpEvent::gaussian(1.0).best_of(Stopping::Poisson { mean: 2.0 }),
     ];
     for event in refused {
         let error = rho(&event, REPLACE);

@@ -41,67 +41,30 @@ fn next(event: &DpEvent) -> Option<DpEvent> {
     let relation = Relation::AddRemove;
     Some(match event {
         DpEvent::Gaussian { .. } => DpEvent::laplace(4.0),
-        DpEvent::Laplace { .. } => DpEvent::DiscreteGaussian {
-            sigma: 5.0,
-            sensitivity: 2,
-        },
-        DpEvent::DiscreteGaussian { .. } => DpEvent::DiscreteLaplace {
-            rate: 0.1,
-            sensitivity: 2,
-        },
-        DpEvent::DiscreteLaplace { .. } => DpEvent::RandomizedResponse {
-            noise_probability: 0.7,
-            buckets: 5,
-        },
-        DpEvent::RandomizedResponse { .. } => DpEvent::BoundedRange {
-            epsilon: 0.3,
-            relation,
-        },
-        DpEvent::BoundedRange { .. } => DpEvent::ApproxDp {
-            epsilon: 0.2,
-            delta: 1e-9,
-            relation,
-        },
-        DpEvent::ApproxDp { .. } => DpEvent::Zcdp {
-            rho: 0.02,
-            relation,
-        },
+        DpEvent::Laplace { .. } => DpEvent::discrete_gaussian(5.0, 2),
+        DpEvent::DiscreteGaussian { .. } => DpEvent::discrete_laplace(0.1, 2),
+        DpEvent::DiscreteLaplace { .. } => DpEvent::randomized_response(0.7, 5),
+        DpEvent::RandomizedResponse { .. } => DpEvent::bounded_range(0.3, relation),
+        DpEvent::BoundedRange { .. } => DpEvent::approx_dp(0.2, 1e-9, relation),
+        DpEvent::ApproxDp { .. } => DpEvent::zcdp(0.02, relation),
         // Replacement is not known from removals at one order.
-        DpEvent::Zcdp { .. } => DpEvent::Rdp {
-            order: 8.0,
-            epsilon: 0.1,
-            relation,
-        },
+        DpEvent::Zcdp { .. } => DpEvent::rdp(8.0, 0.1, relation),
         DpEvent::Rdp { .. } => DpEvent::sampled_gaussian(1.5, 0.05),
-        DpEvent::PoissonSampled { .. } => DpEvent::SampledWithoutReplacement {
-            sample_size: 20,
-            population_size: 1000,
-            event: Box::new(DpEvent::gaussian(2.0)),
-        },
-        DpEvent::SampledWithoutReplacement { .. } => DpEvent::RandomAllocation {
-            noise_multiplier: 2.0,
-            n_selected: 2,
-            n_steps: 50,
-        },
-        DpEvent::RandomAllocation { .. } => DpEvent::MixtureOfGaussians {
-            sigma: 4.0,
-            sensitivities: vec![0.0, 1.0, 2.0],
-            probabilities: vec![0.5, 0.375, 0.125],
-        },
-        DpEvent::MixtureOfGaussians { .. } => DpEvent::TreeAggregation {
-            noise_multiplier: 8.0,
-            n_steps: 1000,
-        },
-        DpEvent::TreeAggregation { .. } => DpEvent::Composed {
-            events: vec![DpEvent::gaussian(4.0), DpEvent::laplace(9.0)],
-        },
+        DpEvent::PoissonSampled { .. } => {
+            DpEvent::gaussian(2.0).sampled_without_replacement(20, 1000)
+        }
+        DpEvent::SampledWithoutReplacement { .. } => DpEvent::random_allocation(2.0, 2, 50),
+        DpEvent::RandomAllocation { .. } => {
+            DpEvent::mixture_of_gaussians(4.0, [0.0, 1.0, 2.0], [0.5, 0.375, 0.125])
+        }
+        DpEvent::MixtureOfGaussians { .. } => DpEvent::tree_aggregation(8.0, 1000),
+        DpEvent::TreeAggregation { .. } => {
+            DpEvent::composed(vec![DpEvent::gaussian(4.0), DpEvent::laplace(9.0)])
+        }
         DpEvent::Composed { .. } => DpEvent::gaussian(6.0).repeated(4),
-        DpEvent::Repeated { .. } => DpEvent::RepeatAndSelect {
-            event: Box::new(DpEvent::gaussian(3.0)),
-            stopping: Stopping::Logarithmic {
-                success_probability: 0.1,
-            },
-        },
+        DpEvent::Repeated { .. } => DpEvent::gaussian(3.0).best_of(Stopping::Logarithmic {
+            success_probability: 0.1,
+        }),
         DpEvent::RepeatAndSelect { .. } => DpEvent::NonPrivate,
         DpEvent::NonPrivate => return None,
     })
@@ -118,31 +81,12 @@ fn further_forms() -> Vec<DpEvent> {
     let run = Box::new(DpEvent::laplace(5.0));
     vec![
         DpEvent::gaussian_psd(2.0),
-        DpEvent::BoundedRange {
-            epsilon: 0.3,
-            relation: replace,
-        },
-        DpEvent::ApproxDp {
-            epsilon: 0.2,
-            delta: 0.0,
-            relation: replace,
-        },
-        DpEvent::Zcdp {
-            rho: 0.02,
-            relation: replace,
-        },
-        DpEvent::Rdp {
-            order: 16.5,
-            epsilon: 0.2,
-            relation: replace,
-        },
+        DpEvent::bounded_range(0.3, replace),
+        DpEvent::approx_dp(0.2, 0.0, replace),
+        DpEvent::zcdp(0.02, replace),
+        DpEvent::rdp(16.5, 0.2, replace),
         DpEvent::laplace(4.0).poisson_sampled(0.1),
-        DpEvent::ApproxDp {
-            epsilon: 0.5,
-            delta: 1e-8,
-            relation: Relation::AddRemove,
-        }
-        .poisson_sampled(0.1),
+        DpEvent::approx_dp(0.5, 1e-8, Relation::AddRemove).poisson_sampled(0.1),
         DpEvent::gaussian(2.0).poisson_sampled(1.0),
         DpEvent::RepeatAndSelect {
             event: run.clone(),
@@ -174,33 +118,23 @@ pub(crate) fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
             replace_factor: draw.pick(&[ReplaceFactor::Two, ReplaceFactor::SqrtTwo]),
         },
         1 => DpEvent::laplace(draw.log(0.5, 200.0)),
-        2 => DpEvent::DiscreteGaussian {
-            sigma: draw.log(0.4, 40.0),
-            sensitivity: draw.pick(&[1, 1, 2, 5]),
-        },
-        3 => DpEvent::DiscreteLaplace {
-            rate: draw.log(1e-3, 1.5),
-            sensitivity: draw.pick(&[1, 1, 2, 7]),
-        },
-        4 if adjacency.is_replace() => DpEvent::RandomizedResponse {
-            noise_probability: draw.probability(),
-            buckets: draw.pick(&[2, 3, 20, 1_000_000]),
-        },
-        5 => DpEvent::ApproxDp {
-            epsilon: draw.log(1e-3, 1.0),
-            delta: if draw.chance(0.5) {
+        2 => DpEvent::discrete_gaussian(draw.log(0.4, 40.0), draw.pick(&[1, 1, 2, 5])),
+        3 => DpEvent::discrete_laplace(draw.log(1e-3, 1.5), draw.pick(&[1, 1, 2, 7])),
+        4 if adjacency.is_replace() => {
+            DpEvent::randomized_response(draw.probability(), draw.pick(&[2, 3, 20, 1_000_000]))
+        }
+        5 => DpEvent::approx_dp(
+            draw.log(1e-3, 1.0),
+            if draw.chance(0.5) {
                 0.0
             } else {
                 draw.log(1e-30, 1e-6)
             },
             relation,
-        },
+        ),
         6 => DpEvent::laplace(draw.log(0.5, 50.0)).poisson_sampled(draw.probability()),
         7 => mixture(draw),
-        8 => DpEvent::TreeAggregation {
-            noise_multiplier: draw.log(1.0, 200.0),
-            n_steps: draw.log_whole(1, 1_000_000),
-        },
+        8 => DpEvent::tree_aggregation(draw.log(1.0, 200.0), draw.log_whole(1, 1_000_000)),
         _ => DpEvent::sampled_gaussian(draw.log(0.5, 50.0), draw.probability()),
     }
 }
@@ -209,36 +143,20 @@ pub(crate) fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
 pub(crate) fn random_bound(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
     let relation = adjacency.relation();
     match draw.whole(0, 5) {
-        0 => DpEvent::Zcdp {
-            rho: draw.log(1e-6, 1.0),
-            relation,
-        },
-        1 => DpEvent::Rdp {
-            order: 1.0 + draw.log(0.1, 100.0),
-            epsilon: draw.log(1e-4, 1.0),
-            relation,
-        },
-        2 => DpEvent::RandomAllocation {
-            noise_multiplier: draw.log(0.7, 20.0),
-            n_selected: draw.whole(1, 3),
-            n_steps: draw.log_whole(4, 200),
-        },
-        3 => DpEvent::RepeatAndSelect {
-            event: Box::new(DpEvent::gaussian(draw.log(0.7, 20.0))),
-            stopping: Stopping::TruncatedNegativeBinomial {
-                shape: draw.pick(&[-0.5, 0.0, 1.0, 3.0]),
-                success_probability: draw.log(1e-3, 0.9),
-            },
-        },
-        4 if adjacency.is_replace() => DpEvent::SampledWithoutReplacement {
-            sample_size: draw.log_whole(1, 500),
-            population_size: 1000,
-            event: Box::new(DpEvent::gaussian(draw.log(0.7, 20.0))),
-        },
-        _ => DpEvent::BoundedRange {
-            epsilon: draw.log(1e-3, 2.0),
-            relation,
-        },
+        0 => DpEvent::zcdp(draw.log(1e-6, 1.0), relation),
+        1 => DpEvent::rdp(1.0 + draw.log(0.1, 100.0), draw.log(1e-4, 1.0), relation),
+        2 => DpEvent::random_allocation(
+            draw.log(0.7, 20.0),
+            draw.whole(1, 3),
+            draw.log_whole(4, 200),
+        ),
+        3 => DpEvent::gaussian(draw.log(0.7, 20.0)).best_of(Stopping::TruncatedNegativeBinomial {
+            shape: draw.pick(&[-0.5, 0.0, 1.0, 3.0]),
+            success_probability: draw.log(1e-3, 0.9),
+        }),
+        4 if adjacency.is_replace() => DpEvent::gaussian(draw.log(0.7, 20.0))
+            .sampled_without_replacement(draw.log_whole(1, 500), 1000),
+        _ => DpEvent::bounded_range(draw.log(1e-3, 2.0), relation),
     }
 }
 
@@ -247,9 +165,9 @@ fn mixture(draw: &mut Draw) -> DpEvent {
     let weights: Vec<f64> = (0..n).map(|_| draw.log(1e-3, 1.0)).collect();
     let sum: f64 = weights.iter().sum();
     let first = if draw.chance(0.7) { 0.0 } else { 0.3 };
-    DpEvent::MixtureOfGaussians {
-        sigma: draw.log(1.0, 40.0),
-        sensitivities: (0..n).map(|i| first + i as f64).collect(),
-        probabilities: weights.iter().map(|w| w / sum).collect(),
-    }
+    DpEvent::mixture_of_gaussians(
+        draw.log(1.0, 40.0),
+        (0..n).map(|i| first + i as f64).collect::<Vec<_>>(),
+        weights.iter().map(|w| w / sum).collect::<Vec<_>>(),
+    )
 }

@@ -11,10 +11,11 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
-    FederateSettings, LedgerCreateSettings, LedgerMergeSettings, LedgerShowSettings,
-    LedgerUpgradeSettings, PersonalizeSettings, PredictSettings, RecommendSettings, ReportSettings,
-    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    DemoSettings, EvaluateSettings, FederateSettings, LedgerCreateSettings, LedgerMergeSettings,
+    LedgerShowSettings, LedgerUpgradeSettings, PersonalizeSettings, PredictSettings,
+    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -90,8 +91,9 @@ Examples:
   dp ledger show ratings.ledger
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
+  dp publish dp-model to-publish
   dp recommend --model dp-model --history my-ratings.csv
-  dp evaluate ratings.csv.gz --model dp-model --non-private --save
+  dp evaluate ratings.csv.gz --model dp-model --non-private
   dp report dp-model --title Alien
   dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
   dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
@@ -99,7 +101,8 @@ Examples:
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
-use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
+8 audit inconclusive.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -123,6 +126,8 @@ pub(crate) enum Command {
     Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(Flags<RecommendSettings>),
+    /// Copy exactly the files that a certificate covers, to be published
+    Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
     /// Make, show, upgrade and merge ledgers, which count what all runs on one data set spend
@@ -133,6 +138,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Make the run of `dp train` many times with planted users and measure what they give away
     Audit(Box<Flags<AuditSettings>>),
+    /// The same for the run of `dp tune`
+    AuditTune(Box<Flags<AuditTuneSettings>>),
     /// The same for the run of `dp personalize`
     AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
     /// The same for the runs of `dp federate`
@@ -155,11 +162,13 @@ impl Command {
             Self::Evaluate(_) => "evaluate",
             Self::Report(_) => "report",
             Self::Recommend(_) => "recommend",
+            Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
             Self::Ledger(_) => "ledger",
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
+            Self::AuditTune(_) => "audit-tune",
             Self::AuditPersonalize(_) => "audit-personalize",
             Self::AuditFederate(_) => "audit-federate",
             Self::Completions(_) => "completions",
@@ -231,6 +240,7 @@ mod tests {
             ("personalize", PersonalizeSettings::table()),
             ("federate", FederateSettings::table()),
             ("audit", AuditSettings::table()),
+            ("audit-tune", AuditTuneSettings::table()),
             ("audit-personalize", AuditPersonalizeSettings::table()),
             ("audit-federate", AuditFederateSettings::table()),
         ] {
@@ -249,7 +259,7 @@ mod tests {
                 );
                 if !row.positional {
                     assert_eq!(flag_of(name, row.name), Some(row.flag()));
-                    assert_eq!(crate::config::key_of(arg), row.key());
+                    assert_eq!(crate::config::key(arg), row.key());
                 }
                 let defaults = arg.get_default_values().iter();
                 let defaults: Vec<_> = defaults.map(|text| text.to_str().unwrap()).collect();

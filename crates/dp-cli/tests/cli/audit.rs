@@ -1,7 +1,7 @@
 //! `dp audit`: a sound configuration passes, on generated ratings and on a file; what makes no
 //! sense is in the table of `malformed`.
 
-use crate::support::{Run, Sandbox, USER, catalogue, ratings};
+use crate::support::{Run, Sandbox, USER, catalogue, ratings, words};
 
 /// One short round and few planted users: the white-box estimate rests on tens of thousands of
 /// draws all the same, so that 5 percent is more than ten of its standard deviations. Every alarm
@@ -71,19 +71,9 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
     assert_eq!(found["data"], "ratings.csv");
     // The rule gives two tastes while mu * mean count lies in 52..104. Without the planted users it
     // is 75 +- 3.3, seven deviations inside; with their items it would be 8.
-    let trained = sandbox.dp(&[
-        "train",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-5",
-        "--steps",
-        "1",
-        "--json",
-    ]);
+    let trained = sandbox.dp(&words(
+        "train ratings.csv --items items.csv --epsilon 8 --delta 1e-5 --steps 1 --json",
+    ));
     assert_eq!(found["dim"], 3);
     assert_eq!(trained.exits(0).json()["dim"], 3);
 
@@ -93,7 +83,8 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
         "{text}"
     );
     assert!(!text.contains(USER), "{text}");
-    assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "items.csv", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
 }
 
 #[test]
@@ -111,6 +102,42 @@ fn implicit_feedback_is_audited_as_it_is_trained() {
         "{labels:?}"
     );
     audit(&sandbox, &["--min-rating", "4"]).exits(2);
+}
+
+#[test]
+fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
+    let sandbox = Sandbox::new();
+    let args = [
+        "audit-tune",
+        "--try",
+        "dim=1",
+        "--try",
+        "dim=2",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-5",
+    ];
+    let trials = ["--canaries", "30", "--runs", "4", "--steps", "1"];
+    let found = holds(sandbox.dp(&[&args[..], &trials, &["--json"]].concat()), 0.9);
+    // two noisy scores cannot be measured in four runs, and the report says how much that is
+    assert!((found["trusted_share"].as_f64().unwrap() - 0.02).abs() < 1e-6);
+    assert!(found["white_box_interval"]["confidence"].is_null());
+    let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
+    for part in [
+        "if 2.00 % of mu^2",
+        "length 1, 2, and the choice among them",
+        "validation scores",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    // half of the budget on the scores, which cannot be measured: nothing is known
+    let trusting = ["--score-share", "0.5"];
+    let weak = sandbox
+        .dp(&[&args[..], &trials, &trusting].concat())
+        .exits(8);
+    weak.says(&["too little power"]);
+    sandbox.dp(&args[..1]).exits(2).says(&["--try"]);
 }
 
 /// What an audit of any other run finds when all is well.
@@ -131,25 +158,9 @@ const TARGET: [&str; 5] = ["--epsilon", "4", "--delta", "1e-5", "--json"];
 #[test]
 fn rounds_with_features_are_audited_as_they_are_trained() {
     let sandbox = crate::features::sandbox();
-    let run = [
-        "audit",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--method",
-        "am-ssp",
-    ];
+    let run = words("audit ratings.csv --items items.csv --method am-ssp");
     for feedback in ["explicit", "implicit"] {
-        let trials = [
-            "--dim",
-            "3",
-            "--steps",
-            "2",
-            "--canaries",
-            "30",
-            "--runs",
-            "4",
-        ];
+        let trials = words("--dim 3 --steps 2 --canaries 30 --runs 4");
         let more = ["--feedback", feedback];
         let found = holds(
             sandbox.dp(&[&run[..], &TARGET, &trials, &more].concat()),
@@ -177,14 +188,7 @@ fn subspaces_are_audited_as_they_are_learned() {
 #[test]
 fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     let sandbox = crate::federate::sandbox();
-    let run = [
-        "audit-federate",
-        "data.csv",
-        "--target-col",
-        "y",
-        "--alpha-grid",
-        "0,1,inf",
-    ];
+    let run = words("audit-federate data.csv --target-col y --alpha-grid 0,1,inf");
     let trials = ["--rounds", "3", "--runs", "4"];
     let found = holds(sandbox.dp(&[&run[..], &TARGET, &trials].concat()), 0.99);
     assert_eq!(found["releases"].as_array().unwrap().len(), 6);

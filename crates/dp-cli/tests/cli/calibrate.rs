@@ -1,6 +1,6 @@
 //! `dp calibrate`: what is left out is solved for, what makes no sense is refused.
 
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 fn calibrate(args: &[&str]) -> Run {
     let mut all = vec!["calibrate"];
@@ -17,14 +17,7 @@ fn for_one(args: &[&str]) -> Run {
 
 #[test]
 fn exactly_one_figure_is_left_out() {
-    let all = [
-        "--noise-multiplier",
-        "1",
-        "--steps",
-        "10",
-        "--sampling-probability",
-        "0.1",
-    ];
+    let all = words("--noise-multiplier 1 --steps 10 --sampling-probability 0.1");
     for args in [&all[..], &all[..2], &all[2..4], &all[4..], &[]] {
         for_one(args).exits(2).says(&["leave out exactly one of"]);
     }

@@ -2,11 +2,18 @@
 
 use serde_json::Value;
 
-use crate::support::{Sandbox, USER, names_in, ratings};
+use crate::support::{Sandbox, USER, names_in, ratings, words};
 
 fn evaluate(sandbox: &Sandbox, more: &[&str]) -> Value {
     let args = [
-        &["evaluate", "ratings.csv", "--model", "dp-model", "--json"],
+        &[
+            "evaluate",
+            "ratings.csv",
+            "--model",
+            "dp-model",
+            "--json",
+            "--show-internal",
+        ],
         more,
     ]
     .concat();
@@ -25,7 +32,7 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
     for seed in ["0", "3"] {
         let args = ["--split-seed", seed];
         let run = sandbox
-            .train(&[&["--json", "--force"], &args[..]].concat())
+            .train(&[&["--json", "--show-internal", "--force"], &args[..]].concat())
             .exits(0)
             .json();
         // the run says how it split
@@ -51,7 +58,14 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
 fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(120, 60, 12));
-    let args = ["--feedback", "implicit", "--min-rating", "3", "--json"];
+    let args = [
+        "--feedback",
+        "implicit",
+        "--min-rating",
+        "3",
+        "--json",
+        "--show-internal",
+    ];
     let run = sandbox.train(&args).exits(0).json();
     let found = evaluate(&sandbox, &[]);
     assert_eq!(found, evaluate(&sandbox, &["--min-rating", "3"]));
@@ -91,16 +105,9 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
         "new.csv",
         "user,item,rating\nb,item-4,5\na,item-1,1\nd,item-2,2\na,item-5,4\na,item-99,4\nc,item-6,NaN\n",
     );
-    let args = [
-        "evaluate",
-        "new.csv",
-        "--model",
-        "dp-model",
-        "--history",
-        "old.csv",
-    ];
+    let args = words("evaluate new.csv --model dp-model --history old.csv");
     let found = sandbox
-        .dp(&[&args[..], &["--json"]].concat())
+        .dp(&[&args[..], &["--json", "--show-internal"]].concat())
         .exits(0)
         .json();
     // b: 5, d: 2, a: 4 against the mean 3 of the history; a's item-1 is known, item-99 is not, NaN is nothing
@@ -135,29 +142,35 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
 }
 
 #[test]
-fn all_of_it_is_internal_and_kept_only_when_asked() {
+fn all_of_it_is_internal_and_printed_only_when_asked() {
     let sandbox = Sandbox::with_model();
     let before = names_in(&sandbox.path("dp-model"));
-    let args = ["evaluate", "ratings.csv", "--model", "dp-model"];
-    let run = sandbox.dp(&args).exits(0);
+    let kept = "dp-model-internal/internal-evaluation.json";
+    let args = words("evaluate ratings.csv --model dp-model");
+    let shown = [&args[..], &["--show-internal"]].concat();
+    let run = sandbox.dp(&shown).exits(0);
     let head = "internal, not covered by the guarantee: do not publish\n";
     assert!(run.stdout.starts_with(head), "{}", run.stdout);
     assert!(!run.stdout.contains(USER) && run.stderr.is_empty());
-    assert_eq!(names_in(&sandbox.path("dp-model")), before);
+    assert!(!sandbox.exists(kept));
+    let run = sandbox.dp(&args).exits(0);
+    run.prints(&[kept, "--show-internal"]);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
+    let run = sandbox
+        .dp(&[&args[..], &["--json", "--show-internal"]].concat())
+        .exits(0);
+    assert!(run.json().get("internal").is_none(), "{}", run.stdout);
 
     let found = evaluate(&sandbox, &["--save", "--non-private"]);
     assert!(figure(&found, "non-private", "rmse") > 0.0);
     assert_eq!(found["released"]["private"], true);
-    let kept: Value =
-        serde_json::from_slice(&sandbox.read("dp-model/internal-evaluation.json")).unwrap();
-    assert_eq!(kept["overall"], found["internal"]["overall"]);
-    assert_eq!(names_in(&sandbox.path("dp-model")).len(), before.len() + 1);
+    assert_eq!(sandbox.value(kept)["overall"], found["internal"]["overall"]);
+    assert_eq!(names_in(&sandbox.path("dp-model")), before);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let path = sandbox.path("dp-model/internal-evaluation.json");
-        let mode = std::fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = std::fs::metadata(sandbox.path(kept)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
     }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
@@ -176,7 +189,10 @@ fn members(value: &Value) -> Vec<&str> {
 fn json_has_the_documented_members() {
     let sandbox = Sandbox::with_model();
     let found = evaluate(&sandbox, &[]);
-    assert_eq!(members(&found), ["dim", "internal", "n_items", "released"]);
+    assert_eq!(
+        members(&found),
+        ["dim", "internal", "internal_folder", "n_items", "released"]
+    );
     let internal = &found["internal"];
     assert_eq!(
         members(internal),
@@ -192,16 +208,7 @@ fn json_has_the_documented_members() {
         .exits(0)
         .json();
     assert_eq!(members(&pages), ["internal", "private", "released", "runs"]);
-    let made = [
-        "synth",
-        "ratings",
-        "--users",
-        "20",
-        "--items",
-        "10",
-        "--ratings",
-        "60",
-    ];
+    let made = words("synth ratings --users 20 --items 10 --ratings 60");
     let made = sandbox
         .dp(&[&made[..], &["--out", "made", "--json"]].concat())
         .exits(0)
@@ -214,7 +221,14 @@ fn json_has_the_documented_members() {
 fn nothing_held_out_is_no_failure() {
     let sandbox = Sandbox::with_model();
     sandbox.write("none.csv", "user,item,rating\na,item-99,3\n");
-    let args = ["evaluate", "none.csv", "--model", "dp-model", "--json"];
+    let args = [
+        "evaluate",
+        "none.csv",
+        "--model",
+        "dp-model",
+        "--json",
+        "--show-internal",
+    ];
     let found = sandbox
         .dp(&[&args[..], &["--history", "ratings.csv"]].concat())
         .exits(0)
@@ -244,7 +258,7 @@ fn mistakes_are_named() {
         .says(&["--model"]);
     sandbox.write(
         "e.toml",
-        "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\n",
+        "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\nshow-internal = true\n",
     );
     let configured = sandbox
         .dp(&["evaluate", "--config", "e.toml"])

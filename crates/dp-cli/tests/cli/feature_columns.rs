@@ -24,7 +24,7 @@ fn the_columns_in_use_are_told_and_assumed_public() {
     let assumption = "columns genres, year, actors of the item table are public and were not made from this data set";
     let said = run.json()["released"]["assumptions"].to_string();
     assert!(said.contains(assumption), "{said}");
-    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.text("dp-model/certificate.json");
     assert!(certificate.contains(assumption), "{certificate}");
     let quiet = train(&sandbox, &["--quiet", "--force", "--steps", "1"]).exits(0);
     assert_eq!(quiet.stderr, "");
@@ -65,7 +65,7 @@ fn years_count_by_decades_however_their_column_is_written() {
     let sandbox = sandbox();
     sandbox.write("items.csv", items().replace(",year,", ",Year,"));
     train(&sandbox, &["--steps", "1"]).exits(0);
-    let weights = String::from_utf8(sandbox.read("dp-model/feature_weights.csv")).unwrap();
+    let weights = sandbox.text("dp-model/feature_weights.csv");
     let years = weights.lines().filter(|line| line.starts_with("Year,"));
     let names: Vec<_> = years.filter_map(|line| line.split(',').nth(1)).collect();
     assert_eq!(names, ["1950s", "1960s", "1970s", "1980s"]);

@@ -1,7 +1,7 @@
 //! `dp train --method am-ssp`: public features of items.
 
 use crate::implicit::REFUSED;
-use crate::support::{Run, Sandbox, USER};
+use crate::support::{Run, Sandbox, USER, words};
 
 /// 300 users, half of them fond of War, half of Art; items 0 to 29 are rated, 30 to 35 are in the table alone, 36 has no names at all.
 fn ratings() -> String {
@@ -64,7 +64,7 @@ pub(crate) fn trained(more: &[&str]) -> Sandbox {
 #[test]
 fn a_run_leaves_the_usual_files_and_the_weights_of_features() {
     let sandbox = sandbox();
-    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "30", "--json"];
+    let args = words("--ledger l.ledger --ledger-epsilon 30 --json --show-internal");
     let json = train(&sandbox, &args).exits(0).json();
     assert_eq!(
         (&json["method"], &json["n_items"]),
@@ -78,7 +78,7 @@ fn a_run_leaves_the_usual_files_and_the_weights_of_features() {
     for part in ["features", "one person has one user id", "same ledger file"] {
         assert!(assumptions.contains(part), "{part}: {assumptions}");
     }
-    let text = |name: &str| String::from_utf8(sandbox.read(name)).unwrap();
+    let text = |name: &str| sandbox.text(name);
     let weights = text("dp-model/feature_weights.csv");
     let lines: Vec<&str> = weights.lines().collect();
     assert!(lines[0].starts_with("column,name,bias,taste_1,") && lines[1].starts_with(",,"));
@@ -145,7 +145,7 @@ fn columns_are_those_that_are_named() {
         "--dim",
         "3",
     ]);
-    let weights = String::from_utf8(sandbox.read("dp-model/feature_weights.csv")).unwrap();
+    let weights = sandbox.text("dp-model/feature_weights.csv");
     assert_eq!(weights.lines().count(), 1 + 1 + 37 + 3);
     assert_eq!(
         weights.lines().nth(2).unwrap().split(',').next(),
@@ -208,29 +208,12 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
             .exits(2)
             .says(&[part]);
     }
-    let tune = [
-        "tune",
-        "none.csv",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-        "--try",
-        "dim=2",
-    ];
+    let tune = words("tune none.csv --epsilon 1 --delta 1e-5 --try dim=2");
     sandbox
         .dp(&[&tune[..], &FEATURES].concat())
         .exits(2)
         .says(&["`dp train` alone has it"]);
-    let audit = [
-        "audit",
-        "--method",
-        "am-ssp",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-    ];
+    let audit = words("audit --method am-ssp --epsilon 1 --delta 1e-5");
     sandbox.dp(&audit).exits(2).says(&["RATINGS of your own"]);
     assert!(sandbox.names().is_empty());
 }
@@ -252,21 +235,10 @@ fn settings_of_features_stand_in_files_like_all_others() {
         Some(2)
     );
     sandbox.write("c.toml", printed);
-    let args = [
-        "train",
-        "--config",
-        "c.toml",
-        "--epsilon",
-        "5",
-        "--delta",
-        "1e-5",
-        "--label-bound",
-        "2",
-        "--label-center",
-        "3",
-    ];
+    let args =
+        words("train --config c.toml --epsilon 5 --delta 1e-5 --label-bound 2 --label-center 3");
     sandbox.dp(&args).exits(0);
-    let weights = String::from_utf8(sandbox.read("dp-model/feature_weights.csv")).unwrap();
+    let weights = sandbox.text("dp-model/feature_weights.csv");
     assert!(!weights.contains("actors,"));
     let seeded = train(&sandbox, &["--force", "--insecure-seed", "3"]).exits(0);
     assert!(

@@ -2,8 +2,16 @@
 
 use crate::features::{sandbox, train};
 use crate::implicit::check_list_figures;
+use crate::support::words;
 
-const IMPLICIT: [&str; 5] = ["--feedback", "implicit", "--min-rating", "4", "--json"];
+const IMPLICIT: [&str; 6] = [
+    "--feedback",
+    "implicit",
+    "--min-rating",
+    "4",
+    "--json",
+    "--show-internal",
+];
 
 #[test]
 fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
@@ -24,7 +32,7 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
     let ndcg = |name: &str| metrics[name].as_f64().unwrap();
     assert!(ndcg("test_ndcg_at_20") > ndcg("popularity_ndcg_at_20"));
 
-    let text = |name: &str| String::from_utf8(sandbox.read(name)).unwrap();
+    let text = |name: &str| sandbox.text(name);
     let certificate = text("dp-model/certificate.json");
     for label in [
         "total weights",
@@ -51,20 +59,9 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
         "later.csv",
         "item,genres,year,actors\n900,War|Drama,1951,\n901,Art|Drama,1951,\n",
     );
-    let recommend = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "me.csv",
-        "--min-rating",
-        "4",
-        "--items",
-        "later.csv",
-        "-k",
-        "60",
-        "--json",
-    ];
+    let recommend = words(
+        "recommend --model dp-model --history me.csv --min-rating 4 --items later.csv -k 60 --json",
+    );
     let found = sandbox.dp(&recommend).exits(0).json();
     let listed: Vec<String> = found["recommendations"]
         .as_array()

@@ -18,7 +18,7 @@ fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
 }
 
 fn json(sandbox: &Sandbox, name: &str) -> serde_json::Value {
-    serde_json::from_slice(&sandbox.read(name)).unwrap()
+    sandbox.value(name)
 }
 
 /// The rows of the released factors.
@@ -52,7 +52,7 @@ fn the_head_can_be_told_from_the_released_counts_alone() {
     let file = sandbox.read("dp-model/item_factors.safetensors");
     let header = String::from_utf8_lossy(&file);
     assert!(header.contains(r#"schema_version\":3"#)); // readers of 2 know no scores without biases
-    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.text("dp-model/certificate.json");
     for (label, is_there) in [
         ("item counts", true),
         ("round 1: Gramian of all users", true),
@@ -60,7 +60,7 @@ fn the_head_can_be_told_from_the_released_counts_alone() {
     ] {
         assert_eq!(certificate.contains(label), is_there, "{label}");
     }
-    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    let report = sandbox.text("dp-model/report.md");
     for part in [
         "(8 tastes) for the 10 with the largest noisy counts, 4 rounds",
         "\"head_fraction\": 0.4",

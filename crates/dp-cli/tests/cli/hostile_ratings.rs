@@ -1,7 +1,7 @@
 //! Records that are not numbers, too large or too many: handled by rule, never an error
 //! (docs/decisions/0005-records-that-are-not-numbers.md).
 
-use crate::support::{Sandbox, USER, catalogue, ratings};
+use crate::support::{Sandbox, USER, catalogue, ratings, words};
 
 const N_ITEMS: usize = 200;
 
@@ -12,18 +12,11 @@ fn survives(lines: &str) -> serde_json::Value {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(60, N_ITEMS, 10) + lines);
     sandbox.write("items.csv", catalogue(N_ITEMS));
-    let args = ["--items", "items.csv", "--json", "--dim", "3"];
+    let args = words("--items items.csv --json --show-internal --dim 3");
     let json = sandbox.train(&args).exits(0).json();
     sandbox.dp(&["verify", "dp-model"]).exits(0);
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
-    let args = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "me.csv",
-        "--json",
-    ];
+    let args = words("recommend --model dp-model --history me.csv --json");
     let rows = sandbox.dp(&args).exits(0).json()["recommendations"].clone();
     assert_eq!(rows.as_array().unwrap().len(), 10);
     for row in rows.as_array().unwrap() {

@@ -1,18 +1,10 @@
 //! `dp train --feedback implicit` and `dp recommend` on its model.
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 fn trained(more: &[&str]) -> (Sandbox, serde_json::Value) {
     let sandbox = Sandbox::with_ratings();
-    let mut args = vec![
-        "--feedback",
-        "implicit",
-        "--min-rating",
-        "3",
-        "--split",
-        "users",
-        "--json",
-    ];
+    let mut args = words("--feedback implicit --min-rating 3 --split users --json --show-internal");
     args.extend(more);
     let json = sandbox.train(&args).exits(0).json();
     (sandbox, json)
@@ -48,7 +40,7 @@ fn held_out_users_are_measured_by_recall_beside_popularity() {
 #[test]
 fn the_certificate_lists_counts_gramian_and_sums() {
     let (sandbox, _) = trained(&["--steps", "2"]);
-    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.text("dp-model/certificate.json");
     for label in [
         "item counts",
         "round 1: Gramian of all users",
@@ -81,16 +73,7 @@ pub(crate) const REFUSED: [(&[&str], &str); 5] = [
 fn recommendations_leave_out_the_whole_history_and_fold_in_what_was_liked() {
     let (sandbox, _) = trained(&["--dim", "3"]);
     sandbox.write("me.csv", "item,rating\nitem-3,5\nitem-4,1\n");
-    let base = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "me.csv",
-        "-k",
-        "30",
-        "--json",
-    ];
+    let base = words("recommend --model dp-model --history me.csv -k 30 --json");
     let liked = [&base[..], &["--min-rating", "3"]].concat();
     for args in [&base[..], &liked] {
         let json = sandbox.dp(args).exits(0).json();
@@ -113,14 +96,6 @@ fn flags_that_do_not_go_together_are_refused_before_anything_is_read() {
     }
     let sandbox = Sandbox::with_model();
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
-    let args = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "me.csv",
-        "--min-rating",
-        "3",
-    ];
+    let args = words("recommend --model dp-model --history me.csv --min-rating 3");
     sandbox.dp(&args).exits(2).says(&["--feedback implicit"]);
 }

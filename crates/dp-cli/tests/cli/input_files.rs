@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::support::{Sandbox, USER, catalogue, ratings};
+use crate::support::{Sandbox, USER, catalogue, ratings, words};
 
 const SECRET: &str = "secret-7f3";
 
@@ -130,7 +130,9 @@ fn with_a_declared_catalogue_a_header_alone_is_a_data_set_without_users() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", "user,item,rating\n");
     sandbox.write("items.csv", catalogue(5));
-    let run = sandbox.train(&["--items", "items.csv", "--json"]).exits(0);
+    let run = sandbox
+        .train(&["--items", "items.csv", "--json", "--show-internal"])
+        .exits(0);
     assert_eq!(run.json()["internal"]["n_users"], 0);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
@@ -155,14 +157,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
         "ratings.csv",
         ratings(40, 25, 10).replace("user,item,rating", "who,what,stars"),
     );
-    let columns = [
-        "--user-col",
-        "who",
-        "--item-col",
-        "what",
-        "--rating-col",
-        "stars",
-    ];
+    let columns = words("--user-col who --item-col what --rating-col stars");
     sandbox.train(&columns).exits(0);
 }
 
@@ -224,7 +219,7 @@ fn every_documented_layout_is_read() {
     ] {
         let sandbox = Sandbox::new();
         sandbox.write("ratings.csv", &text);
-        let run = sandbox.train(&["--json"]).exits(0);
+        let run = sandbox.train(&["--json", "--show-internal"]).exits(0);
         assert_eq!(run.json()["internal"]["n_ratings"], 400);
         assert_eq!(run.json()["n_items"], 25);
         assert!(!run.stdout.contains(USER));

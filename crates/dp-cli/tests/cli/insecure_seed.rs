@@ -1,7 +1,5 @@
 //! Repeatable noise is marked as not private wherever it shows.
 
-use serde_json::Value;
-
 use crate::support::{Sandbox, ratings};
 
 const FACTORS: &str = "item_factors.safetensors";
@@ -58,11 +56,10 @@ fn every_output_says_that_it_is_not_private() {
     assert!(run.stdout.starts_with("NOT PRIVATE"), "{}", run.stdout);
     assert!(!run.stdout.contains("epsilon 1"), "{}", run.stdout);
 
-    let certificate: Value =
-        serde_json::from_slice(&sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.value("dp-model/certificate.json");
     assert_eq!(certificate["status"]["kind"], "not-private");
     assert!(certificate["guarantee"].is_null());
-    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    let report = sandbox.text("dp-model/report.md");
     assert!(report.starts_with("# Item factors, NOT PRIVATE"));
     assert!(report.contains("**Not private: seeded noise.**"));
 
@@ -108,7 +105,7 @@ fn verification_does_not_pass_what_promises_nothing() {
 #[test]
 fn a_seeded_certificate_cannot_be_edited_into_a_private_one() {
     let sandbox = seeded();
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let edited = text.replace("not-private", "private");
     assert_ne!(edited, text);
     sandbox.write("edited.json", edited);

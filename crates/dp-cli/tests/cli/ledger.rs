@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use crate::support::{Sandbox, ratings};
+use crate::support::{Sandbox, ratings, words};
 
 fn n_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&byte| byte == b'\n').count()
@@ -31,7 +31,7 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         .exits(3);
 
     let ledger = ["l.ledger", "l.ledger.key", "l.ledger.users"];
-    let names = [&["first"], &ledger[..], &["ratings.csv"]].concat();
+    let names = [&["first", "first-internal"], &ledger[..], &["ratings.csv"]].concat();
     assert_eq!(sandbox.names(), names);
     assert_eq!(sandbox.read("l.ledger"), spent);
     assert_eq!(sandbox.read("first/item_factors.safetensors"), model);
@@ -52,18 +52,10 @@ fn a_budget_covers_as_many_runs_as_the_accountant_says() {
     let sandbox = Sandbox::with_ratings();
     let budget = ["--ledger", "l.ledger", "--force", "--ledger-epsilon", "2"];
     let run = sandbox.train(&budget).exits(0);
-    assert!(
-        run.stdout.contains("enough for 2 more runs like this"),
-        "{}",
-        run.stdout
-    );
+    run.prints(&["enough for 2 more runs like this"]);
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     let run = sandbox.train(&budget).exits(0);
-    assert!(
-        run.stdout.contains("not enough for another run"),
-        "{}",
-        run.stdout
-    );
+    run.prints(&["not enough for another run"]);
     sandbox
         .train(&budget)
         .exits(3)
@@ -192,15 +184,7 @@ fn a_ledger_of_other_data_stops_the_run() {
     let before = sandbox.read("l.ledger");
     sandbox.write("next-day.csv", ratings(41, 25, 10));
     let next_day = |more: &[&str]| {
-        let args = [
-            "train",
-            "next-day.csv",
-            "--epsilon",
-            "1",
-            "--delta",
-            "1e-5",
-            "--force",
-        ];
+        let args = words("train next-day.csv --epsilon 1 --delta 1e-5 --force");
         sandbox.dp(&[args.as_slice(), &["--ledger", "l.ledger"], more].concat())
     };
     next_day(&[]).exits(5).says(&[
@@ -284,8 +268,7 @@ fn every_release_of_a_run_is_recorded_and_certified() {
         1 + 1 + 2 + 2 * 3,
         "header, the key of the users, counts, weights, two releases a round of statistics"
     );
-    let certificate: serde_json::Value =
-        serde_json::from_slice(&sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.value("dp-model/certificate.json");
     let recorded = String::from_utf8(recorded).unwrap();
     for release in certificate["releases"].as_array().unwrap() {
         let id = release["release_id"].as_str().unwrap();

@@ -21,6 +21,7 @@ mod hostile_ratings;
 mod implicit;
 mod input_files;
 mod insecure_seed;
+mod item_ids;
 mod ledger;
 mod ledger_kinds;
 mod logs;
@@ -30,6 +31,7 @@ mod output_folder;
 mod parquet;
 mod personalize;
 mod predict;
+mod publish;
 mod python;
 mod ranges;
 mod real_data;
@@ -45,6 +47,7 @@ mod synth;
 mod train;
 mod tune;
 mod verify;
+mod warnings;
 
 /// The program under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_dp");

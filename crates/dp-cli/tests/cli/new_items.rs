@@ -3,19 +3,11 @@
 use serde_json::Value;
 
 use crate::features::{sandbox, trained};
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 fn recommend(sandbox: &Sandbox, history: &str, more: &[&str]) -> Run {
     sandbox.write("me.csv", history);
-    let args = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "me.csv",
-        "-k",
-        "99",
-    ];
+    let args = words("recommend --model dp-model --history me.csv -k 99");
     sandbox.dp(&[&args[..], more].concat())
 }
 
@@ -53,11 +45,7 @@ fn items_that_nobody_rated_are_ranked_by_their_features() {
     let other = predicted(&recommend(&sandbox, &art, &["--json"]).exits(0));
     assert!(of(&other, "31") > of(&other, "30"));
     let nobody = recommend(&sandbox, "item,rating\n", &[]).exits(0);
-    assert!(
-        nobody.stdout.contains("people like in general"),
-        "{}",
-        nobody.stdout
-    );
+    nobody.prints(&["people like in general"]);
 }
 
 #[test]
@@ -96,7 +84,7 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
         .exits(4)
         .says(&["actors"]);
     recommend(&sandbox, WAR, &["--items", "none.csv"]).exits(4);
-    let weights = String::from_utf8(sandbox.read("dp-model/feature_weights.csv")).unwrap();
+    let weights = sandbox.text("dp-model/feature_weights.csv");
     sandbox.write(
         "dp-model/feature_weights.csv",
         weights.replace("War", "Wax"),
@@ -106,7 +94,7 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
         .says(&["feature_weights.csv", "does not hold its hash"]);
     sandbox.write("dp-model/feature_weights.csv", &weights);
     recommend(&sandbox, WAR, &["--items", "new.csv"]).exits(0);
-    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let certificate = sandbox.text("dp-model/certificate.json");
     sandbox.write(
         "dp-model/certificate.json",
         certificate.replace("genres", "colours"),
@@ -119,16 +107,7 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
 #[test]
 fn a_model_of_ids_has_no_place_for_new_items() {
     let sandbox = sandbox();
-    let args = [
-        "train",
-        "ratings.csv",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-        "--items",
-        "items.csv",
-    ];
+    let args = words("train ratings.csv --epsilon 1 --delta 1e-5 --items items.csv");
     sandbox.dp(&args).exits(0);
     recommend(&sandbox, WAR, &["--items", "items.csv"])
         .exits(2)

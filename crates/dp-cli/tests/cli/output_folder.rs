@@ -3,24 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, Sandbox, catalogue, names_in, ratings};
+use crate::support::{Run, Sandbox, catalogue, names_in, ratings, words};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 6] = [
     "certificate.json",
-    "internal-releases.list",
-    "internal.json",
-    "internal.md",
     "item_factors.safetensors",
     "items.csv",
+    "manifest.json",
     "report.json",
     "report.md",
 ];
+const INTERNAL: [&str; 3] = ["internal-releases.list", "internal.json", "internal.md"];
 
 #[test]
 fn a_run_leaves_the_documented_files_and_nothing_else() {
     let sandbox = Sandbox::with_model();
-    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
 }
 
 #[test]
@@ -28,7 +29,10 @@ fn parent_folders_are_made() {
     let sandbox = Sandbox::with_ratings();
     sandbox.train(&["--out", "models/2026/monday"]).exits(0);
     assert_eq!(names_in(&sandbox.path("models/2026/monday")), FILES);
-    assert_eq!(names_in(&sandbox.path("models/2026")), ["monday"]);
+    assert_eq!(
+        names_in(&sandbox.path("models/2026")),
+        ["monday", "monday-internal"]
+    );
 }
 
 #[test]
@@ -47,8 +51,17 @@ fn an_existing_folder_is_replaced_only_when_asked() {
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
-    let all = [&["dp-model"], &kept[..], &["ratings.csv"]].concat();
-    assert_eq!(sandbox.names(), all);
+    let names = [&["dp-model", "dp-model-internal"], &kept[..], &["ratings.csv"]].concat();
+    assert_eq!(sandbox.names(), names);
+    // figures of another run do not stay beside the model, nor go unasked
+    fs::remove_dir_all(sandbox.path("dp-model")).unwrap();
+    sandbox.write("dp-model-internal/notes.txt", "mine");
+    sandbox
+        .train(&[])
+        .exits(7)
+        .says(&["dp-model-internal exists", "--force"]);
+    sandbox.train(&["--force"]).exits(0);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
 }
 
 #[test]
@@ -67,6 +80,8 @@ fn a_file_in_the_place_of_the_folder_is_kept_too() {
 fn replacing_never_deletes_what_the_run_needs() {
     let sandbox = Sandbox::with_model();
     fs::create_dir(sandbox.path("work")).unwrap();
+    fs::create_dir(sandbox.path("work-internal")).unwrap();
+    sandbox.write("work-internal/ratings.csv", "x");
     for name in ["ratings.csv", "items.csv", "l.ledger"] {
         sandbox.write(&format!("work/{name}"), "x");
     }
@@ -75,16 +90,9 @@ fn replacing_never_deletes_what_the_run_needs() {
         &["train", "ratings.csv", "--items", "work/items.csv"],
         &["train", "ratings.csv", "--ledger", "work/l.ledger"],
         &["train", "ratings.csv", "--ledger", "work/new.ledger"],
+        &["train", "work-internal/ratings.csv"],
     ] {
-        let rest = [
-            "--epsilon",
-            "1",
-            "--delta",
-            "1e-5",
-            "--out",
-            "work",
-            "--force",
-        ];
+        let rest = words("--epsilon 1 --delta 1e-5 --out work --force");
         let run = sandbox.dp(&[args, rest.as_slice()].concat());
         run.exits(2)
             .says(&["lies in the output folder work", "another --out"]);
@@ -106,7 +114,8 @@ fn what_a_killed_run_left_is_cleared_away() {
     fs::create_dir(sandbox.path(".dp-model.partial")).unwrap();
     sandbox.write(".dp-model.partial/item_factors.safetensors", "half");
     sandbox.train(&[]).exits(0);
-    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
@@ -127,22 +136,42 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 #[cfg(unix)]
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
-    sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB
-    let args = [
-        "--items",
+    let title = "t".repeat(300);
+    let items = (0..4_000).map(|item| format!("item-{item},{title}\n"));
+    sandbox.write(
         "items.csv",
-        "--ledger",
-        "l.ledger",
-        "--ledger-epsilon",
-        "1",
-        "--steps",
-        "1",
-    ];
-    let run = train_with_little_space(&sandbox, "12", &args);
+        "item,title\n".to_owned() + &items.collect::<String>(),
+    );
+    let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
+    let n_paid = || sandbox.text("l.ledger").matches("\"label\"").count();
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let left = [&[".dp-model.partial", "items.csv"], &kept[..], &["ratings.csv"]].concat();
+    let partial = |name: &str| sandbox.exists(&format!(".dp-model.partial/{name}"));
     // the first release does not fit into its list, so nobody has seen it
-    run.exits(7).says(&["releases.list"]);
-    assert!(!sandbox.exists("dp-model"));
+    train_with_little_space(&sandbox, "12", &args)
+        .exits(7)
+        .says(&["releases.list"]);
+    assert_eq!(sandbox.names(), left);
+    let hidden = names_in(&sandbox.path(".dp-model.partial"));
+    assert_eq!(hidden, [".lock", ".paid", "releases.list"]);
+    assert_eq!(n_paid(), 1);
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
+    assert_eq!(n_paid(), 1);
+
+    // where the list of 98 kB fits and the catalogue of 1.2 MB does not, all is paid and half a catalogue does not stay
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    train_with_little_space(&sandbox, "400", &args)
+        .exits(7)
+        .says(&["items.csv"]);
+    assert_eq!(sandbox.names(), left);
+    assert!(partial("internal/internal-releases.list"));
+    assert!(!partial("items.csv") && !partial("certificate.json"));
+    assert_eq!(n_paid(), 4, "counts, weights, matrix and right-hand sides");
+    let resumed = [&args[..], &["--resume"]].concat();
+    sandbox.train(&resumed).exits(0);
+    assert_eq!(n_paid(), 4);
+    assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+    assert_eq!(sandbox.names()[..2], ["dp-model", "dp-model-internal"]);
 }
 
 #[test]
@@ -154,7 +183,8 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
     let run = train_with_little_space(&sandbox, "12", &["--items", "items.csv", "--force"]);
     run.exits(7);
     assert_eq!(sandbox.read("dp-model/certificate.json"), before);
-    assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "items.csv", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
@@ -182,20 +212,23 @@ fn the_internal_report_is_for_its_owner_only() {
             .mode()
             & 0o777
     };
-    assert_eq!(mode("dp-model/internal.md"), 0o600);
+    assert_eq!(mode("dp-model-internal"), 0o700);
+    for name in INTERNAL {
+        assert_eq!(mode(&format!("dp-model-internal/{name}")), 0o600, "{name}");
+    }
     assert_ne!(mode("dp-model/report.md"), 0o600);
 }
 
 /// What a process leaves that is killed while it measures a model of the given folder.
 fn killed(sandbox: &Sandbox, model: &str) {
     let left = format!(".{model}.partial");
-    fs::create_dir(sandbox.path(&left)).unwrap();
+    fs::create_dir_all(sandbox.path(&left).join("internal")).unwrap();
     for (name, text) in [
         (".lock", ""),
         (".paid", ""),
         (".released", ""),
         ("certificate.json", "{}"),
-        ("internal.json", "{\"schema"),
+        ("internal/internal.json", "{\"schema"),
     ] {
         sandbox.write(&format!("{left}/{name}"), text);
     }
@@ -211,14 +244,7 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
     sandbox.train(&private[4..]).exits(0);
     let ledger = sandbox.read("l.ledger");
     let featured = ["--items", "items.csv", "--method", "am-ssp"];
-    let rows = [
-        "--user-col",
-        "user",
-        "--target-col",
-        "rating",
-        "--bounds",
-        "b.csv",
-    ];
+    let rows = words("--user-col user --target-col rating --bounds b.csv");
     for (command, more) in [
         ("train", &[][..]),
         ("train", &featured),
@@ -236,6 +262,8 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
         let run = sandbox.dp(&args).exits(7);
         run.says(&["the model is now in found", "nothing was paid"]);
         assert_eq!(names_in(&sandbox.path("found")), ["certificate.json"]);
+        assert_eq!(names_in(&sandbox.path("found-internal")), [""; 0]);
+        fs::remove_dir(sandbox.path("found-internal")).unwrap();
         assert_eq!(sandbox.read("l.ledger"), ledger);
         fs::remove_dir_all(sandbox.path("found")).unwrap();
     }

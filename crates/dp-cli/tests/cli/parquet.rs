@@ -37,7 +37,7 @@ mod with_the_feature {
 
     /// The table of a csv file as Parquet: columns that are numbers in every row as doubles, the others as text.
     fn convert(sandbox: &Sandbox, csv: &str, parquet: &str) {
-        let text = String::from_utf8(sandbox.read(csv)).unwrap();
+        let text = sandbox.text(csv);
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let names = lines.next().unwrap();
         let rows: Vec<Vec<&str>> = lines.collect();

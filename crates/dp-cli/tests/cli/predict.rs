@@ -1,7 +1,7 @@
 //! `dp predict`: users fit their own models locally; nothing is spent and nothing is written.
 
 use crate::personalize::{personalize, sandbox};
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 const HISTORY: &str = "target,a,b,c,d,e,f\n\
     1.5,1,0,0,0.1,-0.3,0.2\n-0.5,-1,0,0,0.4,0.2,-0.1\n1.5,0,1,0,-0.2,0.3,0\n-0.5,0,0,1,0.3,0.1,0.3\n\
@@ -88,16 +88,7 @@ fn ranges_and_classes_of_the_model_are_used() {
     assert_eq!(run.stdout, "user,target\n,1\n");
     let classes = ["--task", "classification", "--out", "cls"];
     personalize(&sandbox, &[&classes[..], &["--threshold", "0"]].concat()).exits(0);
-    let args = [
-        "predict",
-        "--model",
-        "cls",
-        "--history",
-        "me.csv",
-        "--rows",
-        "new.csv",
-        "--json",
-    ];
+    let args = words("predict --model cls --history me.csv --rows new.csv --json");
     let probability = sandbox.dp(&args).exits(0).json()["predictions"][0][1]
         .as_f64()
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 /// A thousandth of a rating apart, the order of two items means nothing: users' equations are summed in single precision.
 const CLOSE: f64 = 1e-3;
@@ -26,16 +26,7 @@ fn the_reader_in_python_agrees() {
         "mine.csv",
         "item,rating\nitem-1,5\nitem-4,1\nnowhere,5\nitem-9,4\n",
     );
-    let args = [
-        "recommend",
-        "--model",
-        "dp-model",
-        "--history",
-        "mine.csv",
-        "-k",
-        "25",
-        "--json",
-    ];
+    let args = words("recommend --model dp-model --history mine.csv -k 25 --json");
     let ours = sandbox.dp(&args).exits(0).json();
     let ours = ours["recommendations"].as_array().unwrap();
     assert_eq!(ours.len(), 22);

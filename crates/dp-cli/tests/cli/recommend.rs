@@ -2,23 +2,14 @@
 
 use serde_json::Value;
 
-use crate::support::{Run, Sandbox, catalogue, ratings};
+use crate::support::{Run, Sandbox, catalogue, ratings, words};
 
 /// A model with tastes over 25 titled items, and a user who was not in training.
 fn with_history(history: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(300, 25, 10));
     sandbox.write("items.csv", catalogue(25));
-    let args = [
-        "train",
-        "ratings.csv",
-        "--epsilon",
-        "20",
-        "--delta",
-        "1e-5",
-        "--dim",
-        "3",
-    ];
+    let args = words("train ratings.csv --epsilon 20 --delta 1e-5 --dim 3");
     sandbox
         .dp(&[args.as_slice(), &["--items", "items.csv"]].concat())
         .exits(0);

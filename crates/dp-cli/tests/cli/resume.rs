@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dp_accounting::Ledger;
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 /// A run of a few hundred rounds, so that a kill comes in the middle of it.
 const LONG_RUN: [&str; 13] = [
@@ -26,7 +26,7 @@ const LONG_RUN: [&str; 13] = [
 /// Counts once, then two releases a round.
 const N_RELEASES: usize = 601;
 
-const LIST: &str = ".dp-model.partial/releases.list";
+pub(crate) const LIST: &str = ".dp-model.partial/releases.list";
 
 fn long_run() -> Vec<&'static str> {
     let mut args = LONG_RUN.to_vec();
@@ -63,7 +63,7 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
 }
 
 /// A long run that was killed when its list had a release.
-fn killed() -> Sandbox {
+pub(crate) fn killed() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
     let mut child = sandbox.command().args(long_run()).spawn().unwrap();
     let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");
@@ -74,6 +74,36 @@ fn killed() -> Sandbox {
     sandbox
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_says_that_its_budget_is_spent_and_how_to_go_on() {
+    let sandbox = Sandbox::with_ratings();
+    let mut command = sandbox.command();
+    command
+        .args(long_run())
+        .stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < give_up && !fs::read(sandbox.path(LIST)).is_ok_and(has_one) {}
+    let id = child.id().to_string();
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &id])
+        .status();
+    assert!(kill.unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+    assert!(
+        said.contains(
+            "the budget that the run has paid is spent: the same command with --resume goes on"
+        ),
+        "{said}"
+    );
+    sandbox.dp(&long_run()).exits(0);
+}
+
 #[test]
 fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     let sandbox = killed();
@@ -82,8 +112,8 @@ fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     let mut other = long_run();
     other.extend(["--clip-norm", "0.9"]);
     sandbox.dp(&other).exits(2).says(&[
-        "the list of releases belongs to other settings or other public inputs",
-        "hint: --resume",
+        "--resume: the interrupted run had other settings or other public inputs: --clip-norm was not given, and is 0.9",
+        "leave --resume out for a new run",
     ]);
     assert_eq!(sandbox.read("l.ledger"), spent);
     fs::rename(sandbox.path("l.ledger"), sandbox.path("old.ledger")).unwrap();
@@ -138,14 +168,7 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
     child.wait().unwrap();
     // another run takes what is left
     let small = ["--ledger", "l.ledger", "--out", "small"];
-    let mut other = vec![
-        "train",
-        "ratings.csv",
-        "--epsilon",
-        "0.3",
-        "--delta",
-        "1e-5",
-    ];
+    let mut other = words("train ratings.csv --epsilon 0.3 --delta 1e-5");
     other.extend(small);
     let paid = sandbox.dp(&other).code;
     if paid == 3 {

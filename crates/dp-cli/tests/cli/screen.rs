@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 /// All there are.
 const COMMANDS: [&str; 18] = [
@@ -12,12 +12,14 @@ const COMMANDS: [&str; 18] = [
     "personalize",
     "predict",
     "recommend",
+    "publish",
     "verify",
     "account",
     "calibrate",
     "audit",
     "audit-personalize",
     "audit-federate",
+    "audit-tune",
     "completions",
     "synth",
     "federate",
@@ -56,7 +58,7 @@ fn every_flag_and_exit_code_is_documented() {
             );
         }
     }
-    for code in 0..=7 {
+    for code in 0..=8 {
         assert!(page.contains(&format!("\n| {code} | ")), "exit code {code}");
     }
 }
@@ -66,16 +68,7 @@ fn a_reader_that_went_away_is_no_failure() {
     let sandbox = Sandbox::with_ratings();
     for args in [
         ["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"].as_slice(),
-        &[
-            "train",
-            "ratings.csv",
-            "--epsilon",
-            "1",
-            "--delta",
-            "1e-5",
-            "--json",
-            "--force",
-        ],
+        &words("train ratings.csv --epsilon 1 --delta 1e-5 --json --force"),
         &["verify", "dp-model"],
     ] {
         let mut child = sandbox

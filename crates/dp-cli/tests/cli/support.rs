@@ -40,6 +40,18 @@ impl Run {
         self
     }
 
+    /// Checks that standard output holds each of these.
+    #[track_caller]
+    pub(crate) fn prints(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(
+                self.stdout.contains(part),
+                "no `{part}` in: {}",
+                self.stdout
+            );
+        }
+    }
+
     /// Standard output as exactly one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
@@ -91,6 +103,15 @@ impl Sandbox {
         fs::read(self.path(name)).unwrap()
     }
 
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
+    }
+
+    /// A file of one JSON value.
+    pub(crate) fn value(&self, name: &str) -> Value {
+        serde_json::from_slice(&self.read(name)).unwrap()
+    }
+
     pub(crate) fn exists(&self, name: &str) -> bool {
         fs::symlink_metadata(self.path(name)).is_ok()
     }
@@ -117,6 +138,8 @@ impl Sandbox {
                 command.env_remove(name);
             }
         }
+        // the ids of generated items are
+        command.env("DP_ITEM_IDS_ARE_PUBLIC", "1");
         command
     }
 
@@ -186,6 +209,11 @@ pub(crate) fn ratings(n_users: usize, n_items: usize, per_user: usize) -> String
         }
     }
     text
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }
 
 /// A catalogue of the items of [`ratings`].

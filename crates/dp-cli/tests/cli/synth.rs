@@ -1,6 +1,6 @@
 //! `dp synth`: files that the other commands read.
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 #[test]
 fn ratings_can_be_trained_on() {
@@ -12,7 +12,7 @@ fn ratings_can_be_trained_on() {
         said.contains("6000 lines") && said.contains("60 lines"),
         "{said}"
     );
-    let ratings = String::from_utf8(sandbox.read("made/ratings.csv")).unwrap();
+    let ratings = sandbox.text("made/ratings.csv");
     assert_eq!(ratings.lines().count(), 6001);
     let users: std::collections::BTreeSet<_> = ratings
         .lines()
@@ -20,16 +20,7 @@ fn ratings_can_be_trained_on() {
         .map(|l| l.split(',').next())
         .collect();
     assert_eq!(users.len(), 300);
-    let args = [
-        "train",
-        "made/ratings.csv",
-        "--items",
-        "made/items.csv",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-    ];
+    let args = words("train made/ratings.csv --items made/items.csv --epsilon 1 --delta 1e-5");
     sandbox.dp(&args).exits(0);
 }
 
@@ -40,7 +31,7 @@ fn groups_can_be_personalized() {
     sandbox
         .dp(&[&["synth", "groups", "--out", "made"], &sizes[..]].concat())
         .exits(0);
-    let rows = String::from_utf8(sandbox.read("made/rows.csv")).unwrap();
+    let rows = sandbox.text("made/rows.csv");
     assert_eq!(rows.lines().next(), Some("user,x1,x2,x3,x4,y"));
     assert_eq!(rows.lines().count(), 1201);
     let columns = ["--user-col", "user", "--target-col", "y", "--rank", "2"];

@@ -23,7 +23,7 @@ fn the_best_candidate_is_kept_and_the_certificate_covers_the_choice() {
     let scores: Vec<f64> = serde_json::from_value(comparison["scores"].clone()).unwrap();
     let chosen = usize::from(scores[1] < scores[0]);
     assert_eq!(comparison["chosen"], chosen);
-    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    let report = sandbox.text("dp-model/report.md");
     assert!(report.contains("## Candidates") && report.contains("| chosen |"));
     sandbox
         .dp(&["verify", "dp-model", "--ledger", "l"])

@@ -6,11 +6,7 @@ use crate::support::Sandbox;
 fn a_fresh_certificate_holds_as_folder_and_as_file() {
     let sandbox = Sandbox::with_model();
     let folder = sandbox.dp(&["verify", "dp-model"]).exits(0);
-    assert!(
-        folder.stdout.contains("certificate.json holds"),
-        "{}",
-        folder.stdout
-    );
+    folder.prints(&["certificate.json holds"]);
     assert!(
         folder
             .stdout
@@ -24,11 +20,7 @@ fn a_fresh_certificate_holds_as_folder_and_as_file() {
     let file = sandbox
         .dp(&["verify", "dp-model/certificate.json"])
         .exits(0);
-    assert!(
-        file.stdout.contains("model not compared"),
-        "{}",
-        file.stdout
-    );
+    file.prints(&["model not compared"]);
 
     let json = sandbox
         .dp(&["verify", "dp-model", "--json"])
@@ -73,7 +65,7 @@ fn one_changed_digit_is_found_wherever_it_is() {
 #[test]
 fn a_better_epsilon_is_found_by_name() {
     let sandbox = Sandbox::with_model();
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let better = text.replacen("\"epsilon\": 1.0,", "\"epsilon\": 0.5,", 1);
     assert_ne!(text, better);
     sandbox.write("better.json", better);
@@ -109,7 +101,7 @@ fn what_is_no_certificate_is_refused() {
 #[test]
 fn a_newer_certificate_is_refused() {
     let sandbox = Sandbox::with_model();
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     sandbox.write(
         "newer.json",
         text.replacen("\"schema_version\": 2", "\"schema_version\": 7", 1),
@@ -144,7 +136,7 @@ fn a_certificate_beside_another_runs_model_is_found() {
 #[test]
 fn a_certificate_that_names_no_model_does_not_vouch_for_the_one_beside_it() {
     let sandbox = Sandbox::with_model();
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let mut certificate = dp_accounting::Certificate::from_json(&text).unwrap();
     certificate.artifacts.clear();
     // binding another file renews the digest

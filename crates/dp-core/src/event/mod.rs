@@ -319,6 +319,117 @@ impl DpEvent {
         Self::Laplace { noise_multiplier }
     }
 
+    /// A discrete Gaussian mechanism.
+    #[must_use]
+    pub const fn discrete_gaussian(sigma: f64, sensitivity: u32) -> Self {
+        Self::DiscreteGaussian { sigma, sensitivity }
+    }
+
+    /// A discrete Laplace mechanism.
+    #[must_use]
+    pub const fn discrete_laplace(rate: f64, sensitivity: u32) -> Self {
+        Self::DiscreteLaplace { rate, sensitivity }
+    }
+
+    /// A mechanism of bounded range.
+    #[must_use]
+    pub const fn bounded_range(epsilon: f64, relation: Relation) -> Self {
+        Self::BoundedRange { epsilon, relation }
+    }
+
+    /// Something that is (epsilon, delta)-DP.
+    #[must_use]
+    pub const fn approx_dp(epsilon: f64, delta: f64, relation: Relation) -> Self {
+        Self::ApproxDp {
+            epsilon,
+            delta,
+            relation,
+        }
+    }
+
+    /// Something whose Renyi divergence of one order is known.
+    #[must_use]
+    pub const fn rdp(order: f64, epsilon: f64, relation: Relation) -> Self {
+        Self::Rdp {
+            order,
+            epsilon,
+            relation,
+        }
+    }
+
+    /// Something that is rho-zCDP.
+    #[must_use]
+    pub const fn zcdp(rho: f64, relation: Relation) -> Self {
+        Self::Zcdp { rho, relation }
+    }
+
+    /// Randomised response.
+    #[must_use]
+    pub const fn randomized_response(noise_probability: f64, buckets: u32) -> Self {
+        Self::RandomizedResponse {
+            noise_probability,
+            buckets,
+        }
+    }
+
+    /// Continual release by a binary tree.
+    #[must_use]
+    pub const fn tree_aggregation(noise_multiplier: f64, n_steps: u64) -> Self {
+        Self::TreeAggregation {
+            noise_multiplier,
+            n_steps,
+        }
+    }
+
+    /// A Gaussian mechanism of random sensitivity.
+    #[must_use]
+    pub fn mixture_of_gaussians(
+        sigma: f64,
+        sensitivities: impl Into<Vec<f64>>,
+        probabilities: impl Into<Vec<f64>>,
+    ) -> Self {
+        Self::MixtureOfGaussians {
+            sigma,
+            sensitivities: sensitivities.into(),
+            probabilities: probabilities.into(),
+        }
+    }
+
+    /// A schedule of Gaussian releases by random allocation.
+    #[must_use]
+    pub const fn random_allocation(noise_multiplier: f64, n_selected: u64, n_steps: u64) -> Self {
+        Self::RandomAllocation {
+            noise_multiplier,
+            n_selected,
+            n_steps,
+        }
+    }
+
+    /// Several mechanisms on the same data.
+    #[must_use]
+    pub const fn composed(events: Vec<Self>) -> Self {
+        Self::Composed { events }
+    }
+
+    /// The best of a random number of runs of this event.
+    #[must_use]
+    pub fn best_of(self, stopping: Stopping) -> Self {
+        Self::RepeatAndSelect {
+            event: Box::new(self),
+            stopping,
+        }
+    }
+
+    /// This event on `sample_size` of `population_size` units, drawn uniformly.
+    #[must_use]
+    pub fn sampled_without_replacement(self, sample_size: u64, population_size: u64) -> Self {
+        Self::SampledWithoutReplacement {
+            sample_size,
+            population_size,
+            event: Box::new(self),
+        }
+    }
+
     /// A Gaussian mechanism on a Poisson sample, the step of private SGD.
     #[must_use]
     pub fn sampled_gaussian(noise_multiplier: f64, sampling_probability: f64) -> Self {

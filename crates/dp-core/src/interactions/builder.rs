@@ -1,8 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::records::Records;
-use super::user_numbers::{Rows, UserNumbers};
-use super::{Interactions, UserIds};
+use super::{Interactions, Records, Rows, UserIds, UserNumbers};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.
@@ -108,12 +106,9 @@ impl InteractionsBuilder {
     /// [`ShapeError`] when `item` is not in the catalogue.
     pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
         if item as usize >= self.n_items {
-            return Err(ShapeError {
-                name: "item index plus one",
-                found: item as usize + 1,
-                expected: self.n_items,
-            }
-            .into());
+            return Err(
+                ShapeError::new("item index plus one", item as usize + 1, self.n_items).into(),
+            );
         }
         self.users.insert(user);
         if value.is_finite() {

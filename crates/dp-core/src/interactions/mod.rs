@@ -1,19 +1,11 @@
 //! Records of users with items, stored user by user.
 
 mod builder;
-mod item_major;
-mod origin;
-mod per_user;
-mod records;
-mod user_numbers;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::{DroppedRecords, InteractionsBuilder};
-pub use item_major::{ItemEntry, ItemMajor};
-pub use origin::Origin;
-pub use per_user::{PerUser, UserKey};
 
 /// One user's records: what a per-user contribution may look at.
 ///
@@ -376,6 +368,463 @@ impl Interactions {
     }
 }
 
+/// One record seen from its item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "says who holds what; printing it is never wanted"
+)]
+pub struct ItemEntry {
+    /// The user who holds the record.
+    pub user: u32,
+    /// The record's place among all records in user order.
+    pub position: u32,
+}
+
+/// The records of a table listed item by item, users increasing within each item.
+///
+/// A sum over the users of each item reads this list and gathers per-user data, which is far
+/// cheaper than walking the users and scattering into per-item sums.
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "says who holds what; printing it is never wanted"
+)]
+pub struct ItemMajor {
+    offsets: Vec<usize>,
+    entries: Vec<ItemEntry>,
+}
+
+impl ItemMajor {
+    /// Counting sort of the table's records by item.
+    ///
+    /// # Panics
+    /// When the table has 2^32 users or records or more; shard it first.
+    fn new(table: &Interactions) -> Self {
+        assert!(
+            u32::try_from(table.n_records().max(table.n_users())).is_ok(),
+            "a shard holds fewer than 2^32 users and records"
+        );
+        let mut offsets = vec![0; table.n_items() + 1];
+        for row in table.users() {
+            for &item in row.items() {
+                offsets[item as usize + 1] += 1;
+            }
+        }
+        for item in 0..table.n_items() {
+            offsets[item + 1] += offsets[item];
+        }
+        let mut next = offsets.clone();
+        let mut entries = vec![
+            ItemEntry {
+                user: 0,
+                position: 0
+            };
+            table.n_records()
+        ];
+        let mut position = 0;
+        for (user, row) in (0_u32..).zip(table.users()) {
+            for &item in row.items() {
+                let slot = &mut next[item as usize];
+                entries[*slot] = ItemEntry { user, position };
+                *slot += 1;
+                position += 1;
+            }
+        }
+        Self { offsets, entries }
+    }
+
+    /// Number of items.
+    #[must_use]
+    pub fn n_items(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// The records of one item.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn item(&self, item: usize) -> &[ItemEntry] {
+        &self.entries[self.offsets[item]..self.offsets[item + 1]]
+    }
+}
+
+/// Where the users of a table come from: a number of its own for every table that is built, and the
+/// shards that were cut from it since.
+///
+/// Sums over two tables may be added up only when no user is in both, because each sum bounds its
+/// users anew. [`overlaps`](Self::overlaps) says when that is certain to go wrong, for tables of one
+/// process. It looks at how tables were made and never at records or at numbers of users, so an error
+/// that rests on it tells nothing private. Two tables that were *built* apart count as tables of
+/// different users, whatever was put into them.
+///
+/// # Examples
+/// ```
+/// use dp_core::InteractionsBuilder;
+/// let table = InteractionsBuilder::new(3).build().0;
+/// let [a, b] = &table.shards(2)[..] else { unreachable!() };
+/// assert!(!a.origin().overlaps(b.origin()));
+/// assert!(a.origin().overlaps(table.origin()) && a.origin().overlaps(a.clone().origin()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    table: u64,
+    /// Number of a shard and how was cut, outermost first.
+    cuts: Vec<(usize, Cut)>,
+}
+
+/// How a table was cut. Shards of equal cuts are apart, shards of different ones may share users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    n_parts: usize,
+    /// 0 for consecutive users; else which dealing it was, of all in this process.
+    dealing: u64,
+}
+
+impl Origin {
+    /// A table like no other of this process.
+    fn of_a_new_table() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            table: NEXT.fetch_add(1, Ordering::Relaxed),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Shard `index` of `n_shards` of a table of this origin.
+    fn shard(&self, index: usize, n_shards: usize) -> Self {
+        let mut shard = self.clone();
+        let cut = Cut {
+            n_parts: n_shards,
+            dealing: 0,
+        };
+        shard.cuts.push((index, cut));
+        shard
+    }
+
+    /// A number for one way of dealing users to tables.
+    fn new_cut() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Part `index` of `n_parts` that users were dealt to.
+    fn dealt(&self, index: usize, n_parts: usize, dealing: u64) -> Self {
+        let mut part = self.clone();
+        part.cuts.push((index, Cut { n_parts, dealing }));
+        part
+    }
+
+    /// Whether a user may be in tables of both origins, as far as is known: always for a table and
+    /// its own copies, parts and shards, and for shards of one table cut into different numbers.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        if self.table != other.table {
+            return false;
+        }
+        let mut pairs = self.cuts.iter().zip(&other.cuts);
+        match pairs.find(|(a, b)| a != b) {
+            Some(((_, n), (_, m))) => n != m, // two different shards of one cut are disjoint
+            None => true,
+        }
+    }
+}
+
+/// Which user of a table a row belongs to, without telling anything about the user.
+///
+/// The table hands a key out with every row ([`UserRow::key`]). Copies, shards and parts of a table
+/// ([`Interactions::shards`], [`Interactions::partition`]) give a user the same key; tables that
+/// were built apart never share one. All that can be done with a key is to compare it and to look
+/// up what a [`PerUser`] holds, so a contribution cannot depend on a user's number or position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UserKey {
+    table: u64,
+    row: usize,
+}
+
+/// One value for each user of a table.
+///
+/// # Examples
+/// ```
+/// use dp_core::{InteractionsBuilder, PerUser};
+/// let mut builder = InteractionsBuilder::new(2);
+/// builder.push(7, 0, 1.0)?;
+/// builder.push(9, 1, 5.0)?;
+/// let table = builder.build().0;
+/// let largest = PerUser::of(&table, |row| row.values()[0]);
+/// assert_eq!(largest.get(table.user(1).key()), Some(&5.0));
+/// let second_shard = &table.shards(2)[1];
+/// assert_eq!(largest.get(second_shard.user(0).key()), Some(&5.0));
+/// # Ok::<(), dp_core::Error>(())
+/// ```
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds what belongs to users; printing it is never wanted"
+)]
+pub struct PerUser<T> {
+    table: u64,
+    first: usize,
+    values: Vec<T>,
+}
+
+impl<T> PerUser<T> {
+    /// Makes the value of every user of `table` from the user's own row.
+    pub fn of(table: &Interactions, make: impl FnMut(UserRow<'_>) -> T) -> Self {
+        Self::from_values(table, table.users().map(make).collect())
+    }
+
+    /// Takes over values made elsewhere, in the order of the users of `table`; what is beyond the
+    /// last user belongs to nobody.
+    #[must_use]
+    pub const fn from_values(table: &Interactions, values: Vec<T>) -> Self {
+        Self {
+            table: table.keys.table,
+            first: table.keys.row,
+            values,
+        }
+    }
+
+    /// The value of a user, or nothing for a row of another table.
+    #[must_use]
+    pub fn get(&self, key: UserKey) -> Option<&T> {
+        self.values.get(self.place(key)?)
+    }
+
+    /// Where the value of a user lies in [`values`](Self::values), or nothing for a row of another table.
+    #[must_use]
+    pub fn place(&self, key: UserKey) -> Option<usize> {
+        let place = key.row.checked_sub(self.first)?;
+        (key.table == self.table && place < self.values.len()).then_some(place)
+    }
+
+    /// All values, in the order of the users of the table.
+    #[must_use]
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// All values, to be changed in place.
+    #[must_use]
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// All values, in the order of the users of the table.
+    #[must_use]
+    pub fn into_values(self) -> Vec<T> {
+        self.values
+    }
+}
+
+/// Records in the order given, by blocks of user numbers: 8 bytes each, and 4 for every run of
+/// records of one user. A block is sorted by itself and given back before the next, so the sorted
+/// copy of the whole never stands beside the whole.
+#[derive(Default)]
+struct Records {
+    blocks: Vec<Vec<Chunk>>,
+    len: usize,
+}
+
+/// At most [`LARGEST_CHUNK`] records; nothing is moved when there are more.
+#[derive(Default)]
+struct Chunk {
+    /// Item and value.
+    records: Vec<(u32, f32)>,
+    /// Number within the block and how many records of that user follow.
+    runs: Vec<(u16, u16)>,
+}
+
+const SMALLEST_CHUNK: usize = 16;
+const LARGEST_CHUNK: usize = 1 << 12;
+
+impl Chunk {
+    fn push(&mut self, number: u16, item: u32, value: f32) {
+        match self.runs.last_mut() {
+            Some((last, n)) if *last == number => *n += 1, // a chunk has far fewer than 2^16
+            _ => self.runs.push((number, 1)),
+        }
+        self.records.push((item, value));
+    }
+
+    /// Number within the block and the records of each run.
+    fn runs(&self) -> impl Iterator<Item = (usize, &[(u32, f32)])> {
+        let mut start = 0;
+        self.runs.iter().map(move |&(number, n)| {
+            let own = start..start + usize::from(n);
+            start = own.end;
+            (usize::from(number), &self.records[own])
+        })
+    }
+}
+
+impl Records {
+    const fn len(&self) -> usize {
+        self.len
+    }
+
+    fn push(&mut self, user: u32, item: u32, value: f32) {
+        let block = user as usize / NUMBERS_OF_A_BLOCK;
+        if block >= self.blocks.len() {
+            self.blocks.resize_with(block + 1, Vec::new);
+        }
+        self.len += 1;
+        #[allow(clippy::cast_possible_truncation, reason = "a block has 2^12 numbers")]
+        let number = (user as usize % NUMBERS_OF_A_BLOCK) as u16;
+        let chunks = &mut self.blocks[block];
+        if let Some(chunk) = chunks.last_mut()
+            && chunk.records.len() < chunk.records.capacity().min(LARGEST_CHUNK)
+        {
+            return chunk.push(number, item, value);
+        }
+        let before = chunks.last().map_or(0, |chunk| chunk.records.len());
+        let mut chunk = Chunk::default();
+        let capacity = (2 * before).clamp(SMALLEST_CHUNK, LARGEST_CHUNK);
+        chunk.records.reserve_exact(capacity);
+        chunk.push(number, item, value);
+        chunks.push(chunk);
+    }
+
+    /// Shows each row's records, rows in order, a user's records in the order given; rows without
+    /// any too.
+    fn for_each_row(self, rows: &Rows, mut each: impl FnMut(&mut [(u32, f32)])) {
+        let mut blocks = self.blocks.into_iter();
+        for block in 0..rows.n_blocks() {
+            let chunks = blocks.next().unwrap_or_default();
+            let (starts, mut sorted) = by_row(&chunks, rows, block);
+            drop(chunks);
+            for range in starts.windows(2) {
+                each(&mut sorted[range[0]..range[1]]);
+            }
+        }
+    }
+}
+
+/// Counting sort of a block by row.
+fn by_row(chunks: &[Chunk], rows: &Rows, block: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
+    let own = rows.of_block(block);
+    let row_of = |number: usize| rows.of(block * NUMBERS_OF_A_BLOCK + number) - own.start;
+    let mut starts = vec![0; own.len() + 1];
+    for (number, run) in chunks.iter().flat_map(Chunk::runs) {
+        starts[row_of(number) + 1] += run.len();
+    }
+    for row in 0..own.len() {
+        starts[row + 1] += starts[row];
+    }
+    let mut next = starts.clone();
+    let mut sorted = vec![(0, 0.0); starts[own.len()]];
+    for (number, run) in chunks.iter().flat_map(Chunk::runs) {
+        let slot = &mut next[row_of(number)];
+        sorted[*slot..*slot + run.len()].copy_from_slice(run);
+        *slot += run.len();
+    }
+    (starts, sorted)
+}
+
+/// Numbers of a block: whole words.
+const NUMBERS_OF_A_BLOCK: usize = 64 * WORDS_OF_A_BLOCK;
+const WORDS_OF_A_BLOCK: usize = 64;
+
+/// A set of user numbers.
+#[derive(Default)]
+struct UserNumbers {
+    /// Bit `n % 64` of word `n / 64` stands for number `n`.
+    words: Vec<u64>,
+}
+
+/// The numbers of a set in order: the row of a number is how many are below it.
+struct Rows {
+    words: Vec<u64>,
+    /// Numbers in the words before each.
+    before: Vec<usize>,
+    n_rows: usize,
+}
+
+impl UserNumbers {
+    fn insert(&mut self, user: u32) {
+        let word = user as usize / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (user % 64);
+    }
+
+    /// Inserts `0..end`.
+    fn insert_below(&mut self, end: usize) {
+        let whole = end / 64;
+        if self.words.len() < end.div_ceil(64) {
+            self.words.resize(end.div_ceil(64), 0);
+        }
+        self.words[..whole].fill(u64::MAX);
+        if !end.is_multiple_of(64) {
+            self.words[whole] |= (1 << (end % 64)) - 1;
+        }
+    }
+
+    fn into_rows(self) -> Rows {
+        let mut n_rows = 0;
+        let mut before = Vec::with_capacity(self.words.len());
+        for word in &self.words {
+            before.push(n_rows);
+            n_rows += word.count_ones() as usize;
+        }
+        Rows {
+            words: self.words,
+            before,
+            n_rows,
+        }
+    }
+}
+
+impl Rows {
+    const fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Blocks of numbers up to the largest one.
+    const fn n_blocks(&self) -> usize {
+        self.words.len().div_ceil(WORDS_OF_A_BLOCK)
+    }
+
+    /// The rows of the numbers of a block.
+    fn of_block(&self, block: usize) -> std::ops::Range<usize> {
+        let first = |block: usize| {
+            let word = block * WORDS_OF_A_BLOCK;
+            self.before.get(word).copied().unwrap_or(self.n_rows)
+        };
+        first(block)..first(block + 1)
+    }
+
+    /// The numbers in order.
+    #[allow(clippy::cast_possible_truncation, reason = "numbers are 32 bits")]
+    fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().enumerate().flat_map(|(at, &word)| {
+            let bits = (0..64_u32).filter(move |bit| word >> bit & 1 == 1);
+            bits.map(move |bit| at as u32 * 64 + bit)
+        })
+    }
+
+    /// Whether no number between the first and the last is missing.
+    fn are_consecutive(&self) -> bool {
+        let first = self.words.iter().position(|&word| word != 0);
+        let last = self.words.iter().rposition(|&word| word != 0);
+        let (Some(first), Some(last)) = (first, last) else {
+            return true;
+        };
+        let start = first * 64 + self.words[first].trailing_zeros() as usize;
+        let end = last * 64 + 64 - self.words[last].leading_zeros() as usize;
+        end - start == self.n_rows
+    }
+
+    /// The row of a number that was inserted.
+    fn of(&self, user: usize) -> usize {
+        let word = user / 64;
+        let below = self.words[word] & ((1 << (user % 64)) - 1);
+        self.before[word] + below.count_ones() as usize
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -523,5 +972,121 @@ mod tests {
             }
         }
         assert_eq!(seen, t.n_records());
+    }
+
+    fn first_users(n_users: u32) -> Interactions {
+        let mut builder = InteractionsBuilder::new(2);
+        for user in 0..n_users {
+            builder.push(user, user % 2, 1.0).unwrap();
+        }
+        builder.build().0
+    }
+
+    #[test]
+    fn shards_of_one_cut_are_apart_and_everything_else_of_a_table_is_not() {
+        // the same answers whatever the number of users
+        for n_users in [0, 1, 7] {
+            let (t, other) = (first_users(n_users), first_users(n_users));
+            assert!(!t.origin().overlaps(other.origin()));
+            assert!(t == other, "equal tables may have different origins");
+            let (halves, thirds) = (t.shards(2), t.shards(3));
+            for (i, a) in halves.iter().enumerate() {
+                assert!(a.origin().overlaps(t.origin()) && t.origin().overlaps(a.origin()));
+                assert!(!a.origin().overlaps(other.origin()));
+                for (j, b) in t.shards(2).iter().enumerate() {
+                    assert_eq!(a.origin().overlaps(b.origin()), i == j);
+                }
+                for b in &thirds {
+                    assert!(a.origin().overlaps(b.origin()), "not known to be apart");
+                }
+            }
+            // shards of shards: apart as soon as one cut tells them apart
+            let quarters: Vec<_> = halves.iter().flat_map(|half| half.shards(2)).collect();
+            for (i, a) in quarters.iter().enumerate() {
+                for (j, b) in quarters.iter().enumerate() {
+                    assert_eq!(a.origin().overlaps(b.origin()), i == j);
+                }
+                assert_eq!(a.origin().overlaps(halves[0].origin()), i < 2);
+            }
+            // parts hold the same users
+            let parts = t.partition(2, |_, item, _| item as usize);
+            assert!(parts[0].origin().overlaps(parts[1].origin()));
+        }
+    }
+
+    fn users_in_order(users: &[u32]) -> Interactions {
+        let mut builder = InteractionsBuilder::new(3);
+        for &user in users {
+            builder.push(user, user % 3, 1.0).unwrap();
+        }
+        builder.build().0
+    }
+
+    #[test]
+    fn shards_parts_and_copies_find_what_belongs_to_their_users_and_other_tables_find_nothing() {
+        let t = users_in_order(&[5, 1, 9, 300]);
+        let numbers = PerUser::from_values(&t, vec![10, 11, 12, 13]);
+        for tables in [t.shards(3), t.partition(2, |_, item, _| item as usize % 2)] {
+            let whole = tables[0].n_users() == t.n_users();
+            let mut user = 0;
+            for part in &tables {
+                for row in part.users() {
+                    let expected = if whole { user % 4 } else { user };
+                    assert_eq!(numbers.get(row.key()), Some(&(10 + expected)));
+                    user += 1;
+                }
+            }
+        }
+        assert_eq!(numbers.get(t.clone().user(2).key()), Some(&12));
+        let stranger = users_in_order(&[5, 1, 9, 300]);
+        assert!(stranger.users().all(|row| numbers.get(row.key()).is_none()));
+        for part in t.deal(2, |id| usize::from(id > 5)) {
+            assert!(part.users().all(|row| numbers.get(row.key()).is_none()));
+        }
+    }
+
+    #[test]
+    fn rows_are_the_numbers_in_order() {
+        let mut numbers = UserNumbers::default();
+        let given = [70, 3, 64, 3, 0, 1_000, 127, 128];
+        for user in given {
+            numbers.insert(user);
+        }
+        let rows = numbers.into_rows();
+        let sorted = std::collections::BTreeSet::from(given);
+        assert_eq!(rows.n_rows(), sorted.len());
+        for (row, user) in sorted.into_iter().enumerate() {
+            assert_eq!(rows.of(user as usize), row);
+            assert_eq!(rows.numbers().nth(row), Some(user));
+        }
+        assert!(!rows.are_consecutive());
+    }
+
+    #[test]
+    fn numbers_are_consecutive_where_none_is_missing() {
+        for (first, end, missing) in [
+            (0, 5, None),
+            (60, 200, None),
+            (60, 200, Some(130)),
+            (0, 0, None),
+        ] {
+            let mut numbers = UserNumbers::default();
+            (first..end)
+                .filter(|&n| Some(n) != missing)
+                .for_each(|n| numbers.insert(n));
+            let rows = numbers.into_rows();
+            assert_eq!(rows.are_consecutive(), missing.is_none());
+        }
+    }
+
+    #[test]
+    fn ranges_are_inserted_to_their_end() {
+        for end in [0, 1, 63, 64, 65, 200] {
+            let mut numbers = UserNumbers::default();
+            numbers.insert_below(end);
+            numbers.insert(500);
+            let rows = numbers.into_rows();
+            assert_eq!((rows.n_rows(), rows.of(500)), (end + 1, end));
+        }
     }
 }

@@ -6,8 +6,8 @@ use dp_linalg::with_vector_instructions;
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::new_rows::NewRows;
 use super::normals::{NormalLanes, halves, mix};
+use super::ratings::NewRows;
 use crate::Result;
 
 /// Numbers behind a user's coefficients that hold the seed of the user's rows: 16 bits each.

@@ -2,12 +2,12 @@
 
 use dp_core::params::{at_least_one, finite_non_negative, finite_positive, in_range};
 use dp_core::{InteractionsBuilder, ParamError};
+use dp_linalg::PlainLoops;
 use rand::Rng;
-use rand_distr::{Distribution, StandardNormal};
+use rand_distr::weighted::WeightedAliasIndex;
+use rand_distr::{Distribution, Exp1, StandardNormal};
 
-use super::activity::{Activity, user_counts};
-use super::draw::ItemSampler;
-use super::taste::{TasteModel, standard_normals, stars};
+use super::normals::NormalLanes;
 use crate::{CatalogueSource, ItemCatalogue, Ratings, ReadSummary, Result};
 
 /// A generator of whole-star ratings whose shape resembles MovieLens: few users and items have
@@ -208,12 +208,7 @@ impl LongTailRatings {
             ("popularity_spread", self.popularity_spread),
         ] {
             if !(0.0..=5.0).contains(&spread) {
-                return Err(ParamError {
-                    name,
-                    value: spread,
-                    expected: "a number from 0 to 5",
-                }
-                .into());
+                return Err(ParamError::new(name, spread, "a number from 0 to 5").into());
             }
         }
         let used = finite_non_negative("user_share", self.user_share)?
@@ -257,4 +252,437 @@ fn draw_items<R: Rng + ?Sized>(
         .iter()
         .map(|&count| sampler.draw(count, rng))
         .collect()
+}
+
+/// Normal quantiles of MovieLens-1M's cumulated star shares
+/// (56,172, 107,556, 261,196, 348,970, 226,309 of 1,000,203).
+const STAR_CUTS: [f64; 4] = [-1.587_845_9, -0.979_385_5, -0.189_532_5, 0.751_210_2];
+const ITEM_POPULARITY_CORRELATION: f64 = 0.35;
+const USER_ACTIVITY_CORRELATION: f64 = -0.2;
+
+/// Stars of a latent value of mean 0 and variance 1 over the ratings.
+pub(super) fn stars(latent: f64) -> f32 {
+    STAR_CUTS.iter().fold(
+        1.0,
+        |stars, &cut| if latent > cut { stars + 1.0 } else { stars },
+    )
+}
+
+/// Independent standard normal numbers.
+pub(super) fn standard_normals<R: Rng + ?Sized>(n: usize, rng: &mut R) -> Vec<f64> {
+    (0..n).map(|_| StandardNormal.sample(rng)).collect()
+}
+
+/// Biases and factors of users and items.
+pub(super) struct TasteModel {
+    rank: usize,
+    user_bias: Vec<f64>,
+    item_bias: Vec<f64>,
+    user_factors: Vec<f64>,
+    item_factors: Vec<f64>,
+}
+
+impl TasteModel {
+    /// Draws a model whose parts have the parameters' shares of variance over `lists`.
+    pub(super) fn draw<R: Rng + ?Sized>(
+        params: &LongTailRatings,
+        activity: &[f64],
+        popularity: &[f64],
+        lists: &[Vec<u32>],
+        rng: &mut R,
+    ) -> Self {
+        let per_user: Vec<f64> = lists.iter().map(|list| list.len() as f64).collect();
+        let mut per_item = vec![0.0; popularity.len()];
+        for &item in lists.iter().flatten() {
+            per_item[item as usize] += 1.0;
+        }
+        let mut user_bias = correlated(activity, USER_ACTIVITY_CORRELATION, rng);
+        standardise(&mut user_bias, &per_user, params.user_share());
+        let mut item_bias = correlated(popularity, ITEM_POPULARITY_CORRELATION, rng);
+        standardise(&mut item_bias, &per_item, params.item_share());
+        let rank = params.rank();
+        let mut item_factors = standard_normals(popularity.len() * rank, rng);
+        scale_coordinates(&mut item_factors, rank, params.taste_share());
+        Self {
+            rank,
+            user_bias,
+            item_bias,
+            user_factors: standard_normals(activity.len() * rank, rng),
+            item_factors,
+        }
+    }
+
+    /// The latent value before noise.
+    pub(super) fn mean(&self, user: usize, item: usize) -> f64 {
+        let p = &self.user_factors[user * self.rank..][..self.rank];
+        let q = &self.item_factors[item * self.rank..][..self.rank];
+        let taste: f64 = p.iter().zip(q).map(|(p, q)| p * q).sum();
+        self.user_bias[user] + self.item_bias[item] + taste
+    }
+}
+
+/// Standard normal numbers with the given correlation to `scores`.
+fn correlated<R: Rng + ?Sized>(scores: &[f64], correlation: f64, rng: &mut R) -> Vec<f64> {
+    let own = correlation.mul_add(-correlation, 1.0).sqrt();
+    scores
+        .iter()
+        .map(|score| {
+            let z: f64 = StandardNormal.sample(rng);
+            correlation * score + own * z
+        })
+        .collect()
+}
+
+/// Shifts and scales `values` to weighted mean 0 and weighted variance `variance`.
+fn standardise(values: &mut [f64], weights: &[f64], variance: f64) {
+    let total: f64 = weights.iter().sum();
+    let weighted = |of: &dyn Fn(f64) -> f64, numbers: &[f64]| {
+        let sum: f64 = numbers.iter().zip(weights).map(|(&v, w)| of(v) * w).sum();
+        sum / total
+    };
+    let mean = weighted(&|v| v, values);
+    values.iter_mut().for_each(|v| *v -= mean);
+    let found = weighted(&|v| v * v, values);
+    if found > 0.0 {
+        let scale = (variance / found).sqrt();
+        values.iter_mut().for_each(|v| *v *= scale);
+    }
+}
+
+/// Scales coordinate k of every factor so that it carries variance in proportion to 1/k and all
+/// together carry `variance` against factors of variance 1.
+fn scale_coordinates(factors: &mut [f64], rank: usize, variance: f64) {
+    let harmonic: f64 = (1..=rank).map(|k| 1.0 / k as f64).sum();
+    let scales: Vec<f64> = (1..=rank)
+        .map(|k| (variance / (k as f64 * harmonic)).sqrt())
+        .collect();
+    for factor in factors.chunks_exact_mut(rank) {
+        factor.iter_mut().zip(&scales).for_each(|(f, s)| *f *= s);
+    }
+}
+
+/// The law of the users' counts.
+pub(super) struct Activity {
+    /// Sum of all counts.
+    pub(super) total: usize,
+    /// Smallest count.
+    pub(super) least: usize,
+    /// What counts approach and never exceed, above the smallest.
+    pub(super) ceiling: f64,
+    /// Standard deviation of the logarithm.
+    pub(super) spread: f64,
+}
+
+impl Activity {
+    /// Ratings above the smallest count at log-location `location`.
+    fn above_least(&self, z: f64, location: f64) -> f64 {
+        let x = (location + self.spread * z).exp();
+        let ceiling = self.ceiling - self.least as f64;
+        1.0 / (1.0 / x + 1.0 / ceiling)
+    }
+}
+
+/// Counts for users with normal scores `z`, their location found by bisection so that the sum
+/// is `total`. Fractions are carried from user to user, so no rounding is lost.
+pub(super) fn user_counts(z: &[f64], law: &Activity) -> Vec<usize> {
+    let above = (law.total - law.least * z.len()) as f64;
+    let location = bisect(|a| z.iter().map(|&z| law.above_least(z, a)).sum::<f64>() < above);
+    let (mut exact, mut given) = (0.0, 0);
+    z.iter()
+        .map(|&z| {
+            exact += law.above_least(z, location);
+            let due = whole(exact);
+            let count = law.least + due - given;
+            given = due;
+            count
+        })
+        .collect()
+}
+
+/// The place in `[-50, 50]` where `is_below` turns false.
+fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (-50.0, 50.0);
+    for _ in 0..80 {
+        let middle = 0.5 * (low + high);
+        if is_below(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}
+
+/// Nearest whole number of a sum of counts.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sums of counts lie between 0 and the number of ratings"
+)]
+fn whole(x: f64) -> usize {
+    x.round() as usize
+}
+
+/// Draws lists of different items.
+///
+/// The law is that of drawing one item after another, each time in proportion to the weights of
+/// the items left. Most lists are short against the catalogue, so it first draws with
+/// replacement and passes over items it has; a list still incomplete after a bounded number of
+/// draws is completed by the smallest of exponential keys `E_i / w_i` over the items left,
+/// which has the same law (Efraimidis and Spirakis 2006).
+pub(super) struct ItemSampler {
+    weights: Vec<f64>,
+    alias: WeightedAliasIndex<f64>,
+    taken_by: Vec<u32>,
+    turn: u32,
+}
+
+impl ItemSampler {
+    const DRAWS_PER_ITEM: usize = 4;
+
+    /// # Panics
+    /// When there is no weight or one is not positive and finite.
+    pub(super) fn new(weights: Vec<f64>) -> Self {
+        let alias = WeightedAliasIndex::new(weights.clone())
+            .expect("weights are positive and their sum is finite");
+        Self {
+            taken_by: vec![0; weights.len()],
+            weights,
+            alias,
+            turn: 0,
+        }
+    }
+
+    /// `count` different items, in no particular order; all of them when there are fewer.
+    pub(super) fn draw<R: Rng + ?Sized>(&mut self, count: usize, rng: &mut R) -> Vec<u32> {
+        self.next_turn();
+        let count = count.min(self.weights.len());
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..Self::DRAWS_PER_ITEM * count {
+            if list.len() == count {
+                return list;
+            }
+            let item = self.alias.sample(rng);
+            if self.taken_by[item] != self.turn {
+                self.taken_by[item] = self.turn;
+                list.push(to_u32(item));
+            }
+        }
+        self.complete(&mut list, count, rng);
+        list
+    }
+
+    fn next_turn(&mut self) {
+        if self.turn == u32::MAX {
+            self.taken_by.fill(0);
+            self.turn = 0;
+        }
+        self.turn += 1;
+    }
+
+    fn complete<R: Rng + ?Sized>(&self, list: &mut Vec<u32>, count: usize, rng: &mut R) {
+        let missing = count - list.len();
+        if missing == 0 {
+            return;
+        }
+        let left = (0..self.weights.len()).filter(|&item| self.taken_by[item] != self.turn);
+        let mut keys: Vec<(f64, u32)> = left
+            .map(|item| {
+                let exponential: f64 = Exp1.sample(rng);
+                (exponential / self.weights[item], to_u32(item))
+            })
+            .collect();
+        keys.select_nth_unstable_by(missing - 1, |a, b| a.0.total_cmp(&b.0));
+        list.extend(keys[..missing].iter().map(|&(_, item)| item));
+    }
+}
+
+fn to_u32(item: usize) -> u32 {
+    u32::try_from(item).expect("fewer than 2^32 items")
+}
+
+/// Rows of one user, from a stream of normal numbers.
+pub(super) struct NewRows<'a> {
+    pub(super) normals: NormalLanes,
+    /// Of each feature.
+    pub(super) stddevs: &'a [f32],
+    pub(super) label_noise: f32,
+    /// The user's coefficients.
+    pub(super) own: &'a [f32],
+    /// To be written.
+    pub(super) cells: &'a mut [f32],
+}
+
+impl PlainLoops for NewRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self) {
+        self.normals.fill(self.cells);
+        for row in self.cells.chunks_exact_mut(self.own.len() + 1) {
+            let Some((y, x)) = row.split_last_mut() else {
+                continue;
+            };
+            for (x, &stddev) in x.iter_mut().zip(self.stddevs) {
+                *x *= stddev;
+            }
+            *y = self.label_noise * *y + inner(x, self.own);
+        }
+    }
+}
+
+/// Eight partial sums, so that the compiler can use vector registers.
+#[inline(always)]
+fn inner(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 8];
+    let (a8, a_rest) = a.as_chunks::<8>();
+    let (b8, b_rest) = b.as_chunks::<8>();
+    for (a, b) in a8.iter().zip(b8) {
+        for lane in 0..8 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_linalg::with_vector_instructions;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn stars_step_at_the_cuts() {
+        for (latent, expected) in [
+            (-9.0, 1.0),
+            (-1.0, 2.0),
+            (-0.5, 3.0),
+            (0.0, 4.0),
+            (0.75, 4.0),
+            (0.76, 5.0),
+            (9.0, 5.0),
+        ] {
+            assert_eq!(stars(latent).to_bits(), f32::to_bits(expected), "{latent}");
+        }
+    }
+
+    #[test]
+    fn standardised_values_have_the_variance_asked_for_under_their_weights() {
+        let mut values = vec![1.0, 2.0, 10.0, 7.0];
+        let weights = [5.0, 1.0, 2.0, 0.0];
+        standardise(&mut values, &weights, 0.25);
+        let moment = |power: i32| {
+            let sum: f64 = values
+                .iter()
+                .zip(&weights)
+                .map(|(v, w)| w * v.powi(power))
+                .sum();
+            sum / 8.0
+        };
+        assert!(moment(1).abs() < 1e-15);
+        assert!((moment(2) - 0.25).abs() < 1e-15);
+    }
+
+    #[test]
+    fn coordinates_share_the_variance_harmonically() {
+        let mut factors = vec![1.0; 6];
+        scale_coordinates(&mut factors, 3, 0.22);
+        let variances: Vec<f64> = factors[3..].iter().map(|f| f * f).collect();
+        for (variance, expected) in variances.iter().zip([0.12, 0.06, 0.04]) {
+            assert!((variance - expected).abs() < 1e-15);
+        }
+    }
+
+    fn law(total: usize) -> Activity {
+        Activity {
+            total,
+            least: 20,
+            ceiling: 700.0,
+            spread: 1.5,
+        }
+    }
+
+    #[test]
+    fn counts_add_up_and_stay_within_their_limits() {
+        let z: Vec<f64> = (0..101).map(|i| f64::from(i) / 10.0 - 5.0).collect();
+        for total in [2_020, 2_021, 15_000, 60_000] {
+            let counts = user_counts(&z, &law(total));
+            assert_eq!(counts.iter().sum::<usize>(), total);
+            assert!(counts.iter().all(|c| (20..=700).contains(c)));
+        }
+    }
+
+    #[test]
+    fn a_higher_score_means_more_ratings() {
+        let counts = user_counts(&[-1.0, 0.0, 1.0], &law(300));
+        assert!(counts[0] < counts[1] && counts[1] < counts[2], "{counts:?}");
+        // below the ceiling log-distances of counts above the least are equal: 80^2 is near 18 * 142
+        let above: Vec<f64> = counts.iter().map(|&c| c as f64 - 20.0).collect();
+        assert!(above[2] / above[1] > 3.0 && above[1] / above[0] > 3.0);
+    }
+
+    #[test]
+    fn lists_hold_different_items_and_the_number_asked_for() {
+        let weights: Vec<f64> = (0..40).map(|i| f64::from(i).exp2()).collect();
+        let mut sampler = ItemSampler::new(weights);
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        for count in [0, 1, 5, 39, 40, 41] {
+            let mut list = sampler.draw(count, &mut rng);
+            list.sort_unstable();
+            list.dedup();
+            assert_eq!(list.len(), count.min(40));
+        }
+    }
+
+    /// Probability that successive sampling of two items takes `item`.
+    fn inclusion_of_two(weights: &[f64], item: usize) -> f64 {
+        let sum: f64 = weights.iter().sum();
+        let second: f64 = (0..weights.len())
+            .filter(|&first| first != item)
+            .map(|first| weights[first] / sum * weights[item] / (sum - weights[first]))
+            .sum();
+        weights[item] / sum + second
+    }
+
+    #[test]
+    fn both_ways_of_drawing_follow_successive_sampling() {
+        // one heavy item: after the bounded draws many lists still need completing
+        let weights = [60.0, 1.0, 2.0, 0.5];
+        let mut sampler = ItemSampler::new(weights.to_vec());
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let n = 100_000;
+        let mut seen = [0.0; 4];
+        for _ in 0..n {
+            for item in sampler.draw(2, &mut rng) {
+                seen[item as usize] += 1.0;
+            }
+        }
+        for (item, times) in seen.into_iter().enumerate() {
+            let p = inclusion_of_two(&weights, item);
+            // six standard deviations: false-alarm rate 1e-8 over the four items
+            let tolerance = 6.0 * (p * (1.0 - p) / f64::from(n)).sqrt();
+            assert!((times / f64::from(n) - p).abs() < tolerance, "{item}");
+        }
+    }
+
+    const DIM: usize = 11;
+
+    #[test]
+    fn made_rows_do_not_change() {
+        let own: [f32; DIM] = std::array::from_fn(|k| k as f32 - 4.5);
+        let stddevs: [f32; DIM] = std::array::from_fn(|k| 1.0 / (k + 1) as f32);
+        let mut cells = [0.0; 7 * (DIM + 1)];
+        with_vector_instructions(NewRows {
+            normals: NormalLanes::new(9),
+            stddevs: &stddevs,
+            label_noise: 0.25,
+            own: &own,
+            cells: &mut cells,
+        });
+        let sum = |h: u32, x: &f32| h.rotate_left(5).wrapping_add(x.to_bits());
+        assert_eq!(cells.iter().fold(0, sum), 0xc52e_98b9);
+    }
 }

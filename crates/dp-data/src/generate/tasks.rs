@@ -132,12 +132,9 @@ impl SkewedTasks {
         finite_non_negative("label_noise", self.label_noise)?;
         open_unit("train_fraction", self.train_fraction)?;
         if self.tasks_per_user > self.n_tasks as f64 {
-            return Err(ParamError {
-                name: "tasks_per_user",
-                value: self.tasks_per_user,
-                expected: "at most n_tasks",
-            }
-            .into());
+            return Err(
+                ParamError::new("tasks_per_user", self.tasks_per_user, "at most n_tasks").into(),
+            );
         }
         Ok(())
     }

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::Separator;
-use super::source::Input;
-use super::table::{Table, parse_number};
+use super::table::{Input, Separator, Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
 
 /// How lines of text are laid out. Parquet has no lines; it is told by its content.
@@ -226,6 +224,14 @@ impl<'t, 'a> Header<'t, 'a> {
             [] => Err(self.unknown(ColumnRole::Feature, None)),
             _ => Ok(kept),
         }
+    }
+
+    /// Whether a column is called `name`, or by a usual name of this role.
+    pub(super) fn has(&self, role: ColumnRole, name: Option<&str>) -> bool {
+        let is_usual = |n: &String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
+        self.names
+            .iter()
+            .any(|n| Some(n.as_str()) == name || is_usual(n))
     }
 
     /// The name of a column.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::source::{Source, plain_or_gzip};
+use super::table::{Source, plain_or_gzip};
 use crate::{Error, Expected, Result};
 
 /// Arrays and objects within one another that are still read.

@@ -4,11 +4,7 @@
 //! writes rows as such fields, [`table`] holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
 //! rest says what the columns mean.
 
-mod catalogue;
-mod fields;
 mod format;
-mod history;
-mod ids;
 mod items;
 mod json;
 mod leaf;
@@ -16,15 +12,14 @@ mod leaf;
 mod parquet;
 mod ratings;
 mod samples;
-mod source;
 mod table;
 
-pub use catalogue::read_catalogue;
 pub use format::{Layout, RatingsColumns, RatingsFormat};
-pub use history::{UserHistory, read_history, read_history_from};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
+pub use items::{check_catalogue, read_catalogue};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
 #[cfg(feature = "parquet")]
 pub use parquet::panic_is_contained;
+pub use ratings::{UserHistory, read_history, read_history_from};
 pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};
 pub use samples::{SampleColumns, read_samples, read_samples_from};

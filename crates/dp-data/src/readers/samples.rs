@@ -4,9 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::format::Header;
-use super::ids::Interner;
-use super::source::{Input, open_table, table_from};
-use super::table::Table;
+use super::table::{Input, Interner, Table, open_table, table_from};
 use crate::{ColumnRole, Result, SampleTable, SampleUser};
 
 /// Which columns of a csv or tsv file are read. A name given must match exactly; what is not given is found in any case of letters

@@ -1,13 +1,18 @@
 //! Records that all have the same number of fields.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::ops::Range;
+use std::path::Path;
 
-use super::fields::{OpenQuote, Separator, cut};
+use flate2::bufread::MultiGzDecoder;
+
+use crate::{ColumnRole, Error, Expected, Result};
+
 #[cfg(feature = "parquet")]
 use super::parquet::RowGroups;
-use super::source::{Input, Lines};
-use crate::{ColumnRole, Error, Expected, Result};
 
 /// Records of a file, one at a time.
 pub(super) struct Table<'a> {
@@ -270,6 +275,304 @@ pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
     }
 }
 
+/// What stands between fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Separator {
+    /// `::`, fields taken literally.
+    DoubleColon,
+    /// A tab, fields taken literally.
+    Tab,
+    /// A comma; a field may be put in double quotes, a quote inside it written twice.
+    Comma,
+}
+
+/// The field whose quotes do not close, counted from 1.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenQuote(pub(super) usize);
+
+/// Cuts `line` into `fields`, taking quotes off in place.
+pub(super) fn cut(
+    line: &mut Vec<u8>,
+    separator: Separator,
+    fields: &mut Vec<Range<usize>>,
+) -> Result<(), OpenQuote> {
+    fields.clear();
+    match separator {
+        Separator::DoubleColon => cut_at_double_colons(line, fields),
+        Separator::Tab => cut_at(line, b'\t', fields),
+        Separator::Comma if line.contains(&b'"') => return cut_quoted(line, fields),
+        Separator::Comma => cut_at(line, b',', fields),
+    }
+    Ok(())
+}
+
+fn cut_at(line: &[u8], separator: u8, fields: &mut Vec<Range<usize>>) {
+    let mut start = 0;
+    for (at, &byte) in line.iter().enumerate() {
+        if byte == separator {
+            fields.push(start..at);
+            start = at + 1;
+        }
+    }
+    fields.push(start..line.len());
+}
+
+fn cut_at_double_colons(line: &[u8], fields: &mut Vec<Range<usize>>) {
+    let (mut start, mut at) = (0, 0);
+    while at + 1 < line.len() {
+        if line[at] == b':' && line[at + 1] == b':' {
+            fields.push(start..at);
+            at += 2;
+            start = at;
+        } else {
+            at += 1;
+        }
+    }
+    fields.push(start..line.len());
+}
+
+/// Moves the text of quoted fields left over their quotes: the write mark never passes the
+/// read mark.
+fn cut_quoted(line: &mut Vec<u8>, fields: &mut Vec<Range<usize>>) -> Result<(), OpenQuote> {
+    let (mut read, mut write) = (0, 0);
+    loop {
+        let start = write;
+        if line.get(read) == Some(&b'"') {
+            read = unquote(line, read + 1, &mut write).ok_or(OpenQuote(fields.len() + 1))?;
+        } else {
+            while line.get(read).is_some_and(|&byte| byte != b',') {
+                line[write] = line[read];
+                (read, write) = (read + 1, write + 1);
+            }
+        }
+        fields.push(start..write);
+        match line.get(read) {
+            None => break,
+            Some(b',') => read += 1,
+            Some(_) => return Err(OpenQuote(fields.len())),
+        }
+    }
+    line.truncate(write);
+    Ok(())
+}
+
+/// Copies a quoted field that begins at `read`; returns the place after its closing quote.
+fn unquote(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize> {
+    loop {
+        let mut byte = *line.get(read)?;
+        read += 1;
+        if byte == b'"' {
+            if line.get(read) != Some(&b'"') {
+                return Some(read);
+            }
+            byte = b'"';
+            read += 1;
+        }
+        line[*write] = byte;
+        *write += 1;
+    }
+}
+
+/// Gives each new id the next number.
+#[derive(Default)]
+pub(super) struct Interner {
+    ids: Vec<String>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    last: u32,
+}
+
+impl Interner {
+    /// The number of `id`. A run of equal ids, usual in files sorted by user, is answered
+    /// without hashing.
+    ///
+    /// # Panics
+    /// At the 2^32-nd id.
+    pub(super) fn number(&mut self, id: &[u8]) -> Result<u32, Expected> {
+        let last = self.ids.get(self.last as usize);
+        if last.is_some_and(|last| last.as_bytes() == id) {
+            return Ok(self.last);
+        }
+        self.last = match self.numbers.get(id) {
+            Some(&number) => number,
+            None => self.insert(id)?,
+        };
+        Ok(self.last)
+    }
+
+    /// All ids by number.
+    pub(super) fn into_ids(self) -> Vec<String> {
+        self.ids
+    }
+
+    fn insert(&mut self, id: &[u8]) -> Result<u32, Expected> {
+        let text = std::str::from_utf8(id).map_err(|_| Expected::Utf8)?;
+        let number = u32::try_from(self.ids.len()).expect("fewer than 2^32 ids");
+        self.ids.push(text.to_owned());
+        self.numbers.insert(id.into(), number);
+        Ok(number)
+    }
+}
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
+const BUFFER: usize = 1 << 16;
+
+/// Opens a file and gives it the name that errors will show.
+pub(super) fn open(path: &Path) -> Result<(File, String)> {
+    let name = path.display().to_string();
+    match File::open(path) {
+        Ok(file) => Ok((file, name)),
+        Err(source) => Err(Error::Open { path: name, source }),
+    }
+}
+
+/// A table before it is read.
+pub(super) enum Input<'a> {
+    /// Text, plain or gzip.
+    Text(Box<dyn Read + 'a>),
+    #[cfg(feature = "parquet")]
+    Parquet(File),
+}
+
+/// Opens a file that holds a table. Parquet is told by its first four bytes or by its name.
+pub(super) fn open_table(path: &Path) -> Result<(Input<'static>, String)> {
+    let (mut file, name) = open(path)?;
+    let head = head_of(&mut file, &name)?;
+    let is_named = path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("parquet"));
+    if !is_named && head != PARQUET_MAGIC {
+        return Ok((Input::Text(Box::new(Cursor::new(head).chain(file))), name));
+    }
+    #[cfg(feature = "parquet")]
+    return Ok((Input::Parquet(file), name));
+    #[cfg(not(feature = "parquet"))]
+    Err(Error::WithoutParquet { path: name })
+}
+
+/// A table from anything; Parquet, which is read from its end, has to be a file.
+pub(super) fn table_from<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Input<'a>> {
+    let head = head_of(&mut reader, name)?;
+    if head == PARQUET_MAGIC {
+        let path = name.to_owned();
+        let source = std::io::Error::other("Parquet is read from a file, not from a stream");
+        return Err(Error::Parquet { path, source });
+    }
+    Ok(Input::Text(Box::new(Cursor::new(head).chain(reader))))
+}
+
+fn head_of(reader: &mut impl Read, name: &str) -> Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(PARQUET_MAGIC.len());
+    let n = PARQUET_MAGIC.len() as u64;
+    match reader.by_ref().take(n).read_to_end(&mut head) {
+        Ok(_) => Ok(head),
+        Err(source) => Err(Error::Read {
+            path: name.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Bytes of a file, unpacked.
+pub(super) struct Source<'a> {
+    pub(super) bytes: Box<dyn BufRead + 'a>,
+    gzip: bool,
+}
+
+/// Gzip is told by its two magic bytes, whatever the file is called.
+pub(super) fn plain_or_gzip<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Source<'a>> {
+    let mut head = Vec::with_capacity(2);
+    if let Err(source) = reader.by_ref().take(2).read_to_end(&mut head) {
+        let path = name.to_owned();
+        return Err(Error::Read { path, source });
+    }
+    let gzip = head == GZIP_MAGIC;
+    let whole = BufReader::with_capacity(BUFFER, Cursor::new(head).chain(reader));
+    let bytes: Box<dyn BufRead + 'a> = if gzip {
+        Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+    } else {
+        Box::new(whole)
+    };
+    Ok(Source { bytes, gzip })
+}
+
+impl Source<'_> {
+    /// An error of the operating system has a code; the gzip decoder's own have none.
+    pub(super) fn failure(&self, name: &str, source: std::io::Error) -> Error {
+        let path = name.to_owned();
+        if self.gzip && source.raw_os_error().is_none() {
+            Error::Gzip { path, source }
+        } else {
+            Error::Read { path, source }
+        }
+    }
+}
+
+/// The lines that are not blank, one at a time in a buffer that is used again.
+pub(super) struct Lines<'a> {
+    source: Source<'a>,
+    name: String,
+    buffer: Vec<u8>,
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(reader: impl Read + 'a, name: String) -> Result<Self> {
+        Ok(Self {
+            source: plain_or_gzip(reader, &name)?,
+            name,
+            buffer: Vec::new(),
+            number: 0,
+        })
+    }
+
+    /// Moves to the next line that holds more than spaces; false at the end. Line ends (`\n`
+    /// or `\r\n`) and a leading byte-order mark are taken off.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        loop {
+            self.buffer.clear();
+            match self.source.bytes.read_until(b'\n', &mut self.buffer) {
+                Ok(0) => return Ok(false),
+                Ok(_) => self.number += 1,
+                Err(source) => return Err(self.source.failure(&self.name, source)),
+            }
+            if self.buffer.last() == Some(&b'\n') {
+                self.buffer.pop();
+            }
+            if self.buffer.last() == Some(&b'\r') {
+                self.buffer.pop();
+            }
+            if self.number == 1 && self.buffer.starts_with(UTF8_BOM) {
+                self.buffer.drain(..UTF8_BOM.len());
+            }
+            if self.buffer.iter().any(|&byte| byte != b' ') {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The current line.
+    pub(super) fn line(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The current line, for unquoting in place.
+    pub(super) const fn line_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// The current line's number, counted from 1.
+    pub(super) const fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The name that errors show.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,5 +594,105 @@ mod tests {
             assert_eq!(parse_number(text.as_bytes()), None, "{text}");
         }
         assert_eq!(parse_number(b"\xff"), None);
+    }
+
+    fn cut_text(line: &str, separator: Separator) -> Result<Vec<String>, OpenQuote> {
+        let mut buffer = line.as_bytes().to_vec();
+        let mut fields = Vec::new();
+        cut(&mut buffer, separator, &mut fields)?;
+        Ok(fields
+            .into_iter()
+            .map(|f| String::from_utf8(buffer[f].to_vec()).unwrap())
+            .collect())
+    }
+
+    #[test]
+    fn fields_come_out_as_written() {
+        use Separator::{Comma, DoubleColon, Tab};
+        let table: [(&str, Separator, &[&str]); 11] = [
+            ("1,2,3", Comma, &["1", "2", "3"]),
+            (",,", Comma, &["", "", ""]),
+            ("1::2::3", DoubleColon, &["1", "2", "3"]),
+            ("a:b::c:", DoubleColon, &["a:b", "c:"]),
+            ("::", DoubleColon, &["", ""]),
+            ("1\t\"x\"\t", Tab, &["1", "\"x\"", ""]),
+            (r#""a,b",c"#, Comma, &["a,b", "c"]),
+            (r#"x,"say ""hi""",y"#, Comma, &["x", "say \"hi\"", "y"]),
+            (r#"7" disc,z"#, Comma, &["7\" disc", "z"]),
+            (r#""","""""#, Comma, &["", "\""]),
+            (r#""a","b","#, Comma, &["a", "b", ""]),
+        ];
+        for (line, separator, fields) in table {
+            assert_eq!(cut_text(line, separator).unwrap(), fields, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_quote_must_close_right_before_the_separator() {
+        for (line, field) in [("1,\"2", 2), ("\"1\"2,3", 1), ("1,2,\"", 3)] {
+            assert_eq!(cut_text(line, Separator::Comma), Err(OpenQuote(field)));
+        }
+    }
+
+    #[test]
+    fn numbers_follow_first_appearance() {
+        let mut ids = Interner::default();
+        let numbers: Vec<_> = ["b", "b", "a", "b", "a", "c"]
+            .map(|id| ids.number(id.as_bytes()).unwrap())
+            .into();
+        assert_eq!(numbers, [0, 0, 1, 0, 1, 2]);
+        assert_eq!(ids.into_ids(), ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn ids_are_text() {
+        let mut ids = Interner::default();
+        assert_eq!(ids.number(b"\xff"), Err(Expected::Utf8));
+        assert_eq!(ids.number(b"ok"), Ok(0));
+    }
+
+    /// Hands out one byte at a time, as a slow pipe may.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let n = out.len().min(1);
+            self.0.read(&mut out[..n])
+        }
+    }
+
+    fn lines(bytes: &[u8]) -> Vec<(usize, String)> {
+        let mut lines = Lines::new(Trickle(bytes), "x".into()).unwrap();
+        let mut all = Vec::new();
+        while lines.advance().unwrap() {
+            let text = String::from_utf8(lines.line().to_vec()).unwrap();
+            all.push((lines.number(), text));
+        }
+        all
+    }
+
+    #[test]
+    fn line_ends_marks_and_blank_lines_are_taken_off() {
+        let expected = vec![(1, "a,b".to_owned()), (3, "c".to_owned())];
+        assert_eq!(lines(b"a,b\n\nc\n"), expected);
+        assert_eq!(lines(b"\xef\xbb\xbfa,b\r\n  \r\nc"), expected);
+        assert_eq!(lines(b""), vec![]);
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_first_bytes_even_from_a_slow_pipe() {
+        use std::io::Write;
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(b"one\ntwo\n").unwrap();
+        let member = gz.finish().unwrap();
+        let expected = vec![(1, "one".to_owned()), (2, "two".to_owned())];
+        assert_eq!(lines(&member), expected);
+        let twice = [member.as_slice(), member.as_slice()].concat();
+        assert_eq!(lines(&twice).len(), 4, "later members count too");
+    }
+
+    #[test]
+    fn one_byte_is_not_gzip() {
+        assert_eq!(lines(b"a"), vec![(1, "a".to_owned())]);
     }
 }

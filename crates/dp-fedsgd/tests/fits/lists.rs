@@ -15,7 +15,7 @@ use dp_mechanism::{
     ReleaseEntry, RunFolder, ShardAnswer, Sharded, ToWorker, TrainerCheck, worker_channels,
 };
 
-use crate::support::{ADD_REMOVE, bits, paid, samples, squared};
+use crate::support::{ADD_REMOVE, bits, paid, samples, squared, trusting};
 
 const N: usize = 40;
 const DIM: usize = 3;
@@ -420,7 +420,7 @@ fn a_server_goes_on_from_its_list_and_clients_notice_nothing() {
     let (plan, fit) = (plan(params), params.check().unwrap());
     let (expected, entries) = whole(params, &data);
     let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
-    let each = (0..N).map(|user| Client::new(&model, &rows, user, user).unwrap());
+    let each = (0..N).map(|user| Client::new(&model, &rows, user, user, trusting()).unwrap());
     let mut clients: Vec<_> = each.collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list");

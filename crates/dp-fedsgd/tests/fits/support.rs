@@ -4,7 +4,7 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, UserRow, UserSamples, UserSamplesBuilder};
 use dp_data::{OffsetData, PersonalOffsets};
 use dp_fedsgd::{AdditiveLoss, AdditiveModel, Observed, ObservedSums, Observer, PpSgdModel, Round};
-use dp_mechanism::{Grid, ReleasedVector};
+use dp_mechanism::{ClientPolicy, ClientRecord, Grid, ReleasedVector};
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 
 /// Spends of a plan, from a ledger of their own.
@@ -14,6 +14,11 @@ pub(crate) fn paid(plan: &Plan) -> Vec<Spend> {
         .unwrap()
         .reserve(plan)
         .unwrap()
+}
+
+/// A client's record that refuses nothing but repeats.
+pub(crate) fn trusting() -> ClientRecord {
+    ClientRecord::in_memory(ClientPolicy::trusting()).unwrap()
 }
 
 /// Sees releases.

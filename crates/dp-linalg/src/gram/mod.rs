@@ -1,13 +1,12 @@
 use dp_core::params::in_range;
 
-use crate::AlignedVec;
 use crate::error::check_len;
 use crate::kernels::{
     Ahead, ChosenRows, Gather, GramUpdate, InstructionSet, RowSource, Rows, WeightedSum,
     turned_len, unturn,
 };
 use crate::packed::{mirror_upper, pack_upper, packed_len};
-use crate::{Error, Real, Result};
+use crate::{AlignedVec, Error, Real, Result};
 
 mod integers;
 mod kronecker;

@@ -219,11 +219,9 @@ fn bad_input_is_refused_and_changes_nothing() -> Result<()> {
     let before = gram.gram.clone();
     let table = [1.0; 9];
     let shape = |name, found, expected| {
-        Err(Error::Shape(dp_core::ShapeError {
-            name,
-            found,
-            expected,
-        }))
+        Err(Error::Shape(dp_core::ShapeError::new(
+            name, found, expected,
+        )))
     };
     assert_eq!(gram.add_rows(&table[..8]), shape("rows", 8, 6));
     let labels = [1.0; 2];

@@ -1,9 +1,9 @@
 //! Sets of rows side by side: number (row, column) of every set in one vector, and back.
 
-use super::ahead::Upcoming;
 use super::dispatch::Operation;
 use super::lanes::{Lanes, MOST_LANES};
-use super::rows::Rows;
+use super::rows::{Rows, Upcoming};
+use crate::packed::packed_len;
 
 /// Sets that go side by side.
 pub(crate) const SETS: usize = MOST_LANES;
@@ -185,6 +185,505 @@ impl Operation<f32> for Separate<'_> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Writes `L x` for every row `x`, `L` a lower triangular matrix, of which nothing above the diagonal is read: what a row gets does not depend on how many go
+/// together.
+#[derive(Debug)]
+pub(crate) struct LowerProducts<'a> {
+    rows: &'a [Across],
+    lower: &'a [f32],
+    dim: usize,
+    upcoming: &'a mut Upcoming,
+    out: &'a mut [Across],
+}
+
+impl<'a> LowerProducts<'a> {
+    /// # Panics
+    /// When `lower` is not `(dim, dim)`, `rows` not a whole number of rows or `out` not as long.
+    pub(crate) fn new(
+        rows: &'a [Across],
+        lower: &'a [f32],
+        dim: usize,
+        upcoming: &'a mut Upcoming,
+        out: &'a mut [Across],
+    ) -> Self {
+        assert!(dim > 0 && Some(lower.len()) == dim.checked_mul(dim));
+        assert!(rows.len() == out.len() && rows.len().is_multiple_of(dim));
+        Self {
+            rows,
+            lower,
+            dim,
+            upcoming,
+            out,
+        }
+    }
+
+    /// Numbers `at..at + A` of rows `row..row + R`.
+    ///
+    /// # Safety
+    /// They exist, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
+    #[inline(always)]
+    unsafe fn write<L: Lanes<Scalar = f32>, const R: usize, const A: usize>(
+        &mut self,
+        first: usize,
+        row: usize,
+        at: usize,
+    ) {
+        self.upcoming.fetch(10);
+        let dim = self.dim;
+        // SAFETY: at + A <= dim, so columns below it exist in rows and in rows at..at + A of the matrix; instructions as the caller vouches.
+        unsafe {
+            let x = self.rows.as_ptr().add(row * dim);
+            let matrix = self.lower.as_ptr().add(at * dim);
+            let mut sums = [[L::zero(); A]; R];
+            for c in 0..at {
+                let mut scales = [L::zero(); A];
+                for a in 0..A {
+                    scales[a] = L::splat(*matrix.add(a * dim + c));
+                }
+                for r in 0..R {
+                    let x: L = (*x.add(r * dim + c)).get(first);
+                    for a in 0..A {
+                        sums[r][a] = sums[r][a].plus_product(scales[a], x);
+                    }
+                }
+            }
+            for i in 0..A {
+                let c = at + i;
+                for r in 0..R {
+                    let x: L = (*x.add(r * dim + c)).get(first);
+                    for a in i..A {
+                        let scale = L::splat(*matrix.add(a * dim + c));
+                        sums[r][a] = sums[r][a].plus_product(scale, x);
+                    }
+                }
+            }
+            let to = self.out.as_mut_ptr().add(row * dim + at);
+            for r in 0..R {
+                for a in 0..A {
+                    (*to.add(r * dim + a)).set(first, sums[r][a]);
+                }
+            }
+        }
+    }
+
+    /// All numbers of rows `row..row + R`, `A` at a time.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn write_rows<L: Lanes<Scalar = f32>, const R: usize, const A: usize>(
+        &mut self,
+        first: usize,
+        row: usize,
+    ) {
+        let whole = self.dim / A * A;
+        // SAFETY: whole <= dim; rows and sets as the caller vouches.
+        unsafe {
+            for at in (0..whole).step_by(A) {
+                self.write::<L, R, A>(first, row, at);
+            }
+            for at in whole..self.dim {
+                self.write::<L, R, 1>(first, row, at);
+            }
+        }
+    }
+}
+
+impl Operation<f32> for LowerProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
+        let n_rows = self.rows.len() / self.dim;
+        let whole = n_rows / 5 * 5;
+        for first in (0..SETS).step_by(L::WIDTH) {
+            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; instructions as the caller vouches.
+            unsafe {
+                for row in (0..whole).step_by(5) {
+                    self.write_rows::<L, 5, 4>(first, row);
+                }
+                for row in whole..n_rows {
+                    self.write_rows::<L, 1, 8>(first, row);
+                }
+            }
+        }
+    }
+}
+
+/// Writes the inner products of all pairs of rows, each row first with itself and then with those behind it.
+#[derive(Debug)]
+pub(crate) struct PairsBeside<'a> {
+    rows: &'a [Across],
+    dim: usize,
+    upcoming: &'a mut Upcoming,
+    out: &'a mut [Across],
+}
+
+impl<'a> PairsBeside<'a> {
+    /// # Panics
+    /// When `rows` is not a whole number of rows, or `out` does not hold a number for each pair.
+    pub(crate) fn new(
+        rows: &'a [Across],
+        dim: usize,
+        upcoming: &'a mut Upcoming,
+        out: &'a mut [Across],
+    ) -> Self {
+        assert!(dim > 0 && rows.len().is_multiple_of(dim));
+        let n_rows = rows.len() / dim;
+        assert!(out.len() == packed_len(n_rows));
+        Self {
+            rows,
+            dim,
+            upcoming,
+            out,
+        }
+    }
+
+    /// Rows `r..r + R` with rows `s..s + S`: those pairs whose second is not before the first.
+    ///
+    /// # Safety
+    /// They exist, `r = s` or `r + R <= s`, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
+    #[inline(always)]
+    unsafe fn write<L: Lanes<Scalar = f32>, const R: usize, const S: usize>(
+        &mut self,
+        first: usize,
+        r: usize,
+        s: usize,
+    ) {
+        self.upcoming.fetch(16);
+        let (dim, n_rows) = (self.dim, self.rows.len() / self.dim);
+        // SAFETY: rows as the caller vouches, each of `dim` elements; the pair (a, b), a <= b < n_rows, is among those of the constructor.
+        unsafe {
+            let (left, right) = (
+                self.rows.as_ptr().add(r * dim),
+                self.rows.as_ptr().add(s * dim),
+            );
+            let mut sums = [[L::zero(); S]; R];
+            for c in 0..dim {
+                let mut y = [L::zero(); S];
+                for j in 0..S {
+                    y[j] = (*right.add(j * dim + c)).get(first);
+                }
+                for i in 0..R {
+                    let x = (*left.add(i * dim + c)).get(first);
+                    for j in 0..S {
+                        sums[i][j] = sums[i][j].plus_product(x, y[j]);
+                    }
+                }
+            }
+            for i in 0..R {
+                let start = (r + i) * n_rows - (r + i) * (r + i + 1) / 2;
+                for j in 0..S {
+                    if s + j >= r + i {
+                        let to = self.out.as_mut_ptr().add(start + s + j);
+                        (*to).set(first, sums[i][j]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Operation<f32> for PairsBeside<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
+        let n_rows = self.rows.len() / self.dim;
+        let whole = n_rows / 5 * 5;
+        for first in (0..SETS).step_by(L::WIDTH) {
+            // SAFETY: blocks of five up to `whole`, single rows behind; widths divide `SETS`; instructions as the caller vouches.
+            unsafe {
+                for r in (0..whole).step_by(5) {
+                    for s in (r..whole).step_by(5) {
+                        self.write::<L, 5, 5>(first, r, s);
+                    }
+                    for s in whole..n_rows {
+                        self.write::<L, 5, 1>(first, r, s);
+                    }
+                }
+                for r in whole..n_rows {
+                    for s in r..n_rows {
+                        self.write::<L, 1, 1>(first, r, s);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the inner products of each row with some columns, and behind them its squared norm.
+#[derive(Debug)]
+pub(crate) struct ProductsBeside<'a> {
+    rows: &'a [Across],
+    columns: &'a [f32],
+    dim: usize,
+    upcoming: &'a mut Upcoming,
+    out: &'a mut [Across],
+}
+
+impl<'a> ProductsBeside<'a> {
+    /// Columns of length `dim`, one after the other.
+    ///
+    /// # Panics
+    /// When `rows` or `columns` is not a whole number of them, or `out` does not hold one number for each row and column and one more for
+    /// each row.
+    pub(crate) fn new(
+        rows: &'a [Across],
+        columns: &'a [f32],
+        dim: usize,
+        upcoming: &'a mut Upcoming,
+        out: &'a mut [Across],
+    ) -> Self {
+        assert!(dim > 0 && rows.len().is_multiple_of(dim) && columns.len().is_multiple_of(dim));
+        let products = columns.len() / dim + 1;
+        assert!(Some(out.len()) == products.checked_mul(rows.len() / dim));
+        Self {
+            rows,
+            columns,
+            dim,
+            upcoming,
+            out,
+        }
+    }
+
+    /// Rows `row..row + R` with columns `k..k + K`, and with themselves.
+    ///
+    /// # Safety
+    /// They exist, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
+    #[inline(always)]
+    unsafe fn write<L: Lanes<Scalar = f32>, const R: usize, const K: usize>(
+        &mut self,
+        first: usize,
+        row: usize,
+        k: usize,
+    ) {
+        self.upcoming.fetch(40);
+        let (dim, n) = (self.dim, self.columns.len() / self.dim);
+        // SAFETY: rows and columns as the caller vouches, each of `dim` elements; `out` has n + 1 numbers for each row.
+        unsafe {
+            let x = self.rows.as_ptr().add(row * dim);
+            let columns = self.columns.as_ptr().add(k * dim);
+            let (mut sums, mut squares) = ([[L::zero(); K]; R], [L::zero(); R]);
+            for c in 0..dim {
+                let mut column = [L::zero(); K];
+                for k in 0..K {
+                    column[k] = L::splat(*columns.add(k * dim + c));
+                }
+                for r in 0..R {
+                    let x: L = (*x.add(r * dim + c)).get(first);
+                    squares[r] = squares[r].plus_product(x, x);
+                    for k in 0..K {
+                        sums[r][k] = sums[r][k].plus_product(column[k], x);
+                    }
+                }
+            }
+            for r in 0..R {
+                let to = self.out.as_mut_ptr().add((row + r) * (n + 1));
+                for j in 0..K {
+                    (*to.add(k + j)).set(first, sums[r][j]);
+                }
+                (*to.add(n)).set(first, squares[r]);
+            }
+        }
+    }
+
+    /// Rows `row..row + R` with all columns.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn write_rows<L: Lanes<Scalar = f32>, const R: usize>(
+        &mut self,
+        first: usize,
+        row: usize,
+    ) {
+        let n = self.columns.len() / self.dim;
+        let mut k = 0;
+        // SAFETY: no more columns than are left; rows and sets as the caller vouches.
+        unsafe {
+            while k + 2 <= n {
+                self.write::<L, R, 2>(first, row, k);
+                k += 2;
+            }
+            if k < n || n == 0 {
+                match n - k {
+                    0 => self.write::<L, R, 0>(first, row, k),
+                    _ => self.write::<L, R, 1>(first, row, k),
+                }
+            }
+        }
+    }
+}
+
+impl Operation<f32> for ProductsBeside<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
+        let n_rows = self.rows.len() / self.dim;
+        let whole = n_rows / 5 * 5;
+        for first in (0..SETS).step_by(L::WIDTH) {
+            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; instructions as the caller vouches.
+            unsafe {
+                for row in (0..whole).step_by(5) {
+                    self.write_rows::<L, 5>(first, row);
+                }
+                for row in whole..n_rows {
+                    self.write_rows::<L, 1>(first, row);
+                }
+            }
+        }
+    }
+}
+
+/// Writes `sum_r c_r row_r`.
+#[derive(Debug)]
+pub(crate) struct SumBeside<'a> {
+    rows: &'a [Across],
+    coefficients: &'a [Across],
+    upcoming: &'a mut Upcoming,
+    out: &'a mut [Across],
+}
+
+impl<'a> SumBeside<'a> {
+    /// # Panics
+    /// When there is not one coefficient for each row of the length of `out`.
+    pub(crate) fn new(
+        rows: &'a [Across],
+        coefficients: &'a [Across],
+        upcoming: &'a mut Upcoming,
+        out: &'a mut [Across],
+    ) -> Self {
+        assert!(Some(rows.len()) == coefficients.len().checked_mul(out.len()));
+        Self {
+            rows,
+            coefficients,
+            upcoming,
+            out,
+        }
+    }
+
+    /// The sums `at..at + N`.
+    ///
+    /// # Safety
+    /// They exist, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
+    #[inline(always)]
+    unsafe fn write<L: Lanes<Scalar = f32>, const N: usize>(&mut self, first: usize, at: usize) {
+        self.upcoming.fetch(16);
+        let dim = self.out.len();
+        // SAFETY: row r has dim numbers, and at + N <= dim; instructions as the caller vouches.
+        unsafe {
+            let mut sums = [L::zero(); N];
+            for (r, c) in self.coefficients.iter().enumerate() {
+                let (c, row): (L, _) = (c.get(first), self.rows.as_ptr().add(r * dim + at));
+                for i in 0..N {
+                    sums[i] = sums[i].plus_product(c, (*row.add(i)).get(first));
+                }
+            }
+            for i in 0..N {
+                (*self.out.as_mut_ptr().add(at + i)).set(first, sums[i]);
+            }
+        }
+    }
+}
+
+impl Operation<f32> for SumBeside<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
+        let dim = self.out.len();
+        let whole = dim / 10 * 10;
+        for first in (0..SETS).step_by(L::WIDTH) {
+            // SAFETY: whole <= dim; widths divide `SETS`; instructions as the caller vouches.
+            unsafe {
+                for at in (0..whole).step_by(10) {
+                    self.write::<L, 10>(first, at);
+                }
+                for at in whole..dim {
+                    self.write::<L, 1>(first, at);
+                }
+            }
+        }
+    }
+}
+
+/// Solves `(A + lift I) x = b` over `b` by Cholesky. `A` is the packed upper triangle and is overwritten. A pivot that is not above zero takes its
+/// unknown out: it becomes zero.
+#[derive(Debug)]
+pub(crate) struct SolveBeside<'a> {
+    matrix: &'a mut [Across],
+    lifts: &'a Across,
+    x: &'a mut [Across],
+}
+
+impl<'a> SolveBeside<'a> {
+    /// # Panics
+    /// When the matrix is not the triangle of a side as long as `x`.
+    pub(crate) fn new(matrix: &'a mut [Across], lifts: &'a Across, x: &'a mut [Across]) -> Self {
+        assert!(matrix.len() == packed_len(x.len()));
+        Self { matrix, lifts, x }
+    }
+
+    /// The systems from `first` on.
+    ///
+    /// # Safety
+    /// `first + L::WIDTH` is at most [`SETS`]; instructions of `L`.
+    #[inline(always)]
+    unsafe fn solve<L: Lanes<Scalar = f32>>(&mut self, first: usize) {
+        let n = self.x.len();
+        let Self { matrix, x, .. } = self;
+        // where row k of the triangle starts, less k
+        let row = |k: usize| k * n - k * (k + 1) / 2;
+        // SAFETY: sets and instructions as the caller vouches.
+        unsafe {
+            let lift: L = self.lifts.get(first);
+            for k in 0..n {
+                let pivot: L = matrix[row(k) + k].get::<L>(first).plus(lift);
+                let inverse = L::splat(1.0).over(pivot.root());
+                let inverse = pivot.where_positive(inverse, L::zero());
+                matrix[row(k) + k].set(first, inverse);
+                let known = x[k].get::<L>(first).times(inverse);
+                x[k].set(first, known);
+                for c in k + 1..n {
+                    let u = matrix[row(k) + c].get::<L>(first).times(inverse);
+                    matrix[row(k) + c].set(first, u);
+                }
+                for r in k + 1..n {
+                    let u: L = matrix[row(k) + r].get(first);
+                    let left = x[r].get::<L>(first).minus_product(u, known);
+                    x[r].set(first, left);
+                    for c in r..n {
+                        let right = matrix[row(k) + c].get(first);
+                        let left = matrix[row(r) + c].get::<L>(first);
+                        matrix[row(r) + c].set(first, left.minus_product(u, right));
+                    }
+                }
+            }
+            for k in (0..n).rev() {
+                let mut left: L = x[k].get(first);
+                for c in k + 1..n {
+                    left = left.minus_product(matrix[row(k) + c].get(first), x[c].get(first));
+                }
+                x[k].set(first, left.times(matrix[row(k) + k].get(first)));
+            }
+        }
+    }
+}
+
+impl Operation<f32> for SolveBeside<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
+        for first in (0..SETS).step_by(L::WIDTH) {
+            // SAFETY: widths divide `SETS`; instructions as the caller vouches.
+            unsafe { self.solve::<L>(first) };
         }
     }
 }

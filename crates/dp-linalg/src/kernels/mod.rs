@@ -14,53 +14,38 @@
     reason = "arrays of registers are walked side by side within constant bounds"
 )]
 
-mod ahead;
 mod beside;
-mod beside_products;
-mod beside_solve;
-mod block;
 mod combine;
 mod dispatch;
 mod factor;
-mod gather;
 mod gram;
-mod integers;
 mod kronecker;
 mod lanes;
-mod plain;
 mod products;
-#[cfg(feature = "dense")]
-mod ql;
 mod rows;
-mod score;
-mod solve;
 #[cfg(feature = "dense")]
 mod spectral;
-mod sum;
-#[cfg(feature = "dense")]
-mod tridiagonal;
 mod vector;
-mod widen;
 
-pub(crate) use ahead::{Ahead, Upcoming, fetch_lines};
 pub use beside::Across;
+pub(crate) use beside::SolveBeside;
 pub(crate) use beside::{Interleave, SETS, Separate};
-pub(crate) use beside_products::{LowerProducts, PairsBeside, ProductsBeside, SumBeside};
-pub(crate) use beside_solve::SolveBeside;
+pub(crate) use beside::{LowerProducts, PairsBeside, ProductsBeside, SumBeside};
 pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
+pub use dispatch::{PlainLoops, vector_instructions, with_vector_instructions};
 pub(crate) use factor::Factor;
-pub(crate) use gather::Gather;
+pub(crate) use factor::Solve;
 pub(crate) use gram::{GramUpdate, WeightedSum, turned_len, unturn};
-pub(crate) use integers::{GatherIntegers, SquaredNorms};
 pub(crate) use kronecker::{HOME, KroneckerUpdate};
-pub use plain::{PlainLoops, vector_instructions, with_vector_instructions};
+pub(crate) use products::Scores;
 pub(crate) use products::{PairProducts, RowProducts, RowScores, SumOfSquares};
+pub(crate) use rows::Gather;
+pub(crate) use rows::{Ahead, Upcoming, fetch_lines};
 pub(crate) use rows::{ChosenRows, RowSource, Rows};
-pub(crate) use score::Scores;
-pub(crate) use solve::Solve;
 #[cfg(feature = "dense")]
 pub(crate) use spectral::{LaneSystems, PsdSolve};
-pub(crate) use sum::GatheredSum;
+pub(crate) use vector::GatheredSum;
 pub(crate) use vector::{AddVector, Quantise, ScaledCopy, SquareParts};
-pub(crate) use widen::{IntegerRows, Widen};
+pub(crate) use vector::{GatherIntegers, SquaredNorms};
+pub(crate) use vector::{IntegerRows, Widen};

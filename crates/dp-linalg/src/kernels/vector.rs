@@ -2,6 +2,7 @@
 
 use super::dispatch::Operation;
 use super::lanes::Lanes;
+use super::rows::{Ahead, Rows};
 
 /// Writes `trunc(values / step)`, clamped to `±limit`, and returns the squared norm in three parts.
 #[derive(Debug)]
@@ -133,6 +134,313 @@ impl Operation<f64> for ScaledCopy<'_> {
                 let to = self.out.as_mut_ptr().add(at);
                 x.times(L::splat(self.scale)).store_up_to(to, n - at);
             }
+        }
+    }
+}
+
+/// Adds `sum_r coefficient_r factors_index` to `out`.
+#[derive(Debug)]
+pub(crate) struct GatheredSum<'a> {
+    factors: &'a [f32],
+    indices: &'a [u32],
+    coefficients: &'a [f64],
+    /// Rows to be fetched from memory meanwhile.
+    ahead: Ahead<'a>,
+    out: &'a mut [f64],
+}
+
+impl<'a> GatheredSum<'a> {
+    /// Rows have the length of `out`.
+    ///
+    /// # Panics
+    /// When an index is not below the number of rows, or there is not one coefficient for each index.
+    pub(crate) fn new(
+        factors: &'a [f32],
+        indices: &'a [u32],
+        coefficients: &'a [f64],
+        ahead: Ahead<'a>,
+        out: &'a mut [f64],
+    ) -> Self {
+        let n_rows = factors.len().checked_div(out.len()).unwrap_or(0);
+        assert!(indices.len() == coefficients.len());
+        assert!(indices.iter().all(|&index| (index as usize) < n_rows));
+        Self {
+            factors,
+            indices,
+            coefficients,
+            ahead,
+            out,
+        }
+    }
+}
+
+impl GatheredSum<'_> {
+    /// The sums of `N` vectors of columns from `first` on, in registers while the rows go by.
+    ///
+    /// # Safety
+    /// Instructions of `L`; `first + (N - 1) L::WIDTH` is below the length of `out`.
+    #[inline(always)]
+    unsafe fn add_columns<L: Lanes<Scalar = f64>, const N: usize>(&mut self, first: usize) {
+        let dim = self.out.len();
+        let left = |v: usize| L::WIDTH.min(dim - first - v * L::WIDTH);
+        // SAFETY: vector v < N starts at a column below dim and covers the `left(v)` columns from there, of
+        // `out` and of a row; the constructor has checked that all rows are inside `factors`.
+        unsafe {
+            let mut sums = [L::zero(); N];
+            for (&index, &coefficient) in self.indices.iter().zip(self.coefficients) {
+                let row = self.factors.as_ptr().add(index as usize * dim + first);
+                let scale = L::splat(coefficient);
+                for v in 0..N {
+                    let x = L::load_single(row.add(v * L::WIDTH), left(v));
+                    sums[v] = sums[v].plus_product(scale, x);
+                }
+            }
+            for v in 0..N {
+                let at = self.out.as_mut_ptr().add(first + v * L::WIDTH);
+                sums[v]
+                    .plus(L::load_up_to(at, left(v)))
+                    .store_up_to(at, left(v));
+            }
+        }
+    }
+}
+
+impl Operation<f64> for GatheredSum<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(mut self) {
+        self.ahead.fetch(0..1, 1);
+        let n_vectors = self.out.len().div_ceil(L::WIDTH);
+        let mut done = 0;
+        while done < n_vectors {
+            let first = done * L::WIDTH;
+            // SAFETY: no more vectors than are left, the last of which starts inside `out`.
+            unsafe {
+                match n_vectors - done {
+                    1 => self.add_columns::<L, 1>(first),
+                    2 | 3 => self.add_columns::<L, 2>(first),
+                    4..8 => self.add_columns::<L, 4>(first),
+                    _ => self.add_columns::<L, 8>(first),
+                }
+            }
+            done += match n_vectors - done {
+                1 => 1,
+                2 | 3 => 2,
+                4..8 => 4,
+                _ => 8,
+            };
+        }
+    }
+}
+
+/// Writes rows in double precision, padded with zeros to whole vectors.
+#[derive(Debug)]
+pub(crate) struct Widen<'a> {
+    rows: Rows<'a, f32>,
+    width: usize,
+    out: &'a mut [f64],
+}
+
+impl<'a> Widen<'a> {
+    /// # Panics
+    /// When `out` does not have `width` elements, at least as many as a row, for each row.
+    pub(crate) fn new(rows: Rows<'a, f32>, width: usize, out: &'a mut [f64]) -> Self {
+        assert!(rows.width() <= width && out.len() == rows.count() * width);
+        Self { rows, width, out }
+    }
+}
+
+impl Operation<f64> for Widen<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
+        let (dim, width) = (self.rows.width(), self.width);
+        assert!(width.is_multiple_of(L::WIDTH) && width - dim < L::WIDTH);
+        for (r, out) in self.out.chunks_exact_mut(width).enumerate() {
+            for col in (0..width).step_by(L::WIDTH) {
+                // SAFETY: col < dim, and at most the dim - col elements of the row from there are read; `out` has
+                // a whole vector from col on.
+                unsafe {
+                    let from = self.rows.as_ptr().add(r * self.rows.stride() + col);
+                    let x = L::load_single(from, L::WIDTH.min(dim - col));
+                    x.store(out.as_mut_ptr().add(col));
+                }
+            }
+        }
+    }
+}
+
+/// Writes the integer rows `trunc(scale_r row_r)`, clamped to `±limit` and padded with zeros to whole vectors.
+#[derive(Debug)]
+pub(crate) struct IntegerRows<'a> {
+    rows: Rows<'a, f32>,
+    scales: &'a [f32],
+    limit: f64,
+    width: usize,
+    out: &'a mut [f64],
+}
+
+impl<'a> IntegerRows<'a> {
+    /// # Panics
+    /// When there is not one scale for each row, or `out` does not have `width` elements, at least as many as a row, for each.
+    pub(crate) fn new(
+        rows: Rows<'a, f32>,
+        scales: &'a [f32],
+        limit: f64,
+        width: usize,
+        out: &'a mut [f64],
+    ) -> Self {
+        assert!(rows.count() == scales.len() && rows.width() <= width);
+        assert!(out.len() == rows.count() * width);
+        Self {
+            rows,
+            scales,
+            limit,
+            width,
+            out,
+        }
+    }
+}
+
+impl Operation<f64> for IntegerRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
+        let (dim, width) = (self.rows.width(), self.width);
+        assert!(width.is_multiple_of(L::WIDTH) && width - dim < L::WIDTH);
+        let rows = self.out.chunks_exact_mut(width).zip(self.scales);
+        for (r, (out, &scale)) in rows.enumerate() {
+            for col in (0..width).step_by(L::WIDTH) {
+                // SAFETY: col < dim, and at most the dim - col elements of the row from there are read; `out` has
+                // a whole vector from col on.
+                unsafe {
+                    let from = self.rows.as_ptr().add(r * self.rows.stride() + col);
+                    let v = L::load_single(from, L::WIDTH.min(dim - col));
+                    let x = L::splat(scale.into()).times(v).truncate_within(self.limit);
+                    x.store(out.as_mut_ptr().add(col));
+                }
+            }
+        }
+    }
+}
+
+/// Writes the integer rows `trunc(scale_r factors_index)` into `out`, padded with zeros to
+/// `width`.
+///
+/// The product of two numbers of single precision is exact in double precision, and clamping and
+/// truncating are exact, so every instruction set gives the same integers.
+#[derive(Debug)]
+pub(crate) struct GatherIntegers<'a> {
+    factors: &'a [f32],
+    indices: &'a [u32],
+    scales: &'a [f32],
+    dim: usize,
+    width: usize,
+    limit: f64,
+    out: &'a mut [f64],
+}
+
+impl<'a> GatherIntegers<'a> {
+    /// The caller has checked that `indices` are below `factors.len() / dim`.
+    ///
+    /// # Panics
+    /// When `out` is shorter than `indices.len() * width`, `width` is below `dim`, or there is not
+    /// one scale for each index.
+    pub(crate) fn new(
+        factors: &'a [f32],
+        indices: &'a [u32],
+        scales: &'a [f32],
+        (dim, width): (usize, usize),
+        limit: f64,
+        out: &'a mut [f64],
+    ) -> Self {
+        assert!(dim <= width && indices.len() * width <= out.len());
+        assert!(indices.len() == scales.len());
+        Self {
+            factors,
+            indices,
+            scales,
+            dim,
+            width,
+            limit,
+            out,
+        }
+    }
+}
+
+impl Operation<f64> for GatherIntegers<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
+        let Self { dim, width, .. } = self;
+        assert!(width.is_multiple_of(L::WIDTH) && width - dim < L::WIDTH);
+        for (r, (&index, &scale)) in self.indices.iter().zip(self.scales).enumerate() {
+            let row = &self.factors[index as usize * dim..][..dim];
+            for col in (0..width).step_by(L::WIDTH) {
+                // SAFETY: col < dim because `width` is dim rounded up to WIDTH, so between 1 and
+                // WIDTH of the row's dim elements are read; row r of `out` has `width` elements by
+                // the constructor's assertion.
+                unsafe {
+                    let v = L::load_single(row.as_ptr().add(col), L::WIDTH.min(dim - col));
+                    let x = L::splat(scale.into()).times(v).truncate_within(self.limit);
+                    x.store(self.out.as_mut_ptr().add(r * width + col));
+                }
+            }
+        }
+    }
+}
+
+/// Writes the squared norm of the integer row `trunc(scale_r factor)` for every scale.
+#[derive(Debug)]
+pub(crate) struct SquaredNorms<'a> {
+    factor: &'a [f32],
+    scales: &'a [f32],
+    limit: f64,
+    out: &'a mut [f64],
+}
+
+impl<'a> SquaredNorms<'a> {
+    /// # Panics
+    /// When `out` does not hold one number for each scale.
+    pub(crate) fn new(
+        factor: &'a [f32],
+        scales: &'a [f32],
+        limit: f64,
+        out: &'a mut [f64],
+    ) -> Self {
+        assert!(scales.len() == out.len());
+        Self {
+            factor,
+            scales,
+            limit,
+            out,
+        }
+    }
+}
+
+impl Operation<f64> for SquaredNorms<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
+        let dim = self.factor.len();
+        for (norm, &scale) in self.out.iter_mut().zip(self.scales) {
+            // SAFETY: each load reads at most the dim - col elements that are left.
+            *norm = unsafe {
+                let scale = L::splat(scale.into());
+                let mut sum = L::zero();
+                for col in (0..dim).step_by(L::WIDTH) {
+                    let from = self.factor.as_ptr().add(col);
+                    let v = L::load_single(from, L::WIDTH.min(dim - col));
+                    let x = scale.times(v).truncate_within(self.limit);
+                    sum = sum.plus_product(x, x);
+                }
+                sum.sum()
+            };
         }
     }
 }

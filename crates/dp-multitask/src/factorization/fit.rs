@@ -151,12 +151,7 @@ impl MatrixFactorization {
         let params = self.params();
         let found = counts.map_or(0, |counts| counts.values().len());
         if (counts.is_some() || params.releases_counts()) && found != n_items {
-            return Err(ShapeError {
-                name: "item counts",
-                found,
-                expected: n_items,
-            }
-            .into());
+            return Err(ShapeError::new("item counts", found, n_items).into());
         }
         let weights = match counts {
             Some(counts) => {
@@ -287,11 +282,8 @@ pub(crate) fn initial_factors(
     stddev: f64,
     seed: u64,
 ) -> Result<Vec<f64>> {
-    let normal = Normal::new(0.0, stddev).map_err(|_| dp_core::ParamError {
-        name: "init_stddev",
-        value: stddev,
-        expected: "a finite number above 0",
-    })?;
+    let normal = Normal::new(0.0, stddev)
+        .map_err(|_| dp_core::ParamError::new("init_stddev", stddev, "a finite number above 0"))?;
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     Ok((0..n_items * dim)
         .map(|at| {

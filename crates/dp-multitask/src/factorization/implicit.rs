@@ -10,7 +10,7 @@ use dp_mechanism::{
 use rayon::prelude::*;
 
 use super::fit::{RoundState, Weighted};
-use super::item_step::{ItemStatistics, bias_coordinate, ridge};
+use super::item_update::{ItemStatistics, bias_coordinate, ridge};
 use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
 use crate::{Error, Result};

@@ -1,11 +1,19 @@
 //! How items learn from users, and which records they learn from.
 
-use dp_core::{ParamError, params};
+use dp_core::{ParamError, ShapeError, UserRow, params};
+use dp_mechanism::{
+    FactorBuffer, FactorContribution, GramGrids, GramLayout, ReleasedGrams, ReleasedVector, Run,
+    SparseBuffer, VectorContribution,
+};
 
-use super::params::in_public_range;
-use crate::allocation::Selection;
-use crate::regression::{GradientClip, ResidualBounds, StepSize};
-use crate::{NoisyCounts, Result};
+use super::fit::{RoundState, Weighted};
+use super::model::UserPenalties;
+use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
+use super::user_step::{Design, UserScratch, UserStep};
+use crate::allocation::{Selection, TaskWeights};
+use crate::regression::{Descent, GradientClip, ResidualBounds, StepSize, TaskScales};
+use crate::solve::{PooledSolve, solve_systems};
+use crate::{LocalBias, NoisyCounts, Result};
 
 /// What a predicted rating is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -263,12 +271,7 @@ impl ResidualRounds {
         if (0.0..=1.0).contains(&self.pull) {
             return Ok(());
         }
-        Err(ParamError {
-            name: "pull",
-            value: self.pull,
-            expected: "a number from 0 to 1",
-        }
-        .into())
+        Err(ParamError::new("pull", self.pull, "a number from 0 to 1").into())
     }
 
     /// `c_t` of round `round`, from 0 at the first round of all.
@@ -284,5 +287,544 @@ impl ResidualRounds {
 impl Default for ResidualRounds {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Single labels are clipped to this many label bounds before the user's joint clip.
+const SINGLE_LABEL_BOUNDS: f64 = 3.0;
+
+/// One user's share of the item statistics of one round.
+///
+/// ```text
+/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]       user factor, norm at most 1; [1] without tastes
+/// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
+/// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
+/// w_ij     normalised so that sum_i w_ij^2 = 1
+/// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
+/// ```
+///
+/// Without biases ([`ScoreModel::Plain`]) a user's factor is `f_j = v_j min(1, G / ||v_j||)`, of norm at most
+/// `F = G` instead of `F = 1`, `offset_j` is 0 and single labels are clipped to `[-B, B]`.
+///
+/// The constant coordinate makes the first coordinate of the item's solution an item bias; `G`
+/// is how much of the norm the tastes get. With implicit feedback every label is 1 and `B = 1`. Source: Krichene et al. 2023, Algorithms 1 and 3, with
+/// the regulariser outside the private sum (`docs/errata.md`).
+///
+/// # Privacy
+/// L2 sensitivity of the two sums when one user is added or removed:
+///
+/// ```text
+/// matrices:         sqrt(sum_i w_ij^2 ||f_j||^4)         <= F^2
+/// right-hand sides: sqrt(sum_i w_ij^2 y_ij^2 ||f_j||^2)  <= F B
+/// ```
+///
+/// because `sum_i w_ij^2 <= 1` for the records kept (sampling sets the others' weights to 0) and every item has a
+/// block of its own.
+/// The contribution is a function of the user's own records, released item factors, released
+/// counts and public constants.
+pub struct ItemStatistics<'a> {
+    design: Design,
+    weights: &'a TaskWeights,
+    bias: LocalBias,
+    penalties: UserPenalties,
+    clip_norm: f64,
+    label_bound: f64,
+}
+
+impl std::fmt::Debug for ItemStatistics<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ItemStatistics")
+            .field("clip_norm", &self.clip_norm)
+            .field("label_bound", &self.label_bound)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MatrixFactorization {
+    /// What users will contribute to the item statistics of one round, for factors of length
+    /// `dim`: a [`FactorContribution`] for [`dp_mechanism::GramSums`].
+    ///
+    /// # Privacy
+    /// `item_factors` and `weights` must be public or released: the sensitivity bound is about what a
+    /// user adds given them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when `item_factors` does not hold one row of length `dim` for each
+    /// weight.
+    pub fn statistics<'a>(
+        &self,
+        dim: usize,
+        item_factors: &[f64],
+        weights: &'a TaskWeights,
+    ) -> Result<ItemStatistics<'a>> {
+        let expected = dim * weights.omega().len();
+        if item_factors.len() != expected || self.params().score_model.coordinates(dim) == 0 {
+            return Err(ShapeError::new("item_factors", item_factors.len(), expected).into());
+        }
+        let params = self.params();
+        Ok(ItemStatistics {
+            design: self.design(item_factors, dim),
+            weights,
+            bias: params.bias(),
+            penalties: params.training_penalties,
+            clip_norm: params.clip_norm,
+            label_bound: params.rhs_bound(),
+        })
+    }
+
+    /// The grids of one round's statistics, with sensitivities `F^2` and `F label_bound`: `F` is 1 with biases
+    /// and `clip_norm` without.
+    ///
+    /// # Errors
+    /// [`crate::Error::Mechanism`] when a noise multiplier does not fit a grid.
+    pub fn grids(&self, matrix_noise: f64, rhs_noise: f64) -> Result<GramGrids> {
+        let factor = self.params().factor_bound();
+        let rhs_clip = factor * self.params().rhs_bound();
+        let grids = match self.params().pooled_matrices {
+            None => GramGrids::new,
+            Some(_) => GramGrids::pooled,
+        };
+        Ok(grids(matrix_noise, factor * factor, rhs_noise, rhs_clip)?)
+    }
+
+    fn design(&self, item_factors: &[f64], dim: usize) -> Design {
+        let design = Design::new(item_factors, dim, self.params().score_model);
+        match self.params().feedback.implicit() {
+            Some(implicit) => design.with_unobserved(implicit.training_unobserved_weight),
+            None => design,
+        }
+    }
+
+    /// Item factors from released statistics; from a pooled matrix, `A_i = W_i C` with the released
+    /// `item_weights` `W_i` and `C` the matrix divided by its trace: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
+    /// `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant
+    /// coordinate; `h_i = 0` without biases. The projection comes before the ridge. Post-processing of a release.
+    ///
+    /// # Errors
+    /// [`crate::Error::Linalg`] when the released values are not finite; [`crate::Error::Shape`] when there is not
+    /// one weight for each item.
+    pub fn solve_items(
+        &self,
+        released: &ReleasedGrams,
+        item_weights: Option<&[f64]>,
+    ) -> Result<Vec<f64>> {
+        let n_coordinates = released.dim();
+        let mut solved = vec![0.0; released.n_items() * n_coordinates];
+        match released.layout() {
+            GramLayout::PerItem => {
+                let ridge = ridge(self.params(), released.matrix_noise_stddev(), n_coordinates);
+                solve_systems(n_coordinates, &mut solved, |item, matrix, rhs| {
+                    released.write_item(item, matrix, rhs);
+                    ridge
+                })?;
+            }
+            GramLayout::Pooled => {
+                let weights = item_weights.unwrap_or_default();
+                dp_core::params::same_size("item_weights", weights.len(), released.n_items())?;
+                let ridge = ridge(self.params(), released.rhs_noise_stddev(), n_coordinates);
+                let mut matrix = vec![0.0; n_coordinates * n_coordinates];
+                for (item, rhs) in solved.chunks_exact_mut(n_coordinates).enumerate() {
+                    released.write_item(item, &mut matrix, rhs);
+                }
+                PooledSolve::new(&matrix, n_coordinates)?.solve(&mut solved, weights, ridge);
+            }
+        }
+        let dim = match self.params().score_model {
+            ScoreModel::Biased => n_coordinates,
+            ScoreModel::Plain => n_coordinates + 1,
+        };
+        Ok(self.rows(solved, dim))
+    }
+
+    /// Rows `[h_i, q_i]` of length `dim` from coefficients in the coordinates of users' factors.
+    pub(super) fn rows(&self, mut coefficients: Vec<f64>, dim: usize) -> Vec<f64> {
+        if self.params().score_model == ScoreModel::Plain {
+            let with_zero = |q: &[f64]| std::iter::once(0.0).chain(q.to_vec());
+            return coefficients
+                .chunks_exact(dim - 1)
+                .flat_map(with_zero)
+                .collect();
+        }
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        for x in coefficients.chunks_exact_mut(dim) {
+            x[0] *= bias;
+        }
+        coefficients
+    }
+
+    /// The inverse of [`rows`](Self::rows).
+    pub(super) fn coefficients(&self, rows: &[f64], dim: usize) -> Vec<f64> {
+        if self.params().score_model == ScoreModel::Plain {
+            let tastes = |row: &[f64]| row[1..].to_vec();
+            return rows.chunks_exact(dim).flat_map(tastes).collect();
+        }
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let mut coefficients = rows.to_vec();
+        for x in coefficients.chunks_exact_mut(dim) {
+            x[0] /= bias;
+        }
+        coefficients
+    }
+}
+
+impl ItemStatistics<'_> {
+    /// Items that users are described by.
+    pub(super) fn n_items(&self) -> usize {
+        self.weights.omega().len()
+    }
+
+    /// Length of users' factors `f_j`.
+    pub(super) const fn n_coordinates(&self) -> usize {
+        self.design.score_model().coordinates(self.design.dim())
+    }
+
+    fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
+        let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let plain = self.design.score_model() == ScoreModel::Plain;
+        let scale = match norm {
+            norm if plain && norm <= self.clip_norm => 1.0,
+            norm if norm > 0.0 => self.clip_norm / norm,
+            _ => 0.0,
+        };
+        let tastes = if plain {
+            factor
+        } else {
+            factor[0] = bias_coordinate(self.clip_norm, factor.len());
+            &mut factor[1..]
+        };
+        for (f, v) in tastes.iter_mut().zip(solution) {
+            *f = scale * v;
+        }
+    }
+
+    /// Clips each label by itself.
+    fn write_labels(&self, user: UserRow<'_>, offset: f64, out: &mut FactorBuffer) {
+        let center = self.bias.center + offset;
+        let single = match self.design.score_model() {
+            ScoreModel::Biased => SINGLE_LABEL_BOUNDS * self.label_bound,
+            ScoreModel::Plain => self.label_bound,
+        };
+        for (label, &y) in out.labels.iter_mut().zip(user.values()) {
+            *label = if self.design.is_implicit() {
+                1.0
+            } else {
+                (f64::from(y) - center).clamp(-single, single)
+            };
+        }
+    }
+
+    /// Clips all labels of the user together.
+    fn clip_jointly(&self, out: &mut FactorBuffer) {
+        let weighted = out.labels.iter().zip(&out.weights).map(|(y, w)| w * y);
+        let norm = weighted.map(|y| y * y).sum::<f64>().sqrt();
+        if norm > self.label_bound {
+            let scale = self.label_bound / norm;
+            for label in &mut out.labels {
+                *label *= scale;
+            }
+        }
+    }
+
+    /// Writes one user's factor, weights and single labels; zeros where there is no working memory.
+    fn write(&self, user: UserRow<'_>, scratch: &mut Option<UserScratch>, out: &mut FactorBuffer) {
+        let Some(scratch) = scratch else { return };
+        let step = UserStep {
+            design: &self.design,
+            bias: self.bias,
+            penalties: self.penalties,
+        };
+        let solution = step.solve(user, scratch);
+        self.write_factor(solution.factor, &mut out.factor);
+        self.weights.weigh(user, &mut out.weights);
+        self.write_labels(user, solution.offset, out);
+    }
+
+    /// Working memory of [`describe`](Self::describe).
+    pub(super) fn describing_scratch(&self) -> (Option<UserScratch>, FactorBuffer) {
+        (self.scratch(), FactorBuffer::default())
+    }
+
+    /// One user's factor, weights and single labels, for sums that are no Gram sums.
+    pub(super) fn describe(
+        &self,
+        user: UserRow<'_>,
+        (step, own): &mut (Option<UserScratch>, FactorBuffer),
+    ) {
+        for (buffer, n) in [
+            (&mut own.factor, self.n_coordinates()),
+            (&mut own.weights, user.len()),
+            (&mut own.labels, user.len()),
+        ] {
+            buffer.clear();
+            buffer.resize(n, 0.0);
+        }
+        self.write(user, step, own);
+    }
+}
+
+impl FactorContribution for ItemStatistics<'_> {
+    type Scratch = Option<UserScratch>;
+
+    fn scratch(&self) -> Option<UserScratch> {
+        UserScratch::new(self.design.dim()).ok()
+    }
+
+    fn dim(&self) -> usize {
+        self.n_coordinates()
+    }
+
+    fn contribute(
+        &self,
+        user: UserRow<'_>,
+        scratch: &mut Option<UserScratch>,
+        out: &mut FactorBuffer,
+    ) {
+        self.write(user, scratch, out);
+        self.clip_jointly(out);
+    }
+}
+
+/// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
+pub(super) fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
+    if dim == 1 {
+        1.0
+    } else {
+        (1.0 - clip_norm * clip_norm).sqrt()
+    }
+}
+
+/// Ridge of the item step: it follows the released noise, so that directions that are all
+/// noise stay small, plus a public constant.
+pub(super) fn ridge(params: &FactorizationParams, noise_stddev: f64, dim: usize) -> f64 {
+    let noise = noise_stddev * (dim as f64).sqrt();
+    params.item_ridge_factor * noise + params.item_l2_penalty
+}
+
+/// One user's share of the residual sums of all items.
+///
+/// ```text
+/// e_ij = y_ij - <x_i, f_j>          f_j, w_ij and single labels as in ItemStatistics
+/// Joint:    s_ij = w_ij e_ij min(1, c / sqrt(sum_i w_ij^2 e_ij^2))
+/// PerTask:  s_ij = w_ij clip(e_ij, [-c, c])
+/// r_i += s_ij f_j
+/// ```
+///
+/// This is minus the gradient of `sum_j w_ij e_ij^2 / 2`, clipped user by user inside the sum
+/// (`docs/errata.md`, Algorithm 2).
+///
+/// # Privacy
+/// User `j` adds the blocks `s_ij f_j`, one per item of the user, and `||f_j|| <= F`. Joint:
+/// `sum_i s_ij^2 <= c^2` by construction. Each by itself: `sum_i w_ij^2 c^2 <= c^2`, because
+/// `sum_i w_ij^2 <= 1`. Either way the squared norm of everything the user adds is
+/// `||f_j||^2 sum_i s_ij^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the labels and
+/// the coefficients. `F` is 1 with biases and `clip_norm` without.
+#[derive(Debug)]
+pub struct ItemResiduals<'a> {
+    /// How users are described, by factors that were released.
+    pub statistics: &'a ItemStatistics<'a>,
+    /// Coefficients `x_i`, public or released, one row per item in the coordinates of `f_j`.
+    pub coefficients: &'a [f64],
+    /// The bound `c`, data units, above 0.
+    pub bound: f64,
+    /// What is bounded.
+    pub clip: GradientClip,
+}
+
+impl ItemResiduals<'_> {
+    /// Overwrites the labels by the bounded, weighted residuals `s_ij`.
+    fn bounded_residuals(&self, user: UserRow<'_>, own: &mut FactorBuffer) {
+        let f = &own.factor;
+        let labels = own.labels.iter_mut().zip(&own.weights);
+        let mut total = 0.0;
+        for ((label, w), &item) in labels.zip(user.items()) {
+            let x = &self.coefficients[item as usize * f.len()..][..f.len()];
+            let fitted: f64 = x.iter().zip(f).map(|(x, f)| x * f).sum();
+            let residual = *label - fitted;
+            *label = match self.clip {
+                GradientClip::Joint => w * residual,
+                GradientClip::PerTask => w * residual.clamp(-self.bound, self.bound),
+            };
+            total += *label * *label;
+        }
+        let norm = total.sqrt();
+        if self.clip == GradientClip::Joint && norm > self.bound {
+            let scale = self.bound / norm;
+            own.labels.iter_mut().for_each(|s| *s *= scale);
+        }
+    }
+}
+
+impl VectorContribution for ItemResiduals<'_> {
+    type Scratch = (Option<UserScratch>, FactorBuffer);
+
+    fn scratch(&self) -> Self::Scratch {
+        self.statistics.describing_scratch()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
+        self.statistics.describe(user, scratch);
+        let own = &mut scratch.1;
+        self.bounded_residuals(user, own);
+        let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
+        for (&item, s) in user.items().iter().zip(&own.labels) {
+            if *s == 0.0 {
+                continue;
+            }
+            for (k, f) in (0..).zip(&own.factor) {
+                // the plan refuses catalogues where this would not fit
+                out.push(item.saturating_mul(dim).saturating_add(k), s * f);
+            }
+        }
+    }
+}
+
+impl MatrixFactorization {
+    /// What users will contribute to a round on residuals: a [`VectorContribution`] with one block of coordinates
+    /// per item.
+    ///
+    /// # Privacy
+    /// `coefficients` must be public or released, as what `statistics` was made of.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] when there is not one row of the statistics' length for each item.
+    pub fn residuals<'a>(
+        &self,
+        statistics: &'a ItemStatistics<'a>,
+        coefficients: &'a [f64],
+        bound: f64,
+        clip: GradientClip,
+    ) -> Result<ItemResiduals<'a>> {
+        let expected = statistics.n_items() * statistics.n_coordinates();
+        dp_core::params::same_size("coefficients", coefficients.len(), expected)?;
+        dp_core::params::finite_positive("residual bound", bound)?;
+        Ok(ItemResiduals {
+            statistics,
+            coefficients,
+            bound,
+            clip,
+        })
+    }
+
+    /// Releases the residual sums around the factors of `rounds`.
+    fn release_residuals(
+        &self,
+        on: &Weighted<'_>,
+        rounds: &RoundState,
+        (bound, clip): (f64, GradientClip),
+        run: &mut Run<'_>,
+    ) -> Result<(Vec<f64>, ReleasedVector)> {
+        let coefficients = self.coefficients(&rounds.factors, rounds.dim);
+        let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
+        let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
+        let shape = (coefficients.len(), self.params().factor_bound() * bound);
+        let released = run.vector(on.data, shape, &residuals)?;
+        Ok((coefficients, released))
+    }
+
+    /// One round of [`ItemUpdate::NoisyGd`](super::ItemUpdate::NoisyGd).
+    pub(super) fn gradient_round(
+        &self,
+        settings: &GradientRounds,
+        scales: &TaskScales,
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let bound = settings.residual_bound;
+        let clipped = (bound, settings.clip);
+        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let n_coordinates = self.params().score_model.coordinates(rounds.dim);
+        let descent = Descent {
+            step: rounds.n_rounds + 1,
+            dim: n_coordinates,
+            radius: settings.radius,
+            gradient_norm: self.params().factor_bound() * bound,
+            noise_stddev: released.noise_stddev(),
+        };
+        let sums = released.values();
+        let items = x
+            .chunks_exact_mut(n_coordinates)
+            .zip(sums.chunks_exact(n_coordinates));
+        for (item, (x, sum)) in items.enumerate() {
+            let size = settings.step_size.at(&descent, scales, item);
+            x.iter_mut().zip(sum).for_each(|(x, r)| *x += size * r);
+            crate::regression::shorten(x, settings.radius);
+        }
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
+        Ok(())
+    }
+
+    /// One round of [`ItemUpdate::Residual`](super::ItemUpdate::Residual) after those of statistics.
+    pub(super) fn residual_round(
+        &self,
+        settings: &ResidualRounds,
+        on: &Weighted<'_>,
+        rounds: &mut RoundState,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let bound = settings.bound(self.params().label_bound, rounds.n_rounds);
+        let clipped = (bound, settings.clip);
+        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let Some(matrices) = &rounds.matrices else {
+            return Err(crate::Error::Unsupported {
+                what: "residual rounds before any round of statistics",
+            });
+        };
+        let mut change = released.values();
+        match on.scales {
+            Some(scales) => {
+                let noise = released.noise_stddev();
+                self.pooled_step(
+                    settings,
+                    matrices,
+                    (scales.curvature(), noise),
+                    &x,
+                    &mut change,
+                )?;
+            }
+            None => self.step_per_item(settings, matrices, &x, &mut change)?,
+        }
+        x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
+        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
+        Ok(())
+    }
+
+    /// Overwrites released residual sums by the steps of the items, each by its own matrix.
+    fn step_per_item(
+        &self,
+        settings: &ResidualRounds,
+        matrices: &ReleasedGrams,
+        x: &[f64],
+        sums: &mut [f64],
+    ) -> Result<()> {
+        let dim = matrices.dim();
+        let ridge = ridge(self.params(), matrices.matrix_noise_stddev(), dim);
+        Ok(solve_systems(dim, sums, |item, matrix, rhs| {
+            matrices.write_item(item, matrix, &mut vec![0.0; dim]);
+            for (r, x) in rhs.iter_mut().zip(&x[item * dim..]) {
+                *r -= settings.pull * ridge * x;
+            }
+            ridge
+        })?)
+    }
+
+    /// The same with one matrix for all items, whose ridge follows the noise of this round.
+    fn pooled_step(
+        &self,
+        settings: &ResidualRounds,
+        matrices: &ReleasedGrams,
+        (weights, noise_stddev): (&[f64], f64),
+        x: &[f64],
+        sums: &mut [f64],
+    ) -> Result<()> {
+        let dim = matrices.dim();
+        let ridge = ridge(self.params(), noise_stddev, dim);
+        let mut matrix = vec![0.0; dim * dim];
+        matrices.write_item(0, &mut matrix, &mut vec![0.0; dim]);
+        for (r, x) in sums.iter_mut().zip(x) {
+            *r -= settings.pull * ridge * x;
+        }
+        PooledSolve::new(&matrix, dim)?.solve(sums, weights, ridge);
+        Ok(())
     }
 }

@@ -1,24 +1,20 @@
 //! Private matrix factorisation by alternating minimisation.
 
-mod defaults;
 mod fit;
 mod implicit;
-mod item_step;
 mod item_update;
 mod model;
 mod params;
-mod plan;
-mod residual_step;
 mod user_step;
 
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};
-pub use item_step::ItemStatistics;
+pub use item_update::ItemResiduals;
+pub use item_update::ItemStatistics;
 pub use item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
 pub use model::{FactorModel, PersonalModel, Scoring, UserPenalties};
 pub use params::{FactorizationParams, MatrixFactorization};
-pub use residual_step::ItemResiduals;
 
 pub(crate) use fit::initial_factors;
 pub(crate) use params::in_public_range;

@@ -174,12 +174,9 @@ impl FactorModel {
     pub fn fold_in_all(&self, data: &Private<Interactions>) -> Result<Private<Vec<PersonalModel>>> {
         let data = data.expose();
         if data.n_items() > self.n_items() {
-            return Err(ShapeError {
-                name: "items of the table",
-                found: data.n_items(),
-                expected: self.n_items(),
-            }
-            .into());
+            return Err(
+                ShapeError::new("items of the table", data.n_items(), self.n_items()).into(),
+            );
         }
         let design = self.design();
         let step = self.user_step(&design);
@@ -241,12 +238,12 @@ impl FactorModel {
 
     fn check_items(&self, user: UserRow<'_>) -> Result<()> {
         match user.items().last() {
-            Some(&item) if item as usize >= self.n_items() => Err(ShapeError {
-                name: "item index plus one",
-                found: item as usize + 1,
-                expected: self.n_items(),
+            Some(&item) if item as usize >= self.n_items() => {
+                Err(
+                    ShapeError::new("item index plus one", item as usize + 1, self.n_items())
+                        .into(),
+                )
             }
-            .into()),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::fit::initial_factors;
-use super::item_step::ItemStatistics;
+use super::item_update::ItemStatistics;
 use super::*;
 use crate::{CountContribution, NoisyCounts, TaskWeights};
 

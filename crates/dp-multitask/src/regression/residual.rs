@@ -4,14 +4,12 @@ use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, Interactions, ParamError, Private, params};
 use dp_mechanism::{ReleasedGrams, Run, Trainer};
 
-use super::gradients::{GradientClip, WeightedGradients};
-use super::loss::RegressionLoss;
 use super::model::TaskModels;
-use super::noisy_gd::{check_coordinates, step_requests};
-use super::setup::TaskSetup;
-use super::statistics::{
+use super::noisy_gd::{GradientClip, WeightedGradients, check_coordinates, step_requests};
+use super::ssp::{
     PooledGramian, SspStatistics, TaskScales, WeightTotals, gram_requests, noise_ridge,
 };
+use super::{RegressionLoss, TaskSetup};
 use crate::factorization::in_public_range;
 use crate::solve::solve_systems;
 use crate::{Error, Result, TaskWeights};
@@ -41,12 +39,9 @@ impl ResidualBounds {
     pub(crate) fn check(&self, n_steps: usize) -> Result<()> {
         match self {
             Self::Geometric { ratio } if (0.01..=1.0).contains(ratio) => Ok(()),
-            Self::Geometric { ratio } => Err(ParamError {
-                name: "ratio",
-                value: *ratio,
-                expected: "a number from 0.01 to 1",
+            Self::Geometric { ratio } => {
+                Err(ParamError::new("ratio", *ratio, "a number from 0.01 to 1").into())
             }
-            .into()),
             Self::Listed { values } => {
                 params::same_size("residual bounds", values.len(), n_steps)?;
                 for &value in values {

@@ -1,7 +1,5 @@
 //! The run: ratings and public items in, factors, feature weights and certificate out.
 
-use std::time::Instant;
-
 use dp_core::ApproxDp;
 use dp_pubfeat::FeaturePrior;
 use serde_json::json;
@@ -11,16 +9,13 @@ use super::rounds::Made;
 use super::settings::{self, Featured};
 use super::weights_file;
 use crate::error::Result;
-use crate::evaluate::Evaluation;
-use crate::output::{OutputFolder, Seconds, TrainRelease, TrainReport, catalogue_sha256};
+use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
+use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, read};
-use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
-use crate::workflows::sha256;
+use crate::workflows::private_run::{Clock, sha256};
 use crate::workflows::train::{
-    ADJACENCY, TrainOutcome, assumptions, held_out_by, open_output, protect, public_data,
+    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
 };
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
@@ -29,61 +24,48 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let ledger = args.ledger.file();
-    let inputs = [Some(args.ratings.as_path()), Some(items_path), ledger];
-    protect(&args.output, &inputs)?;
-    // a model that is there already needs no account
-    OutputFolder::recover(&args.output.out, args.output.force)?;
-    let data_set = data_set_id(&args.ledger, &args.ratings);
-    let account = Account::open(&args.ledger, data_set, &draft)?;
-    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
+    let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;
-    let start = Instant::now();
+    let mut clock = Clock::start();
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
-    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
-    let mut account = account.bind(&ratings)?;
+    let (ratings, split) = read_parts(args)?;
+    let mut opened = opened.bind(&ratings)?;
     let features = items.features(ratings.catalogue())?;
-    let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
-    let load = start.elapsed();
+    let load = clock.lap();
 
     let prior = FeaturePrior::new(&features, fit.variances(&features))?;
     weights_file::check(&items, items_path)?;
     let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
     go_on(watch)?;
-    let start = Instant::now();
     let features_file = items.features_file(ratings.catalogue())?;
-    let public = json!({
-        "command": "train",
+    let own = json!({
         "method": Method::AmSsp.name(),
-        "target": target,
         "settings": fit.settings(),
         "prior_variances": prior.variances(),
         "category_sizes": items.vocabulary.category_sizes(),
         "features_sha256": sha256(&features_file.1),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
-        "data": public_data(args, &ratings),
     });
-    let run = PrivateRun {
-        folder: &folder,
-        account: &mut account,
-        plan: &plan,
-        public: &public,
-    };
+    let mut assumed = assumptions(args, &ratings);
+    assumed.push(items.assumption());
+    let public = opened.public("train", args, &assumed, own)?;
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let Made {
         mut fitted,
         weights,
-    } = fit.fit(&prior, split.train(), run, noise, &mut watched)?;
-    for assumption in assumptions(args, &ratings)
-        .into_iter()
-        .chain([items.assumption()])
-    {
+    } = fit.fit(
+        &prior,
+        split.train(),
+        opened.run(&plan, &public),
+        noise,
+        &mut watched,
+    )?;
+    for assumption in assumed {
         fitted.certificate = fitted.certificate.with_assumption(assumption);
     }
-    let train = start.elapsed();
 
     let params = Featured {
         params: fit.settings(),
@@ -101,26 +83,6 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         comparison: None,
         run: Some(&public),
     };
-    release.write(&folder, args.output.publish_releases)?;
-    // from here on the model stays, whatever happens
-    let report = folder.commit_after(|folder| {
-        let start = Instant::now();
-        let report = TrainReport {
-            release: &release,
-            metrics: Evaluation::measure(&fitted, &split)?,
-            by_round: None,
-            seconds: Seconds {
-                load: load.as_secs_f64(),
-                train: train.as_secs_f64(),
-                evaluate: start.elapsed().as_secs_f64(),
-            },
-        };
-        report.write_internal(folder)?;
-        Ok(report)
-    })?;
-    Ok(TrainOutcome::new(
-        &report,
-        &args.output,
-        account.balance(&plan),
-    ))
+    opened.found(warnings::of_items(&items.table, &ratings));
+    finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
 }

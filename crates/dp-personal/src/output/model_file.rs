@@ -1,16 +1,22 @@
-//! The model on disk: factors as safetensors, the catalogue beside it as csv.
+//! Models on disk, as safetensors: factors with their catalogue as csv, a shared subspace, shared parameters.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{FactorModel, Provenance, ScoreModel, Scoring};
+use dp_fedsgd::SharedModel;
+use dp_mechanism::Provenance;
+use dp_multitask::{FactorModel, ScoreModel, Scoring};
+use dp_personalize::Subspace;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::federated::{RunSettings, alpha_of, alpha_value};
+use crate::personal::Inputs;
 use crate::workflows::sha256;
 
 pub(crate) const FACTORS: &str = "item_factors.safetensors";
@@ -21,15 +27,15 @@ pub(crate) const CERTIFICATE: &str = "certificate.json";
 pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 
 /// Name of the one tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
-const TENSOR: &str = "item_factors";
-/// Key of the header entry that holds [`Header`] as JSON.
-pub(super) const HEADER_KEY: &str = "dp_personal";
+const FACTORS_TENSOR: &str = "item_factors";
+/// Key of the header entry that holds [`FactorHeader`] as JSON.
+const HEADER_KEY: &str = "dp_personal";
 /// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Models of ratings stay at 1.
-const SCHEMA_VERSION: u32 = 3;
+const FACTORS_SCHEMA: u32 = 3;
 
 /// What a reader needs besides the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct FactorHeader {
     schema_version: u32,
     provenance: Provenance,
     scoring: Scoring,
@@ -37,8 +43,8 @@ struct Header {
 
 /// The part of a header that every version has.
 #[derive(Deserialize)]
-pub(super) struct SchemaOnly {
-    pub(super) schema_version: u32,
+struct SchemaOnly {
+    schema_version: u32,
 }
 
 /// The files of a model: name and bytes of factors and catalogue.
@@ -46,27 +52,40 @@ pub(crate) fn model_files(
     model: &FactorModel,
     catalogue: &ItemCatalogue,
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
-    let header = Header {
+    let header = FactorHeader {
         schema_version: match model.scoring() {
-            of if of.score_model == ScoreModel::Plain => SCHEMA_VERSION,
+            of if of.score_model == ScoreModel::Plain => FACTORS_SCHEMA,
             of if of.unobserved_weight.is_some() => 2,
             _ => 1,
         },
         provenance: model.provenance(),
         scoring: *model.scoring(),
     };
-    let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(&header)?)]);
-    let bytes: Vec<u8> = model
-        .item_factors()
-        .iter()
-        .flat_map(|v| v.to_le_bytes())
-        .collect();
-    let path = Path::new(FACTORS);
-    let shape = vec![model.n_items(), model.scoring().dim];
-    let view = TensorView::new(Dtype::F64, shape, &bytes).map_err(|e| Error::model(path, e))?;
-    let file = safetensors::serialize([(TENSOR, view)], Some(header))
-        .map_err(|e| Error::model(path, e))?;
+    let shape = [model.n_items(), model.scoring().dim];
+    let tensors = [(FACTORS_TENSOR, shape, model.item_factors().to_vec())];
+    let file = file_of(FACTORS, &header, &tensors)?;
     Ok([(FACTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
+}
+
+/// A file of these matrices by rows, with `header` as the project's entry.
+fn file_of(
+    name: &str,
+    header: &impl Serialize,
+    matrices: &[(&str, [usize; 2], Vec<f64>)],
+) -> Result<Vec<u8>> {
+    let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(header)?)]);
+    let failed = |e| Error::model(Path::new(name), e);
+    let bytes = matrices.iter().map(|(name, shape, values)| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        (*name, *shape, bytes)
+    });
+    let bytes: Vec<_> = bytes.collect();
+    let views = bytes.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F64, shape.to_vec(), bytes);
+        Ok((*name, view.map_err(failed)?))
+    });
+    let views = views.collect::<Result<Vec<_>>>()?;
+    safetensors::serialize(views, Some(header)).map_err(failed)
 }
 
 /// Stands for the ids of a catalogue and their order.
@@ -90,12 +109,12 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
 pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FACTORS);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-    let header: Header = read_header(&bytes, "dp train", SCHEMA_VERSION)
+    let header: FactorHeader = read_header(&bytes, "dp train", FACTORS_SCHEMA)
         .map_err(|reason| Error::model(&path, reason))?;
     let dim = header.scoring.dim;
     let is_shape = |shape: &[usize]| matches!(shape, &[_, d] if d == dim);
     let expected = format!("f64 factors of length {dim}");
-    let factors = read_matrix(&bytes, TENSOR, is_shape, &expected)
+    let factors = read_matrix(&bytes, FACTORS_TENSOR, is_shape, &expected)
         .map_err(|reason| Error::model(&path, reason))?;
     let model = FactorModel::new(header.scoring, factors, header.provenance)
         .map_err(|e| Error::model(&path, e))?;
@@ -109,11 +128,7 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
 }
 
 /// The project's entry in the header of a safetensors file, of no newer schema than `newest`; `command` wrote it.
-pub(super) fn read_header<T: DeserializeOwned>(
-    bytes: &[u8],
-    command: &str,
-    newest: u32,
-) -> Result<T, String> {
+fn read_header<T: DeserializeOwned>(bytes: &[u8], command: &str, newest: u32) -> Result<T, String> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
     let text = metadata
         .metadata()
@@ -134,7 +149,7 @@ pub(super) fn read_header<T: DeserializeOwned>(
 }
 
 /// The numbers of a tensor of two dimensions, all finite; `expected` says what it should be.
-pub(super) fn read_matrix(
+fn read_matrix(
     bytes: &[u8],
     name: &str,
     is_shape: impl Fn(&[usize]) -> bool,
@@ -154,6 +169,212 @@ pub(super) fn read_matrix(
     }
 }
 
-pub(super) fn not_safetensors(error: safetensors::SafeTensorError) -> String {
+fn not_safetensors(error: safetensors::SafeTensorError) -> String {
     format!("not a whole safetensors file: {error}")
+}
+
+pub(crate) const SUBSPACE: &str = "subspace.safetensors";
+
+/// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
+const BASIS: &str = "basis";
+const SUBSPACE_SCHEMA: u32 = 1;
+
+/// What a reader needs besides the basis. All of it is public.
+#[derive(Serialize, Deserialize)]
+struct SubspaceHeader {
+    schema_version: u32,
+    provenance: Provenance,
+    rank: usize,
+    inputs: Inputs,
+}
+
+/// The bytes of the file.
+pub(crate) fn subspace_bytes(subspace: &Subspace, inputs: &Inputs) -> Result<Vec<u8>> {
+    let header = SubspaceHeader {
+        schema_version: SUBSPACE_SCHEMA,
+        provenance: subspace.provenance(),
+        rank: subspace.rank(),
+        inputs: inputs.clone(),
+    };
+    let shape = [subspace.dim(), subspace.rank()];
+    let tensors = [(BASIS, shape, subspace.basis().to_vec())];
+    file_of(SUBSPACE, &header, &tensors)
+}
+
+/// Reads it back. A newer schema is refused rather than guessed at.
+pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
+    let path = folder.join(SUBSPACE);
+    let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+    let read = || {
+        let header: SubspaceHeader = read_header(&bytes, "dp personalize", SUBSPACE_SCHEMA)?;
+        header.inputs.check()?;
+        let (dim, rank) = (header.inputs.dim(), header.rank);
+        let expected = format!("an f64 basis of {rank} vectors of length {dim}");
+        let basis = read_matrix(&bytes, BASIS, |shape| shape == [dim, rank], &expected)?;
+        let subspace = Subspace::spanned_by(dim, rank, &basis, header.provenance)
+            .map_err(|e| e.to_string())?;
+        Ok((subspace, header.inputs))
+    };
+    read().map_err(|reason: String| Error::model(&path, reason))
+}
+
+pub(crate) const SHARED: &str = "shared.safetensors";
+/// Schema 2 has the settings of the run, by which users join.
+const SHARED_SCHEMA: u32 = 2;
+
+/// What a reader needs besides the numbers. All of it is public.
+#[derive(Serialize, Deserialize)]
+struct SharedHeader {
+    schema_version: u32,
+    provenance: Provenance,
+    alpha: Value,
+    /// Rounds after which the rows of `trajectory` were released.
+    rounds: Vec<usize>,
+    settings: RunSettings,
+    inputs: Inputs,
+}
+
+/// A released shared part, as its file has it.
+pub(crate) struct ReleasedShared {
+    pub(crate) provenance: Provenance,
+    pub(crate) alpha: f64,
+    pub(crate) settings: RunSettings,
+    pub(crate) inputs: Inputs,
+    /// After the last round.
+    pub(crate) last: Vec<f64>,
+    /// After some rounds, the last among them, one after the other.
+    pub(crate) trajectory: Vec<f64>,
+}
+
+/// The bytes of the file: `shared`, f64, shape `(1, n)`, the last round's numbers, and `trajectory`, one row for each round that was kept.
+pub(crate) fn shared_bytes(
+    model: &SharedModel,
+    alpha: f64,
+    settings: &RunSettings,
+    inputs: &Inputs,
+) -> Result<Vec<u8>> {
+    let header = SharedHeader {
+        schema_version: SHARED_SCHEMA,
+        provenance: model.provenance(),
+        alpha: alpha_value(alpha),
+        rounds: model.kept().iter().map(|kept| kept.round).collect(),
+        settings: *settings,
+        inputs: inputs.clone(),
+    };
+    let (last, kept) = (model.last(), model.kept());
+    let trajectory: Vec<f64> = kept.iter().flat_map(|k| k.shared.clone()).collect();
+    let tensors = [
+        ("shared", [1, last.len()], last.to_vec()),
+        ("trajectory", [kept.len(), last.len()], trajectory),
+    ];
+    file_of(SHARED, &header, &tensors)
+}
+
+/// Reads it back. Another schema is refused rather than guessed at.
+pub(crate) fn read_shared(folder: &Path) -> Result<ReleasedShared> {
+    let path = folder.join(SHARED);
+    let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+    of_bytes(&bytes).map_err(|reason| Error::model(&path, reason))
+}
+
+fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
+    let header = header_of(bytes)?;
+    header.inputs.check()?;
+    let alpha = alpha_of(&header.alpha).filter(|alpha| *alpha >= 0.0);
+    let alpha = alpha.ok_or("alpha is not a number from 0")?;
+    let settings = header.settings;
+    settings.fit(alpha, 1.0).map_err(|e| e.to_string())?;
+    let (dim, n_kept) = (header.inputs.dim(), header.rounds.len());
+    let read = |name, rows: usize| {
+        let expected = format!("`{name}`: {rows} times {dim} numbers in f64");
+        read_matrix(bytes, name, |shape| shape == [rows, dim], &expected)
+    };
+    Ok(ReleasedShared {
+        provenance: header.provenance,
+        alpha,
+        settings,
+        last: read("shared", 1)?,
+        trajectory: read("trajectory", n_kept)?,
+        inputs: header.inputs,
+    })
+}
+
+fn header_of(bytes: &[u8]) -> std::result::Result<SharedHeader, String> {
+    let SchemaOnly { schema_version } = read_header(bytes, "dp federate", SHARED_SCHEMA)?;
+    if schema_version < SHARED_SCHEMA {
+        return Err(format!(
+            "model schema {schema_version} does not say with which settings it was trained, \
+             and nobody can join it; train it again, which costs its epsilon again"
+        ));
+    }
+    read_header(bytes, "dp federate", SHARED_SCHEMA)
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_fedsgd::{AdditiveLoss, AdditiveModel, HeldBatches, PpSgdParams};
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::personal::{Column, Intercept, Task};
+
+    #[test]
+    fn the_file_holds_the_last_round_and_those_on_the_way() {
+        let mut builder = dp_core::UserSamplesBuilder::new(1, 1).unwrap();
+        builder.push(0, &[1.0], 1.0).unwrap();
+        let samples = builder.build().0;
+        let mut params = PpSgdParams::new(f64::INFINITY, 0.5, 9.0, 4, 1.0);
+        params.keep_every = 2;
+        let model = AdditiveModel::new(AdditiveLoss::Squared, 1).unwrap();
+        let rows = HeldBatches::new(&samples, 1).unwrap();
+        let rng = &mut rand_chacha::ChaCha20Rng::seed_from_u64(0);
+        let fitted = params.check().unwrap().simulate(&model, &rows, 0.0, rng);
+        let column = Column {
+            name: "x".to_owned(),
+            range: None,
+        };
+        let inputs = Inputs {
+            target: column.clone(),
+            features: vec![column],
+            intercept: Intercept::None,
+            task: Task::Regression,
+            l2_penalties: vec![1.0],
+            sparse: 0,
+        };
+        let settings = RunSettings {
+            n_rounds: 4,
+            learning_rate: 0.5,
+            clip_norm: 9.0,
+            shrink: None,
+            batch_size: 1,
+            sampling_probability: None,
+        };
+        let model = fitted.unwrap().shared;
+        let bytes = shared_bytes(&model, f64::INFINITY, &settings, &inputs).unwrap();
+        let read = of_bytes(&bytes).unwrap();
+        assert_eq!(read.last, [0.9375]);
+        assert_eq!(read.trajectory, [0.75, 0.9375]);
+        assert!(read.alpha.is_infinite());
+        assert_eq!((read.settings, read.inputs), (settings, inputs));
+        assert_eq!(read.provenance, Provenance::NonPrivate);
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains(r#"\"alpha\":\"inf\""#));
+        // a wrong alpha, and one more round than there are rows
+        for (from, to) in [(r#"\"inf\""#, r#"\"ing\""#), ("[2,4]", "[244]")] {
+            let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
+            let mut bad = bytes.clone();
+            bad[at.unwrap()..][..to.len()].copy_from_slice(to.as_bytes());
+            assert!(of_bytes(&bad).is_err(), "{to}");
+        }
+        let older = [r#"\"further_\":"#, r#"version\":1"#];
+        let newer = [r#"\"settings\":"#, r#"version\":2"#];
+        let mut without = bytes;
+        for (from, to) in newer.into_iter().zip(older) {
+            let at = without.windows(from.len());
+            let at = at.clone().position(|w| w == from.as_bytes()).unwrap();
+            without[at..][..to.len()].copy_from_slice(to.as_bytes());
+        }
+        let said = of_bytes(&without).err().unwrap();
+        assert!(said.contains("train it again"), "{said}");
+    }
 }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::{Comparison, OutputFolder, Seconds};
+use super::{Comparison, Seconds};
 use crate::error::{Error, Result};
 
 /// Released values of a run, beside its certificate.
@@ -38,6 +38,9 @@ pub(crate) struct ReleasedRun {
     pub(crate) comparison: Option<Comparison>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
+    /// What follows from settings alone and should be known of the run. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     /// Everything public that shaped the run: its hash names the run in the list of releases. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Value>,
@@ -59,6 +62,9 @@ pub(crate) struct InternalRun {
     pub(crate) charts: Vec<ChartData>,
     /// What was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
+    /// What records say and their owner should look at. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     pub(crate) seconds: Seconds,
 }
 
@@ -165,17 +171,6 @@ impl ByRound {
 }
 
 impl ReleasedRun {
-    /// Writes it for anybody; returns the certificate with the file's hash.
-    pub(crate) fn write(
-        &self,
-        folder: &OutputFolder,
-        certificate: Certificate,
-    ) -> Result<Certificate> {
-        let bytes = pretty(self)?;
-        folder.write(RELEASED, &bytes)?;
-        Ok(certificate.with_artifact(RELEASED, &bytes))
-    }
-
     /// What was held out, where the run says so.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()

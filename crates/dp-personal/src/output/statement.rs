@@ -1,14 +1,12 @@
-//! The guarantee and the budget on the screen, and what all summaries of runs have in common.
+//! The guarantee and the budget on the screen.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, gdp};
 use dp_core::{Adjacency, DpEvent};
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use super::Seconds;
 use crate::output::rounded_up;
 
 /// Heads everything on the screen that is computed from private data.
@@ -60,27 +58,6 @@ pub(super) fn fact(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
 
-/// The summary of a run on the screen: what is released, and under a title that says so what is internal.
-pub(super) fn summary(
-    certificate: &Certificate,
-    model: impl IntoIterator<Item = (String, String)>,
-    (out, balance): (&Path, Option<&str>),
-    mut internal: Table,
-    seconds: Seconds,
-) -> String {
-    let mut facts = guarantee_facts(certificate);
-    // seeded noise has no epsilon that could be added up
-    let balance = balance.filter(|_| certificate.guarantee.is_some());
-    facts.extend(balance.map(|balance| fact("ledger", balance)));
-    facts.extend(model);
-    facts.push(fact("written to", out.display().to_string()));
-    INTERNAL_HEAD.clone_into(&mut internal.title);
-    internal
-        .rows
-        .push(vec!["seconds".to_owned(), seconds.words()]);
-    terminal(&[Block::Facts(facts), Block::Table(internal)])
-}
-
 /// What `--json` says of a run that may be published.
 pub(crate) fn released(certificate: &Certificate) -> Value {
     let guarantee = certificate.guarantee.as_ref();
@@ -92,7 +69,7 @@ pub(crate) fn released(certificate: &Certificate) -> Value {
         "rho": guarantee.and_then(|g| g.rho),
         "adjacency": certificate.adjacency,
         "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
-        "assumptions": certificate.assumptions,
+        "assumptions": certificate.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "tuning_included": certificate.tuning_included,
     })
 }

@@ -1,45 +1,27 @@
-//! What a training run leaves behind: released files, internal files, and its summary on the screen.
+//! What a run of `dp train` or `dp tune` leaves behind, and its summary on the screen.
 
 use std::borrow::Cow;
-use std::path::Path;
 
+use dp_accounting::Certificate;
 use dp_data::Ratings;
 use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
 use dp_page::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::statement::{fact, released, summary};
+use super::release::{counted, internal_of, released_of};
+use super::statement::fact;
 use super::{
-    ByRound, Comparison, HeldOutBy, INTERNAL_SCHEMA_VERSION, InternalRun, OutputFolder,
-    ReleasedRun, SCHEMA_VERSION, model_files,
+    ByRound, HeldOutBy, InternalRun, Release, ReleasedRun, RunReport, Seconds, model_files,
 };
 use crate::error::Result;
 use crate::evaluate::Evaluation;
-use crate::report::{Model, write_internal, write_released};
+use crate::report::Model;
 use crate::settings::Method;
 
 /// Why the rule learns item biases alone.
 pub(crate) const NO_TASTES: &str =
     "tastes would add more noise than they tell at this epsilon and amount of data";
-
-/// Wall-clock time of the parts of a run.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Seconds {
-    pub(crate) load: f64,
-    pub(crate) train: f64,
-    pub(crate) evaluate: f64,
-}
-
-impl Seconds {
-    /// For the terminal.
-    pub(super) fn words(self) -> String {
-        format!(
-            "{:.2} load, {:.2} train, {:.2} evaluate",
-            self.load, self.train, self.evaluate
-        )
-    }
-}
 
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
@@ -86,45 +68,22 @@ pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
     pub(crate) run: Option<&'a Value>,
 }
 
-impl<S: TrainSettings> TrainRelease<'_, S> {
-    /// All files that may be published.
-    pub(crate) fn write(&self, folder: &OutputFolder, publish_releases: bool) -> Result<()> {
-        let mut certificate = self.fitted.certificate.clone();
+impl<S: TrainSettings> Release for TrainRelease<'_, S> {
+    fn certificate(&self) -> &Certificate {
+        &self.fitted.certificate
+    }
+
+    fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
         let files = model_files(&self.fitted.model, self.ratings.catalogue())?;
-        for (name, bytes) in files.into_iter().chain(self.params.more_files()) {
-            folder.write(name, &bytes)?;
-            certificate = certificate.with_artifact(name, &bytes);
-        }
-        let certificate = folder.settle_releases(publish_releases, certificate)?;
-        write_released(folder, certificate, self.released_run(), self.model())
+        Ok(files.into_iter().chain(self.params.more_files()).collect())
     }
 
-    fn model(&self) -> Option<Model<'_>> {
-        let items = self.ratings.catalogue();
-        Some((Cow::Borrowed(&self.fitted.model), Cow::Borrowed(items)))
-    }
-
-    fn command(&self) -> String {
+    fn command(&self) -> &'static str {
         let tuned = self.comparison.is_some();
-        (if tuned { "tune" } else { "train" }).to_owned()
+        if tuned { "tune" } else { "train" }
     }
 
-    fn released_run(&self) -> ReleasedRun {
-        let mut settings = json!(self.params);
-        self.held_out.put(&mut settings);
-        ReleasedRun {
-            schema_version: SCHEMA_VERSION,
-            command: self.command(),
-            model: self.describe_model(),
-            counts: self.fitted.model.counts().cloned(),
-            comparison: self.comparison.clone(),
-            charts: Vec::new(),
-            settings,
-            run: self.run.cloned(),
-        }
-    }
-
-    fn describe_model(&self) -> String {
+    fn model_line(&self) -> String {
         let model = &self.fitted.model;
         let plain = model.scoring().score_model == ScoreModel::Plain;
         let length = match model.dim() {
@@ -146,9 +105,27 @@ impl<S: TrainSettings> TrainRelease<'_, S> {
         )
     }
 
-    /// Said where the rule, not the operator, chose factors without tastes.
-    fn why_no_tastes(&self) -> Option<&'static str> {
-        (self.params.dim_by_rule() && self.fitted.model.dim() == 1).then_some(NO_TASTES)
+    fn settings(&self) -> Value {
+        let mut settings = json!(self.params);
+        self.held_out.put(&mut settings);
+        settings
+    }
+
+    fn public(&self) -> Option<&Value> {
+        self.run
+    }
+
+    fn factors(&self) -> Option<Model<'_>> {
+        let items = self.ratings.catalogue();
+        Some((Cow::Borrowed(&self.fitted.model), Cow::Borrowed(items)))
+    }
+
+    fn run(&self) -> ReleasedRun {
+        ReleasedRun {
+            counts: self.fitted.model.counts().cloned(),
+            comparison: self.comparison.clone(),
+            ..released_of(self)
+        }
     }
 }
 
@@ -160,91 +137,100 @@ pub(crate) struct TrainReport<'a, S = FactorizationParams> {
     pub(crate) seconds: Seconds,
 }
 
-impl<S: TrainSettings> TrainReport<'_, S> {
-    /// What is not covered by the guarantee.
-    pub(crate) fn write_internal(&self, folder: &OutputFolder) -> Result<()> {
-        let release = self.release;
-        write_internal(
-            folder,
-            self.internal_run(),
-            release.released_run(),
-            release.model(),
-        )
+impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
+    fn release(&self) -> &impl Release {
+        self.release
     }
 
-    fn internal_run(&self) -> InternalRun {
+    fn internal(&self) -> InternalRun {
+        let table = self.release.ratings.interactions().expose();
+        let summary = self.release.ratings.summary().expose();
         InternalRun {
-            schema_version: INTERNAL_SCHEMA_VERSION,
-            certificate: None,
-            command: self.release.command(),
             headline: self.metrics.headline(),
             metrics: self.metrics.figures(),
             by_round: self.by_round.clone(),
             charts: self.metrics.charts(),
-            data: self.data_handling(),
-            seconds: self.seconds,
+            data: counted([
+                ("users", table.n_users()),
+                ("ratings kept", table.n_records()),
+                ("ratings read", summary.n_read),
+                ("outside the catalogue", summary.n_outside_catalogue),
+                ("NaN or infinite, left out", summary.dropped.not_finite),
+                (
+                    "repeated pairs, replaced by the later",
+                    summary.dropped.repeated,
+                ),
+            ]),
+            ..internal_of(self.release, self.seconds)
         }
     }
 
-    /// The object that `--json` prints.
-    pub(crate) fn json(&self) -> Value {
+    fn facts(&self) -> Vec<(String, String)> {
         let release = self.release;
-        let certificate = &release.fitted.certificate;
-        let mut object = json!({
+        let by_rule = release.params.dim_by_rule() && release.fitted.model.dim() == 1;
+        let reason = fact("", format!("{NO_TASTES}; --dim 3 insists on two"));
+        let comparison = release.comparison.as_ref();
+        let facts = by_rule.then_some(reason).into_iter();
+        facts
+            .chain(comparison.into_iter().flat_map(Comparison::facts))
+            .collect()
+    }
+
+    fn table(&self) -> Table {
+        let rows = self.metrics.rows().into_iter();
+        let table = Table::new("", ["", ""], rows.map(|(name, value)| vec![name, value]));
+        table.with_text([1])
+    }
+
+    fn objects(&self) -> (Value, Value) {
+        let release = self.release;
+        let table = release.ratings.interactions().expose();
+        let comparison = release.comparison.as_ref();
+        let comparison = comparison.map(|comparison| json!({ "comparison": comparison }));
+        let object = json!({
             "method": release.method.name(),
             "dim": release.fitted.model.dim(),
             "steps": release.params.n_rounds(),
             "n_items": release.fitted.model.n_items(),
-            "released": released(certificate),
-            "internal": {
-                "metrics": self.metrics,
-                "seconds": self.seconds,
-                "n_users": self.release.ratings.interactions().expose().n_users(),
-                "n_ratings": self.release.ratings.interactions().expose().n_records(),
-            },
+            "released": comparison,
         });
-        if let Some(comparison) = &release.comparison {
-            object["released"]["comparison"] = json!(comparison);
-        }
-        object
+        let internal = json!({
+            "metrics": self.metrics,
+            "seconds": self.seconds,
+            "n_users": table.n_users(),
+            "n_ratings": table.n_records(),
+        });
+        (object, internal)
     }
+}
 
-    /// What the terminal shows.
-    pub(crate) fn summary(&self, out: &Path, balance: Option<&str>) -> String {
-        let release = self.release;
-        let mut model = vec![fact("model", release.describe_model())];
-        let reason = release.why_no_tastes();
-        model.extend(reason.map(|reason| fact("", format!("{reason}; --dim 3 insists on two"))));
-        let comparison = release.comparison.as_ref();
-        model.extend(comparison.into_iter().flat_map(Comparison::facts));
-        let rows = self.metrics.rows().into_iter();
-        let table = Table::new("", ["", ""], rows.map(|(name, value)| vec![name, value]));
-        let certificate = &release.fitted.certificate;
-        summary(
-            certificate,
-            model,
-            (out, balance),
-            table.with_text([1]),
-            self.seconds,
-        )
-    }
+/// The candidates of `dp tune` and what was released about them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Comparison {
+    /// As they were given.
+    pub(crate) candidates: Vec<String>,
+    /// Released scores, smallest best.
+    pub(crate) scores: Vec<f64>,
+    /// Noise in each of them.
+    pub(crate) noise_stddev: f64,
+    /// Place of the chosen one, from 0.
+    pub(crate) chosen: usize,
+}
 
-    /// What was read and what was left out: private counts.
-    fn data_handling(&self) -> Vec<(String, u64)> {
-        let table = self.release.ratings.interactions().expose();
-        let summary = self.release.ratings.summary().expose();
-        [
-            ("users", table.n_users()),
-            ("ratings kept", table.n_records()),
-            ("ratings read", summary.n_read),
-            ("outside the catalogue", summary.n_outside_catalogue),
-            ("NaN or infinite, left out", summary.dropped.not_finite),
-            (
-                "repeated pairs, replaced by the later",
-                summary.dropped.repeated,
-            ),
-        ]
-        .map(|(name, value)| (name.to_owned(), value as u64))
-        .into()
+impl Comparison {
+    /// Names and values for the terminal, a candidate each.
+    pub(crate) fn facts(&self) -> Vec<(String, String)> {
+        let scored = self.candidates.iter().zip(&self.scores).enumerate();
+        let mut facts: Vec<_> = scored
+            .map(|(at, (name, score))| {
+                let head = if at == 0 { "candidates" } else { "" };
+                let mark = if at == self.chosen { "  <- chosen" } else { "" };
+                fact(head, format!("{name}: {score:+.1}{mark}"))
+            })
+            .collect();
+        let noise = self.noise_stddev;
+        let words = format!("excess loss of each, released with noise of {noise:.1}");
+        facts.push(fact("", words));
+        facts
     }
 }

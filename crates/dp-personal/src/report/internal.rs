@@ -3,6 +3,7 @@
 use dp_page::{BarRow, Bars, Block, Chart, Kind, Number, Page, Section, Table, Unit};
 
 use super::convergence::convergence;
+use super::privacy::sentence;
 use super::released::{chart, facts, footer};
 use super::run::ReportedRun;
 use super::runs::{evaluated, privacy_utility};
@@ -222,6 +223,8 @@ fn data_handling(run: &ReportedRun<'_>) -> Section {
     };
     if let Some(internal) = &run.internal {
         blocks.push(table("Read by the run", &internal.data));
+        let warnings = internal.warnings.iter();
+        blocks.extend(warnings.map(|text| Block::Warning(sentence(text))));
         let of = internal.seconds;
         blocks.push(Block::Note(format!(
             "Seconds: {:.2} to load, {:.2} to train, {:.2} to evaluate.",

@@ -15,6 +15,8 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
         let words = "Nothing here carries a guarantee: the figures below describe the run and protect nobody.";
         blocks.push(Block::Text(words.to_owned()));
     }
+    let warnings = run.released.iter().flat_map(|released| &released.warnings);
+    blocks.extend(warnings.map(|text| Block::Warning(sentence(text))));
     let Some(guarantee) = &statement.guarantee else {
         return Section::new("guarantee", "Guarantee", blocks);
     };
@@ -47,6 +49,15 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
         blocks.push(Block::Note(format!("Epsilon: {line}.")));
     }
     Section::new("guarantee", "Guarantee", blocks)
+}
+
+/// A warning with a capital and a full stop.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
 /// A bar for every release.

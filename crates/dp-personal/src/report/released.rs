@@ -170,9 +170,18 @@ fn candidates(comparison: &Comparison) -> Section {
 
 fn settings(run: &ReportedRun<'_>) -> Option<Section> {
     let settings = &run.released.as_ref()?.settings;
+    let assumed = run.statement.assumptions.iter();
+    let mut words = "All settings are public.".to_owned();
+    if assumed
+        .into_iter()
+        .any(|said| said.contains("not chosen by looking"))
+    {
+        words +=
+            " That none of them was chosen by looking at the data stands among the assumptions.";
+    }
     let text = serde_json::to_string_pretty(settings).ok()?;
     let blocks = vec![
-        Block::Text("All settings are public. That none of them was chosen by looking at the data stands among the assumptions.".to_owned()),
+        Block::Text(words),
         Block::Code("All settings as JSON", text),
     ];
     Some(Section::new("settings", "Settings", blocks))

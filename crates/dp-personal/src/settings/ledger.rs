@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Range, Setting, Settings, Source, Unread, choices, settings};
+use super::{Range, Setting, Settings, Shapes, Source, Unread, choices, settings};
 
 choices! {
     /// What a ledger counts, over any number of runs.
@@ -104,7 +104,11 @@ settings! {
         /// What counts it.
         account: LedgerChoice = flatten,
         /// Name of the data set in ledger and certificate
-        data_set: Option<String> = { value_name: "NAME", usual: "the file's name" },
+        data_set: Option<String> = {
+            value_name: "NAME",
+            usual: "the file's name",
+            shapes: Shapes::Nothing, // the name that follows from it does
+        },
     }
 
 }
@@ -116,23 +120,24 @@ settings! {
 mod flags {
     use std::path::PathBuf;
 
-    use super::{LedgerKind, Range, settings};
+    use super::{LedgerKind, Range, Shapes, settings};
 
     settings! {
     /// The choice as flags.
     struct LedgerFlags {
         /// Account of this data set over all runs
-        ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account" },
+        ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account", shapes: Shapes::Nothing },
         /// Count this run alone: no ledger adds it to other runs on these data
-        no_ledger: bool = { one_of: "account", conflicts: ["ledger"] },
+        no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
         /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
-        new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
+        new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
         /// Total epsilon; makes a missing ledger
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "the ledger's or the run's",
             requires: ["ledger"],
             conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
             range: Range::above(0.0),
         },
         /// Total delta of the ledger
@@ -141,6 +146,7 @@ mod flags {
             usual: "as it was made; of a new one, the run's",
             requires: ["ledger"],
             conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
             range: Range::open_unit(),
         },
         /// Of a new ledger: gaussian (exact) or mixed (any mechanism)
@@ -149,9 +155,10 @@ mod flags {
             usual: "by the run",
             requires: ["ledger"],
             conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
         },
         /// These are the ledger's data, although few of its users are among them
-        same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
+        same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
     }
 }
@@ -192,6 +199,10 @@ impl Settings for LedgerChoice {
                 "give a file that counts all runs on these data, or `no_ledger` for a run that is counted alone",
             )),
         }
+    }
+
+    fn shaping(&self) -> crate::error::Result<Vec<(&'static str, serde_json::Value)>> {
+        Ok(Vec::new()) // what is taken on trust of other runs does shape a run
     }
 }
 

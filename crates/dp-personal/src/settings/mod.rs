@@ -15,7 +15,7 @@ pub use ledger::{
 };
 pub use ratings::*;
 pub use rows::*;
-pub use table::{Given, Kind, Range, Setting, Settings, Source, Unread, Value};
+pub use table::{Given, Kind, Range, Setting, Settings, Shapes, Source, Unread, Value};
 pub use tools::*;
 
 pub(crate) use table::{choices, settings, words};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dp_mechanism::NoiseSource;
 
-use super::{LedgerSettings, Range, choices, settings};
+use super::{LedgerSettings, Range, Shapes, choices, settings};
 
 choices! {
     /// How the item factors are trained.
@@ -46,7 +46,7 @@ settings! {
     /// A training run on ratings.
     struct TrainSettings {
         /// Ratings: csv or tsv with a header, MovieLens `::` or tab, or gzip of these; Parquet
-        ratings: PathBuf = { positional: true },
+        ratings: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -79,8 +79,14 @@ settings! {
 
     /// What is in the file of ratings.
     struct InputSettings under "Input" {
-        /// Catalogue of items; without one the item ids of the ratings are taken to be public
-        items: Option<PathBuf> = { value_name: "CATALOGUE", requires: ["ratings"] },
+        /// Public catalogue of items, each once; ratings of other items are left out
+        items: Option<PathBuf> = {
+            value_name: "CATALOGUE",
+            requires: ["ratings"],
+            shapes: Shapes::ByContents,
+        },
+        /// Instead of `items`: publish every item id in the ratings, also one that a single user has
+        item_ids_are_public: bool = { conflicts: ["items"] },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
         /// Name of the item column
@@ -148,7 +154,7 @@ settings! {
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
         /// Go on with the run that was interrupted on its way to `out`, where there is one
-        resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"] },
+        resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
 
     /// What is held out for the internal report.
@@ -161,12 +167,14 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for model, certificate and reports
-        out: PathBuf = { value_name: "DIR", default: "dp-model" },
+        /// Folder for model, certificate and reports; figures of private data go to DIR-internal
+        out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, whatever it holds
-        force: bool = {},
+        force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
-        publish_releases: bool = {},
+        publish_releases: bool = { shapes: Shapes::Nothing },
+        /// Print what was measured on private data (not covered by the guarantee)
+        show_internal: bool = { shapes: Shapes::Nothing },
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -182,7 +190,7 @@ settings! {
     /// What is chosen from, and how.
     struct ChoiceSettings under "Candidates (each is trained and paid for)" {
         /// A candidate: settings that differ from the flags; repeat for more
-        candidates: Vec<String> = { long: "try", value_name: "dim=4,reg=2" },
+        candidates: Vec<String> = { long: "try", value_name: "dim=4,reg=0.5,..." },
         /// Share of the budget spent on comparing them
         score_share: f64 = { value_name: "SHARE", default: "0.02", range: Range::open_unit() },
         /// Share of each user's ratings that candidates are compared on
@@ -197,7 +205,7 @@ settings! {
     /// An audit: the run that a training would make, made many times with planted users.
     struct AuditSettings {
         /// Ratings to plant users in, as for `dp train`
-        ratings: Option<PathBuf> = { positional: true, usual: "generated ones" },
+        ratings: Option<PathBuf> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -212,6 +220,14 @@ settings! {
         split: SplitSettings = flatten,
         /// How much is tried.
         trials: TrialSettings = flatten,
+    }
+
+    /// An audit of a choice among candidates.
+    struct AuditTuneSettings {
+        /// What all candidates have in common, and how much is tried.
+        audit: AuditSettings = flatten,
+        /// The candidates.
+        choice: ChoiceSettings = flatten,
     }
 
     /// How much is tried.
@@ -273,7 +289,9 @@ settings! {
 
     /// Where the figures go.
     struct EvaluateOutputSettings under "Output" {
-        /// Keep the figures in the model's folder, for `dp report`
+        /// Print the figures (of private data) instead of keeping them for dp report
+        show_internal: bool = {},
+        /// Keep them as well as print them
         save: bool = {},
     }
 
@@ -322,6 +340,16 @@ impl AuditSettings {
     }
 }
 
+impl AuditTuneSettings {
+    /// The choice that is audited.
+    pub(crate) fn run(&self) -> TuneSettings {
+        TuneSettings {
+            train: self.audit.run_on(PathBuf::new()),
+            choice: self.choice.clone(),
+        }
+    }
+}
+
 impl OutputSettings {
     /// Of a run that releases nothing.
     pub(crate) fn nowhere() -> Self {
@@ -329,6 +357,7 @@ impl OutputSettings {
             out: PathBuf::new(),
             force: false,
             publish_releases: false,
+            show_internal: false,
             insecure_seed: None,
         }
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use dp_data::SampleShares;
 
 use super::{
-    LedgerSettings, OutputSettings, Range, ResumeSettings, TrialSettings, choices, settings, words,
+    LedgerSettings, OutputSettings, Range, ResumeSettings, Shapes, TrialSettings, choices,
+    settings, words,
 };
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
@@ -45,8 +46,22 @@ words!(SubspaceMethod {
 settings! {
     /// A shared subspace, learned from labelled rows.
     struct PersonalizeSettings {
+        /// What is learned, and from what.
+        run: PersonalRunSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
+        /// What is held out.
+        held_out: PersonalHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What a shared subspace is learned from, and how.
+    struct PersonalRunSettings {
         /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
         /// Privacy target epsilon (nats), for adding or removing one user
@@ -59,14 +74,6 @@ settings! {
         ranges: RangeSettings = flatten,
         /// What is fitted, and how.
         model: PersonalModelSettings = flatten,
-        /// Where the privacy loss is recorded.
-        ledger: LedgerSettings = flatten,
-        /// Whether an interrupted run goes on.
-        resume: ResumeSettings = flatten,
-        /// What is held out.
-        held_out: PersonalHeldOutSettings = flatten,
-        /// What the run leaves behind.
-        output: OutputSettings = flatten,
     }
 
     /// What is in the file.
@@ -84,7 +91,7 @@ settings! {
     /// Ranges that are known without the data.
     struct RangeSettings under "Ranges (public: never take them from the data)" {
         /// File `column,lower,upper`: values are clipped and mapped onto -1 to 1
-        bounds: Option<PathBuf> = { value_name: "FILE" },
+        bounds: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// Range of the features that are not in `bounds`
         feature_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
         /// Range of the target, where it is not in `bounds`
@@ -134,11 +141,25 @@ settings! {
     /// A model that users share in part, learned in rounds.
     struct FederateSettings {
         /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user; several explore
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// What is learned, and how.
+        run: FederatedRunSettings = flatten,
+        /// Where the privacy loss is recorded.
+        ledger: LedgerSettings = flatten,
+        /// Whether an interrupted run goes on.
+        resume: ResumeSettings = flatten,
+        /// What is held out.
+        held_out: FederatedHeldOutSettings = flatten,
+        /// What the run leaves behind.
+        output: OutputSettings = flatten,
+    }
+
+    /// What a model that users share in part is learned from, and how.
+    struct FederatedRunSettings {
         /// Global over local steps: 0 alone, inf one for all
         alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
         /// csv, leaf or ratings
@@ -148,7 +169,7 @@ settings! {
         /// Of LEAF rows with several labels: which one, from 0
         label_index: Option<usize> = { value_name: "N" },
         /// Public list of rated items: item, title, year, genres
-        items: Option<PathBuf> = { value_name: "FILE" },
+        items: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// What is in the file.
         columns: ColumnSettings = flatten,
         /// Ranges that are known without the data.
@@ -157,14 +178,6 @@ settings! {
         model: FederatedRoundSettings = flatten,
         /// How one alpha is chosen.
         choice: AlphaSettings = flatten,
-        /// Where the privacy loss is recorded.
-        ledger: LedgerSettings = flatten,
-        /// Whether an interrupted run goes on.
-        resume: ResumeSettings = flatten,
-        /// What is held out.
-        held_out: FederatedHeldOutSettings = flatten,
-        /// What the run leaves behind.
-        output: OutputSettings = flatten,
     }
 
     /// What is held out for the internal report.
@@ -225,20 +238,8 @@ settings! {
 
     /// An audit of `dp personalize`: its run, made many times with planted users.
     struct AuditPersonalizeSettings {
-        /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
-        data: PathBuf = { positional: true },
-        /// Dimension of the shared space of the users' coefficients
-        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
-        /// Privacy target epsilon (nats), for adding or removing one user
-        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
-        /// Privacy target delta; choose it well below one over the number of users
-        delta: f64 = { value_name: "D", range: Range::open_unit() },
-        /// What is in the file.
-        columns: ColumnSettings = flatten,
-        /// Ranges that are known without the data.
-        ranges: RangeSettings = flatten,
-        /// What is fitted, and how.
-        model: PersonalModelSettings = flatten,
+        /// What is learned, and from what.
+        run: PersonalRunSettings = flatten,
         /// What is held out.
         held_out: PersonalHeldOutSettings = flatten,
         /// How much is tried.
@@ -248,29 +249,13 @@ settings! {
     /// An audit of `dp federate`: its runs, made many times with planted users.
     struct AuditFederateSettings {
         /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true },
+        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
-        /// Global over local steps: 0 alone, inf one for all
-        alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
-        /// csv, leaf or ratings
-        format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
-        /// Of LEAF: numbers in a row, public; rows of another length are left out
-        n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
-        /// Of LEAF rows with several labels: which one, from 0
-        label_index: Option<usize> = { value_name: "N" },
-        /// Public list of rated items: item, title, year, genres
-        items: Option<PathBuf> = { value_name: "FILE" },
-        /// What is in the file.
-        columns: ColumnSettings = flatten,
-        /// Ranges that are known without the data.
-        ranges: RangeSettings = flatten,
-        /// What is fitted, and how.
-        model: FederatedRoundSettings = flatten,
-        /// How one alpha is chosen.
-        choice: AlphaSettings = flatten,
+        /// What is learned, and how.
+        run: FederatedRunSettings = flatten,
         /// What is held out.
         held_out: FederatedHeldOutSettings = flatten,
         /// How much is tried.
@@ -279,16 +264,10 @@ settings! {
 }
 
 impl AuditPersonalizeSettings {
-    /// The run that is audited.
-    pub(crate) fn run(&self) -> PersonalizeSettings {
+    /// The training that is audited.
+    pub(crate) fn training(&self) -> PersonalizeSettings {
         PersonalizeSettings {
-            data: self.data.clone(),
-            rank: self.rank,
-            epsilon: self.epsilon,
-            delta: self.delta,
-            columns: self.columns.clone(),
-            ranges: self.ranges.clone(),
-            model: self.model.clone(),
+            run: self.run.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
@@ -298,21 +277,13 @@ impl AuditPersonalizeSettings {
 }
 
 impl AuditFederateSettings {
-    /// The runs that are audited.
-    pub(crate) fn run(&self) -> FederateSettings {
+    /// The training that is audited.
+    pub(crate) fn training(&self) -> FederateSettings {
         FederateSettings {
             data: self.data.clone(),
             epsilon: vec![self.epsilon],
             delta: self.delta,
-            alpha_grid: self.alpha_grid.clone(),
-            format: self.format,
-            n_features: self.n_features,
-            label_index: self.label_index,
-            items: self.items.clone(),
-            columns: self.columns.clone(),
-            ranges: self.ranges.clone(),
-            model: self.model.clone(),
-            choice: self.choice.clone(),
+            run: self.run.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),

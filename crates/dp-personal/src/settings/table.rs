@@ -110,6 +110,17 @@ impl fmt::Display for Range {
     }
 }
 
+/// What of a setting has to be the same where an interrupted run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shapes {
+    /// Its value: the run depends on it, or what its certificate says does.
+    ByValue,
+    /// What stands in the public file that it names.
+    ByContents,
+    /// Nothing: it says where things are, how they are shown, or what pays.
+    Nothing,
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
@@ -148,6 +159,8 @@ pub struct Setting {
     pub conflicts: &'static [&'static str],
     /// The group that it is in, where one setting of several must be given.
     pub one_of: Option<&'static str>,
+    /// How it takes part in the run. By its value unless a row says otherwise, so that none is forgotten.
+    pub shapes: Shapes,
     /// What it does.
     pub doc: &'static str,
 }
@@ -178,6 +191,7 @@ impl Setting {
             requires: &[],
             conflicts: &[],
             one_of: None,
+            shapes: Shapes::ByValue,
             doc,
         }
     }
@@ -246,8 +260,7 @@ pub struct Unread {
 /// let given = Given::default()
 ///     .with("ratings", "ratings.csv")
 ///     .with("epsilon", "1")
-///     .with("delta", "1e-5")
-///     .with("ledger", "ratings.ledger");
+///     .with("delta", "1e-5");
 /// let settings: TrainSettings = given.settings()?;
 /// assert_eq!(settings.split.split_seed, 0);
 /// assert!(given.with("epsilom", "1").settings::<TrainSettings>().is_err());
@@ -323,6 +336,17 @@ pub trait Value: Sized {
         let last = given.last().ok_or_else(|| missing(setting))?;
         Self::parsed(last).ok_or_else(|| unreadable(setting, last))
     }
+
+    /// The value as JSON; null where there is none.
+    fn to_json(&self) -> serde_json::Value;
+
+    /// The same, where it names a file: the SHA-256 of its bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    fn contents(&self) -> crate::error::Result<serde_json::Value> {
+        Ok(self.to_json())
+    }
 }
 
 fn missing(setting: &Setting) -> Unread {
@@ -359,17 +383,44 @@ macro_rules! plain_values {
             fn parsed(text: &OsStr) -> Option<Self> {
                 from_text(text)
             }
+
+            fn to_json(&self) -> serde_json::Value {
+                self.clone().into()
+            }
         }
     )*};
 }
 
-plain_values!(f64: Kind::Number, usize: Kind::Whole, u64: Kind::Whole, String: Kind::Text);
+plain_values!(usize: Kind::Whole, u64: Kind::Whole, String: Kind::Text);
+
+impl Value for f64 {
+    const KIND: Kind = Kind::Number;
+
+    fn parsed(text: &OsStr) -> Option<Self> {
+        from_text(text)
+    }
+
+    /// JSON has no infinity: what is not finite is a text.
+    fn to_json(&self) -> serde_json::Value {
+        let number = serde_json::Number::from_f64(*self).map(serde_json::Value::Number);
+        number.unwrap_or_else(|| self.to_string().into())
+    }
+}
 
 impl Value for PathBuf {
     const KIND: Kind = Kind::Path;
 
     fn parsed(text: &OsStr) -> Option<Self> {
         Some(text.into())
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.to_string_lossy().into()
+    }
+
+    fn contents(&self) -> crate::error::Result<serde_json::Value> {
+        let bytes = std::fs::read(self).map_err(|e| crate::error::Error::read(self, e))?;
+        Ok(crate::workflows::sha256(&bytes).into())
     }
 }
 
@@ -385,6 +436,10 @@ impl Value for bool {
         let given = source.values(setting).unwrap_or_default();
         let read = |text: &OsString| Self::parsed(text).ok_or_else(|| unreadable(setting, text));
         given.last().map_or(Ok(false), read)
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        (*self).into()
     }
 }
 
@@ -402,6 +457,18 @@ impl<T: Value> Value for Option<T> {
             Some(given) if !given.is_empty() => T::read(setting, source).map(Some),
             _ => Ok(None),
         }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.as_ref().map(T::to_json).unwrap_or_default()
+    }
+
+    fn contents(&self) -> crate::error::Result<serde_json::Value> {
+        Ok(self
+            .as_ref()
+            .map(T::contents)
+            .transpose()?
+            .unwrap_or_default())
     }
 }
 
@@ -421,6 +488,10 @@ impl<T: Value> Value for Vec<T> {
         let read = |text: &OsString| T::parsed(text).ok_or_else(|| unreadable(setting, text));
         given.iter().map(read).collect()
     }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.iter().map(T::to_json).collect()
+    }
 }
 
 /// A struct of settings.
@@ -433,6 +504,12 @@ pub trait Settings: Sized {
     /// # Errors
     /// When one is missing or cannot be read.
     fn read(source: &dyn Source) -> Result<Self, Unread>;
+
+    /// Name and value, or hash of the contents, of every setting that shapes a run: public as a whole.
+    ///
+    /// # Errors
+    /// When a public file cannot be read.
+    fn shaping(&self) -> crate::error::Result<Vec<(&'static str, serde_json::Value)>>;
 
     /// Its part of the table.
     #[must_use]
@@ -467,6 +544,12 @@ macro_rules! settings {
             fn read(source: &dyn $crate::settings::Source) -> Result<Self, $crate::settings::Unread> {
                 Ok(Self { $( $field: settings!(@read source, $field, $of, $how), )* })
             }
+
+            fn shaping(&self) -> $crate::error::Result<Vec<(&'static str, serde_json::Value)>> {
+                let mut values = Vec::new();
+                $( settings!(@shape values, self, $field, $of, $how); )*
+                Ok(values)
+            }
         }
     )*};
     (@row $rows:ident, $heading:ident, $field:ident, $of:ty, $doc:expr, flatten) => {
@@ -482,7 +565,23 @@ macro_rules! settings {
             ..$crate::settings::Setting::of::<$of>(stringify!($field), $heading, $doc)
         }
     }};
+    (@shape $values:ident, $settings:ident, $field:ident, $of:ty, flatten) => {
+        $values.extend(<$of as $crate::settings::Settings>::shaping(&$settings.$field)?);
+    };
+    (@shape $values:ident, $settings:ident, $field:ident, $of:ty, $how:tt) => {
+        let setting = settings!(@setting None, $field, $of, "", $how);
+        match setting.shapes {
+            $crate::settings::Shapes::ByValue => {
+                $values.push((setting.name, <$of as $crate::settings::Value>::to_json(&$settings.$field)));
+            }
+            $crate::settings::Shapes::ByContents => {
+                $values.push((setting.name, <$of as $crate::settings::Value>::contents(&$settings.$field)?));
+            }
+            $crate::settings::Shapes::Nothing => {}
+        }
+    };
     (@value positional, $value:expr) => { $value };
+    (@value shapes, $value:expr) => { $value };
     (@value optional, $value:expr) => { $value };
     (@value requires, $value:expr) => { &$value };
     (@value conflicts, $value:expr) => { &$value };
@@ -509,6 +608,10 @@ macro_rules! words {
                     $( $word => Some(Self::$variant), )*
                     _ => None,
                 }
+            }
+
+            fn to_json(&self) -> serde_json::Value {
+                match self { $( Self::$variant => $word.into(), )* }
             }
         }
     };

@@ -14,7 +14,9 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
-use crate::output::{CERTIFICATE, HeldOutBy, OutputFolder, Seconds, TrainRelease, TrainReport};
+use crate::output::{
+    CERTIFICATE, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease, TrainReport,
+};
 use crate::settings::{DemoSettings, Method};
 use crate::watch::{Watch, Watched, go_on};
 
@@ -129,7 +131,7 @@ fn train(
             comparison: None,
             run: None,
         };
-        release.write(folder, false)?;
+        release.write(folder, false, &[])?;
         let report = TrainReport {
             release: &release,
             by_round: None,
@@ -140,7 +142,7 @@ fn train(
                 evaluate: start.elapsed().as_secs_f64(),
             },
         };
-        report.write_internal(folder)?;
+        report.write_internal(folder, &[])?;
     }
     Ok(metrics)
 }

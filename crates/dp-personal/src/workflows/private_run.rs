@@ -1,24 +1,282 @@
 //! The one way in which a workflow trains: paid for, listed as it goes, and gone on with after a crash.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
 use dp_accounting::{Error as AccountingError, Plan};
+use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::ledger::{Account, BoundAccount};
+use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits};
 use crate::error::{Error, Result};
-use crate::output::{OutputFolder, warn};
+use crate::output::{self, OutputFolder, Release, RunReport, internal_beside, warn};
+use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
+use crate::warnings;
+
+/// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
+const RUN_SCHEMA: u32 = 2;
+/// Under which name the values of the settings stand.
+const GIVEN: &str = "given";
+
+/// What a training run opens before it reads the data.
+pub(crate) struct Opening<'a> {
+    /// The file of private data.
+    pub(crate) data: &'a Path,
+    /// The other files that it reads.
+    pub(crate) inputs: Vec<&'a Path>,
+    pub(crate) ledger: &'a LedgerSettings,
+    pub(crate) resume: &'a ResumeSettings,
+    pub(crate) output: &'a OutputSettings,
+}
+
+impl<'a> Opening<'a> {
+    /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
+    pub(crate) fn protect(&self) -> Result<()> {
+        let output = self.output;
+        for folder in [output.out.clone(), internal_beside(&output.out)] {
+            let out = match folder.canonicalize() {
+                Ok(out) if output.force => out,
+                Ok(_) | Err(_) => continue, // will not be replaced, or does not exist
+            };
+            let own = [self.data, Path::new(".")].into_iter();
+            let own = own.chain(self.ledger.file());
+            for input in own.chain(self.inputs.iter().copied()) {
+                if absolute(input).is_some_and(|path| path.starts_with(&out)) {
+                    let (input, out) = (input.display(), folder.display());
+                    return Err(Error::Usage(format!(
+                        "{input} lies in the output folder {out}, which would be replaced; choose another \
+                         `out`"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the account and makes the folder. `draft` has the cost of the run, which does not depend on the data; what the ledger
+    /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it.
+    ///
+    /// # Errors
+    /// [`Error::Recovered`] when a run that was killed had released its model: that needs no account.
+    pub(crate) fn open(self, draft: &Plan) -> Result<Unbound<'a>> {
+        self.protect()?;
+        let (output, ledger) = (self.output, self.ledger);
+        OutputFolder::recover(&output.out, output.force)?;
+        let data_set = data_set_id(ledger, self.data);
+        let account = Account::open(ledger, data_set.clone(), draft)?;
+        let resume = self.resume.resume;
+        if !(resume && OutputFolder::is_interrupted(&output.out)) {
+            account.check(draft)?;
+        }
+        Ok(Unbound {
+            about: (data_set, draft.target(), draft.adjacency()),
+            folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
+            account,
+            output,
+        })
+    }
+}
+
+/// What a run has opened before the users of its data are known to be those of its ledger.
+pub(crate) struct Unbound<'a> {
+    about: (String, ApproxDp, Adjacency),
+    folder: OutputFolder,
+    account: Account,
+    output: &'a OutputSettings,
+}
+
+impl<'a> Unbound<'a> {
+    /// The same once they are: what this returns can pay.
+    ///
+    /// # Errors
+    /// [`Error::OtherUsers`], [`Error::Binding`] and [`Error::LedgerLost`]: told to the operator alone, before anything is paid.
+    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<Opened<'a>> {
+        Ok(Opened {
+            about: self.about,
+            folder: self.folder,
+            account: self.account.bind(data)?,
+            output: self.output,
+            warnings: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+}
+
+/// The path without links, also of a file that does not exist yet.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    let whole = path.canonicalize();
+    whole
+        .or_else(|_| output::folder_of(path).canonicalize())
+        .ok()
+}
+
+/// Where a run writes, and what pays for it.
+pub(crate) struct Opened<'a> {
+    /// The name of the data set, and the guarantee of the run.
+    about: (String, ApproxDp, Adjacency),
+    folder: OutputFolder,
+    account: BoundAccount,
+    output: &'a OutputSettings,
+    /// What follows from settings alone: public.
+    warnings: Vec<String>,
+    /// What records say of themselves: internal.
+    found: Vec<String>,
+}
+
+impl Opened<'_> {
+    /// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
+    /// shaping nothing, what the operator answers for, and `own`, what the model is made again from.
+    pub(crate) fn public<S: Settings>(
+        &mut self,
+        command: &str,
+        args: &S,
+        assumptions: &[String],
+        own: Value,
+    ) -> Result<Value> {
+        let (data_set, target, adjacency) = &self.about;
+        let given = args.shaping()?.into_iter();
+        let given: Map<String, Value> = given
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let n_users = given.get("n_users").and_then(Value::as_f64);
+        self.warnings = warnings::of_settings(*target, n_users);
+        self.warnings.iter().for_each(|text| warn(text));
+        let mut public = json!({
+            "run_schema": RUN_SCHEMA,
+            "command": command,
+            "data_set": data_set,
+            "target": target,
+            "adjacency": adjacency,
+            "assumptions": assumptions,
+            GIVEN: given,
+        });
+        if let (Value::Object(all), Value::Object(own)) = (&mut public, own) {
+            all.extend(own);
+        }
+        Ok(public)
+    }
+
+    /// The run of a plan that `public` shapes.
+    pub(crate) const fn run<'r>(&'r mut self, plan: &'r Plan, public: &'r Value) -> PrivateRun<'r> {
+        PrivateRun {
+            folder: &self.folder,
+            account: &mut self.account,
+            plan,
+            public,
+        }
+    }
+
+    /// Keeps what records say of themselves for the internal files.
+    pub(crate) fn found(&mut self, more: Vec<String>) {
+        self.found.extend(more);
+    }
+
+    /// Writes what may be published.
+    pub(crate) fn write(&self, release: &impl Release) -> Result<()> {
+        let written = release.write(&self.folder, self.output.publish_releases, &self.warnings);
+        written.map_err(|error| self.folder.after_payment(error))
+    }
+
+    /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
+    /// happens. The object for programs, and the summary in words.
+    pub(crate) fn close<R: RunReport>(
+        self,
+        plan: &Plan,
+        measure: impl FnOnce() -> Result<R>,
+    ) -> Result<(Value, String)> {
+        let report = self.folder.commit_after(|folder| {
+            let report = measure()?;
+            report.write_internal(folder, &self.found)?;
+            Ok(report)
+        })?;
+        let balance = self.account.balance(plan);
+        let summary = report.summary(self.output, balance.as_deref());
+        Ok((report.json(self.output), summary))
+    }
+}
+
+/// Takes the times of the parts of a run, one after the other.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Seconds since the last lap.
+    pub(crate) fn lap(&mut self) -> f64 {
+        let since = std::mem::replace(&mut self.0, Instant::now());
+        since.elapsed().as_secs_f64()
+    }
+}
+
+/// What is taken on trust of the runs on the same data.
+pub(crate) fn other_runs(ledger: &LedgerSettings) -> String {
+    ledger.assumption().to_owned()
+}
+
+/// What makes records one user's: a column by its name.
+pub(crate) fn unit_of(user_col: Option<&String>) -> String {
+    match user_col {
+        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        None => "a user is whoever shares a value of the user column".to_owned(),
+    }
+}
+
+/// Refuses to go on with a run that was begun with something else, and names what.
+fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
+    let mut differing = differences(&begun[GIVEN], &now[GIVEN], |name, was, is| {
+        format!("`{name}` was {}, and is {}", shown(was), shown(is))
+    });
+    if differing.is_empty() {
+        differing = differences(begun, now, |name, _, _| name.replace('_', " "));
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "`resume`: the interrupted run had other settings or other public inputs: {}; give the same, or leave `resume` out for a new \
+         run",
+        differing.join("; ")
+    )))
+}
+
+/// What is said of each member that two objects do not share.
+fn differences(
+    begun: &Value,
+    now: &Value,
+    say: impl Fn(&str, &Value, &Value) -> String,
+) -> Vec<String> {
+    let names = [begun, now].into_iter().filter_map(Value::as_object);
+    let names: BTreeSet<&String> = names.flat_map(Map::keys).collect();
+    let all = names
+        .into_iter()
+        .map(|name| (name, &begun[name], &now[name]));
+    let differ = all.filter(|(_, was, is)| was != is);
+    differ.map(|(name, was, is)| say(name, was, is)).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "not given".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
 
 /// A run that pays out of `account` and keeps its releases in `folder` until both are done.
 pub(crate) struct PrivateRun<'a> {
     /// Where its list of releases grows.
-    pub(crate) folder: &'a OutputFolder,
+    folder: &'a OutputFolder,
     /// What pays for it.
-    pub(crate) account: &'a mut BoundAccount,
+    account: &'a mut BoundAccount,
     /// What it will release.
-    pub(crate) plan: &'a Plan,
+    plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
-    pub(crate) public: &'a Value,
+    public: &'a Value,
 }
 
 impl PrivateRun<'_> {
@@ -43,6 +301,10 @@ impl PrivateRun<'_> {
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
+        match folder.begun_with()? {
+            Some(begun) => refuse_another(&begun, public)?,
+            None => folder.begin_with(public)?,
+        }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
             let list = ReleaseList::open(releases.list_path(), &run, plan).map_err(failed)?;
@@ -62,12 +324,14 @@ impl PrivateRun<'_> {
         account.announce(plan);
         let ledger = account.ledger()?;
         ledger.set_run(Some(name));
+        let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         fitted.map_err(|error| match error.into() {
             Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
                 account.explained(error, plan)
             }
+            other if account.n_paid() > n_paid => folder.after_payment(other),
             other => other,
         })
     }
@@ -101,7 +365,7 @@ fn ends_here(
 /// What the lines of a ledger call a run: its command, and a random number that keeps it apart from other runs.
 fn name_in_ledger(public: &Value) -> Result<String> {
     let command = public.get("command").and_then(Value::as_str);
-    let number = super::ledger::random_bits()?;
+    let number = random_bits()?;
     Ok(format!("{} {number:016x}", command.unwrap_or("run")))
 }
 

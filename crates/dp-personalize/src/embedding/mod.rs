@@ -1,8 +1,6 @@
 //! The private step of alternating minimisation: from personal models to a better subspace.
 
 mod gd;
-mod loss;
-mod ssp;
 mod ssp_user;
 
 use dp_core::SampleRows;
@@ -10,9 +8,9 @@ use dp_mechanism::OffDiagonalNoise;
 
 use crate::small::{read_symmetric, write_symmetric};
 
+pub use gd::ConvexLoss;
 pub use gd::{DpGdEmbedding, GradientScratch, SubspaceGradients};
-pub use loss::ConvexLoss;
-pub use ssp::SspEmbedding;
+pub use ssp_user::SspEmbedding;
 #[cfg(test)]
 pub(crate) use ssp_user::SspUser;
 pub use ssp_user::{SspMatrix, SspRhs, SspScratch};

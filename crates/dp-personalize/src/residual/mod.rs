@@ -1,30 +1,29 @@
 //! Residual refinement: releases whose noise shrinks with what is left to learn.
 
-mod batched;
 mod gradient;
-mod params;
-mod step;
 mod whitening;
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
-use dp_core::{Adjacency, ReplaceFactor, UserSamples, params as checks};
-use dp_mechanism::{Run, Trainer};
+use dp_core::{Adjacency, ReplaceFactor, UserRow, UserSamples, params};
+use dp_linalg::{
+    PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen, write_outer_product,
+};
+use dp_mechanism::{Provenance, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution};
+use gradient::gradient_cache;
 
 use crate::cache::Cache;
 use crate::init::ProjectorSum;
+use crate::small::{clip_factor, norm, read_symmetric, transposed, write_symmetric_square};
 use crate::subspace::describe;
 use crate::{Error, Result, Subspace};
+
+pub use gradient::ResidualScratch;
+pub use whitening::{DirectionMoments, MomentScratch};
 
 #[cfg(test)]
 pub(crate) use gradient::Public;
 #[cfg(not(test))]
 use gradient::Public;
-pub use gradient::ResidualScratch;
-use gradient::gradient_cache;
-pub use params::{ResidualAltMinParams, Whitening};
-use step::{Released, advance};
-pub use step::{ResidualEnergy, ResidualStep};
-pub use whitening::{DirectionMoments, MomentScratch};
 
 /// Alternating minimisation by residual Gauss-Newton steps, for the squared loss.
 ///
@@ -131,7 +130,7 @@ impl Trainer for ResidualAltMin {
     }
 
     fn requests(&self, dim: usize, _: Adjacency) -> Result<Requests> {
-        checks::in_range("dim", dim, self.params.rank, 256, "from rank to 256")?;
+        params::in_range("dim", dim, self.params.rank, 256, "from rank to 256")?;
         Ok(Requests::Shares(self.release_requests(dim)))
     }
 
@@ -217,4 +216,291 @@ fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
         }
     }
     basis
+}
+
+/// Settings of [`ResidualAltMin`], not yet checked. All are public, and none has a unit: they fit features and
+/// labels of any scale.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResidualAltMinParams {
+    /// Dimension of the subspace `k`.
+    pub rank: usize,
+    /// How the features are whitened; none for features that are known to be isotropic.
+    pub whitening: Option<Whitening>,
+    /// Share of the budget for the projector sum.
+    pub init_share: f64,
+    /// Refinement steps, all of the same share of what is left.
+    pub n_steps: usize,
+    /// Part of a step's share spent on the scalar that sets its clip, strictly between 0 and 1.
+    pub energy_share: f64,
+    /// Clip of the first step, in units of `U`: 1 is the size of an error as large as `U` itself.
+    pub first_clip: f64,
+    /// A step's clip over the released mean size of residual gradients.
+    pub clip_factor: f64,
+    /// Weight of the `k x k` part of a release against its residual part.
+    pub moment_weight: f64,
+}
+
+/// Private whitening of the features.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Whitening {
+    /// Share of the budget.
+    pub share: f64,
+    /// Bound on the Frobenius norm of a user's mean `x x^T / ||x||^2`, 0 to 1; a loose one, above `1/sqrt(m) + 1/sqrt(d)` or so.
+    pub clip_norm: f64,
+    /// Lift of the eigenvalues in units of the noise's spectral norm.
+    pub damping: f64,
+}
+
+impl ResidualAltMinParams {
+    /// Whitening, a projector sum, four steps.
+    #[must_use]
+    pub const fn new(rank: usize) -> Self {
+        Self {
+            rank,
+            whitening: Some(Whitening {
+                share: 0.2,
+                clip_norm: 0.5,
+                damping: 0.25,
+            }),
+            init_share: 0.2,
+            n_steps: 4,
+            energy_share: 0.1,
+            first_clip: 1.0,
+            clip_factor: 1.0,
+            moment_weight: 0.25,
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<ResidualAltMin> {
+        params::in_range("rank", self.rank, 1, 256, "a whole number from 1 to 256")?;
+        params::open_unit("init_share", self.init_share)?;
+        let mut spent = self.init_share;
+        if let Some(whitening) = self.whitening {
+            spent += params::open_unit("share of the whitening", whitening.share)?;
+            params::open_unit("clip_norm of the whitening", whitening.clip_norm)?;
+            params::finite_non_negative("damping", whitening.damping)?;
+        }
+        params::open_unit("init_share and share of the whitening", spent)?;
+        params::in_range("n_steps", self.n_steps, 0, 100, "a whole number up to 100")?;
+        params::open_unit("energy_share", self.energy_share)?;
+        for (name, value) in [
+            ("first_clip", self.first_clip),
+            ("clip_factor", self.clip_factor),
+            ("moment_weight", self.moment_weight),
+        ] {
+            params::finite_positive(name, value)?;
+        }
+        Ok(ResidualAltMin { params: self })
+    }
+}
+
+/// One user's share of a residual Gauss-Newton step.
+///
+/// ```text
+/// R_j = m_j/(m_j - k) X_j^T r_j w_j^T / (||v_j|| e_j)     shape (d, k)
+/// S_j = w_j w_j^T                                         shape (k, k)
+/// share: a_j (R_j / c, beta S_j),   a_j = min(1, c / ||R_j||_F)      R_j column by column, then the triangle of S_j
+/// ```
+///
+/// with `v_j` the user's own least-squares model in the current subspace, `w_j` its direction, `r_j = y_j - X_j U v_j`, `e_j = ||X_j||_F^2 / d` and `X_j` whitened. The user's error
+/// is that of `x^T D v_j` for the missing part `D` of `U`; where features are isotropic the expectation of `R_j` given `v_j` is `D S_j`: `m_j - k` of `m_j` dimensions are left in the residual, which the first factor makes up for.
+/// So `D = (sum a R) (sum a S)^-1` with the *same* weights on both sides, and clipping costs weight without any bias. `d k + k (k+1)/2` numbers replace the `(dk)^2 / 2` of Algorithm 2.
+///
+/// # Privacy
+/// `||a R / c||_F <= 1` and `||a beta S||_F <= beta`, so a user's joint share has norm at most `sqrt(1 + beta^2)`: the sensitivity under
+/// add/remove, twice that under replacement. One clip serves both parts. The user's model leaves the contribution in these products only.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct ResidualStep<'a> {
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
+    pub(crate) moment_weight: f64,
+}
+
+impl<'a> ResidualStep<'a> {
+    /// The shares for features as they are.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the clip or the weight is not finite and positive.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::UserSamplesBuilder;
+    /// use dp_mechanism::{Grid, vector_contribution};
+    /// use dp_personalize::{Provenance, ResidualStep, Subspace};
+    /// let axis = Subspace::spanned_by(2, 1, &[1.0, 0.5], Provenance::NonPrivate)?;
+    /// let step = ResidualStep::new(&axis, 0.5, 0.25)?;
+    /// let mut users = UserSamplesBuilder::new(2, 8)?;
+    /// for (x, y) in [([1.0, -1.0], 2.0), ([0.5, 0.5], -1.0), ([0.0, 1.0], 0.0)] {
+    ///     users.push(0, &x, y)?;
+    /// }
+    /// let samples = users.build().0;
+    /// let grid = Grid::new(1.0, 1.0625_f64.sqrt())?;
+    /// let n = ResidualStep::n_coordinates(2, 1);
+    /// let share = vector_contribution(&grid, n, &step, samples.table().expose().user(0));
+    /// assert_eq!(share.len(), n);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(subspace: &'a Subspace, clip_norm: f64, moment_weight: f64) -> Result<Self> {
+        Ok(Self {
+            public: Public::unwhitened(subspace),
+            clip_norm: params::finite_positive("clip_norm", clip_norm)?,
+            moment_weight: params::finite_positive("moment_weight", moment_weight)?,
+        })
+    }
+}
+
+impl ResidualStep<'_> {
+    /// Coordinates of a release.
+    #[must_use]
+    pub const fn n_coordinates(dim: usize, rank: usize) -> usize {
+        dim * rank + packed_len(rank)
+    }
+
+    /// The largest norm of a user's contribution in Euclidean norm, `sqrt(1 + beta^2)` with beta the weight of the moments: the clip norm to
+    /// plan a sum of these contributions with.
+    #[must_use]
+    pub fn share_norm(moment_weight: f64) -> f64 {
+        moment_weight.hypot(1.0)
+    }
+}
+
+impl VectorContribution for ResidualStep<'_> {
+    type Scratch = ResidualScratch;
+
+    fn scratch(&self) -> ResidualScratch {
+        self.public.scratch()
+    }
+
+    fn reads_features(&self) -> bool {
+        self.public.cache.is_none()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
+        let Some(found) = self.public.gradient(user, own) else {
+            return;
+        };
+        let (dim, rank) = (found.pulled.len(), found.direction.len());
+        let weight = clip_factor(found.size, self.clip_norm);
+        let out = out.dense(Self::n_coordinates(dim, rank));
+        let (gradient, moments) = out.split_at_mut(dim * rank);
+        let scale = weight * found.scale / self.clip_norm;
+        found.scales.clear();
+        let scales = found.direction.iter().map(|w| scale * w);
+        found.scales.extend(scales);
+        if write_outer_product(found.scales, found.pulled, gradient).is_err() {
+            gradient.fill(0.0); // not for any user: lengths are public
+        }
+        let scale = weight * self.moment_weight;
+        write_symmetric_square(moments, found.direction, scale);
+    }
+}
+
+/// One user's share of the size of residual gradients: `min(||R_j||_F, c) / c`, with the `R_j` of
+/// [`ResidualStep`] and the clip `c` of the step before.
+///
+/// # Privacy
+/// A number from 0 to 1: sensitivity 1 under add/remove; paid for 2 under replacement.
+#[allow(
+    missing_debug_implementations,
+    reason = "public numbers; print those instead"
+)]
+pub struct ResidualEnergy<'a> {
+    pub(crate) public: Public<'a>,
+    pub(crate) clip_norm: f64,
+}
+
+impl<'a> ResidualEnergy<'a> {
+    /// The shares for features as they are, in units of a clip.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when the clip is not finite and positive.
+    pub fn new(subspace: &'a Subspace, clip_norm: f64) -> Result<Self> {
+        Ok(Self {
+            public: Public::unwhitened(subspace),
+            clip_norm: params::finite_positive("clip_norm", clip_norm)?,
+        })
+    }
+}
+
+impl VectorContribution for ResidualEnergy<'_> {
+    type Scratch = ResidualScratch;
+
+    fn scratch(&self) -> ResidualScratch {
+        self.public.scratch()
+    }
+
+    fn reads_features(&self) -> bool {
+        self.public.cache.is_none()
+    }
+
+    fn contribute(&self, user: UserRow<'_>, own: &mut ResidualScratch, out: &mut SparseBuffer) {
+        if let Some(gradient) = self.public.gradient(user, own) {
+            out.push(0, (gradient.size / self.clip_norm).min(1.0));
+        }
+    }
+}
+
+/// What a released step says.
+struct Released {
+    /// The next subspace.
+    subspace: Subspace,
+    /// Noisy sum of the users' weights.
+    weight: f64,
+}
+
+/// Post-processing of a step's release: `U <- orthonormal basis of (U + t D)`, `D = R (PSD(S) + ridge)^-1`.
+///
+/// The positive-part James-Stein factor `t = max(0, 1 - E||noise of D||^2 / ||D||^2)` leaves the subspace
+/// where it is when `D` is no larger than its noise, and `||t D||_F` is at most 1, so noise can turn the subspace but
+/// not blow it up.
+fn advance(
+    current: &Subspace,
+    released: &ReleasedVector,
+    clip_norm: f64,
+    moment_weight: f64,
+    provenance: Provenance,
+) -> Result<Released> {
+    let (dim, rank) = (current.dim(), current.rank());
+    let values = released.values();
+    let (residual, moments) = values.split_at(dim * rank);
+    let moments = read_symmetric(moments, rank);
+    let trace: f64 = moments.iter().step_by(rank + 1).sum();
+    let noise = released.noise_stddev();
+    let ridge = noise * (2.0 * rank as f64).sqrt();
+    let mut scratch = PsdScratch::new(rank)?;
+    // released column by column
+    let mut change = transposed(residual, rank);
+    for row in change.chunks_exact_mut(rank) {
+        psd_part_plus_ridge_solve(&moments, ridge, row, &mut scratch)?;
+        row.iter_mut().for_each(|x| *x *= clip_norm * moment_weight);
+    }
+    let inverse_squares = symmetric_eigen(&moments, rank)?.values.into_iter();
+    let inverse_squares: f64 = inverse_squares.map(|s| (s.max(0.0) + ridge).powi(-2)).sum();
+    let noise_energy = dim as f64 * (noise * clip_norm * moment_weight).powi(2) * inverse_squares;
+    let size = norm(&change);
+    let shrunk = (1.0 - noise_energy / (size * size)).max(0.0);
+    let scale = if shrunk * size > 1.0 {
+        1.0 / size
+    } else {
+        shrunk
+    };
+    let moved = current
+        .basis()
+        .iter()
+        .zip(&change)
+        .map(|(u, d)| u + scale * d);
+    let columns: Vec<f64> = moved.collect();
+    Ok(Released {
+        subspace: Subspace::spanned_by(dim, rank, &columns, provenance)?,
+        weight: (trace / moment_weight).max(noise / moment_weight),
+    })
 }

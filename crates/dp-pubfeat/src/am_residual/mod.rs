@@ -1,18 +1,456 @@
 //! Alternating minimisation with residual rounds: users fit themselves locally, items learn from released residuals through their features.
 
 mod contribution;
-mod evidence;
-mod fit;
 mod model;
-mod params;
 mod prior;
 
+use std::borrow::Borrow;
+
+use dp_accounting::{CertificateBuilder, Plan, Requests};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
+use dp_mechanism::{Run, Trainer, plan_for};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use crate::features::in_public_range;
+use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
+use crate::{
+    Error, ExampleWeights, ProblemSetup, ProtectedUnit, Result, ShrinkingBound, SparseKernel, With,
+    trainer,
+};
+use contribution::{Evidence, Round};
+
 pub use contribution::{LevelStep, RoundContribution, RoundScratch};
-pub(crate) use contribution::{MOMENT_RATIO, push_moments, to_norm};
-pub(crate) use evidence::{Totals, mean_moment};
-pub use fit::AmResidualSsp;
+pub(crate) use contribution::{MOMENT_RATIO, Totals, mean_moment, push_moments, to_norm};
 pub use model::{FeatureModel, FeatureWeights};
-pub use params::AmResidualSspParams;
-pub(crate) use params::{constant, round_shares};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};
+
+/// Settings of [`AmResidualSsp`], not yet checked. All are public and must not be chosen by looking at the data.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AmResidualSspParams {
+    /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` tastes.
+    pub dim: usize,
+    /// Rounds, 1 to 1000; each makes one release.
+    pub n_rounds: usize,
+    /// Budget of a round over that of the round before it, from 1e-6 to 1e6.
+    pub round_growth: f64,
+    /// Share of the budget for the items' total weights, strictly between 0 and 1.
+    pub totals_share: f64,
+    /// How a user's budget is spread over the user's items.
+    pub weights: ExampleWeights,
+    /// Bound on a user's weighted residuals, data units of a rating.
+    pub bound: ShrinkingBound,
+    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant coordinate gets the rest of the norm 1.
+    pub taste_norm: f64,
+    /// What users do with released item vectors.
+    pub user_step: LevelStep,
+    /// What the evidence of older rounds still counts when a round is added, 0 to 1.
+    pub memory: f64,
+    /// Least total weight of an item that is believed, in standard deviations of its noise, from 1e-6 to 1e6.
+    pub totals_floor: f64,
+    /// Prior variance of a coordinate of an item vector, per unit of the features' kernel, from 1e-6 to 1e6.
+    pub item_variance: f64,
+    /// Variance of what ratings are beyond users' and items' vectors, from 1e-6 to 1e6.
+    pub label_variance: f64,
+    /// Seed of the tastes of items before the first round. Public; it has no part in the noise.
+    pub init_seed: u64,
+}
+
+impl AmResidualSspParams {
+    /// Defaults that follow from epsilon alone. Found on the validation part of MovieLens-1M (`docs/results.md`).
+    #[must_use]
+    pub fn for_target(target: ApproxDp) -> Self {
+        defaults_for(target)
+    }
+
+    /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_core::ApproxDp;
+    /// use dp_pubfeat::AmResidualSspParams;
+    /// // ratings from 0 to 100 in place of 1 to 5
+    /// let mut params = AmResidualSspParams::for_target(ApproxDp::target(1.0, 1e-5)?).in_units(25.0);
+    /// params.user_step.label_center = 62.5;
+    /// assert_eq!(params.bound.first, 0.95 * 25.0);
+    /// assert!(params.check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_units(mut self, scale: f64) -> Self {
+        let square = scale * scale;
+        self.bound.first *= scale;
+        self.bound.floor *= scale;
+        self.item_variance *= square;
+        self.label_variance *= square;
+        self.user_step.l2_penalty *= square;
+        self
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range.
+    pub fn check(self) -> Result<AmResidualSsp> {
+        params::in_range("dim", self.dim, 1, 256, "a whole number from 1 to 256")?;
+        let range = "a whole number from 1 to 1000";
+        params::in_range("n_rounds", self.n_rounds, 1, 1000, range)?;
+        params::open_unit("totals_share", self.totals_share)?;
+        params::open_unit("taste_norm", self.taste_norm)?;
+        params::closed_unit("memory", self.memory)?;
+        for (name, value) in [
+            ("round_growth", self.round_growth),
+            ("totals_floor", self.totals_floor),
+            ("item_variance", self.item_variance),
+            ("label_variance", self.label_variance),
+        ] {
+            in_public_range(name, value)?;
+        }
+        self.weights.check()?;
+        self.bound.check()?;
+        self.user_step.check()?;
+        Ok(AmResidualSsp::of(self))
+    }
+
+    /// The constant `a` in front of users' tastes.
+    fn constant(&self) -> f64 {
+        constant(self.dim, self.taste_norm)
+    }
+
+    /// Shares of the rounds, each `round_growth` times the one before, of what the totals leave.
+    fn round_shares(&self) -> Vec<f64> {
+        round_shares(self.n_rounds, self.round_growth, self.totals_share)
+    }
+}
+
+/// The constant coordinate that completes tastes of norm `taste_norm` to norm 1; 1 where there are no tastes.
+pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
+    if dim == 1 {
+        1.0
+    } else {
+        (1.0 - taste_norm * taste_norm).sqrt()
+    }
+}
+
+/// Shares of rounds, each `growth` times the one before, of what `totals_share` leaves.
+pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
+    // counted from the largest, so that growth to a high power cannot overflow; no share underflows
+    let (up, down) = (growth.min(1.0), growth.max(1.0));
+    let share = |round: usize| {
+        let from_last = (n_rounds - 1 - round) as f64;
+        (up.powf(round as f64) * down.powf(-from_last)).max(1e-12)
+    };
+    let shares: Vec<f64> = (0..n_rounds).map(share).collect();
+    let whole = shares.iter().sum::<f64>() / (1.0 - totals_share);
+    shares.iter().map(|share| share / whole).collect()
+}
+
+fn defaults_for(target: ApproxDp) -> AmResidualSspParams {
+    let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
+        e if e < 2.0 => (3, 6, 0.5, 5.0),
+        e if e < 10.0 => (4, 10, 0.7, 5.0),
+        _ => (8, 12, 0.7, 8.0),
+    };
+    AmResidualSspParams {
+        dim,
+        n_rounds,
+        round_growth: 1.2,
+        totals_share: 0.08,
+        weights: ExampleWeights::equal(),
+        bound: ShrinkingBound {
+            first: 0.95,
+            ratio: 0.95,
+            floor: 0.7,
+        },
+        taste_norm,
+        user_step: LevelStep {
+            label_center: 3.5,
+            level_penalty: 5.0,
+            l2_penalty,
+        },
+        memory: 0.8,
+        totals_floor: 0.5,
+        item_variance: 0.15,
+        label_variance: 0.08,
+        init_seed: 0,
+    }
+}
+
+const OUTPUT: &str =
+    "item vectors and weights of features, made of the noisy sums listed below; settings";
+
+/// Residual at which a round's solve ends, over that of 0: far below the noise.
+const TOLERANCE: f64 = 1e-5;
+
+/// Item variance at which initial tastes lie between -1/2 and 1/2: that of the default settings.
+const INITIAL_VARIANCE: f64 = 0.15;
+
+/// Alternating minimisation by residual rounds, with public features of items: [`AmSsp`](crate::AmSsp) with [`ResidualSsp`](crate::ResidualSsp) as the item update, its best form for ratings.
+///
+/// ```text
+/// released once:  W_j = sum_k w_kj, the number of users n                                         TotalsContribution
+/// each round t:   every user: level and tastes from own ratings and released item vectors         local, LevelStep
+///                 released: r_j = sum_k w_kj e_kj x_k, bounded by c_t, and M = sum_k x_k x_k^T        RoundContribution
+///                 A_j = W_j PSD(M) / n,  b_j = r_j + A_j v_j, averaged with earlier rounds          post-processing
+///                 v = K A (A K A + l A + s^2 I)^-1 b                                               KernelRidge
+/// ```
+///
+/// `K` is the prior of the items by their features and their released popularity ([`FeaturePrior`]), `s` the known noise of `b`, `l` the label variance over the item variance. As residuals are
+/// small compared with ratings, so is the noise; one matrix `M` of `d^2` numbers serves all items; items with few ratings lean on their features. Items that nobody rated have vectors all the same, and so has
+/// any item whose features are known ([`FeatureWeights::vector`]). Unseen users fold in by [`FeatureModel::fold_in`].
+///
+/// # Privacy
+/// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all residual sums with the second moments, in one vector (sensitivity
+/// `c_t sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is made of these and of public values; users' levels and tastes stay with their users, and what all users see together is
+/// jointly private (billboard model). Each release is chosen by those before it and paid by a spend of its own. Unit: the user, who has one row of the table; the rows are
+/// bounded one by one whatever they hold.
+///
+/// # Examples
+/// ```
+/// use dp_core::{Adjacency, ApproxDp};
+/// use dp_pubfeat::AmResidualSspParams;
+/// let target = ApproxDp::target(5.0, 1e-5)?;
+/// let fit = AmResidualSspParams::for_target(target).check()?;
+/// let plan = fit.plan(500, target, Adjacency::AddRemoveUser)?;
+/// assert_eq!(plan.releases().len(), 1 + fit.params().n_rounds);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AmResidualSsp {
+    params: AmResidualSspParams,
+}
+
+impl AmResidualSsp {
+    const fn of(params: AmResidualSspParams) -> Self {
+        Self { params }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn params(&self) -> &AmResidualSspParams {
+        &self.params
+    }
+
+    /// What a fit over `n_items` will release, calibrated to `target`.
+    ///
+    /// # Errors
+    /// As [`Ssp::plan`](crate::Ssp::plan).
+    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        Ok(plan_for(
+            &self.requests(n_items, adjacency)?,
+            target,
+            adjacency,
+        )?)
+    }
+
+    /// Numbers in a round's release.
+    const fn n_coordinates(&self, n_items: usize) -> usize {
+        let dim = self.params.dim;
+        n_items.saturating_mul(dim).saturating_add(dim * dim)
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        ProtectedUnit::User.check(adjacency)?;
+        params::at_least_one("n_items", n_items)?;
+        let n = self.n_coordinates(n_items);
+        trainer::check_coordinates(n)?;
+        let share = self.params.totals_share;
+        let mut all = vec![trainer::request("total weights", share, n_items + 1)];
+        let rounds = (1..).zip(self.params.round_shares());
+        all.extend(rounds.map(|(t, share)| trainer::request(format!("residuals {t}"), share, n)));
+        Ok(Requests::Shares(all))
+    }
+
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
+        let (settings, start) = (self.clone(), prior);
+        With { settings, start }
+    }
+
+    /// Weights and unit, in the form that they have elsewhere.
+    fn setup(&self) -> ProblemSetup {
+        ProblemSetup {
+            weights: self.params.weights.clone(),
+            ..ProblemSetup::new(self.params.dim, 1.0)
+        }
+    }
+
+    fn rounds(
+        &self,
+        prior: &FeaturePrior,
+        ratings: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> Result<FeatureModel> {
+        let (params, n_items) = (&self.params, prior.n_items());
+        let floor = params.totals_floor;
+        let totals = Totals::release(&self.setup(), n_items, floor, (ratings, &mut *run))?;
+        let made = prior.kernel(&totals.items, totals.noise)?;
+        let mut learner = self.learner(made.kernel)?;
+        let mut vectors = self.initial_vectors(n_items);
+        trainer::show_round(run, 0, &self.with_biases(vectors.clone()), params.dim);
+        let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
+        for t in 1..=params.n_rounds {
+            let bound = params.bound.at(t);
+            let contribution = RoundContribution {
+                params,
+                item_vectors: &self.with_biases(vectors.clone()),
+                bound,
+            };
+            let shape = (contribution.n_coordinates(), contribution.norm());
+            let released = run.vector(ratings, shape, &contribution)?;
+            let values = released.values();
+            let (residuals, moments) = values.split_at(vectors.len());
+            let round = Round {
+                residuals,
+                at: &vectors,
+                mean: &mean_moment(moments, params.dim, (bound, totals.n_users))?,
+                noise: released.noise_stddev(),
+            };
+            seen.add(&round);
+            learner.learn_pooled(&seen.statistics()?)?;
+            vectors = learner.item_vectors()?;
+            trainer::show_round(run, t, &self.with_biases(vectors.clone()), params.dim);
+        }
+        let weights = self.feature_weights(prior, &learner, &made.unknown)?;
+        FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
+    }
+
+    fn learner(&self, kernel: SparseKernel) -> Result<KernelRidge<SparseKernel>> {
+        let params = &self.params;
+        let noise = RidgeNoise::FromRelease {
+            item_norm: (params.item_variance * params.dim as f64).sqrt(),
+        };
+        let l2_penalty = params.label_variance / params.item_variance;
+        KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
+    }
+
+    /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root. Public, from the settings alone.
+    #[must_use]
+    pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
+        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
+        let dim = self.params.dim;
+        let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();
+        let mut draw = |at: usize| match at % dim {
+            0 => 0.0,
+            _ => unit * (rng.random::<f64>() - 0.5),
+        };
+        (0..n_items * dim).map(&mut draw).collect()
+    }
+
+    /// Vectors per unit of users' `x = [a, u]` as rows `[h, q]`: the first coordinate times `a`.
+    fn with_biases(&self, mut vectors: Vec<f64>) -> Vec<f64> {
+        let a = self.params.constant();
+        let biases = vectors.iter_mut().step_by(self.params.dim);
+        biases.for_each(|v| *v *= a);
+        vectors
+    }
+
+    fn feature_weights(
+        &self,
+        prior: &FeaturePrior,
+        learner: &KernelRidge<SparseKernel>,
+        unknown: &[f64; prior::LEVELS],
+    ) -> Result<FeatureWeights> {
+        let dim = self.params.dim;
+        let theta = learner.kernel().feature_sums(dim, learner.coefficients());
+        let (features, shared) = prior.scaled(&theta, dim, unknown);
+        let (features, shared) = (self.with_biases(features), self.with_biases(shared));
+        FeatureWeights::new(dim, prior.category_sizes(), shared, features)
+    }
+}
+
+impl<P: Borrow<FeaturePrior>> Trainer for With<AmResidualSsp, P> {
+    type Data = Private<Interactions>;
+    type Model = FeatureModel;
+    type Error = Error;
+
+    fn width(&self, _: &Self::Data) -> usize {
+        self.start.borrow().n_items()
+    }
+
+    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+        self.settings.requests(n_items, adjacency)
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let setup = self.settings.setup();
+        self.start.borrow().describe(certificate, &setup, OUTPUT)
+    }
+
+    fn train(&self, ratings: &Self::Data, run: &mut Run<'_>) -> Result<FeatureModel> {
+        let (settings, prior) = (&self.settings, self.start.borrow());
+        let shape = (prior.n_items(), settings.params.dim);
+        settings.setup().check_ratings(ratings, shape)?;
+        settings.rounds(prior, ratings, run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params() -> AmResidualSspParams {
+        AmResidualSspParams::for_target(ApproxDp::target(5.0, 1e-5).unwrap())
+    }
+
+    #[test]
+    fn shares_grow_as_stated_and_spend_everything() {
+        for growth in [0.5, 1.0, 1.7] {
+            let mut params = params();
+            params.round_growth = growth;
+            let shares = params.round_shares();
+            let whole: f64 = shares.iter().sum();
+            assert!((whole + params.totals_share - 1.0).abs() < 1e-12);
+            for pair in shares.windows(2) {
+                assert!((pair[1] / pair[0] - growth).abs() < 1e-9);
+            }
+        }
+        let mut params = params();
+        (params.n_rounds, params.round_growth) = (1000, 1e6);
+        assert!(
+            params
+                .round_shares()
+                .iter()
+                .all(|s| *s > 0.0 && s.is_finite())
+        );
+    }
+
+    #[test]
+    fn every_setting_out_of_range_is_refused() {
+        let refused: [fn(&mut AmResidualSspParams); 14] = [
+            |p| p.dim = 0,
+            |p| p.dim = 257,
+            |p| p.n_rounds = 0,
+            |p| p.n_rounds = 1001,
+            |p| p.round_growth = f64::NAN,
+            |p| p.totals_share = 1.0,
+            |p| p.taste_norm = 1.0,
+            |p| p.memory = -0.1,
+            |p| p.totals_floor = 0.0,
+            |p| p.item_variance = 0.0,
+            |p| p.label_variance = f64::INFINITY,
+            |p| p.bound.ratio = 1.1,
+            |p| p.user_step.level_penalty = 0.0,
+            |p| p.user_step.label_center = f64::NAN,
+        ];
+        assert!(params().check().is_ok());
+        for (at, change) in refused.into_iter().enumerate() {
+            let mut params = params();
+            change(&mut params);
+            assert!(params.check().is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn defaults_pass_their_own_checks_at_every_epsilon() {
+        for epsilon in [1e-6, 0.1, 1.0, 5.0, 20.0, 1e6] {
+            let target = ApproxDp {
+                epsilon,
+                delta: 1e-5,
+            };
+            assert!(defaults_for(target).check().is_ok(), "epsilon {epsilon}");
+        }
+    }
+}

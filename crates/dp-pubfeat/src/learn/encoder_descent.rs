@@ -5,7 +5,9 @@ use rand::Rng;
 use rand::seq::index;
 
 use super::{StatisticsLearner, check_shape, finite};
-use crate::{ItemStatistics, Optimiser, OptimiserState, PublicEncoder, Result, SparseRows};
+use crate::{
+    FeatureKernel, ItemStatistics, Optimiser, OptimiserState, PublicEncoder, Result, SparseRows,
+};
 
 /// How an encoder is trained on released statistics. All of it is public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -155,5 +157,149 @@ impl<E: PublicEncoder, R: Rng> StatisticsLearner for EncoderDescent<E, R> {
         let mut vectors = vec![0.0; items.len() * self.encoder.dim()];
         self.encoder.forward(&items, &mut vectors)?;
         Ok(vectors)
+    }
+}
+
+/// Settings of [`ValueDescent`]. All are public.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValueDescentParams {
+    /// Steps on the statistics of one release, 1 to 1,000,000.
+    pub n_steps: usize,
+    /// Step size in units of one over the largest curvature, above 0 and at most 2.
+    pub rate: f64,
+    /// Weight of the penalty `||theta||_F^2 / 2`, in units of the statistics times the kernel's scale, 0 or above.
+    pub l2_penalty: f64,
+    /// Whether matrices are replaced by their positive semidefinite parts first.
+    pub project_psd: bool,
+}
+
+impl ValueDescentParams {
+    /// Full steps, matrices projected, no penalty.
+    #[must_use]
+    pub const fn new(n_steps: usize) -> Self {
+        Self {
+            n_steps,
+            rate: 1.0,
+            l2_penalty: 0.0,
+            project_psd: true,
+        }
+    }
+}
+
+/// Gradient descent on the parameters `theta` of a linear encoder, without ever forming them.
+///
+/// ```text
+/// theta <- theta - h X^T (A v - b) - h l theta    becomes    v <- v - h [K (A v - b) + l v],   K the feature kernel
+/// ```
+///
+/// The same iterates as by the parameters, at a cost of `m^2 d` a step whatever `p` is. The largest curvature `L` of `K^(1/2) A K^(1/2)` is found by
+/// power iteration on released values; the step is `rate / (L + l)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueDescent {
+    kernel: FeatureKernel,
+    params: ValueDescentParams,
+    dim: usize,
+    values: Vec<f64>,
+}
+
+impl ValueDescent {
+    /// A learner that starts at 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a setting out of range.
+    pub fn new(kernel: FeatureKernel, dim: usize, params: ValueDescentParams) -> Result<Self> {
+        params::in_range("dim", dim, 1, 256, "a whole number from 1 to 256")?;
+        let range = "a whole number from 1 to 1000000";
+        params::in_range("n_steps", params.n_steps, 1, 1_000_000, range)?;
+        params::finite_positive("rate", params.rate)?;
+        params::finite_non_negative("2 - rate", 2.0 - params.rate)?;
+        params::finite_non_negative("l2_penalty", params.l2_penalty)?;
+        let values = vec![0.0; kernel.n_items() * dim];
+        Ok(Self {
+            kernel,
+            params,
+            dim,
+            values,
+        })
+    }
+
+    /// Largest eigenvalue of `K A`, from above by a twentieth.
+    fn curvature(&self, statistics: &ItemStatistics) -> f64 {
+        let dim = self.dim;
+        let mut v: Vec<f64> = (0..self.values.len())
+            .map(|k| 1.0 + 0.1 * f64::from(u8::try_from(k % 7).unwrap_or(0)))
+            .collect();
+        let (mut a, mut largest) = (vec![0.0; v.len()], 0.0);
+        for _ in 0..40 {
+            let norm = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+            if !(norm > 0.0 && norm.is_finite()) {
+                return 0.0;
+            }
+            v.iter_mut().for_each(|v| *v /= norm);
+            multiply(statistics, &v, &mut a);
+            self.kernel.apply(dim, &a, &mut v);
+            largest = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        }
+        1.05 * largest
+    }
+
+    fn descend(&mut self, statistics: &ItemStatistics) -> Result<()> {
+        let whole = self.curvature(statistics) + self.params.l2_penalty;
+        if whole <= 0.0 {
+            return Ok(()); // nothing but zeros: nothing to learn
+        }
+        let step = self.params.rate / whole;
+        let mut in_values = vec![0.0; self.values.len()];
+        let mut moved = in_values.clone();
+        for _ in 0..self.params.n_steps {
+            let each = in_values
+                .chunks_exact_mut(self.dim)
+                .zip(self.values.chunks_exact(self.dim));
+            for (item, (g, v)) in each.enumerate() {
+                statistics.residual(item, v, g);
+            }
+            self.kernel.apply(self.dim, &in_values, &mut moved);
+            for (v, m) in self.values.iter_mut().zip(&moved) {
+                *v -= step * (m + self.params.l2_penalty * *v);
+            }
+        }
+        finite(&self.values)
+    }
+}
+
+impl StatisticsLearner for ValueDescent {
+    fn n_items(&self) -> usize {
+        self.kernel.n_items()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn learn(&mut self, statistics: &ItemStatistics) -> Result<()> {
+        check_shape(self, statistics)?;
+        if !self.params.project_psd {
+            return self.descend(statistics);
+        }
+        let mut projected = statistics.clone();
+        projected.project_psd()?;
+        self.descend(&projected)
+    }
+
+    fn item_vectors(&self) -> Result<Vec<f64>> {
+        Ok(self.values.clone())
+    }
+}
+
+/// `out_j = A_j v_j` for all items.
+pub(super) fn multiply(statistics: &ItemStatistics, v: &[f64], out: &mut [f64]) {
+    let dim = statistics.dim();
+    let each = out.chunks_exact_mut(dim).zip(v.chunks_exact(dim));
+    for (item, (out, v)) in each.enumerate() {
+        let rows = statistics.matrix(item).chunks_exact(dim);
+        for (out, row) in out.iter_mut().zip(rows) {
+            *out = row.iter().zip(v).map(|(a, v)| a * v).sum();
+        }
     }
 }

@@ -3,11 +3,10 @@
 use dp_core::params;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
-use super::value_descent::multiply;
-use super::{StatisticsLearner, check_shape, conjugate_gradients};
-use crate::features::in_public_range;
-use crate::features::{FeatureKernel, ItemKernel};
-use crate::{ItemStatistics, Result};
+use super::encoder_descent::multiply;
+use super::{StatisticsLearner, check_shape};
+use crate::features::{FeatureKernel, ItemKernel, in_public_range};
+use crate::{Error, ItemStatistics, Result};
 
 /// How much noise a closed form reckons with: `s^2`, the variance of the noise in an entry of `b` over the variance of an entry of an item's vector.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -190,7 +189,7 @@ impl<K: ItemKernel> KernelRidge<K> {
             }
         };
         let stop = (self.tolerance, MOST_STEPS);
-        conjugate_gradients::solve(product, precondition, rhs, &mut dual, stop)?;
+        conjugate_gradients(product, precondition, rhs, &mut dual, stop)?;
         Ok(dual)
     }
 }
@@ -231,4 +230,53 @@ impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
     fn item_vectors(&self) -> Result<Vec<f64>> {
         Ok(self.values.clone())
     }
+}
+
+/// Solves `M x = b` for a positive definite `M` given by its product, starting at `x`; `precondition` overwrites a residual `r` by about
+/// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first. From `x = 0` what is found then is a regularised solution; from an older solution it is
+/// between that and the new one.
+fn conjugate_gradients(
+    mut product: impl FnMut(&[f64], &mut [f64]),
+    precondition: impl Fn(&mut [f64]) -> Result<()>,
+    b: &[f64],
+    x: &mut [f64],
+    (tolerance, most): (f64, usize),
+) -> Result<()> {
+    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+    let goal = tolerance * tolerance * dot(b, b);
+    let mut image = vec![0.0; b.len()];
+    product(x, &mut image);
+    let mut residual: Vec<f64> = b.iter().zip(&image).map(|(b, m)| b - m).collect();
+    let mut z = residual.clone();
+    precondition(&mut z)?;
+    let mut direction = z.clone();
+    let mut along = dot(&residual, &z);
+    for _ in 0..most {
+        if dot(&residual, &residual) <= goal {
+            break;
+        }
+        product(&direction, &mut image);
+        let curvature = dot(&direction, &image);
+        if !(curvature > 0.0 && along.is_finite()) {
+            return Err(Error::Diverged);
+        }
+        let step = along / curvature;
+        x.iter_mut()
+            .zip(&direction)
+            .for_each(|(x, d)| *x += step * d);
+        residual
+            .iter_mut()
+            .zip(&image)
+            .for_each(|(r, m)| *r -= step * m);
+        z.copy_from_slice(&residual);
+        precondition(&mut z)?;
+        let next = dot(&residual, &z);
+        let keep = next / along;
+        along = next;
+        direction
+            .iter_mut()
+            .zip(&z)
+            .for_each(|(d, z)| *d = z + keep * *d);
+    }
+    super::finite(x)
 }

@@ -1,17 +1,14 @@
 //! From released statistics to item vectors: post-processing.
 
 mod collective;
-mod conjugate_gradients;
 mod encoder_descent;
 mod kernel_ridge;
-mod pooled_statistics;
-mod value_descent;
 
+pub use collective::PooledStatistics;
 pub use collective::{CollectiveFactorization, CollectiveParams};
 pub use encoder_descent::{Descent, EncoderDescent};
+pub use encoder_descent::{ValueDescent, ValueDescentParams};
 pub use kernel_ridge::{KernelRidge, RidgeNoise};
-pub use pooled_statistics::PooledStatistics;
-pub use value_descent::{ValueDescent, ValueDescentParams};
 
 use crate::{ItemStatistics, Result};
 

@@ -12,6 +12,7 @@ use dp_pubfeat::{
 use crate::first_release::multiplier;
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, pay, ridge, sampled, setup, sgd, table, target,
+    trusting,
 };
 
 /// A run in a ledger whose budget is spent by it, and its certificate.
@@ -111,10 +112,10 @@ fn fits_on_ratings_and_by_messages_certify_what_was_paid() {
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let budget = Budget::new(target(), ADD_REMOVE).unwrap();
     let certificate = check(&plan, budget, |spends| {
-        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run")?;
+        let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run", &plan)?;
         for number in 0..40 {
             let client = Client::new(&data, number as usize, number)?;
-            let message = client.answer(aggregator.invitation())?;
+            let message = client.answer(aggregator.invitation(), &mut trusting())?;
             aggregator.receive(&message).unwrap();
         }
         aggregator.close(Run::new(&plan, spends, os)?)

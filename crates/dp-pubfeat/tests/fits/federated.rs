@@ -1,18 +1,23 @@
 //! Messages, checked in integers, and a run by messages against one on the table.
 
-use dp_core::InteractionsBuilder;
-use dp_mechanism::NoiseSource;
+use dp_accounting::Plan;
+use dp_core::{ApproxDp, InteractionsBuilder};
+use dp_mechanism::{ClientPolicy, ClientRecord, NoiseSource, Refusal};
 use dp_pubfeat::federated::{
-    Aggregator, Client, ExamplesMessage, Rejection, Server, StatisticsMessage,
+    Aggregator, Client, ExamplesMessage, Invitation, Rejection, Server, StatisticsMessage,
 };
 use dp_pubfeat::{Error, Provenance, Run, Ssp, SspParams, StatisticsLearner, Trainer};
 
-use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target};
+use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target, trusting};
 
 const N: u32 = 40;
 
 fn ssp() -> Ssp {
     SspParams::new(setup()).check().unwrap()
+}
+
+fn plan() -> Plan {
+    ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap()
 }
 
 /// A message as it comes out of a transport.
@@ -24,15 +29,19 @@ fn messages(aggregator: &Aggregator) -> Vec<ExamplesMessage> {
     let data = table(N, None);
     let answers = (0..N).map(|n| {
         let client = Client::new(&data, n as usize, n).unwrap();
-        sent(&client.answer(aggregator.invitation()).unwrap())
+        sent(
+            &client
+                .answer(aggregator.invitation(), &mut trusting())
+                .unwrap(),
+        )
     });
     answers.collect()
 }
 
 #[test]
 fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
-    let (ssp, plan) = (ssp(), ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap());
-    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, N), "run").unwrap();
+    let (ssp, plan) = (ssp(), plan());
+    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, N), "run", &plan).unwrap();
     let mut builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     let mut all = messages(&aggregator);
     all.reverse(); // the order of arrival does not matter
@@ -88,7 +97,7 @@ fn a_run_by_messages_is_the_run_on_their_table_bit_for_bit() {
 
 #[test]
 fn messages_that_break_a_rule_count_for_nothing() {
-    let mut aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
+    let mut aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &plan()).unwrap();
     let good = messages(&aggregator).remove(5);
     let client = good.client;
     let edit = |change: &dyn Fn(&mut ExamplesMessage)| {
@@ -153,7 +162,7 @@ fn messages_that_break_a_rule_count_for_nothing() {
 
 #[test]
 fn hostile_users_make_messages_within_the_bounds() {
-    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &plan()).unwrap();
     for message in messages(&aggregator) {
         assert_eq!(message.check(aggregator.invitation()), Ok(()));
     }
@@ -161,24 +170,34 @@ fn hostile_users_make_messages_within_the_bounds() {
 
 #[test]
 fn other_runs_and_more_releases_are_refused() {
-    let plan = ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
+    let paid = plan();
     let mut params = SspParams::new(setup());
     params.n_resamples = 2;
     let twice = params.check().unwrap();
-    assert!(Aggregator::new(&twice, (N_ITEMS, N), "run").is_err());
-    assert!(Aggregator::new(&ssp(), (N_ITEMS, 0), "run").is_err());
-    assert!(Aggregator::new(&ssp(), (0, N), "run").is_err());
-    assert!(Aggregator::new(&ssp(), (N_ITEMS, N), "").is_err());
+    assert!(Aggregator::new(&twice, (N_ITEMS, N), "run", &plan()).is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS, 0), "run", &plan()).is_err());
+    assert!(Aggregator::new(&ssp(), (0, N), "run", &plan()).is_err());
+    assert!(Aggregator::new(&ssp(), (N_ITEMS, N), "", &plan()).is_err());
     let os = &mut NoiseSource::operating_system();
     // a plan for another catalogue pays for nothing here
-    let more = Aggregator::new(&ssp(), (N_ITEMS + 1, N), "run").unwrap();
-    let refused = more.close(Run::new(&plan, pay(&plan), os).unwrap());
-    assert!(matches!(
-        refused,
-        Err(Error::Mechanism(dp_mechanism::Error::Plan { .. }))
+    let more = Aggregator::new(&ssp(), (N_ITEMS + 1, N), "run", &plan()).unwrap();
+    let refused = more.close(Run::new(&paid, pay(&paid), os).unwrap());
+    let of_another_plan = |refused: Result<_, Error>| {
+        let error = refused
+            .map(|_: dp_pubfeat::Fitted<StatisticsMessage>| ())
+            .unwrap_err();
+        matches!(error, Error::Mechanism(dp_mechanism::Error::Plan { .. }))
+    };
+    assert!(of_another_plan(refused));
+    // and neither does one with less noise than clients were told
+    let louder = ApproxDp::target(4.0, 1e-5).unwrap();
+    let less = ssp().plan(N_ITEMS, louder, ADD_REMOVE).unwrap();
+    let told = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &paid).unwrap();
+    assert!(of_another_plan(
+        told.close(Run::new(&less, pay(&less), os).unwrap())
     ));
-    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run").unwrap();
-    let released = aggregator.close(Run::new(&plan, pay(&plan), os).unwrap());
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &plan()).unwrap();
+    let released = aggregator.close(Run::new(&paid, pay(&paid), os).unwrap());
     let statistics = released.unwrap().model;
     assert!(
         Server::new("another run", ridge())
@@ -206,4 +225,39 @@ fn other_runs_and_more_releases_are_refused() {
     broken.run = "run 2".to_owned();
     let mut server = Server::new("run 2", ridge());
     server.receive(&broken).unwrap();
+}
+
+/// A device answers a run once, and only what its policy admits.
+#[test]
+fn a_device_refuses_what_its_policy_does_not_admit_and_a_run_that_it_has_answered() {
+    let aggregator = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &plan()).unwrap();
+    let honest = aggregator.invitation();
+    let data = table(N, None);
+    let [matrix, rhs] = honest.noise_multipliers;
+    let least = matrix.min(rhs);
+    let policy = ClientPolicy {
+        least_noise_multiplier: least,
+        largest_clip_norm: honest.setup.user_norm.max(honest.setup.label_bound),
+        most_runs: 1,
+        ..ClientPolicy::trusting()
+    };
+    let mut record = ClientRecord::in_memory(policy).unwrap();
+    let mut answer = |change: &dyn Fn(&mut Invitation)| {
+        let mut invitation = honest.clone();
+        change(&mut invitation);
+        let client = Client::new(&data, 4, 4).unwrap();
+        match client.answer(&invitation, &mut record) {
+            Ok(_) => None,
+            Err(Error::Mechanism(dp_mechanism::Error::Refused(refusal))) => Some(refusal),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let less_noise = answer(&|i| i.noise_multipliers[1] = 0.99 * least);
+    assert!(matches!(less_noise, Some(Refusal::Noise { .. })));
+    let larger = answer(&|i| i.setup.user_norm *= 1.1);
+    assert!(matches!(larger, Some(Refusal::ClipNorm { .. })));
+    assert_eq!(answer(&|_| ()), None);
+    assert_eq!(answer(&|_| ()), Some(Refusal::Answered));
+    let another = answer(&|i| i.run.push('2'));
+    assert_eq!(another, Some(Refusal::Runs { most: 1 }));
 }

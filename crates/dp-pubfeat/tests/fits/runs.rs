@@ -9,7 +9,7 @@ use dp_pubfeat::federated::{Aggregator, Client};
 use dp_pubfeat::{
     AmImplicitSspParams, ConvexSspParams, Descent, EncoderDescent, Error, Fitted, ItemStatistics,
     KernelRidge, LinearEncoder, Logistic, NoiseSource, Observer, Optimiser, ProblemSetup, Progress,
-    ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Run, RunFolder, SspParams,
+    ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Round, Run, RunFolder, SspParams,
     StatisticsLearner, Trainer,
 };
 use rand_chacha::ChaCha20Rng;
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::am_residual::{prior, rounds};
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, pay, ridge, sampled, setup, sgd, table, target,
+    trusting,
 };
 
 const ALL: [Adjacency; 3] = [
@@ -219,6 +220,46 @@ fn alternating_rounds_follow_from_the_releases() {
     }
 }
 
+/// Item vectors after each round, from before the first.
+fn rounds_shown<T>(trainer: &T) -> (Vec<Vec<f64>>, T::Model)
+where
+    T: Trainer<Data = Private<Interactions>, Error = Error>,
+{
+    struct Rounds(Vec<Vec<f64>>);
+    impl Observer for Rounds {
+        fn round(&mut self, round: &Round<'_>) {
+            assert_eq!((round.round, round.shape), (self.0.len(), (N_ITEMS, DIM)));
+            self.0.push(round.parameters.to_vec());
+        }
+    }
+    let (data, mut seen) = (table(40, None), Rounds(Vec::new()));
+    let plan = trainer.plan(trainer.width(&data), target(), ADD_REMOVE);
+    let (plan, noise) = (plan.unwrap(), &mut NoiseSource::insecure_seeded(21));
+    let run = Run::new(&plan, pay(&plan), noise).unwrap();
+    let fitted = trainer.run(&data, run.observed_by(&mut seen)).unwrap();
+    (seen.0, fitted.model)
+}
+
+#[test]
+fn alternating_rounds_are_shown_with_the_vectors_that_they_begin_from_and_end_with() {
+    let first = away_from_zero();
+    let (shown, model) = rounds_shown(&am_ssp(setup(), 3).with(first.clone()));
+    assert_eq!(shown.len(), 4);
+    assert_eq!((&shown[0], &shown[3]), (&vectors(&first), &vectors(&model)));
+    let step = am_ssp(setup(), 3).params().user_step;
+    let (shown, model) = rounds_shown(&sgd().alternating(encoder(), step, 2).unwrap());
+    assert_eq!(shown.len(), 3);
+    let mut last = vec![0.0; N_ITEMS * DIM];
+    let items: Vec<u32> = (0..N_ITEMS as u32).collect();
+    model.forward(&items, &mut last).unwrap();
+    assert_eq!(shown[2], last);
+    let (shown, model) = rounds_shown(&rounds(3, 3).with(prior()));
+    assert_eq!((shown.len(), &shown[3][..]), (4, model.item_vectors()));
+    let (shown, model) = rounds_shown(&likes().with(prior()));
+    assert_eq!((shown.len(), &shown[3][..]), (4, model.item_vectors()));
+    assert_eq!(shown[0], likes().initial_vectors(N_ITEMS));
+}
+
 /// The first 64 bits of a hash over the bits of numbers.
 fn hash(values: &[f64]) -> String {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -241,10 +282,10 @@ where
 fn made_by_messages(adjacency: Adjacency) -> Result<Fitted<Vec<f64>>> {
     let (data, ssp) = (table(40, None), ssp(setup_for(adjacency), 1));
     let plan = ssp.plan(N_ITEMS, target(), adjacency)?;
-    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run")?;
+    let mut aggregator = Aggregator::new(&ssp, (N_ITEMS, 40), "run", &plan)?;
     for number in 0..40 {
         let client = Client::new(&data, number as usize, number)?;
-        let message = client.answer(aggregator.invitation())?;
+        let message = client.answer(aggregator.invitation(), &mut trusting())?;
         aggregator.receive(&message).unwrap();
     }
     let noise = &mut NoiseSource::insecure_seeded(21);

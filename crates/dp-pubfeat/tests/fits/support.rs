@@ -6,9 +6,9 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};
 use dp_pubfeat::{
-    AmSsp, AmSspParams, DpSgdParams, FeatureKernel, Fitted, ItemFeatures, ItemFeaturesBuilder,
-    KernelRidge, NoiseSource, Observed, ObservedSums, Observer, Optimiser, ProblemSetup,
-    RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
+    AmSsp, AmSspParams, ClientPolicy, ClientRecord, DpSgdParams, FeatureKernel, Fitted,
+    ItemFeatures, ItemFeaturesBuilder, KernelRidge, NoiseSource, Observed, ObservedSums, Observer,
+    Optimiser, ProblemSetup, RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -94,6 +94,11 @@ pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     };
     let mut ledger = Ledger::in_memory("test", budget.unwrap()).unwrap();
     ledger.reserve(plan).unwrap()
+}
+
+/// A client's record that refuses nothing but repeats.
+pub(crate) fn trusting() -> ClientRecord {
+    ClientRecord::in_memory(ClientPolicy::trusting()).unwrap()
 }
 
 struct ShowTo<F>(F);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 fn reproduce(args: &[&str]) -> Run {
     Sandbox::new().run(args)
@@ -20,13 +20,7 @@ fn mean(rows: &[Value], method: &str, a: f64, epsilon: Option<f64>, mu: Option<f
 
 #[test]
 fn appendix_c_gives_every_cell_by_the_schema() {
-    let args = [
-        "krichene2023-appendix-c",
-        "--seeds",
-        "2",
-        "--quick",
-        "--json",
-    ];
+    let args = words("krichene2023-appendix-c --seeds 2 --quick --json");
     let found = reproduce(&args).exits(0).json();
     assert_eq!(found["name"], "krichene2023-appendix-c");
     let rows = found["rows"].as_array().unwrap();
@@ -162,15 +156,7 @@ fn ratings(header: &str, between: &str, end: &str) -> String {
 fn ratings_give_every_method_by_the_schema() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings("user,item,rating\n", ",", ""));
-    let args = [
-        "krichene2023-ml1m",
-        "--data",
-        ".",
-        "--seeds",
-        "2",
-        "--quick",
-        "--json",
-    ];
+    let args = words("krichene2023-ml1m --data . --seeds 2 --quick --json");
     let found = sandbox.run(&args).exits(0).json();
     let rows: Vec<&Value> = found["rows"].as_array().unwrap().iter().collect();
     let all: Vec<&&Value> = rows.iter().filter(|r| r["metric"] == "test RMSE").collect();
@@ -233,15 +219,7 @@ fn plays_of_songs_are_read_and_give_lists_only() {
     let plays = ratings("", "\t", "");
     sandbox.write("train_triplets.txt", plays);
     let run = |more: &[&str]| {
-        let args = [
-            "krichene2023-msd",
-            "--data",
-            ".",
-            "--seeds",
-            "1",
-            "--quick",
-            "--json",
-        ];
+        let args = words("krichene2023-msd --data . --seeds 1 --quick --json");
         sandbox.run(&[&args, more].concat())
     };
     let few = ["--size", "min_item_users=2", "--size", "min_user_items=3"];
@@ -317,7 +295,7 @@ fn the_threshold_of_the_lemma_lies_near_the_measured_one() {
     let plot = "bietti2022-threshold --plot t.svg --rows rows.json";
     let plot: Vec<&str> = plot.split(' ').collect();
     sandbox.run(&plot).exits(0);
-    let svg = String::from_utf8(sandbox.read("t.svg")).unwrap();
+    let svg = sandbox.text("t.svg");
     assert!(svg.matches("<path class=\"line").count() == 2 && svg.contains(">alone</text>"));
     reproduce(&["jain2021-figure2", "--plot", "x.svg"]).exits(2);
     reproduce(&["bietti2022-figure1a", "--size", "n_users=0"]).exits(2);

@@ -1,9 +1,12 @@
 use super::{
-    Artifact, CERTIFICATE_SCHEMA, Certificate, NotMade, Project, ReleasedOutput, Status,
-    guarantee_of, verify,
+    Artifact, Assumption, CERTIFICATE_SCHEMA, Certificate, Making, NotMade, Project,
+    RECORDED_SCHEMA, ReleasedOutput, Status, guarantee_of, verify,
 };
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
+
+/// What trainers assume of settings: words that every such assumption has.
+const NOT_CHOSEN_BY_LOOKING: &str = "not chosen by looking at";
 
 impl Certificate {
     /// Starts the certificate of a run that followed `plan` on the data set `data_set_id`.
@@ -16,7 +19,9 @@ impl Certificate {
                 project: Project {
                     name: "dp-personal".to_owned(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
+                    revision: option_env!("DP_REVISION").map(str::to_owned),
                 },
+                made: None,
                 status: Status::Private,
                 data_set_id: data_set_id.into(),
                 unit: plan.adjacency().unit().to_owned(),
@@ -41,8 +46,47 @@ impl Certificate {
     /// all runs. It can only weaken what the certificate says.
     #[must_use]
     pub fn with_assumption(mut self, assumption: impl Into<String>) -> Self {
-        self.assumptions.push(assumption.into());
+        self.assume(assumption.into());
         self.digest = verify::digest_of(&self);
+        self
+    }
+
+    fn assume(&mut self, text: String) {
+        let assumption = Assumption {
+            text,
+            adjacency: (self.schema_version >= RECORDED_SCHEMA).then_some(self.adjacency),
+        };
+        self.assumptions.push(assumption);
+    }
+
+    /// Takes back that settings were not chosen by looking, and names what was looked at: `explorations` of the same data that nobody
+    /// paid for, as the ledger notes them. Renews the digest; without any, the certificate stays as it is.
+    #[must_use]
+    pub fn after_explorations(mut self, explorations: &[&str]) -> Self {
+        if explorations.is_empty() {
+            return self;
+        }
+        let claims = |assumption: &Assumption| assumption.contains(NOT_CHOSEN_BY_LOOKING);
+        self.assumptions.retain(|assumption| !claims(assumption));
+        let mut kinds = explorations.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        self.with_not_covered(format!(
+            "the choice of settings: figures of this data set that nobody paid for were looked at before, by the notes of the \
+             ledger {} times ({})",
+            explorations.len(),
+            kinds.join("; ")
+        ))
+    }
+
+    /// Says when and on what the run was made, and renews the digest. Certificates before version 3 have no place for it and
+    /// stay as they are.
+    #[must_use]
+    pub fn with_making(mut self, made: Making) -> Self {
+        if self.schema_version >= RECORDED_SCHEMA {
+            self.made = Some(made);
+            self.digest = verify::digest_of(&self);
+        }
         self
     }
 
@@ -108,7 +152,7 @@ impl CertificateBuilder {
     /// Adds something that the guarantee rests on.
     #[must_use]
     pub fn assumption(mut self, assumption: impl Into<String>) -> Self {
-        self.certificate.assumptions.push(assumption.into());
+        self.certificate.assume(assumption.into());
         self
     }
 

@@ -15,8 +15,11 @@ pub use build::CertificateBuilder;
 pub use verify::Verified;
 
 /// Version of the certificate's layout that this crate writes. Version 1, which knows Gaussian
-/// mechanisms only and has neither `method` nor `epsilon_lower`, is read and verified as well.
-pub const CERTIFICATE_SCHEMA: u32 = 2;
+/// mechanisms only and has neither `method` nor `epsilon_lower`, and version 2, whose assumptions are
+/// plain texts and which says nothing of how it was made, are read and verified as well.
+pub const CERTIFICATE_SCHEMA: u32 = 3;
+/// First version that says how a run was made, and under which neighbours an assumption is needed.
+const RECORDED_SCHEMA: u32 = 3;
 
 /// The statement of a run's guarantee, written as `certificate.json`.
 ///
@@ -51,10 +54,13 @@ pub const CERTIFICATE_SCHEMA: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// Layout version: [`CERTIFICATE_SCHEMA`], or 1 as read from an old file.
+    /// Layout version: [`CERTIFICATE_SCHEMA`], or an older one as read from a file.
     pub schema_version: u32,
     /// The software that wrote it.
     pub project: Project,
+    /// When and on what the run was made; absent where whoever made it did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Making>,
     /// Whether anything is guaranteed at all.
     pub status: Status,
     /// Name of the data set, as in its ledger.
@@ -80,7 +86,7 @@ pub struct Certificate {
     /// Whether the choice of hyper-parameters on this data is part of the guarantee.
     pub tuning_included: bool,
     /// What the guarantee rests on.
-    pub assumptions: Vec<String>,
+    pub assumptions: Vec<Assumption>,
     /// Outputs of the same run that the guarantee does not cover.
     pub not_covered: Vec<String>,
     /// SHA-256 of the certificate without this field, 64 lowercase hexadecimal digits.
@@ -95,6 +101,130 @@ pub struct Project {
     pub name: String,
     /// Its version.
     pub version: String,
+    /// The revision of its source, where the build was told: the variable `DP_REVISION` of its environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+}
+
+/// When and on what a run was made. None of it is needed to verify the guarantee, and none of it depends on the data
+/// but through released values.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Making {
+    /// When the certificate was made out, UTC, as `2026-01-31T12:00:00Z`; absent where the noise was seeded, so that the same
+    /// run writes the same bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Vector instructions that the sums were computed with: between different ones the last digits may differ.
+    pub instructions: String,
+    /// SHA-256 of the file that lists the releases, where the run kept one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_list_sha256: Option<String>,
+}
+
+impl Making {
+    /// Now, in UTC.
+    #[must_use]
+    pub fn now() -> String {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        utc(since.map_or(0, |since| since.as_secs()))
+    }
+}
+
+/// Seconds since 1970 as a date and a time of the day.
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // years begin in March, so that the leap day is the last; eras have 400 years
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, march) = (day - (153 * month + 2) / 5 + 1, month < 10);
+    let month = if march { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(!march);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Something that a guarantee rests on.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::Assumption;
+/// use dp_core::Adjacency;
+/// let trusted = Assumption::new("one person has one user id", Adjacency::AddRemoveUser);
+/// assert!(trusted.contains("one user id"));
+/// assert_eq!(trusted.to_string(), "one person has one user id");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenAssumption", into = "WrittenAssumption")]
+pub struct Assumption {
+    text: String,
+    adjacency: Option<Adjacency>,
+}
+
+impl Assumption {
+    /// What is assumed so that the guarantee holds between neighbours of this kind.
+    #[must_use]
+    pub fn new(text: impl Into<String>, adjacency: Adjacency) -> Self {
+        Self {
+            text: text.into(),
+            adjacency: Some(adjacency),
+        }
+    }
+
+    /// Between which neighbours the guarantee rests on it; certificates before version 3 do not say.
+    #[must_use]
+    pub const fn adjacency(&self) -> Option<Adjacency> {
+        self.adjacency
+    }
+}
+
+impl std::ops::Deref for Assumption {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl std::fmt::Display for Assumption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq<str> for Assumption {
+    fn eq(&self, other: &str) -> bool {
+        self.text == other
+    }
+}
+
+/// An assumption as it stands in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenAssumption {
+    Text(String),
+    Under { text: String, adjacency: Adjacency },
+}
+
+impl From<WrittenAssumption> for Assumption {
+    fn from(written: WrittenAssumption) -> Self {
+        let (text, adjacency) = match written {
+            WrittenAssumption::Text(text) => (text, None),
+            WrittenAssumption::Under { text, adjacency } => (text, Some(adjacency)),
+        };
+        Self { text, adjacency }
+    }
+}
+
+impl From<Assumption> for WrittenAssumption {
+    fn from(Assumption { text, adjacency }: Assumption) -> Self {
+        match adjacency {
+            None => Self::Text(text),
+            Some(adjacency) => Self::Under { text, adjacency },
+        }
+    }
 }
 
 /// Whether a run keeps a guarantee.
@@ -353,6 +483,20 @@ fn squeeze(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_are_written_as_dates() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds), date);
+        }
+    }
 
     #[test]
     fn only_space_outside_strings_is_dropped() {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 
-use super::{CERTIFICATE_SCHEMA, Certificate, Guarantee, Status, guarantee_of};
+use super::{CERTIFICATE_SCHEMA, Certificate, Guarantee, RECORDED_SCHEMA, Status, guarantee_of};
 use crate::books::ledger::{LedgerSummary, sha256_hex};
 use crate::{Error, ReleaseRecord, Result};
 
@@ -66,6 +66,7 @@ impl Certificate {
             }
             Status::Private => Some(self.check_guarantee()?),
         };
+        self.check_recorded()?;
         Ok(Verified {
             status: self.status.clone(),
             guarantee,
@@ -84,6 +85,20 @@ impl Certificate {
             Some(artifact) => agree("artifact", &artifact.sha256, &found),
             None => Err(mismatch("artifact", &"no such file", &found)),
         }
+    }
+
+    /// From version 3 on every assumption names its neighbours, which are those of the certificate; before, nothing of that kind
+    /// is there.
+    fn check_recorded(&self) -> Result<()> {
+        let adjacency = (self.schema_version >= RECORDED_SCHEMA).then_some(self.adjacency);
+        for assumption in &self.assumptions {
+            agree("assumptions", &assumption.adjacency(), &adjacency)?;
+        }
+        if adjacency.is_none() {
+            agree("made", &self.made, &None)?;
+            agree("revision", &self.project.revision, &None)?;
+        }
+        Ok(())
     }
 
     /// A payment covers one release, so no id may occur twice.

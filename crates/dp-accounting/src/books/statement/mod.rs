@@ -103,7 +103,11 @@ impl PrivacyStatement {
                 .map(|found| Attacker::against(found, certificate)),
             guarantee,
             released: certificate.released.clone(),
-            assumptions: certificate.assumptions.clone(),
+            assumptions: certificate
+                .assumptions
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             not_covered: certificate.not_covered.clone(),
             tuning_included: certificate.tuning_included,
         })

@@ -423,11 +423,8 @@ mod tests {
 
     #[test]
     fn equal_parts_join_and_others_do_not() {
-        let mixture = |p: f64, shift: f64| DpEvent::MixtureOfGaussians {
-            sigma: 2.0,
-            sensitivities: vec![shift, 1.0],
-            probabilities: vec![1.0 - p, p],
-        };
+        let mixture =
+            |p: f64, shift: f64| DpEvent::mixture_of_gaussians(2.0, [shift, 1.0], [1.0 - p, p]);
         let mut composition = Composition::new(ADJACENCY);
         for event in [
             mixture(0.25, 0.0),

@@ -59,11 +59,7 @@ fn multiply(a: u64, b: u64) -> Result<u64> {
 }
 
 fn zero_count() -> Error {
-    Error::Param(ParamError {
-        name: "count",
-        value: 0.0,
-        expected: "a whole number, 1 or above",
-    })
+    Error::Param(ParamError::new("count", 0.0, "a whole number, 1 or above"))
 }
 
 /// Resolves an event that is neither composed nor repeated.

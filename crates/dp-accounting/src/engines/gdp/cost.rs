@@ -107,11 +107,7 @@ const fn not_gaussian(event: &'static str, adjacency: Adjacency) -> Result<f64> 
 }
 
 fn zero_count(name: &'static str) -> Error {
-    Error::Param(ParamError {
-        name,
-        value: 0.0,
-        expected: "a whole number, 1 or above",
-    })
+    Error::Param(ParamError::new(name, 0.0, "a whole number, 1 or above"))
 }
 
 /// The cost of `event` run `count` times.
@@ -188,12 +184,8 @@ mod tests {
 
     #[test]
     fn nested_events_add_and_multiply() {
-        let inner = DpEvent::Composed {
-            events: vec![DpEvent::gaussian(1.0), DpEvent::gaussian_psd(2.0)],
-        };
-        let event = DpEvent::Composed {
-            events: vec![inner.repeated(4).repeated(2), DpEvent::gaussian(4.0)],
-        };
+        let inner = DpEvent::composed(vec![DpEvent::gaussian(1.0), DpEvent::gaussian_psd(2.0)]);
+        let event = DpEvent::composed(vec![inner.repeated(4).repeated(2), DpEvent::gaussian(4.0)]);
         assert_eq!(mu_squared(&event, ALL[0]).unwrap(), 8.0 * 1.25 + 0.0625);
         assert_eq!(mu_squared(&event, ALL[1]).unwrap(), 8.0 * 4.5 + 0.25);
     }
@@ -204,9 +196,7 @@ mod tests {
             for event in [
                 DpEvent::gaussian(z),
                 DpEvent::gaussian(z).repeated(3),
-                DpEvent::Composed {
-                    events: vec![DpEvent::gaussian(1.0), DpEvent::gaussian(z)],
-                },
+                DpEvent::composed(vec![DpEvent::gaussian(1.0), DpEvent::gaussian(z)]),
             ] {
                 assert!(
                     matches!(mu_squared(&event, ALL[0]), Err(Error::Param(_))),
@@ -218,9 +208,7 @@ mod tests {
 
     #[test]
     fn what_has_no_guarantee_has_no_cost() {
-        let event = DpEvent::Composed {
-            events: vec![DpEvent::NonPrivate],
-        };
+        let event = DpEvent::composed(vec![DpEvent::NonPrivate]);
         assert!(matches!(
             mu_squared(&event, ALL[0]),
             Err(Error::NonPrivateEvent)

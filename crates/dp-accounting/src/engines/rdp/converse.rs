@@ -82,24 +82,14 @@ mod tests {
             DpEvent::gaussian(3.0),
             DpEvent::laplace(0.2),
             DpEvent::laplace(300.0),
-            DpEvent::DiscreteGaussian {
-                sigma: 2.0,
-                sensitivity: 3,
-            },
-            DpEvent::DiscreteLaplace {
-                rate: 0.7,
-                sensitivity: 2,
-            },
+            DpEvent::discrete_gaussian(2.0, 3),
+            DpEvent::discrete_laplace(0.7, 2),
             DpEvent::sampled_gaussian(0.3, 1e-6),
             DpEvent::sampled_gaussian(1.0, 0.01),
             DpEvent::sampled_gaussian(50.0, 0.99),
             DpEvent::laplace(0.3).poisson_sampled(1e-4),
             DpEvent::laplace(10.0).poisson_sampled(0.5),
-            DpEvent::MixtureOfGaussians {
-                sigma: 0.7,
-                sensitivities: vec![0.0, 1.0, 3.0],
-                probabilities: vec![0.5, 0.3, 0.2],
-            },
+            DpEvent::mixture_of_gaussians(0.7, [0.0, 1.0, 3.0], [0.5, 0.3, 0.2]),
         ];
         for event in events {
             let composition = composed(&event, 1, Adjacency::AddRemoveUser);

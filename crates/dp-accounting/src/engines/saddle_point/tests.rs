@@ -5,10 +5,9 @@ use realfft::num_complex::Complex64;
 use super::contour::{Aim, Losses, saddle_point};
 use super::inversion::Inversion;
 use super::nodes::{Demand, Nodes};
-use super::tail;
 use super::tilted::Tilted;
 use super::windows::Windows;
-use super::{Ask, stays_below};
+use super::{Ask, stays_below, tail};
 use crate::engines::gdp;
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 

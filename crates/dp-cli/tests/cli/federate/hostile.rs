@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{csv, federate, federate_file, rows};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 #[test]
 fn values_never_decide_an_error() {
@@ -125,14 +125,7 @@ fn bad_files_leave_nothing_and_spend_nothing() {
         assert_eq!(sandbox.names(), ["data.csv"]);
     }
     sandbox.write("data.csv", csv(rows(5).iter().enumerate()));
-    let none = [
-        "--validation-share",
-        "0",
-        "--alpha-grid",
-        "1",
-        "--out",
-        "one",
-    ];
+    let none = words("--validation-share 0 --alpha-grid 1 --out one");
     federate(&sandbox, &none).exits(0);
     federate(&sandbox, &["--out", ".", "--force"]).exits(2);
     federate(&sandbox, &[]).exits(0);

@@ -1,7 +1,7 @@
 //! LEAF JSON.
 
 use super::{N_USERS, SHARED, federate, federate_file, rows, sandbox};
-use crate::support::USER;
+use crate::support::{USER, words};
 
 fn leaf(users: &[Vec<([f64; 7], f64)>]) -> String {
     let list = |items: Vec<String>| items.join(", ");
@@ -34,21 +34,14 @@ fn leaf_json_and_csv_of_the_same_rows_give_the_same_model() {
     let args = ["--insecure-seed", "2", "--out", "leaf"];
     federate_file(&sandbox, "data.json", &[args.as_slice(), &seven].concat()).exits(0);
     assert!(sandbox.read(SHARED) == sandbox.read("leaf/shared.safetensors"));
-    let text = String::from_utf8(sandbox.read("leaf/certificate.json")).unwrap();
+    let text = sandbox.text("leaf/certificate.json");
     assert!(text.contains("list `users`") && text.contains("--n-features"));
     assert!(!text.contains("names of columns") && !text.contains("user column"));
     // a row of another length in front of all others changes neither shape nor user
     let first = leaf(&rows(N_USERS)).replacen("\"x\": [", "\"x\": [[1], ", 1);
     let first = first.replacen("\"y\": [", "\"y\": [0, ", 1);
     sandbox.write("first.json", first.replacen("[10, ", "[11, ", 1));
-    let args = [
-        "--insecure-seed",
-        "2",
-        "--out",
-        "first",
-        "--data-set",
-        "data.json",
-    ];
+    let args = words("--insecure-seed 2 --out first --data-set data.json");
     federate_file(&sandbox, "first.json", &[args.as_slice(), &seven].concat()).exits(0);
     assert!(sandbox.read(SHARED) == sandbox.read("first/shared.safetensors"));
     for (text, said) in [

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{ALPHAS, federate_file, figure};
-use crate::support::{Sandbox, USER};
+use crate::support::{Sandbox, USER, words};
 
 /// Comedies please all, and every second user likes war.
 fn rated() -> Sandbox {
@@ -31,7 +31,7 @@ fn rated() -> Sandbox {
 #[test]
 fn ratings_are_predicted_from_public_features_of_items() {
     let sandbox = rated();
-    let args = ["--items", "items.csv", "--insecure-seed", "1", "--json"];
+    let args = words("--items items.csv --insecure-seed 1 --json --show-internal");
     let run = federate_file(&sandbox, "ratings.csv", &args).exits(0);
     let json = run.json();
     // three genres, four decades, four buckets of popularity
@@ -42,7 +42,7 @@ fn ratings_are_predicted_from_public_features_of_items() {
         partly < alone && partly < 0.8 * one,
         "{alone} {partly} {one}"
     );
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     assert!(text.contains("\"ratings of items\""));
     for (bad, said) in [
         (&["--format", "ratings"][..], "--items"),
@@ -71,7 +71,7 @@ fn users_describe_their_own_ratings_and_fit_their_own_models() {
     let sandbox = rated();
     let args = ["--items", "items.csv"];
     federate_file(&sandbox, "ratings.csv", &args).exits(0);
-    let text = String::from_utf8(sandbox.read("dp-model/item-features.csv")).unwrap();
+    let text = sandbox.text("dp-model/item-features.csv");
     let mut lines = text.lines();
     let features = lines.next().unwrap().strip_prefix("item,").unwrap();
     assert!(features.starts_with("genre Comedy,genre Drama,genre War,1950s,"));

@@ -3,7 +3,16 @@
 use serde_json::Value;
 
 use super::{N_USERS, SHARED, csv, federate, federate_file, rows, sandbox};
-use crate::support::{USER, names_in};
+use crate::support::{USER, names_in, words};
+
+/// The files of a run that are not to be published.
+pub(crate) const INTERNAL: [&str; 5] = [
+    "internal-releases.list",
+    "internal-users.csv",
+    "internal.json",
+    "internal.md",
+    "internal.svg",
+];
 
 #[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
@@ -11,29 +20,24 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let ledger = ["--ledger", "l.ledger"];
     let run = federate(&sandbox, &ledger).exits(0);
     let head = "private     epsilon 8.0000, delta 1e-5, add or remove one user";
-    assert!(run.stdout.contains(head), "{}", run.stdout);
-    assert!(
-        run.stdout
-            .contains("internal, not covered by the guarantee")
-    );
+    run.prints(&[head]);
+    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     let files = [
         "certificate.json",
         "coefficients.svg",
-        "internal-releases.list",
-        "internal-users.csv",
-        "internal.json",
-        "internal.md",
-        "internal.svg",
+        "manifest.json",
         "report.json",
         "report.md",
         "shared.safetensors",
     ];
     assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
     let verified = sandbox.dp(&["verify", "dp-model", "--ledger", "l.ledger", "--json"]);
     let verified = verified.exits(0).json();
     assert_eq!(verified["files_compared"], true);
     // number of users, two runs of 30 rounds, the choice
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         certificate["releases"].as_array().unwrap().len(),
@@ -54,16 +58,9 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
 #[test]
 fn one_alpha_is_gaussian_and_its_ledger_adds_up() {
     let sandbox = sandbox();
-    let one = [
-        "--alpha-grid",
-        "1",
-        "--n-users",
-        "240",
-        "--ledger",
-        "l.ledger",
-    ];
+    let one = words("--alpha-grid 1 --n-users 240 --ledger l.ledger");
     federate(&sandbox, &[&one[..], &["--ledger-epsilon", "14"]].concat()).exits(0);
-    let text = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(certificate["releases"].as_array().unwrap().len(), 30);
     assert!(!text.contains("noisy number of users"));
@@ -92,12 +89,14 @@ fn several_epsilons_explore_and_release_nothing() {
         "internal-frontier.svg",
         "internal.md",
     ];
-    assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    assert!(!sandbox.exists("dp-model"));
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), files);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     for file in ["internal.md", "internal-frontier.svg"] {
-        let text = String::from_utf8(sandbox.read(&format!("dp-model/{file}"))).unwrap();
+        let text = sandbox.text(&format!("dp-model-internal/{file}"));
         assert!(text.contains(note), "{file}");
     }
-    let json = [&args[..], &["--force", "--json"]].concat();
+    let json = [&args[..], &["--force", "--json", "--show-internal"]].concat();
     let json = federate(&sandbox, &json).exits(0).json();
     assert!(json["released"].is_null());
     let internal = &json["internal"];
@@ -119,16 +118,20 @@ fn several_epsilons_explore_and_release_nothing() {
 fn released_files_name_no_user_and_internal_ones_are_for_their_owner() {
     let sandbox = sandbox();
     federate(&sandbox, &[]).exits(0);
-    for file in names_in(&sandbox.path("dp-model")) {
-        let bytes = sandbox.read(&format!("dp-model/{file}"));
-        let named = bytes.windows(USER.len()).any(|at| at == USER.as_bytes());
-        assert_eq!(named, file == "internal-users.csv", "{file}");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let path = sandbox.path(&format!("dp-model/{file}"));
-            let mode = std::fs::metadata(path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o077 == 0, file.starts_with("internal"), "{file}");
+    for folder in ["dp-model", "dp-model-internal"] {
+        for file in names_in(&sandbox.path(folder)) {
+            let path = format!("{folder}/{file}");
+            let bytes = sandbox.read(&path);
+            let named = bytes.windows(USER.len()).any(|at| at == USER.as_bytes());
+            assert_eq!(named, file == "internal-users.csv", "{file}");
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt as _;
+                let mode = std::fs::metadata(sandbox.path(&path))
+                    .unwrap()
+                    .permissions();
+                assert_eq!(mode.mode() & 0o077 == 0, folder != "dp-model", "{file}");
+            }
         }
     }
 }
@@ -142,14 +145,7 @@ fn seeds_repeat_and_the_order_of_users_does_not_show() {
     let users = rows(N_USERS);
     let turned = users.iter().enumerate().rev();
     sandbox.write("turned.csv", csv(turned));
-    let args = [
-        "--insecure-seed",
-        "7",
-        "--out",
-        "b",
-        "--data-set",
-        "data.csv",
-    ];
+    let args = words("--insecure-seed 7 --out b --data-set data.csv");
     federate_file(&sandbox, "turned.csv", &args).exits(0);
     assert!(first == sandbox.read("b/shared.safetensors"));
     federate(&sandbox, &["--insecure-seed", "8", "--out", "c"]).exits(0);

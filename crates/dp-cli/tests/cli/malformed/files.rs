@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::table::{TARGET, cells};
 use crate::input_files::gzip;
-use crate::support::{Sandbox, ratings};
+use crate::support::{Sandbox, ratings, words};
 
 /// Files that are nothing of what a command asks for, and ratings that are.
 pub(super) fn plain() -> Sandbox {
@@ -78,16 +78,32 @@ pub(super) fn with_models() -> Sandbox {
         "genres.csv",
         "item,genres\n".to_owned() + &items.collect::<String>(),
     );
-    let featured = [
-        "--items",
-        "genres.csv",
-        "--method",
-        "am-ssp",
-        "--out",
-        "featured",
-    ];
+    let featured = words("--items genres.csv --method am-ssp --out featured");
     sandbox.train(&featured).exits(0);
     damage(&sandbox, &["featured"]);
+    sandbox
+}
+
+/// With runs that were interrupted, their lists of releases spoilt since.
+pub(super) fn interrupted() -> Sandbox {
+    let sandbox = crate::resume::killed();
+    let whole = sandbox.read(crate::resume::LIST);
+    let header = whole.iter().position(|&byte| byte == b'\n').unwrap();
+    let mut flipped = whole.clone();
+    flipped[header + 400] ^= 1;
+    let newer = replaced(&whole, "\"schema_version\":1 => \"schema_version\":9");
+    let forged = replaced(&whole, "\"insecure\":false => \"insecure\":true");
+    for (out, list) in [
+        ("flipped", &flipped[..]),
+        ("newer", &newer),
+        ("forged", &forged),
+        ("other", b"my notes\nand more of them\n"),
+    ] {
+        let folder = format!(".{out}.partial");
+        fs::create_dir(sandbox.path(&folder)).unwrap();
+        sandbox.write(&format!("{folder}/.lock"), "");
+        sandbox.write(&format!("{folder}/releases.list"), list);
+    }
     sandbox
 }
 
@@ -121,13 +137,23 @@ fn damage(sandbox: &Sandbox, folders: &[&str]) {
             panic!("not a row: {cells:?}");
         };
         if folders.contains(&folder) {
-            let copy = sandbox.path(copy);
-            fs::create_dir(&copy).unwrap();
-            for entry in fs::read_dir(sandbox.path(folder)).unwrap() {
-                let path = entry.unwrap().path();
-                fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+            for kind in ["", "-internal"] {
+                let (from, to) = (format!("{folder}{kind}"), format!("{copy}{kind}"));
+                if !sandbox.exists(&from) {
+                    continue;
+                }
+                fs::create_dir(sandbox.path(&to)).unwrap();
+                for entry in fs::read_dir(sandbox.path(&from)).unwrap() {
+                    let path = entry.unwrap().path();
+                    fs::copy(&path, sandbox.path(&to).join(path.file_name().unwrap())).unwrap();
+                }
             }
-            spoil(&copy.join(file), how);
+            let kind = if file.starts_with("internal") {
+                "-internal"
+            } else {
+                ""
+            };
+            spoil(&sandbox.path(&format!("{copy}{kind}")).join(file), how);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use super::{N_USERS, SUBSPACE, personalize, samples, sandbox};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, words};
 
 #[test]
 fn users_that_are_held_out_do_not_touch_the_subspace() {
@@ -11,7 +11,7 @@ fn users_that_are_held_out_do_not_touch_the_subspace() {
     let args = ["--insecure-seed", "7", "--held-out-users", "0.3"];
     personalize(&sandbox, &args).exits(0);
     let before = sandbox.read(SUBSPACE);
-    let table = String::from_utf8(sandbox.read("dp-model/internal-users.csv")).unwrap();
+    let table = sandbox.text("dp-model-internal/internal-users.csv");
     let held_out = |line: &str| line.split(',').nth(1) == Some("1");
     let ids: Vec<&str> = table
         .lines()
@@ -43,22 +43,8 @@ fn packed_files_other_names_and_no_held_out_rows() {
     let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     packed.write_all(text.as_bytes()).unwrap();
     packed.finish().unwrap();
-    let names = [
-        "--user-col",
-        "clinic",
-        "--target-col",
-        "days",
-        "--feature-cols",
-        "b,c,d",
-    ];
-    let args = [
-        "--no-split",
-        "--method",
-        "projectors",
-        "--rank",
-        "2",
-        "--json",
-    ];
+    let names = words("--user-col clinic --target-col days --feature-cols b,c,d");
+    let args = words("--no-split --method projectors --rank 2 --json --show-internal");
     let json = personalize(&sandbox, &[&names[..], &args].concat())
         .exits(0)
         .json();
@@ -67,7 +53,7 @@ fn packed_files_other_names_and_no_held_out_rows() {
         (&3.into(), &0.into())
     );
     assert!(json["internal"]["trained_on"][0]["over_rows"].is_null());
-    let report = String::from_utf8(sandbox.read("dp-model/report.md")).unwrap();
+    let report = sandbox.text("dp-model/report.md");
     assert!(
         report.contains("* target: days") && report.contains("| b |"),
         "{report}"

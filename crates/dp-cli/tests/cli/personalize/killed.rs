@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dp_accounting::Ledger;
 
 use super::{SUBSPACE, personalize, samples};
-use crate::support::{Sandbox, names_in};
+use crate::support::{Sandbox, names_in, words};
 
 /// Measuring takes seconds: every user leaves each row out, for each of the methods.
 const SLOW: [&str; 8] = [
@@ -25,16 +25,7 @@ const RELEASED: &str = ".dp-model.partial/.released";
 fn killed_while_it_measures() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("data.csv", samples(1500));
-    let run = [
-        "personalize",
-        "data.csv",
-        "--delta",
-        "1e-5",
-        "--epsilon",
-        "4",
-        "--rank",
-        "1",
-    ];
+    let run = words("personalize data.csv --delta 1e-5 --epsilon 4 --rank 1");
     let mut child = sandbox.command().args(run).args(SLOW).spawn().unwrap();
     let give_up = Instant::now() + Duration::from_secs(120);
     while !sandbox.exists(RELEASED) && Instant::now() < give_up {

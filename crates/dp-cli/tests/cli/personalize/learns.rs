@@ -1,20 +1,12 @@
 //! What users gain by it.
 
 use super::{N_ROWS, N_USERS, figure, personalize, samples, sandbox};
-use crate::support::{Sandbox, USER};
+use crate::support::{Sandbox, USER, words};
 
 #[test]
 fn few_rows_of_many_users_gain_from_the_shared_subspace() {
     let sandbox = sandbox();
-    let args = [
-        "--insecure-seed",
-        "3",
-        "--held-out-users",
-        "0.2",
-        "--json",
-        "--max-rows",
-        "5",
-    ];
+    let args = words("--insecure-seed 3 --held-out-users 0.2 --json --show-internal --max-rows 5");
     let json = personalize(&sandbox, &args).exits(0).json();
     assert_eq!((&json["n_features"], &json["rank"]), (&6.into(), &1.into()));
     for users in ["trained_on", "held_out"] {
@@ -61,20 +53,13 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
         let json = personalize(&sandbox, more).exits(0).json();
         figure(&json, "trained_on", "private")
     };
-    let args = ["--insecure-seed", "3", "--json", "--out", "plain"];
+    let args = words("--insecure-seed 3 --json --show-internal --out plain");
     let plain = private(&args);
-    let args = ["--insecure-seed", "3", "--json", "--sparse", "1"];
+    let args = words("--insecure-seed 3 --json --show-internal --sparse 1");
     let sparse = private(&args);
     assert!(sparse < 0.5 * plain, "{sparse} {plain}");
     // who joins fits the same kind of model
-    let users = sandbox.dp(&[
-        "predict",
-        "--model",
-        "dp-model",
-        "--history",
-        "data.csv",
-        "--json",
-    ]);
+    let users = sandbox.dp(&words("predict --model dp-model --history data.csv --json"));
     let users = users.exits(0).json();
     let own = users["users"][0]["coefficients"]["b"].as_f64().unwrap();
     assert!((own - 1.5).abs() < 0.3, "{own}");
@@ -83,15 +68,7 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
 #[test]
 fn the_published_method_can_be_chosen() {
     let sandbox = sandbox();
-    let args = [
-        "--method",
-        "alternating",
-        "--epsilon",
-        "30",
-        "--insecure-seed",
-        "3",
-        "--json",
-    ];
+    let args = words("--method alternating --epsilon 30 --insecure-seed 3 --json --show-internal");
     let json = personalize(&sandbox, &args).exits(0).json();
     assert_eq!(
         (&json["method"], &json["steps"]),
@@ -106,33 +83,21 @@ fn the_published_method_can_be_chosen() {
         "{}",
         run.stderr
     );
-    let args = [
-        "--sparse",
-        "1",
-        "--task",
-        "classification",
-        "--out",
-        "other",
-    ];
+    let args = words("--sparse 1 --task classification --out other");
     personalize(&sandbox, &args).exits(2);
 }
 
 #[test]
 fn classes_are_fitted_by_the_logistic_loss() {
     let sandbox = sandbox();
-    let args = [
-        "--task",
-        "classification",
-        "--threshold",
-        "0",
-        "--epsilon",
-        "10",
-        "--rank",
-        "2",
-    ];
+    let args = words("--task classification --threshold 0 --epsilon 10 --rank 2");
     let json = personalize(
         &sandbox,
-        &[&args[..], &["--insecure-seed", "1", "--json"]].concat(),
+        &[
+            &args[..],
+            &["--insecure-seed", "1", "--json", "--show-internal"],
+        ]
+        .concat(),
     );
     let json = json.exits(0).json();
     assert_eq!(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::page;
 use super::well_formed::check;
-use crate::support::{Run, Sandbox, names_in};
+use crate::support::{Run, Sandbox, names_in, words};
 use crate::{federate, personalize};
 
 /// What `internal.json` says of the rounds.
@@ -40,10 +40,8 @@ fn assert_internal(sandbox: &Sandbox, run: &Run) {
         ("standard error".to_owned(), run.stderr.clone()),
     ];
     for name in names_in(&sandbox.path("dp-model")) {
-        if !name.starts_with("internal") {
-            let bytes = sandbox.read(&format!("dp-model/{name}"));
-            places.push((name, String::from_utf8_lossy(&bytes).into_owned()));
-        }
+        let bytes = sandbox.read(&format!("dp-model/{name}"));
+        places.push((name, String::from_utf8_lossy(&bytes).into_owned()));
     }
     assert!(places.len() > 5 && run.stderr.contains("measuring on held-out rows"));
     for (line, values) in lines(&by_round(sandbox)) {
@@ -62,14 +60,7 @@ fn assert_internal(sandbox: &Sandbox, run: &Run) {
 #[test]
 fn rounds_of_personalization_end_at_the_figures_of_the_run() {
     let sandbox = personalize::sandbox();
-    let args = [
-        "--insecure-seed",
-        "3",
-        "--held-out-users",
-        "0.2",
-        "--json",
-        "-vv",
-    ];
+    let args = words("--insecure-seed 3 --held-out-users 0.2 --json --show-internal -vv");
     let run = personalize::personalize(&sandbox, &args).exits(0);
     let of = by_round(&sandbox);
     assert_eq!(of["metric"], "RMSE on held-out rows");
@@ -90,7 +81,7 @@ fn rounds_of_personalization_end_at_the_figures_of_the_run() {
 #[test]
 fn users_held_out_have_their_line_where_nobody_is_trained_on() {
     let sandbox = personalize::sandbox();
-    let args = ["--held-out-users", "0.9999999", "--json"];
+    let args = words("--held-out-users 0.9999999 --json --show-internal");
     let run = personalize::personalize(&sandbox, &args).exits(0);
     let lines = lines(&by_round(&sandbox));
     let last = personalize::figure(&run.json(), "held_out", "private");
@@ -103,7 +94,15 @@ fn every_method_with_rounds_shows_them() {
     let sandbox = personalize::sandbox();
     for (method, steps) in [("alternating", 2), ("gradient", 3), ("residual", 1)] {
         let n = steps.to_string();
-        let args = ["--method", method, "--steps", &n, "--force", "--json"];
+        let args = [
+            "--method",
+            method,
+            "--steps",
+            &n,
+            "--force",
+            "--json",
+            "--show-internal",
+        ];
         let run = personalize::personalize(&sandbox, &args).exits(0);
         let of = by_round(&sandbox);
         let rounds: Vec<usize> = (0..=steps).collect();
@@ -124,7 +123,7 @@ fn every_method_with_rounds_shows_them() {
 #[test]
 fn rounds_of_federation_end_at_the_figures_of_the_run() {
     let sandbox = federate::sandbox();
-    let args = ["--insecure-seed", "3", "--json", "-vv"];
+    let args = words("--insecure-seed 3 --json --show-internal -vv");
     let run = federate::federate(&sandbox, &args).exits(0);
     let of = by_round(&sandbox);
     let rounds: Vec<usize> = (1..=15).map(|n| 2 * n).collect();
@@ -146,7 +145,7 @@ fn rounds_of_federation_end_at_the_figures_of_the_run() {
     }
     assert_internal(&sandbox, &run);
     // alone there is no noise: a run of ten rounds ends where this one was after ten
-    let args = ["--rounds", "10", "--force", "--json"];
+    let args = words("--rounds 10 --force --json --show-internal");
     let short = federate::federate(&sandbox, &args).exits(0).json();
     let last = federate::figure(&short, "0.0", "private");
     assert_eq!(all[1].1[4].to_bits(), last.to_bits());
@@ -230,7 +229,7 @@ fn internal_files_of_earlier_versions_have_pages() {
         (older, true),
         (written, true),
     ] {
-        sandbox.write("dp-model/internal.json", file.to_string());
+        sandbox.write("dp-model-internal/internal.json", file.to_string());
         sandbox.dp(&["report", "dp-model"]).exits(0);
         let markdown = page(&sandbox, "internal.md");
         assert_eq!(markdown.contains("Convergence by round"), shows);
@@ -239,7 +238,7 @@ fn internal_files_of_earlier_versions_have_pages() {
     }
     let newer =
         page(&sandbox, "internal.json").replace("\"schema_version\":2", "\"schema_version\":3");
-    sandbox.write("dp-model/internal.json", newer);
+    sandbox.write("dp-model-internal/internal.json", newer);
     let run = sandbox.dp(&["report", "dp-model"]).exits(4);
     run.says(&["internal.json", "newer"]);
 }

@@ -4,23 +4,12 @@ use dp_accounting::Certificate;
 
 use super::well_formed::check;
 use super::{bind, page, trained};
-use crate::support::ratings;
+use crate::support::{ratings, words};
 
 #[test]
 fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
     let sandbox = trained();
-    let args = [
-        "train",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--delta",
-        "1e-5",
-        "--out",
-        "richer",
-        "--dim",
-        "3",
-    ];
+    let args = words("train ratings.csv --items items.csv --delta 1e-5 --out richer --dim 3");
     sandbox
         .dp(&[&args[..], &["--epsilon", "3"]].concat())
         .exits(0);
@@ -60,14 +49,7 @@ fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
 #[test]
 fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     let sandbox = trained();
-    let args = [
-        "train",
-        "ratings.csv",
-        "--items",
-        "items.csv",
-        "--epsilon",
-        "2",
-    ];
+    let args = words("train ratings.csv --items items.csv --epsilon 2");
     for (out, delta, data) in [
         ("alike", "1e-5", "ratings.csv"),
         ("stricter", "1e-6", "ratings.csv"),
@@ -109,15 +91,18 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     assert!(page(&sandbox, "internal.html").contains(dashed));
     // figures of another run are left out
     sandbox.write(
-        "alike/internal-evaluation.json",
+        "alike-internal/internal-evaluation.json",
         page(&sandbox, "internal-evaluation.json"),
     );
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     run.says(&["internal-evaluation.json is of another run"]);
-    let text = String::from_utf8(sandbox.read("alike/internal.md")).unwrap();
+    let text = sandbox.text("alike-internal/internal.md");
     assert!(!text.contains("Measured by dp evaluate"));
     assert!(text.contains("Measured by the run"));
-    sandbox.write("alike/internal.json", page(&sandbox, "internal.json"));
+    sandbox.write(
+        "alike-internal/internal.json",
+        page(&sandbox, "internal.json"),
+    );
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     run.says(&["internal.json is of another run and left out"]);
     // files of earlier versions do not say of which run they are
@@ -127,7 +112,7 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     let written = page(&sandbox, "internal.json");
     let older = written.replace(&format!("\"{digest}\""), "null");
     assert_ne!(older, written);
-    sandbox.write("alike/internal.json", older);
+    sandbox.write("alike-internal/internal.json", older);
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     assert!(!run.stderr.contains("internal.json"), "{}", run.stderr);
 }
@@ -151,24 +136,13 @@ fn pages_of_the_other_trainers() {
         .exits(2)
         .says(&["--title needs"]);
 
-    let args = [
-        "federate",
-        "data.csv",
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-5",
-        "--rounds",
-        "5",
-        "--out",
-        "fed",
-    ];
+    let args = words("federate data.csv --epsilon 8 --delta 1e-5 --rounds 5 --out fed");
     sandbox.dp(&args).exits(0);
     sandbox.dp(&["report", "fed"]).exits(0);
-    let html = String::from_utf8(sandbox.read("fed/report.html")).unwrap();
+    let html = sandbox.text("fed/report.html");
     check(&html);
     assert!(html.contains("Shared coefficients") && !html.contains("RMSE"));
-    let internal = String::from_utf8(sandbox.read("fed/internal.html")).unwrap();
+    let internal = sandbox.text("fed-internal/internal.html");
     check(&internal);
     assert!(internal.contains("no noise") && internal.contains("chosen"));
 }
@@ -185,7 +159,7 @@ fn a_claim_that_does_not_hold_is_not_repeated() {
         "{}",
         run.stderr
     );
-    let html = String::from_utf8(sandbox.read("seeded/report.html")).unwrap();
+    let html = sandbox.text("seeded/report.html");
     check(&html);
     assert!(html.contains("NOT PRIVATE") && !html.contains("<h1>Private"));
     assert!(!html.contains("it may be shown to anyone"));

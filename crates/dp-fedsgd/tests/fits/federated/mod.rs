@@ -1,6 +1,7 @@
 //! Server and clients.
 
 mod messages;
+mod policy;
 mod rounds;
 
 use dp_core::{Adjacency, UserSamples};
@@ -10,7 +11,7 @@ use dp_fedsgd::{
 };
 use dp_mechanism::{ClientSampling, NoiseSource, PoissonSampling};
 
-use crate::support::{paid, squared};
+use crate::support::{paid, squared, trusting};
 
 fn poisson(q: f64) -> ClientSampling {
     PoissonSampling::new(q).unwrap().into()
@@ -26,7 +27,7 @@ fn clients<'a>(
     n: usize,
 ) -> Vec<Client<'a, AdditiveModel, HeldBatches<'a>>> {
     (0..n)
-        .map(|user| Client::new(model, rows, user, user).unwrap())
+        .map(|user| Client::new(model, rows, user, user, trusting()).unwrap())
         .collect()
 }
 

@@ -1,14 +1,16 @@
 //! Whole runs by messages.
 
+use std::ops::ControlFlow;
+
 use dp_core::Adjacency;
 use dp_fedsgd::{
-    Client, HeldBatches, PpSgdParams, Reply, RoundMessage, RoundOutcome, Run, Server, Trainer,
-    UpdateMessage,
+    Client, Error, HeldBatches, Observer, PpSgdParams, Progress, Reply, RoundMessage, RoundOutcome,
+    Run, Server, Trainer, UpdateMessage,
 };
 use dp_mechanism::{FixedSizeSampling, NoiseSource};
 
 use super::{clients, federate, no_rejection, poisson, seeded, whole};
-use crate::support::{ADD_REMOVE, paid, samples, squared};
+use crate::support::{ADD_REMOVE, paid, samples, squared, trusting};
 
 #[test]
 fn messages_make_the_same_model_as_a_fit_bit_for_bit() {
@@ -107,8 +109,8 @@ fn servers_want_a_sampling_scheme_and_something_to_release() {
 fn clients_refuse_rounds_of_another_model() {
     let data = samples(2, 3, 4, 3);
     let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
-    assert!(Client::new(&model, &rows, 2, 0).is_err());
-    let mut client = Client::new(&model, &rows, 1, 0).unwrap();
+    assert!(Client::new(&model, &rows, 2, 0, trusting()).is_err());
+    let mut client = Client::new(&model, &rows, 1, 0, trusting()).unwrap();
     let good = RoundMessage {
         run: "a run".to_owned(),
         round: 1,
@@ -197,4 +199,36 @@ fn a_hundred_thousand_clients_make_rounds() {
         "{:?}",
         shared.last()
     );
+}
+
+/// Ends a run as soon as its first release is listed.
+struct EndsAtOnce;
+
+impl Observer for EndsAtOnce {
+    fn reads_users(&self) -> bool {
+        false
+    }
+
+    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+}
+
+/// An error between a release and the step on it leaves shared parameters that are no function of the list.
+#[test]
+fn a_server_that_is_behind_its_list_opens_no_round_and_makes_no_model() {
+    let fit = PpSgdParams::new(1.0, 0.3, 0.5, 3, 60.0).sampled(poisson(0.5));
+    let fit = fit.check().unwrap();
+    let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let (noise, observer) = (&mut seeded(), &mut EndsAtOnce);
+    let run = Run::new(&plan, paid(&plan), noise).unwrap();
+    let mut server = Server::new(fit, 3, run.observed_by(observer)).unwrap();
+    let round = server.open_round(60).unwrap().unwrap();
+    let ended = round.close(Vec::new(), &mut no_rejection);
+    let cancelled = dp_mechanism::Error::Cancelled.to_string();
+    assert_eq!(ended.unwrap_err().to_string(), cancelled);
+    assert!(server.shared().iter().all(|&w| w == 0.0));
+    let behind = |error: Error| error.to_string().contains("go on from the list");
+    assert!(behind(server.open_round(60).err().unwrap()));
+    assert!(behind(server.finish().err().unwrap()));
 }

@@ -7,7 +7,7 @@ use crate::kernels::{
     HOME, InstructionSet, IntegerRows, Kernel, KroneckerUpdate, Rows, SumOfSquares,
 };
 use crate::packed::packed_len;
-use crate::wide_rows::pair_products;
+use crate::strided::pair_products;
 use crate::{AlignedVec, GramAccumulator, INTEGER_LIMIT, Result, StridedRows};
 
 /// Rows that wait to be summed: a few users', so that the sums need not go through the cache for each.

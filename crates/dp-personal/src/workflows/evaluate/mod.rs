@@ -1,24 +1,23 @@
 //! `dp evaluate`: how well the model of a folder serves users, on ratings it has not seen. All of it is internal.
 
-mod lists;
-mod output;
-mod parts;
-mod ratings;
 mod scores;
 
-use serde_json::Value;
+use dp_page::{Block, Table, terminal};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::evaluate::shown;
 use crate::output::{
-    self as files, EVALUATION, HeldOutBy, RELEASED, ReleasedRun, SCHEMA_VERSION, read_model,
+    self as files, EVALUATION, HeldOutBy, INTERNAL_HEAD, RELEASED, ReleasedRun, SCHEMA_VERSION,
+    internal_beside, make_internal_folder, read_model, released,
 };
+use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
 use crate::workflows::verify::checked_certificate;
 
-use parts::Parts;
-
-pub(crate) use output::{Evaluated, title};
-pub(crate) use scores::{MODEL, NON_PRIVATE};
+pub(crate) use self::scores::{MODEL, NON_PRIVATE};
+use self::scores::{Parts, Score, Scores, of_lists, of_ratings};
 
 /// What an evaluation found: computed from private data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
@@ -45,9 +44,9 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
     let scores = if implicit {
-        lists::score(&model, &parts, args.non_private)?
+        of_lists(&model, &parts, args.non_private)?
     } else {
-        ratings::score(&model, &parts, args.non_private)?
+        of_ratings(&model, &parts, args.non_private)?
     };
     let evaluated = Evaluated {
         schema_version: SCHEMA_VERSION,
@@ -56,14 +55,31 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         scores,
         data: parts.data,
     };
-    if args.output.save {
+    let kept = internal_beside(&args.model);
+    let shown = args.output.show_internal;
+    if args.output.save || !shown {
         let bytes = files::pretty(&evaluated)?;
-        files::replace_files(&args.model, &[(EVALUATION, bytes, true)], &[])?;
+        make_internal_folder(&kept)?;
+        files::replace_files(&kept, &[(EVALUATION, bytes, true)], &[])?;
     }
-    Ok(EvaluateOutcome {
-        json: evaluated.json(&certificate, model.n_items(), model.dim())?,
-        text: evaluated.text(),
-    })
+    let mut json = json!({
+        "dim": model.dim(),
+        "n_items": model.n_items(),
+        "released": released(&certificate),
+        "internal_folder": kept.display().to_string(),
+    });
+    let text = if shown {
+        json["internal"] = evaluated.json()?;
+        evaluated.text()
+    } else {
+        format!(
+            "the figures are in {}: measured on private data, not to be published; --show-internal prints them, dp report {} \
+             makes a page of them\n",
+            kept.join(EVALUATION).display(),
+            args.model.display()
+        )
+    };
+    Ok(EvaluateOutcome { json, text })
 }
 
 /// Flags that mean nothing with this kind of model.
@@ -108,4 +124,80 @@ fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy
         return differs("min_rating", least);
     }
     Ok(run)
+}
+
+/// Figures with what was read for them: private.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Evaluated {
+    pub(crate) schema_version: u32,
+    /// Digest of the run's certificate.
+    #[serde(default)]
+    pub(crate) certificate: Option<String>,
+    /// Whether what the run held out was tested on, and not a file of its own.
+    #[serde(default)]
+    pub(crate) own_split: bool,
+    #[serde(flatten)]
+    pub(crate) scores: Scores,
+    /// What was read and what was left out.
+    pub(crate) data: Vec<(String, u64)>,
+}
+
+impl Evaluated {
+    /// What `json` prints of it.
+    fn json(&self) -> Result<Value> {
+        let data = self.data.iter().cloned();
+        let data: serde_json::Map<String, Value> =
+            data.map(|(name, count)| (name, count.into())).collect();
+        let mut internal = serde_json::to_value(&self.scores)?;
+        internal["data"] = data.into();
+        Ok(internal)
+    }
+
+    /// Tables for the terminal.
+    fn text(&self) -> String {
+        let scores = &self.scores;
+        let names = scores.metrics.iter().map(|name| title(name));
+        let overall = scores.overall.iter().map(|score| {
+            let figures = scores.metrics.iter().map(|name| figure(score, name));
+            [score.method.clone()].into_iter().chain(figures).collect()
+        });
+        let methods = scores.overall.iter().map(|score| score.method.clone());
+        let heads = methods.chain(["held out".to_owned()]);
+        let buckets = scores.by_popularity.iter().map(|bucket| {
+            let metric = bucket.metric();
+            let of = match bucket.k {
+                Some(k) => format!("Recall@{k}"),
+                None => title(metric),
+            };
+            let name = format!("{}, {of}", bucket_name(bucket.bucket - 1));
+            let figures = bucket.scores.iter().map(|score| figure(score, metric));
+            let figures = figures.chain([bucket.n_targets.to_string()]);
+            [name].into_iter().chain(figures).collect()
+        });
+        let data = self.data.iter();
+        let data = data.map(|(name, count)| vec![name.clone(), count.to_string()]);
+        let first = || [String::new()].into_iter();
+        let by = "by popularity of items";
+        terminal(&[
+            Block::Text(INTERNAL_HEAD.to_owned()),
+            Block::Table(Table::new("", first().chain(names), overall)),
+            Block::Table(Table::new(by, first().chain(heads), buckets)),
+            Block::Table(Table::new("", ["", ""], data)),
+        ])
+    }
+}
+
+/// As people write it.
+pub(crate) fn title(metric: &str) -> String {
+    match metric {
+        "recall_at_20" => "Recall@20".to_owned(),
+        "ndcg_at_20" => "NDCG@20".to_owned(),
+        "recall" => "Recall".to_owned(),
+        other => other.to_uppercase(),
+    }
+}
+
+fn figure(score: &Score, metric: &str) -> String {
+    let value = score.figures.get(metric).copied().flatten();
+    value.map_or_else(|| "-".to_owned(), |_| shown(value))
 }

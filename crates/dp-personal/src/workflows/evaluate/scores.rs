@@ -1,13 +1,25 @@
 //! Figures over all held-out records and by the popularity of items.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
-use dp_core::{Interactions, Private};
-use dp_data::PopularityBuckets;
+use dp_core::{Interactions, InteractionsBuilder, Private};
+use dp_data::{
+    ItemCatalogue, PopularityBuckets, RankingMetrics, RankingSums, Ratings, RatingsColumns,
+    RatingsFormat, SplitFractions,
+};
+use dp_multitask::{
+    FactorModel, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::columns::refuse_shared;
 use crate::error::Result;
-use crate::ranking::N_BUCKETS;
+use crate::evaluate::{USER_MEAN_SHRINKAGE, mean};
+use crate::output::HeldOutBy;
+use crate::ranking::{K, N_BUCKETS};
+use crate::settings::EvaluateSettings;
+use crate::workflows::input::hold_out_users;
 
 /// One method: a number, or none where nothing is held out, under the name of each metric.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -127,4 +139,272 @@ impl Buckets {
         let lists: Result<Vec<_>> = users.map(|row| of_user(row.items())).collect();
         Ok(Private::new(lists?))
     }
+}
+
+/// Pairs of prediction and truth, in the order of the targets.
+type Pairs = Vec<(f64, f64)>;
+
+/// The model beside what costs nothing, and beside the same without privacy where that is asked for.
+pub(super) fn of_ratings(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
+    let all = predictions(model, parts, non_private)?;
+    let buckets = Buckets::of(parts.train.expose())?;
+    let of_target = buckets.of_targets(parts.targets.expose());
+    let inside = |bucket| {
+        let of_method = |(name, pairs): &(&str, Pairs)| {
+            let inside = of_target.iter().zip(pairs);
+            let inside = inside.filter(|(b, _)| **b == Some(bucket));
+            errors(name, inside.map(|(_, pair)| *pair))
+        };
+        all.iter().map(of_method).collect()
+    };
+    let overall = all.iter();
+    let overall = overall.map(|(name, pairs)| errors(name, pairs.iter().copied()));
+    Ok(Scores {
+        feedback: "explicit".to_owned(),
+        metrics: ["rmse", "mae"].map(str::to_owned).into(),
+        overall: overall.collect(),
+        by_popularity: buckets.scored(&of_target, |_| None, inside),
+    })
+}
+
+/// By method, the model first.
+fn predictions(
+    model: &FactorModel,
+    parts: &Parts,
+    non_private: bool,
+) -> Result<Vec<(&'static str, Pairs)>> {
+    let (train, targets) = (parts.train.expose(), parts.targets.expose());
+    let predicted = |model: &FactorModel| -> Result<Pairs> {
+        let pairs = model.predict_held_out(&parts.history, &parts.targets)?;
+        Ok(pairs.into_exposed())
+    };
+    let bias = LocalBias {
+        center: mean(train),
+        shrinkage: USER_MEAN_SHRINKAGE,
+    };
+    let mut all = vec![(MODEL, predicted(model)?)];
+    if non_private {
+        let exact = NonPrivateAls::default().fit(&parts.train)?;
+        all.push((NON_PRIVATE, predicted(&exact)?));
+    }
+    let own_mean = user_mean_predictions(parts.history.expose(), targets, bias);
+    all.push(("user-mean", own_mean.collect()));
+    let constant = constant_predictions(targets, bias.center);
+    all.push(("constant", constant.collect()));
+    Ok(all)
+}
+
+/// No held-out rating is no failure: that there are none is itself private.
+fn errors(method: &str, pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Score {
+    let figures = [
+        ("rmse", dp_data::rmse(pairs.clone()).ok()),
+        ("mae", dp_data::mae(pairs).ok()),
+    ];
+    Score::new(method, figures)
+}
+
+/// The model beside the items that most users have, and beside the same without privacy where that is asked for.
+pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
+    let buckets = Buckets::of(parts.train.expose())?;
+    let of_target = buckets.of_targets(parts.targets.expose());
+    let depth = RankingSums::new(K, Some(&buckets.dealt))?.depth();
+    let of_model = |model: &FactorModel| {
+        let own = model.recommend_all(&parts.history, depth)?;
+        measure(&own, &parts.targets, &buckets)
+    };
+    let mut ranked = vec![(MODEL, of_model(model)?)];
+    if non_private {
+        let exact = NonPrivateAls::implicit().fit(&parts.train)?;
+        ranked.push((NON_PRIVATE, of_model(&exact)?));
+    }
+    let popular = buckets.most_popular(&parts.history, depth)?;
+    let popular = measure(&popular, &parts.targets, &buckets)?;
+    ranked.push(("popularity", popular));
+    let inside = |bucket: usize| {
+        let of_method = |(name, found): &(&str, Option<RankingMetrics>)| {
+            let found = found.as_ref().and_then(|m| m.by_bucket.get(bucket));
+            Score::new(name, [("recall", found.and_then(|b| b.recall))])
+        };
+        ranked.iter().map(of_method).collect()
+    };
+    let k = |bucket| Some(K * (N_BUCKETS - bucket));
+    Ok(Scores {
+        feedback: "implicit".to_owned(),
+        metrics: ["recall_at_20", "ndcg_at_20"].map(str::to_owned).into(),
+        overall: ranked
+            .iter()
+            .map(|(name, of)| means(name, of.as_ref()))
+            .collect(),
+        by_popularity: buckets.scored(&of_target, k, inside),
+    })
+}
+
+/// None where nobody is held out: that, too, is private.
+fn measure(
+    lists: &Private<Vec<Vec<u32>>>,
+    targets: &Private<Interactions>,
+    buckets: &Buckets,
+) -> Result<Option<RankingMetrics>> {
+    let mut sums = RankingSums::new(K, Some(&buckets.dealt))?;
+    sums.add_all(lists, targets)?;
+    Ok(sums.finish().ok())
+}
+
+fn means(method: &str, found: Option<&RankingMetrics>) -> Score {
+    let figures = [
+        ("recall_at_20", found.map(|m| m.recall)),
+        (
+            "recall_standard_error",
+            found.map(|m| m.recall_standard_error),
+        ),
+        ("ndcg_at_20", found.map(|m| m.ndcg)),
+    ];
+    Score::new(method, figures)
+}
+
+/// Two tables with the same users in the same rows. Private.
+pub(super) struct Parts {
+    /// What users are folded in from.
+    pub(super) history: Private<Interactions>,
+    /// What is to be predicted, or to be found.
+    pub(super) targets: Private<Interactions>,
+    /// What popularity is counted on and other models are trained on.
+    pub(super) train: Private<Interactions>,
+    /// What was read and what was left out.
+    pub(super) data: Vec<(String, u64)>,
+}
+
+impl Parts {
+    /// Reads the ratings on the model's items; `implicit` when every record is a yes.
+    pub(super) fn read(
+        args: &EvaluateSettings,
+        split: HeldOutBy,
+        items: &ItemCatalogue,
+        implicit: bool,
+    ) -> Result<Self> {
+        let least = dp_core::params::finite("min_rating", split.min_rating.unwrap_or(f64::MIN))?;
+        let read = |path: &Path| -> Result<Ratings> {
+            tracing::info!(file = %path.display(), "reading ratings");
+            let ratings = dp_data::read_ratings_with_catalogue(path, &format(args), items.clone())?;
+            Ok(if implicit {
+                ratings.to_implicit(least)?
+            } else {
+                ratings
+            })
+        };
+        refuse_shared(&[
+            ("user_col", args.columns.user_col.as_ref()),
+            ("item_col", args.columns.item_col.as_ref()),
+            ("rating_col", args.columns.rating_col.as_ref()),
+        ])?;
+        let ratings = read(&args.ratings)?;
+        match &args.history {
+            Some(path) => Ok(Self::of_two_files(&read(path)?, &ratings)?),
+            None => Self::as_in_training(split.split_seed, &ratings, implicit),
+        }
+    }
+
+    /// The parts that `dp train` held out of the same file.
+    fn as_in_training(split_seed: u64, ratings: &Ratings, implicit: bool) -> Result<Self> {
+        let data = summary(ratings);
+        if implicit {
+            let split = hold_out_users(ratings, split_seed)?;
+            return Ok(Self {
+                history: split.test.history,
+                targets: split.test.targets,
+                train: split.train,
+                data,
+            });
+        }
+        let split = ratings.split(SplitFractions::default(), split_seed);
+        let history = split.train;
+        Ok(Self {
+            train: Private::new(history.expose().clone()),
+            history,
+            targets: split.test,
+            data,
+        })
+    }
+
+    /// All of `asked` is tested on; a pair that the history holds as well is left out of it.
+    fn of_two_files(history: &Ratings, asked: &Ratings) -> Result<Self> {
+        let mut users: HashMap<&str, u32> = HashMap::new();
+        for id in (history.user_ids().expose().iter()).chain(asked.user_ids().expose()) {
+            let next = u32::try_from(users.len()).unwrap_or(u32::MAX);
+            users.entry(id).or_insert(next);
+        }
+        let (known, _) = table(history, &users, |_, _| true)?;
+        let is_new = |user: u32, item: u32| {
+            let row = known.user(user as usize);
+            row.items().binary_search(&item).is_err()
+        };
+        let (targets, n_known) = table(asked, &users, is_new)?;
+        let mut data = summary(asked);
+        data.push(("also in the history, left out".to_owned(), n_known));
+        let n_history = known.n_records() as u64;
+        data.push(("ratings of the history".to_owned(), n_history));
+        Ok(Self {
+            train: Private::new(known.clone()),
+            history: Private::new(known),
+            targets: Private::new(targets),
+            data,
+        })
+    }
+}
+
+fn format(args: &EvaluateSettings) -> RatingsFormat {
+    RatingsFormat::default().with_columns(RatingsColumns {
+        user: args.columns.user_col.clone(),
+        item: args.columns.item_col.clone(),
+        rating: args.columns.rating_col.clone(),
+    })
+}
+
+/// The records that `keep` lets through, in rows by `users`, and how many it did not.
+fn table(
+    ratings: &Ratings,
+    users: &HashMap<&str, u32>,
+    keep: impl Fn(u32, u32) -> bool,
+) -> Result<(Interactions, u64)> {
+    let mut builder = InteractionsBuilder::new(ratings.catalogue().len());
+    let mut n_left_out = 0;
+    let ids = ratings.user_ids().expose().iter();
+    for (id, row) in ids.zip(ratings.interactions().expose().users()) {
+        let Some(&user) = users.get(id.as_str()) else {
+            continue;
+        };
+        for (item, value) in row.iter() {
+            if keep(user, item) {
+                builder
+                    .push(user, item, value)
+                    .map_err(dp_data::Error::from)?;
+            } else {
+                n_left_out += 1;
+            }
+        }
+    }
+    builder.ensure_users(users.len());
+    Ok((builder.build().0, n_left_out))
+}
+
+/// What was read and what was left out: private counts.
+fn summary(ratings: &Ratings) -> Vec<(String, u64)> {
+    let table = ratings.interactions().expose();
+    let read = ratings.summary().expose();
+    [
+        ("users", table.n_users()),
+        ("ratings kept", table.n_records()),
+        ("ratings read", read.n_read),
+        (
+            "on items that the model does not know",
+            read.n_outside_catalogue,
+        ),
+        ("NaN or infinite, left out", read.dropped.not_finite),
+        (
+            "repeated pairs, replaced by the later",
+            read.dropped.repeated,
+        ),
+    ]
+    .map(|(name, value)| (name.to_owned(), value as u64))
+    .into()
 }

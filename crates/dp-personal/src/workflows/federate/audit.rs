@@ -1,7 +1,9 @@
 //! `dp audit-federate`: the runs of `dp federate`, made many times with planted users.
 
 use dp_accounting::Plan;
-use dp_audit::{AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, View, audit_epsilon};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+};
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
 use dp_mechanism::{NoiseSource, Run};
@@ -35,7 +37,7 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 /// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
 pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
-    let run = args.run();
+    let run = args.training();
     let settings = Settings::new(&run)?;
     let target = settings.targets[0];
     let items = items_of(&run)?;
@@ -54,7 +56,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;
     let rows = source.into_rows(&mut counts)?;
     let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
-    let max_rows = args.columns.max_rows;
+    let max_rows = args.run.columns.max_rows;
     let parts = Parts::new(&inputs, rows.users, shares, max_rows, seed)?;
     let users = parts.trained.rows().samples();
     let n_rows = max_rows.min(ROWS);
@@ -62,6 +64,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let planted = PlantedRows::new(users, (trials.n_canaries, 1, n_rows), row)?;
     let n_here = (users.table().expose().n_users() + trials.n_canaries.div_ceil(2)) as f64;
     let declared = args
+        .run
         .model
         .n_users
         .map(|n| n * (1.0 - shares.held_out_users));
@@ -99,8 +102,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
                 dim: inputs.dim(),
                 run: what,
             };
-            let broken = audits.iter().find(|audit| !audit.verdict.holds());
-            let verdict = broken.map_or(audits[0].verdict, |audit| audit.verdict);
+            let verdict = Verdict::of_all(audits.iter().map(|audit| audit.verdict));
             Ok(AuditOutcome {
                 verdict,
                 json: report.json(verdict)?,

@@ -1,8 +1,6 @@
 //! One epsilon: all alphas within it, one of them chosen, one certificate.
 
-use std::time::{Duration, Instant};
-
-use dp_accounting::{Certificate, Plan};
+use dp_accounting::Certificate;
 use dp_fedsgd::{AlphaSelection, SharedModel};
 use serde_json::{Value, json};
 
@@ -11,22 +9,11 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
 use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures};
-use crate::output::{FederatedRelease, FederatedReport, OutputFolder, Seconds};
+use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::ledger::{Account, data_set_id};
-use crate::workflows::private_run::PrivateRun;
-use crate::workflows::train::open_output;
-
-/// What is known and open before the data is read.
-struct Ready {
-    items: Option<ItemTable>,
-    spending: Spending,
-    draft: Plan,
-    account: Account,
-    folder: OutputFolder,
-}
+use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
 
 /// What was released at one epsilon.
 #[derive(Debug, Clone)]
@@ -46,36 +33,37 @@ pub struct CertifiedOutcome {
 pub(super) fn run(
     args: &FederateSettings,
     settings: &Settings,
+    opening: Opening<'_>,
     watch: &mut dyn Watch,
 ) -> Result<CertifiedOutcome> {
-    let mut ready = prepare(args, settings)?;
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let mut spending = spending(args, settings, n_items)?;
+    // the number of features changes neither noise nor cost
+    let draft = spending.plan(1, settings.targets[0]).map_err(by_setting)?;
+    let opened = opening.open(&draft)?;
     go_on(watch)?;
-    let start = Instant::now();
+    let mut clock = Clock::start();
     tracing::info!(file = %args.data.display(), "reading rows");
-    let source = Source::read(args, settings, ready.items.take())?;
-    let mut account = ready.account.bind(&source)?;
-    let load = start.elapsed();
+    let source = Source::read(args, settings, items)?;
+    let mut opened = opened.bind(&source)?;
+    let load = clock.lap();
     go_on(watch)?;
-    let start = Instant::now();
+    opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
-    ready.spending.settings = settings.run(args, source.norm_squared(&inputs));
-    let plan = ready.spending.resized(&ready.draft, inputs.dim())?;
+    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    let plan = spending.resized(&draft, inputs.dim())?;
     let all = AllRuns {
-        spending: ready.spending,
+        spending,
         inputs,
         shape: settings.shape(args),
         assumptions: assumptions(args, settings.format),
     };
-    let public = public(args, settings, &all, source.items());
+    let own = public_of(args, settings, &all, source.items());
+    let public = opened.public("federate", args, &all.assumptions, own)?;
     let rows = Rows::of(source);
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
-    let run = PrivateRun {
-        folder: &ready.folder,
-        account: &mut account,
-        plan: &plan,
-        public: &public,
-    };
     let mut measured = Measured {
         watched: Some(Watched::begin(watch, &plan)?),
         convergence: convergence.as_mut(),
@@ -83,11 +71,11 @@ pub(super) fn run(
         rows: &rows,
     };
     let noise = &mut args.output.noise();
+    let run = opened.run(&plan, &public);
     let fitted = run.train(&all, &rows, noise, &mut measured, |_| false)?;
-    let watched = convergence
-        .as_ref()
-        .map_or(Duration::ZERO, Convergence::took);
-    let train = start.elapsed().saturating_sub(watched);
+    let watched = convergence.as_ref().map(Convergence::took);
+    let watched = watched.unwrap_or_default().as_secs_f64();
+    let train = (clock.lap() - watched).max(0.0);
     let chosen = fitted.model.chosen;
     let model = fitted.model.private[chosen].shared.clone();
     let (inputs, run_settings) = (all.inputs.clone(), all.spending.settings);
@@ -104,29 +92,23 @@ pub(super) fn run(
         settings: &run_settings,
         run: &public,
     };
-    release.write(&ready.folder, args.output.publish_releases)?;
-    // from here on the model stays, whatever happens
-    let (summary, json) = ready.folder.commit_after(|folder| {
-        let start = Instant::now();
+    opened.write(&release)?;
+    let (json, summary) = opened.close(&plan, || {
         tracing::info!("comparing with runs without noise, measuring on held-out rows");
         runs.compare()?;
         let [users, held_out] = measure(&runs, chosen)?;
-        let report = FederatedReport {
+        Ok(FederatedReport {
             release: &release,
-            users: &users,
-            held_out: &held_out,
+            users,
+            held_out,
             convergence: convergence.as_ref(),
             n_left_out: runs.made.n_left_out,
             seconds: Seconds {
-                load: load.as_secs_f64(),
-                train: train.as_secs_f64(),
-                evaluate: (watched + start.elapsed()).as_secs_f64(),
+                load,
+                train,
+                evaluate: watched + clock.lap(),
             },
-        };
-        report.write_internal(folder)?;
-        let balance = account.balance(&plan);
-        let summary = report.summary(&args.output.out, balance.as_deref());
-        Ok((summary, report.json()))
+        })
     })?;
     Ok(CertifiedOutcome {
         certificate: release.certificate,
@@ -137,39 +119,17 @@ pub(super) fn run(
     })
 }
 
-/// Everything that can fail without the data.
-fn prepare(args: &FederateSettings, settings: &Settings) -> Result<Ready> {
-    // a model that is there already needs no account
-    OutputFolder::recover(&args.output.out, args.output.force)?;
-    let target = settings.targets[0];
-    let items = items_of(args)?;
-    let n_items = items.as_ref().map(|items| items.catalogue().len());
-    let spending = spending(args, settings, n_items)?;
-    // the number of features changes neither noise nor cost
-    let draft = spending.plan(1, target).map_err(by_setting)?;
-    let data_set = data_set_id(&args.ledger, &args.data);
-    let account = Account::open(&args.ledger, data_set, &draft)?;
-    let folder = open_output(&args.output, &args.resume, || account.check(&draft))?;
-    Ok(Ready {
-        items,
-        spending,
-        draft,
-        account,
-        folder,
-    })
-}
-
-/// Everything public that shapes the runs.
-fn public(
+/// What the model is made again from.
+fn public_of(
     args: &FederateSettings,
     settings: &Settings,
     all: &AllRuns,
     items: Option<&ItemTable>,
 ) -> Value {
-    let choice = settings.has_choice().then_some(args.choice.choice_share);
+    let choice = settings
+        .has_choice()
+        .then_some(args.run.choice.choice_share);
     json!({
-        "command": "federate",
-        "target": settings.targets[0],
         "settings": all.spending.settings,
         "inputs": all.inputs,
         "shape": all.shape,
@@ -177,9 +137,6 @@ fn public(
         "n_items": all.spending.n_items,
         "items_sha256": items.map(ItemTable::sha256),
         "format": settings.format.name(),
-        "label_index": args.label_index,
-        "user_column": args.columns.user_col,
-        "assumptions": all.assumptions,
     })
 }
 
@@ -189,11 +146,11 @@ pub(super) fn spending(
     n_items: Option<usize>,
 ) -> Result<Spending> {
     let choice = if settings.has_choice() {
-        let share = args.choice.choice_share;
+        let share = args.run.choice.choice_share;
         Some(selection(
             share,
             settings.targets[0].epsilon,
-            args.choice.loss_range,
+            args.run.choice.loss_range,
         )?)
     } else {
         None
@@ -201,7 +158,7 @@ pub(super) fn spending(
     Ok(Spending {
         settings: settings.run(args, 1.0),
         n_runs: settings.releasing().len(),
-        counts_users: args.model.n_users.is_none(),
+        counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice,
     })
@@ -231,10 +188,9 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 
 /// What the operator answers for.
 fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
-    let unit = match (format, &args.columns.user_col) {
-        (DataFormat::Leaf, _) => "a user is one id in the list `users` of the LEAF file".to_owned(),
-        (_, Some(name)) => format!("a user is whoever shares a value of the column `{name}`"),
-        (_, None) => "a user is whoever shares a value of the user column".to_owned(),
+    let unit = match format {
+        DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),
+        DataFormat::Csv | DataFormat::Ratings => unit_of(args.run.columns.user_col.as_ref()),
     };
     let public = match format {
         DataFormat::Ratings => "the list of items and what it says of them are public",
@@ -243,5 +199,5 @@ fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
         }
         DataFormat::Csv => "names of columns and their ranges are public",
     };
-    vec![args.ledger.assumption().to_owned(), unit, public.to_owned()]
+    vec![other_runs(&args.ledger), unit, public.to_owned()]
 }

@@ -58,7 +58,7 @@ pub(super) fn run(
         for &alpha in &settings.alphas {
             go_on(watch)?;
             // alone it is the same at every epsilon, unless features are counted
-            if alpha > 0.0 || at == 0 || args.items.is_some() {
+            if alpha > 0.0 || at == 0 || args.run.items.is_some() {
                 let (found, name) = measure(args, settings, alpha, target, at == 0)?;
                 metric = name;
                 points.extend(found);
@@ -75,8 +75,8 @@ pub(super) fn run(
     report.write(&folder)?;
     folder.commit()?;
     Ok(ExplorationOutcome {
-        json: report.json(),
-        summary: report.summary(&args.output.out),
+        json: report.json(&args.output),
+        summary: report.summary(&args.output),
     })
 }
 
@@ -84,7 +84,7 @@ fn one(args: &FederateSettings, settings: &Settings, n_items: Option<usize>) -> 
     Spending {
         settings: settings.run(args, 1.0),
         n_runs: 1,
-        counts_users: args.model.n_users.is_none(),
+        counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice: None,
     }
@@ -135,7 +135,7 @@ fn measure(
         }
     };
     let mut points = Vec::new();
-    if alpha > 0.0 || args.items.is_some() {
+    if alpha > 0.0 || args.run.items.is_some() {
         points.push(point(0, Some(target.epsilon)));
     }
     if is_first {

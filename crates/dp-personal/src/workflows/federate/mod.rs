@@ -2,17 +2,18 @@
 
 mod audit;
 mod certified;
-mod choice;
 mod exploration;
 mod runs;
 mod settings;
 mod source;
 
+use std::path::PathBuf;
+
 use self::settings::Settings;
 use crate::error::Result;
 use crate::settings::FederateSettings;
 use crate::watch::Watch;
-use crate::workflows::train::protect;
+use crate::workflows::private_run::Opening;
 
 pub use audit::audit;
 pub use certified::CertifiedOutcome;
@@ -42,19 +43,22 @@ pub enum FederateOutcome {
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
-    protect(
-        &args.output,
-        &[
-            Some(args.data.as_path()),
-            args.items.as_deref(),
-            args.ranges.bounds.as_deref(),
-            args.ledger.file(),
-        ],
-    )?;
+    let opening = Opening {
+        data: &args.data,
+        inputs: [&args.run.items, &args.run.ranges.bounds]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect(),
+        ledger: &args.ledger,
+        resume: &args.resume,
+        output: &args.output,
+    };
     if settings.targets.len() > 1 {
+        opening.protect()?;
         exploration::run(args, &settings, watch).map(FederateOutcome::Exploration)
     } else {
-        let outcome = certified::run(args, &settings, watch)?;
+        let outcome = certified::run(args, &settings, opening, watch)?;
         Ok(FederateOutcome::Certified(Box::new(outcome)))
     }
 }

@@ -38,27 +38,27 @@ impl Settings {
         let format = format_of(args)?;
         let settings = Self {
             format,
-            columns: columns_of(&args.columns)?,
+            columns: columns_of(&args.run.columns)?,
             targets: targets.collect::<Result<_, _>>()?,
-            alphas: alphas_of(&args.alpha_grid)?,
+            alphas: alphas_of(&args.run.alpha_grid)?,
             shares: shares_of(args)?,
-            ranges: Ranges::new(&args.ranges)?,
+            ranges: Ranges::new(&args.run.ranges)?,
             draft: draft_of(args)?,
         };
-        if format == DataFormat::Ratings && args.ranges.bounds.is_some() {
+        if format == DataFormat::Ratings && args.run.ranges.bounds.is_some() {
             let text = "`bounds` has no meaning with ratings: their features are 0 or 1";
             return Err(Error::Usage(text.to_owned()));
         }
         settings
             .run(args, 1.0)
-            .fit(1.0, args.model.n_users.unwrap_or(1.0))
+            .fit(1.0, args.run.model.n_users.unwrap_or(1.0))
             .map_err(by_setting)?;
-        params::at_least_one("batch_size", args.model.batch_size.unwrap_or(1))?;
+        params::at_least_one("batch_size", args.run.model.batch_size.unwrap_or(1))?;
         if settings.has_choice() && settings.shares.validation <= 0.0 {
             let text = "`validation_share` 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";
             return Err(Error::Usage(text.to_owned()));
         }
-        if let Some(n) = args.n_features {
+        if let Some(n) = args.run.n_features {
             check_width("n_features", n, settings.draft.dim() + n)?;
         }
         Ok(settings)
@@ -66,13 +66,13 @@ impl Settings {
 
     /// Settings of a run with features of at most this squared length.
     pub(super) fn run(&self, args: &FederateSettings, norm_squared: f64) -> RunSettings {
-        let model = &args.model;
+        let model = &args.run.model;
         RunSettings {
             n_rounds: model.n_rounds,
             learning_rate: model.learning_rate.unwrap_or(1.0 / norm_squared.max(1.0)),
             clip_norm: model.clip_norm,
             shrink: model.shrink,
-            batch_size: model.batch_size.unwrap_or(args.columns.max_rows),
+            batch_size: model.batch_size.unwrap_or(args.run.columns.max_rows),
             sampling_probability: model.sampling_probability,
         }
     }
@@ -105,10 +105,10 @@ impl Settings {
         Shape {
             alphas: self.alphas.clone(),
             delta: args.delta,
-            n_users: args.model.n_users,
-            loss_range: args.choice.loss_range,
+            n_users: args.run.model.n_users,
+            loss_range: args.run.choice.loss_range,
             shares: self.shares_of_run(),
-            max_rows: args.columns.max_rows,
+            max_rows: args.run.columns.max_rows,
             split_seed: args.held_out.split_seed,
         }
     }
@@ -139,36 +139,37 @@ fn check_width(name: &'static str, n_features: usize, dim: usize) -> Result<()> 
 
 fn format_of(args: &FederateSettings) -> Result<DataFormat> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
-    let format = args.format.unwrap_or_else(|| match &args.items {
+    let format = args.run.format.unwrap_or_else(|| match &args.run.items {
         Some(_) => DataFormat::Ratings,
         None if is_json(&args.data) => DataFormat::Leaf,
         None => DataFormat::Csv,
     });
-    let named = [&args.columns.user_col, &args.columns.target_col];
+    let named = [&args.run.columns.user_col, &args.run.columns.target_col];
     match format {
-        DataFormat::Csv | DataFormat::Ratings if args.label_index.is_some() => {
+        DataFormat::Csv | DataFormat::Ratings if args.run.label_index.is_some() => {
             usage("`label_index` is for LEAF JSON")
         }
-        DataFormat::Csv | DataFormat::Ratings if args.n_features.is_some() => usage(
+        DataFormat::Csv | DataFormat::Ratings if args.run.n_features.is_some() => usage(
             "`n_features` is for LEAF JSON: elsewhere columns or items say how many there are",
         ),
-        DataFormat::Ratings if args.items.is_none() => {
+        DataFormat::Ratings if args.run.items.is_none() => {
             usage("ratings need `items`, the public list of what is rated")
         }
-        DataFormat::Csv | DataFormat::Leaf if args.items.is_some() => {
+        DataFormat::Csv | DataFormat::Leaf if args.run.items.is_some() => {
             usage("`items` is for ratings: leave `format` out")
         }
-        DataFormat::Ratings if args.columns.feature_cols.is_some() => {
+        DataFormat::Ratings if args.run.columns.feature_cols.is_some() => {
             usage("`feature_cols` has no meaning with ratings: features are those of `items`")
         }
         DataFormat::Leaf
-            if args.columns.feature_cols.is_some() || named.iter().any(|name| name.is_some()) =>
+            if args.run.columns.feature_cols.is_some()
+                || named.iter().any(|name| name.is_some()) =>
         {
             usage(
                 "columns have no names in LEAF JSON: leave `user_col`, `target_col` and `feature_cols` out",
             )
         }
-        DataFormat::Leaf if args.n_features.is_none() => usage(
+        DataFormat::Leaf if args.run.n_features.is_none() => usage(
             "LEAF JSON needs `n_features`, the public number of features of a row: a row must not decide it",
         ),
         known => Ok(known),
@@ -211,7 +212,7 @@ fn alphas_of(given: &[f64]) -> Result<Vec<f64>> {
 fn shares_of(args: &FederateSettings) -> Result<HoldOut> {
     let held_out = &args.held_out;
     let tested = crate::personal::shares_of(held_out.no_split, held_out.shares.given())?;
-    let (name, validation) = ("validation_share", args.choice.validation_share);
+    let (name, validation) = ("validation_share", args.run.choice.validation_share);
     if !(0.0..1.0).contains(&validation) {
         return Err(Error::Param(ParamError {
             name,
@@ -233,8 +234,8 @@ fn draft_of(args: &FederateSettings) -> Result<Inputs> {
             range: None,
         },
         features: Vec::new(),
-        intercept: args.model.intercept,
-        task: task_of(args.model.task, args.model.threshold)?,
+        intercept: args.run.model.intercept,
+        task: task_of(args.run.model.task, args.run.model.threshold)?,
         l2_penalties: vec![1.0],
         sparse: 0,
     };

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 use crate::settings::{DataFormat, FederateSettings};
+use crate::warnings;
 use crate::workflows::ledger::HasUsers;
 
 /// A user's votes for items are shortened to this norm.
@@ -33,8 +34,11 @@ pub(super) struct UserRows {
 
 /// The public list of items, of ratings.
 pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
-    let read = |path: &std::path::PathBuf| ItemTable::read(path);
-    args.items.as_ref().map(read).transpose()
+    let Some(items) = &args.run.items else {
+        return Ok(None);
+    };
+    dp_data::check_catalogue(items, &args.data, args.run.columns.user_col.as_deref())?;
+    ItemTable::read(items).map(Some)
 }
 
 impl Source {
@@ -45,9 +49,9 @@ impl Source {
     ) -> Result<Self> {
         if let Some(items) = items {
             let format = RatingsFormat::default().with_columns(RatingsColumns {
-                user: args.columns.user_col.clone(),
+                user: args.run.columns.user_col.clone(),
                 item: None,
-                rating: args.columns.target_col.clone(),
+                rating: args.run.columns.target_col.clone(),
             });
             let catalogue = items.catalogue().clone();
             let ratings = dp_data::read_ratings_with_catalogue(&args.data, &format, catalogue)?;
@@ -56,8 +60,8 @@ impl Source {
         Ok(Self::Rows(match settings.format {
             DataFormat::Leaf => {
                 let rows = LeafRows {
-                    n_features: args.n_features.unwrap_or_default(),
-                    label: args.label_index,
+                    n_features: args.run.n_features.unwrap_or_default(),
+                    label: args.run.label_index,
                 };
                 dp_data::read_leaf(&args.data, rows)?
             }
@@ -70,6 +74,14 @@ impl Source {
         match self {
             Self::Rows(_) => None,
             Self::Ratings(rated) => Some(&rated.1),
+        }
+    }
+
+    /// What its records say of themselves: private.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Rows(table) => warnings::of_rows(table),
+            Self::Ratings(rated) => warnings::of_ratings(&rated.0),
         }
     }
 

@@ -120,6 +120,11 @@ impl Account {
         }
     }
 
+    /// Releases paid for, by whichever run.
+    pub(crate) fn n_paid(&self) -> u64 {
+        self.ledger.as_ref().map_or(0, Ledger::n_releases)
+    }
+
     /// Whether what is paid is on disk.
     pub(crate) const fn has_file(&self) -> bool {
         self.file.is_some()

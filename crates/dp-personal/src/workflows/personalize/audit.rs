@@ -26,14 +26,14 @@ const LABELS: [f32; 2] = [5e3, -3.1e3];
 /// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
 pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.epsilon, args.delta)?;
-    let run = args.run();
+    let target = ApproxDp::target(args.run.epsilon, args.run.delta)?;
+    let run = args.training();
     let settings = Settings::new(&run)?;
     settings.draft_plan(target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;
-    tracing::info!(file = %args.data.display(), "reading rows");
-    let table = dp_data::read_samples(&args.data, &settings.columns)?;
+    tracing::info!(file = %args.run.data.display(), "reading rows");
+    let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let held_out = HeldOut::new(&run, &inputs, table)?;
     settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that do not fit
@@ -49,24 +49,24 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
             inputs.dim()
         )));
     }
-    let n_rows = args.columns.max_rows.min(ROWS);
+    let n_rows = args.run.columns.max_rows.min(ROWS);
     let row = |at: usize| match inputs.task {
         Task::Regression => (LENGTH, LABELS[usize::from(!at.is_multiple_of(axes_each))]),
         Task::Classification { .. } => (LENGTH, if at % 4 == 3 { -1.0 } else { 1.0 }),
     };
     let size = (trials.n_canaries, axes_each, n_rows);
     let planted = PlantedRows::new(held_out.train().samples(), size, row)?;
-    let shape = (planted.dim, args.columns.max_rows);
+    let shape = (planted.dim, args.run.columns.max_rows);
     let trainer: Box<dyn AuditedRun> = match settings.fit {
         Fit::Residual(fit) => Box::new(AuditedTrainer::on_samples(fit, shape, target, ADJACENCY)?),
         Fit::AltMin(fit) => Box::new(AuditedTrainer::on_samples(*fit, shape, target, ADJACENCY)?),
     };
     let what = Audited {
-        data: Some(&args.data),
-        dim: Some(args.rank),
+        data: Some(&args.run.data),
+        dim: Some(args.run.rank),
         run: format!(
             "a subspace of dimension {} in {} features, {} of them of planted users alone",
-            args.rank,
+            args.run.rank,
             planted.dim,
             planted.dim - inputs.dim()
         ),

@@ -29,13 +29,14 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn new(args: &PersonalizeSettings) -> Result<Self> {
-        let model = &args.model;
-        let method = method_of(model, args.rank)?;
-        let ranges = Ranges::new(&args.ranges)?;
-        let columns = columns_of(&args.columns)?;
+        let model = &args.run.model;
+        let method = method_of(model, args.run.rank)?;
+        let ranges = Ranges::new(&args.run.ranges)?;
+        let columns = columns_of(&args.run.columns)?;
         shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let fit = method.check().map_err(by_setting)?;
-        fit.check_rows(args.columns.max_rows).map_err(by_setting)?;
+        fit.check_rows(args.run.columns.max_rows)
+            .map_err(by_setting)?;
         Ok(Self {
             columns,
             draft: draft_of(args)?,
@@ -119,7 +120,7 @@ fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Re
 }
 
 fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
-    let model = &args.model;
+    let model = &args.run.model;
     let task = task_of(model.task, model.threshold)?;
     let (intercept, penalties) = match task {
         Task::Regression => (Intercept::Own, L2_PENALTIES.to_vec()),

@@ -12,9 +12,9 @@ use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
 };
 
-use super::super::contained::{contained, panic_is_contained};
-use super::super::pages::CheckedPages;
+use super::super::CheckedPages;
 use super::super::{RowGroups, rows_agree};
+use super::super::{contained, panic_is_contained};
 use super::made::{Cells, Made, floats, texts, wholes};
 use crate::{Error, Result};
 

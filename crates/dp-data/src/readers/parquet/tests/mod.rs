@@ -11,8 +11,7 @@ use std::path::Path;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 
 use self::made::{Cells, Made, floats, texts, wholes};
-use super::column::{BATCH, Column};
-use super::{RowGroups, is_unread};
+use super::{BATCH, Column, RowGroups, is_unread};
 use crate::{
     ColumnRole, Error, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, Result,
     SampleColumns, SampleTable, read_catalogue, read_history, read_item_attributes,

@@ -1,0 +1,476 @@
+//! The one parameter that is left open, so that a guarantee is just met.
+//!
+//! The event is a function of the parameter, so any number anywhere in an event tree can be the
+//! open one: a noise multiplier, a number of steps, a sampling probability, the scale of a budget
+//! share. A function may answer [`DpEvent::NonPrivate`] where the parameter makes no sense; that
+//! misses any target. The answer is on the safe side: at the parameter returned, the tightest accountant's
+//! `upper` meets the target.
+//!
+//! # Examples
+//! ```
+//! use dp_accounting::calibrate;
+//! use dp_core::{Adjacency, ApproxDp, DpEvent};
+//! let target = ApproxDp::target(2.0, 1e-5)?;
+//! let adjacency = Adjacency::AddRemoveUser;
+//! let steps = calibrate::count(target, adjacency, |n| {
+//!     DpEvent::sampled_gaussian(1.0, 0.01).repeated(n)
+//! })?;
+//! assert_eq!(steps.value, 1_202);
+//!
+//! let noise = calibrate::noise(target, adjacency, |z| {
+//!     DpEvent::sampled_gaussian(z, 0.01).repeated(1_202)
+//! })?;
+//! assert!(noise.value <= 1.0 && noise.value > 0.999);
+//! assert!(noise.bound.upper <= 2.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError, params};
+
+use super::accountant::{Accountant, PrivacyBound};
+use super::tightest::TightestAccountant;
+use crate::{Error, Result};
+
+/// A parameter that meets a target, and the epsilon that it gives at the target's delta.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calibrated<T = f64> {
+    /// The parameter.
+    pub value: T,
+    /// Epsilon at the target's delta.
+    pub bound: PrivacyBound,
+}
+
+/// Noise multipliers searched.
+const NOISE: (f64, f64) = (1e-6, 1e9);
+
+/// Sampling probabilities searched.
+const PROBABILITY: (f64, f64) = (1e-12, 1.0);
+
+/// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up.
+///
+/// # Errors
+/// As [`smallest`].
+pub fn noise(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(f64) -> DpEvent,
+) -> Result<Calibrated> {
+    smallest(target, adjacency, NOISE, event)
+}
+
+/// The largest sampling probability from 1e-12 to 1 that meets `target`, rounded down.
+///
+/// # Errors
+/// As [`smallest`].
+pub fn sampling_probability(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(f64) -> DpEvent,
+) -> Result<Calibrated> {
+    largest(target, adjacency, PROBABILITY, event)
+}
+
+/// The smallest x within `range` that meets `target`, for a cost that falls with x.
+///
+/// # Errors
+/// [`Error::Param`] for a target that cannot be aimed at or a range that is not 0 < low < high;
+/// [`Error::TargetOutOfReach`] when even the end of the range misses the target; those of the
+/// accountant.
+///
+/// # Numerics
+/// Guarded secants on ln epsilon against ln x, with quick estimates where there are any; the last
+/// few steps use the certified upper end. The epsilon of the answer is below the target by at most
+/// a hundredth of its own bracket, or 1e-11 where that is closer.
+pub fn smallest(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    range: (f64, f64),
+    event: impl Fn(f64) -> DpEvent,
+) -> Result<Calibrated> {
+    let (low, high) = check_range(range)?;
+    Search::new(target, adjacency)?.boundary(low, high, &event)
+}
+
+/// The largest x within `range` that meets `target`, for a cost that rises with x.
+///
+/// # Errors
+/// As [`smallest`].
+pub fn largest(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    range: (f64, f64),
+    event: impl Fn(f64) -> DpEvent,
+) -> Result<Calibrated> {
+    let (low, high) = check_range(range)?;
+    Search::new(target, adjacency)?.boundary(high, low, &event)
+}
+
+/// The largest count that meets `target`, exactly: one more would miss it.
+///
+/// # Errors
+/// As [`smallest`]; [`Error::TargetOutOfReach`] too when a single run misses the target, and
+/// [`Error::Param`] when 2^50 runs still meet it.
+pub fn count(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    event: impl Fn(u64) -> DpEvent,
+) -> Result<Calibrated<u64>> {
+    Search::new(target, adjacency)?.last_count(&event)
+}
+
+fn check_range((low, high): (f64, f64)) -> Result<(f64, f64)> {
+    let low = params::finite_positive("range", low)?;
+    let high = params::finite_positive("range", high)?;
+    if low < high {
+        return Ok((low, high));
+    }
+    Err(Error::Param(ParamError {
+        name: "range",
+        value: high,
+        expected: "an upper end above the lower one",
+    }))
+}
+
+/// A target under one adjacency.
+struct Search {
+    target: ApproxDp,
+    adjacency: Adjacency,
+}
+
+/// Logarithm of an epsilon of 0: nothing further below says where the target lies.
+const FLOOR: f64 = -200.0;
+
+/// Relative distance to the exact solution at which the search ends.
+const PRECISION: f64 = 1e-11;
+
+/// The part of a bracket's width that the answer may stay below the target.
+const OF_THE_WIDTH: f64 = 0.01;
+
+/// Distance in ln x over which a slope is taken.
+const SLOPE_OVER: f64 = 0.01;
+
+/// Where the search for a count begins.
+const FIRST_COUNT: u64 = 1 << 10;
+
+impl Search {
+    fn new(target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
+        let target = ApproxDp::target(target.epsilon, target.delta)?;
+        Ok(Self { target, adjacency })
+    }
+
+    /// The parameter nearest to `bad` that meets the target, between `bad` and `good`.
+    fn boundary(&self, bad: f64, good: f64, event: impl Fn(f64) -> DpEvent) -> Result<Calibrated> {
+        let (bad, good) = (libm::log(bad), libm::log(good));
+        let at = |x: f64| event(libm::exp(x));
+        let near = boundary((bad, good), |x| self.roughly(&at(x)))?;
+        let (value, bound) = self.settle(near, (bad, good), at)?;
+        let value = libm::exp(value);
+        Ok(Calibrated { value, bound })
+    }
+
+    /// The largest count that meets the target, exactly.
+    fn last_count(&self, event: impl Fn(u64) -> DpEvent) -> Result<Calibrated<u64>> {
+        let roughly = |n: u64| self.roughly(&event(n));
+        let near = match gallop(FIRST_COUNT, FIRST_COUNT / 2, roughly)? {
+            (Some(meets), Some(misses)) => last_between(meets, misses, roughly)?,
+            (None, _) => 1,
+            (_, None) => LARGEST,
+        };
+        let certified = |n: u64| Ok(self.certified(&event(n))?.0);
+        let value = match gallop(near, 1, certified)? {
+            (Some(meets), Some(misses)) => last_between(meets, misses, certified)?,
+            (None, _) => return Err(self.out_of_reach(1.0)),
+            (_, None) => return Err(unbounded()),
+        };
+        let bound = self.accountant(&event(value))?.epsilon(self.target.delta)?;
+        Ok(Calibrated { value, bound })
+    }
+
+    /// By how much a bound misses the target, as ln of epsilon over the target's epsilon: nearly
+    /// linear in the logarithm of a noise, a count or a probability.
+    fn excess(&self, upper: f64) -> f64 {
+        let ratio = libm::log(upper / self.target.epsilon);
+        if upper <= self.target.epsilon {
+            ratio.clamp(FLOOR, 0.0)
+        } else {
+            ratio.max(f64::MIN_POSITIVE)
+        }
+    }
+
+    /// The excess of an estimate, or of a bound where there is none.
+    fn roughly(&self, event: &DpEvent) -> Result<f64> {
+        let ApproxDp { epsilon, delta } = self.target;
+        if matches!(event, DpEvent::NonPrivate) {
+            return Ok(f64::INFINITY);
+        }
+        let accountant = self.accountant(event)?;
+        if let Some(estimate) = accountant.estimate(delta) {
+            return Ok(self.excess(estimate));
+        }
+        match accountant.epsilon_unless(delta, epsilon) {
+            Ok(bound) => Ok(self.excess(bound.upper)),
+            Err(Error::NoFiniteEpsilon { .. }) => Ok(f64::INFINITY),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The excess of the best bound; infinite, without a bound, where epsilon is.
+    fn certified(&self, event: &DpEvent) -> Result<(f64, Option<PrivacyBound>)> {
+        if matches!(event, DpEvent::NonPrivate) {
+            return Ok((f64::INFINITY, None));
+        }
+        match self.accountant(event)?.epsilon(self.target.delta) {
+            Ok(bound) => Ok((self.excess(bound.upper), Some(bound))),
+            Err(Error::NoFiniteEpsilon { .. }) => Ok((f64::INFINITY, None)),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn accountant(&self, event: &DpEvent) -> Result<TightestAccountant> {
+        let mut accountant = TightestAccountant::new(self.adjacency);
+        accountant.compose(event, 1)?;
+        Ok(accountant)
+    }
+
+    /// From a logarithm near the boundary to one that provably meets the target, next to it.
+    fn settle(
+        &self,
+        near: f64,
+        (worst, safest): (f64, f64),
+        event: impl Fn(f64) -> DpEvent,
+    ) -> Result<(f64, PrivacyBound)> {
+        let (low, high) = (worst.min(safest), worst.max(safest));
+        let slope = self.slope(near, safest, &event)?;
+        let (mut bad, mut good): (Option<Point>, Option<(Point, PrivacyBound)>) = (None, None);
+        let (mut x, mut reach) = (near, 1.0);
+        loop {
+            let (excess, bound) = self.certified(&event(x))?;
+            let mut slack = PRECISION;
+            if let Some(bound) = bound {
+                slack = slack.max(OF_THE_WIDTH * width(&bound));
+            }
+            match bound.filter(|_| excess <= 0.0) {
+                Some(bound) if excess >= -slack || is(x, worst) => return Ok((x, bound)),
+                Some(bound) => good = Some(((x, excess), bound)),
+                None if is(x, safest) => return Err(self.out_of_reach(libm::exp(x))),
+                None => bad = Some((x, excess)),
+            }
+            x = match (bad, good) {
+                (Some(bad), Some((good, bound))) => {
+                    if (bad.0 - good.0).abs() <= PRECISION {
+                        return Ok((good.0, bound));
+                    }
+                    between(bad, good, 0.5 * slack)
+                }
+                _ => {
+                    let step = -(excess.clamp(-1.0, 1.0) + 0.5 * slack) / slope;
+                    reach *= 2.0;
+                    (x + 0.5 * reach * step).clamp(low, high)
+                }
+            };
+        }
+    }
+
+    /// d excess / d ln x near the boundary, towards the safe end; at least a hundredth in size.
+    fn slope(&self, x: f64, safest: f64, event: impl Fn(f64) -> DpEvent) -> Result<f64> {
+        let towards = if safest >= x { 1.0 } else { -1.0 };
+        let there = self.roughly(&event(x + towards * SLOPE_OVER))?;
+        let slope = towards * (there - self.roughly(&event(x))?) / SLOPE_OVER;
+        let falls = slope * towards < -0.01 && slope.is_finite();
+        Ok(if falls { slope } else { -towards })
+    }
+
+    const fn out_of_reach(&self, nearest: f64) -> Error {
+        Error::TargetOutOfReach {
+            epsilon: self.target.epsilon,
+            delta: self.target.delta,
+            nearest,
+        }
+    }
+}
+
+/// Width of a bracket relative to its upper end.
+fn width(bound: &PrivacyBound) -> f64 {
+    if bound.upper > 0.0 {
+        (bound.upper - bound.lower) / bound.upper
+    } else {
+        0.0
+    }
+}
+
+/// Whether a search that is kept between two ends is at this one.
+const fn is(x: f64, end: f64) -> bool {
+    (x - end).abs() <= 0.0
+}
+
+/// A count with its excess.
+type Count = (u64, f64);
+
+/// The largest count searched.
+const LARGEST: u64 = 1 << 50;
+
+/// A count that meets the target and one that misses it, from `first` outwards in steps that
+/// double; only one of them where [`LARGEST`] still meets it, or even a single run misses it.
+fn gallop(
+    first: u64,
+    mut step: u64,
+    excess: impl Fn(u64) -> Result<f64>,
+) -> Result<(Option<Count>, Option<Count>)> {
+    let mut at = (first, excess(first)?);
+    let meets = at.1 <= 0.0;
+    let end = if meets { LARGEST } else { 1 };
+    while at.0 != end {
+        let next = if meets {
+            (at.0 + step).min(LARGEST)
+        } else {
+            at.0.saturating_sub(step).max(1)
+        };
+        let before = at;
+        at = (next, excess(next)?);
+        match (meets, at.1 <= 0.0) {
+            (true, false) => return Ok((Some(before), Some(at))),
+            (false, true) => return Ok((Some(at), Some(before))),
+            _ => step *= 2,
+        }
+    }
+    Ok(if meets {
+        (Some(at), None)
+    } else {
+        (None, Some(at))
+    })
+}
+
+/// The largest count that meets the target, between one that does and one that does not.
+fn last_between(
+    mut meets: Count,
+    mut misses: Count,
+    excess: impl Fn(u64) -> Result<f64>,
+) -> Result<u64> {
+    let at = |(n, excess): Count| (libm::log(n as f64), excess);
+    let mut secant = Secant::new(at(misses), at(meets));
+    while misses.0 - meets.0 > 1 {
+        let x = libm::exp(secant.next(0.0));
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number below 2^51, kept strictly between two counts"
+        )]
+        let n = (x.round() as u64).clamp(meets.0 + 1, misses.0 - 1);
+        let found = (n, excess(n)?);
+        if found.1 > 0.0 {
+            misses = found;
+        } else {
+            meets = found;
+        }
+        secant.add(at(found));
+    }
+    Ok(meets.0)
+}
+
+fn unbounded() -> Error {
+    Error::Param(ParamError {
+        name: "count",
+        value: LARGEST as f64,
+        expected: "a cost that some count below 2^50 exceeds",
+    })
+}
+
+/// The logarithm of a parameter with its excess: positive where the target is missed.
+type Point = (f64, f64);
+
+/// Distance in ln x at which a search by estimates ends.
+const SECANT_PRECISION: f64 = 1e-7;
+
+/// Most evaluations within a bracket.
+const MOST_ROUNDS: u32 = 60;
+
+/// Where the excess turns positive, from 0 (or the end nearest to it) outwards, so that extremes
+/// are tried only when needed; an end where it does not turn.
+fn boundary((bad, good): (f64, f64), excess: impl Fn(f64) -> Result<f64>) -> Result<f64> {
+    let mut x = 0.0_f64.clamp(bad.min(good), bad.max(good));
+    let mut found = excess(x)?;
+    let meets = found <= 0.0;
+    let end = if meets { bad } else { good };
+    let mut reach = 1.0;
+    while (end - x).abs() > 0.0 {
+        let next = x + (end - x).signum() * f64::min(reach, (end - x).abs());
+        let before = (x, found);
+        (x, found) = (next, excess(next)?);
+        match (meets, found <= 0.0) {
+            (true, false) => return close_in((x, found), before, excess),
+            (false, true) => return close_in(before, (x, found), excess),
+            _ => reach *= 1.5,
+        }
+    }
+    Ok(end)
+}
+
+fn close_in(bad: Point, good: Point, excess: impl Fn(f64) -> Result<f64>) -> Result<f64> {
+    let mut secant = Secant::new(bad, good);
+    while (secant.good.0 - secant.bad.0).abs() > SECANT_PRECISION && secant.rounds < MOST_ROUNDS {
+        let x = secant.next(0.3 * SECANT_PRECISION);
+        secant.add((x, excess(x)?));
+    }
+    Ok(secant.good.0)
+}
+
+/// Where the line between two points reaches `-below`; the middle where it leads out of them.
+fn between(bad: Point, good: Point, below: f64) -> f64 {
+    let share = (-below - good.1) / (bad.1 - good.1);
+    let middle = 0.5 * (bad.0 + good.0);
+    if share.is_finite() && share > 0.0 && share < 1.0 {
+        good.0 + share * (bad.0 - good.0)
+    } else {
+        middle
+    }
+}
+
+/// A bracket and the two points evaluated last.
+struct Secant {
+    bad: Point,
+    good: Point,
+    last: [Point; 2],
+    rounds: u32,
+}
+
+impl Secant {
+    const fn new(bad: Point, good: Point) -> Self {
+        Self {
+            bad,
+            good,
+            last: [bad, good],
+            rounds: 0,
+        }
+    }
+
+    fn add(&mut self, point: Point) {
+        if point.1 > 0.0 {
+            self.bad = point;
+        } else {
+            self.good = point;
+        }
+        self.last = [self.last[1], point];
+        self.rounds += 1;
+    }
+
+    /// Where to look next: the root of the secant through the last two points, pushed a little away
+    /// from the nearer end of the bracket, by `least` at least, so that both ends close in; the
+    /// middle where the secant leads out of the bracket, and every sixth time.
+    fn next(&self, least: f64) -> f64 {
+        let (low, high) = (self.bad.0.min(self.good.0), self.bad.0.max(self.good.0));
+        let middle = low + 0.5 * (high - low);
+        let [a, b] = self.last;
+        let root = b.0 - b.1 * (b.0 - a.0) / (b.1 - a.1);
+        if self.rounds % 6 == 5 || !(low..=high).contains(&root) {
+            return middle;
+        }
+        let (below, above) = (root - low, high - root);
+        let push = (0.02 * below.min(above)).max(least);
+        let pushed = if below < above {
+            root + push
+        } else {
+            root - push
+        };
+        pushed.clamp((low + least).min(middle), (high - least).max(middle))
+    }
+}

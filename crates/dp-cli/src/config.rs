@@ -1,0 +1,477 @@
+//! Settings from a file and from the environment, beneath the flags.
+//!
+//! A flag on the command line counts before `DP_FLAG` of the environment, and that before the file
+//! that `--config` names. Both are turned into flags, so that the command line's own checks and
+//! messages hold for them too.
+
+use std::any::TypeId;
+use std::collections::BTreeSet;
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use dp_personal::error::Error as WorkflowError;
+use toml::{Table, Value};
+
+use crate::args::Cli;
+use crate::error::{Error, Result};
+use crate::screen::say;
+
+/// What is to be done.
+pub(crate) enum Invocation {
+    Run(Box<Cli>),
+    /// Settings, ready to be put in a file.
+    Print(String),
+}
+
+/// Reads the command line, and what the file and the environment add to it.
+///
+/// # Errors
+/// Those of the file. A bad command line ends the process with its message and exit code 2, and a
+/// request for help with code 0.
+pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
+    let Some((name, given)) = lenient(argv) else {
+        return Ok(Invocation::Run(strict(argv, &[])?));
+    };
+    let settings = added(&name, &given)?;
+    let argv = with_settings(argv, &settings);
+    if given.get_flag("print_config") {
+        return print_config(&argv, &settings).map(Invocation::Print);
+    }
+    Ok(Invocation::Run(strict(&argv, &settings)?))
+}
+
+/// The command and what is given for it, whatever else may be wrong with the command line.
+fn lenient(argv: &[OsString]) -> Option<(String, ArgMatches)> {
+    let command = Cli::command()
+        .ignore_errors(true)
+        .mut_subcommands(|command| command.ignore_errors(true));
+    let mut matches = command.try_get_matches_from(argv).ok()?;
+    matches.remove_subcommand()
+}
+
+/// What the environment and the file say of flags that are not given.
+fn added(name: &str, given: &ArgMatches) -> Result<Vec<Setting>> {
+    let built = built_command();
+    let Some(command) = built.find_subcommand(name) else {
+        return Ok(Vec::new());
+    };
+    let mut taken = Given::new(command);
+    for arg in command.get_arguments() {
+        if given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine) {
+            taken.take(arg);
+        }
+    }
+    let mut settings = environment(command, &mut taken)?;
+    if let Some(path) = given.get_one::<std::path::PathBuf>("config") {
+        let table = table(path, &built, name)?;
+        settings.extend(of_file(path, &table, command, &mut taken)?);
+    }
+    Ok(settings)
+}
+
+/// The command line as clap sees it when it parses.
+fn built_command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// The settings as flags behind the command's name, those without a flag at the end.
+fn with_settings(argv: &[OsString], settings: &[Setting]) -> Vec<OsString> {
+    let name = command_position(argv).unwrap_or(argv.len().saturating_sub(1));
+    let mut all = argv[..=name].to_vec();
+    let words = |positional: bool| {
+        let of_kind = settings.iter().filter(move |s| s.positional == positional);
+        of_kind.flat_map(|setting| setting.words.iter().map(OsString::from))
+    };
+    all.extend(words(false));
+    all.extend_from_slice(&argv[name + 1..]);
+    all.extend(words(true));
+    all
+}
+
+/// Where the name of the command stands.
+fn command_position(argv: &[OsString]) -> Option<usize> {
+    let built = built_command();
+    let mut at = 1;
+    while at < argv.len() {
+        let word = argv[at].to_string_lossy();
+        if word == "--config" {
+            at += 1;
+        } else if built.find_subcommand(word.as_ref()).is_some() {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Parses for good.
+fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
+    let parsed = Cli::command()
+        .try_get_matches_from(argv)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed
+        .map(Box::new)
+        .map_err(|error| refused(&error, settings))
+}
+
+/// The settings as a file holds them. What is missing is no error: it is to be filled in.
+fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
+    match Cli::command().try_get_matches_from(argv) {
+        Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
+            return Err(refused(&error, settings));
+        }
+        _ => {}
+    }
+    let built = built_command();
+    let Some((name, matches)) = lenient(argv) else {
+        return Ok(String::new());
+    };
+    let command = built.find_subcommand(&name);
+    Ok(command.map_or_else(String::new, |command| toml(command, &matches)))
+}
+
+/// What a flag takes whose value is no number: clap says only that it is none.
+fn expected_number(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let source = error.source()?;
+    let kind = if source.is::<ParseFloatError>() {
+        "a number, such as 0.5 or 1e-5"
+    } else if source.is::<ParseIntError>() {
+        "a whole number, 0 or above, in digits"
+    } else {
+        return None;
+    };
+    Some(format!("{shown} takes {kind}"))
+}
+
+/// Shows what clap has to say, and which settings do not stand on the command line.
+fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
+    if error.exit_code() == 0 {
+        error.exit();
+    }
+    // a failure to write here leaves nobody to tell; the exit code still speaks
+    let _ = error.print();
+    if let Some(expected) = expected_number(error) {
+        say(&format!("hint: {expected}"));
+    }
+    for setting in settings {
+        say(&format!(
+            "note: {} comes from {}",
+            setting.name, setting.origin
+        ));
+    }
+    Error::Refused
+}
+
+/// Flags about the settings themselves.
+const OWN: [&str; 4] = ["config", "print_config", "help", "version"];
+
+/// One setting that does not stand on the command line.
+struct Setting {
+    /// Its name in messages.
+    name: String,
+    /// Where it stands.
+    origin: String,
+    /// Whether it has no flag.
+    positional: bool,
+    /// How it would be written on the command line.
+    words: Vec<String>,
+}
+
+/// Arguments that are settled, and those that cannot go with them.
+struct Given<'a> {
+    command: &'a Command,
+    settled: BTreeSet<&'a str>,
+}
+
+impl<'a> Given<'a> {
+    fn new(command: &'a Command) -> Self {
+        let settled = BTreeSet::new();
+        Self { command, settled }
+    }
+
+    /// Settles an argument, and with it those that conflict with it: what counts more overrides
+    /// them rather than being refused for their sake.
+    fn take(&mut self, arg: &'a Arg) {
+        self.settled.insert(arg.get_id().as_str());
+        let id = arg.get_id();
+        let others = self.command.get_arguments();
+        for other in others {
+            let conflicts = |a: &Arg, b: &clap::Id| {
+                let against = self.command.get_arg_conflicts_with(a);
+                against.iter().any(|c| c.get_id() == b)
+            };
+            if conflicts(arg, other.get_id()) || conflicts(other, id) {
+                self.settled.insert(other.get_id().as_str());
+            }
+        }
+    }
+
+    fn has(&self, arg: &Arg) -> bool {
+        self.settled.contains(arg.get_id().as_str())
+    }
+}
+
+/// The arguments that can be set, positional ones in their order.
+fn settable(command: &Command) -> impl Iterator<Item = &Arg> {
+    command
+        .get_arguments()
+        .filter(|arg| !OWN.contains(&arg.get_id().as_str()))
+}
+
+/// Its name in a file.
+pub(crate) fn key(arg: &Arg) -> String {
+    arg.get_long().map_or_else(
+        || arg.get_id().as_str().replace('_', "-"),
+        ToOwned::to_owned,
+    )
+}
+
+/// Its name in the environment.
+fn variable(arg: &Arg) -> String {
+    format!("DP_{}", key(arg).replace('-', "_").to_uppercase())
+}
+
+/// What the environment says of arguments that are not settled.
+fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Result<Vec<Setting>> {
+    let (mut settings, mut found) = (Vec::new(), Vec::new());
+    for arg in settable(command) {
+        let name = variable(arg);
+        let Some(value) = std::env::var_os(&name).filter(|_| !given.has(arg)) else {
+            continue;
+        };
+        let value = value
+            .into_string()
+            .map_err(|_| Error::Usage(format!("{name} of the environment is not text")))?;
+        let value = match arg.get_action() {
+            ArgAction::SetTrue => Value::Boolean(switch(&name, &value)?),
+            ArgAction::Count => Value::Integer(times(&name, &value)?),
+            _ => Value::String(value),
+        };
+        found.push(arg);
+        settings.extend(setting(arg, &value, "the environment").map_err(Error::Usage)?);
+    }
+    // only now: two that conflict within the environment are a mistake
+    found.into_iter().for_each(|arg| given.take(arg));
+    Ok(settings)
+}
+
+fn switch(name: &str, value: &str) -> Result<bool> {
+    match value {
+        "1" | "true" => Ok(true),
+        "0" | "false" | "" => Ok(false),
+        _ => Err(Error::Usage(format!(
+            "{name} is `{value}`, must be 1, true, 0 or false"
+        ))),
+    }
+}
+
+fn times(name: &str, value: &str) -> Result<i64> {
+    value
+        .parse()
+        .map_err(|_| Error::Usage(format!("{name} is `{value}`, must be a whole number")))
+}
+
+/// What the table of a file says of arguments that are not settled.
+fn of_file<'a>(
+    path: &Path,
+    table: &Table,
+    command: &'a Command,
+    given: &mut Given<'a>,
+) -> Result<Vec<Setting>> {
+    let refuse = |reason: String| Error::Config {
+        path: path.to_owned(),
+        reason,
+    };
+    let section = command.get_name();
+    if let Some(unknown) = table
+        .keys()
+        .find(|k| settable(command).all(|a| key(a) != **k))
+    {
+        let known: Vec<String> = settable(command).map(key).collect();
+        return Err(refuse(format!(
+            "[{section}] has no setting `{unknown}`; there are {}",
+            known.join(", ")
+        )));
+    }
+    let (mut settings, mut found_args) = (Vec::new(), Vec::new());
+    for arg in settable(command) {
+        if let Some(value) = table.get(&key(arg)).filter(|_| !given.has(arg)) {
+            found_args.push(arg);
+            let origin = format!("{}, [{section}]", path.display());
+            let found = setting(arg, value, &origin);
+            settings.extend(found.map_err(|reason| refuse(format!("[{section}] {reason}")))?);
+        }
+    }
+    found_args.into_iter().for_each(|arg| given.take(arg));
+    Ok(settings)
+}
+
+/// One setting as words; none for a switch that is off.
+fn setting(arg: &Arg, value: &Value, origin: &str) -> std::result::Result<Option<Setting>, String> {
+    let key = key(arg);
+    let positional = arg.is_positional();
+    let flag = match (arg.get_long(), arg.get_short()) {
+        (None, Some(short)) => format!("-{short}"),
+        _ => format!("--{key}"),
+    };
+    let words = match (arg.get_action(), value) {
+        (ArgAction::SetTrue, Value::Boolean(true)) => vec![flag.clone()],
+        (ArgAction::SetTrue, Value::Boolean(false)) => return Ok(None),
+        (ArgAction::SetTrue, other) => {
+            return Err(format!("`{key}` is {other}, must be true or false"));
+        }
+        (ArgAction::Count, Value::Integer(times @ 0..=9)) => {
+            (0..*times).map(|_| flag.clone()).collect()
+        }
+        (ArgAction::Count, other) => {
+            return Err(format!(
+                "`{key}` is {other}, must be a whole number from 0 to 9"
+            ));
+        }
+        _ => {
+            let write = |text: String| {
+                if positional {
+                    text
+                } else {
+                    format!("--{key}={text}")
+                }
+            };
+            texts(arg, value)
+                .ok_or_else(|| {
+                    format!("`{key}` is {value}, must be text, a number or a list of these")
+                })?
+                .into_iter()
+                .map(write)
+                .collect()
+        }
+    };
+    Ok(Some(Setting {
+        name: if positional { key } else { flag },
+        origin: origin.to_owned(),
+        positional,
+        words,
+    }))
+}
+
+/// The values as they are typed: one word, or one for each element of a list.
+fn texts(arg: &Arg, value: &Value) -> Option<Vec<String>> {
+    let Value::Array(values) = value else {
+        return Some(vec![scalar(value)?]);
+    };
+    let texts: Vec<String> = values.iter().map(scalar).collect::<Option<_>>()?;
+    Some(match arg.get_value_delimiter() {
+        Some(delimiter) => vec![texts.join(&delimiter.to_string())],
+        None => texts,
+    })
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(n) => Some(n.to_string()),
+        Value::Float(x) => Some(format!("{x:?}")),
+        _ => None,
+    }
+}
+
+/// The table of the command `name`, empty when the file has none.
+///
+/// # Errors
+/// When the file cannot be read, is not TOML, or holds anything but tables of commands.
+fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
+    let text = std::fs::read_to_string(path).map_err(|e| WorkflowError::read(path, e))?;
+    let refuse = |reason: String| Error::Config {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut all: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| refuse(error.to_string().trim_end().to_owned()))?;
+    for (key, value) in &all {
+        let known = commands.find_subcommand(key).is_some();
+        if !(known && value.is_table()) {
+            let reason = if known {
+                format!("`{key}` must be a table: [{key}]")
+            } else {
+                format!(
+                    "`{key}` is not a command; settings stand in a table of their command, such as [{name}]"
+                )
+            };
+            return Err(refuse(reason));
+        }
+    }
+    Ok(match all.remove(name) {
+        Some(Value::Table(table)) => table,
+        _ => Table::new(),
+    })
+}
+
+/// The settings of a command as a table of TOML; what is not set stands there as a comment, with its
+/// default.
+fn toml(command: &Command, matches: &ArgMatches) -> String {
+    let name = command.get_name();
+    let mut out =
+        format!("# dp {name} --config FILE; flags and DP_ variables count before it\n[{name}]\n");
+    for arg in settable(command) {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let help: Vec<&str> = help.split_whitespace().collect();
+        let key = key(arg);
+        let line = match (is_set(arg, matches), value(arg, matches)) {
+            (true, Some(value)) => format!("{key} = {value}"),
+            (false, Some(default)) => format!("# {key} = {default}"),
+            (_, None) => format!("# {key} ="),
+        };
+        out.push_str(&format!("\n# {}\n{line}\n", help.join(" ")));
+    }
+    out
+}
+
+fn is_set(arg: &Arg, matches: &ArgMatches) -> bool {
+    matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+}
+
+/// The value as TOML writes it.
+fn value(arg: &Arg, matches: &ArgMatches) -> Option<String> {
+    let id = arg.get_id().as_str();
+    if matches!(arg.get_action(), ArgAction::SetTrue) {
+        return Some(matches.get_flag(id).to_string());
+    }
+    if matches!(arg.get_action(), ArgAction::Count) {
+        return Some(matches.get_count(id).to_string());
+    }
+    let typed = matches.get_raw(id)?;
+    let values: Vec<String> = typed
+        .map(|text| written(arg, &text.to_string_lossy()))
+        .collect();
+    let is_list = matches!(arg.get_action(), ArgAction::Append) || values.len() > 1;
+    if is_list {
+        return Some(format!("[{}]", values.join(", ")));
+    }
+    values.into_iter().next()
+}
+
+/// Numbers as they were typed where TOML writes them so too; all else is quoted.
+fn written(arg: &Arg, text: &str) -> String {
+    let of_type = arg.get_value_parser().type_id();
+    let numbers = [
+        TypeId::of::<f64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<u32>(),
+    ];
+    let is_number = numbers.iter().any(|number| of_type == *number);
+    if is_number && format!("x = {text}").parse::<Table>().is_ok() {
+        return text.to_owned();
+    }
+    Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,333 @@
+//! The files of `dp federate` at one epsilon, and its summary on the screen.
+
+use std::path::Path;
+
+use dp_accounting::Certificate;
+use dp_fedsgd::SharedModel;
+use dp_page::Table;
+use serde_json::{Value, json};
+
+use super::model_file::{SHARED, shared_bytes};
+use super::release::{counted, internal_of, user_csv};
+use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunReport, Seconds};
+use crate::error::{Error, Result};
+use crate::evaluate::shown;
+use crate::federated::{
+    Convergence, DescribedItems, Figures, RunSettings, UserFigures, alpha_name, alpha_value,
+};
+use crate::personal::{Inputs, Task};
+
+/// What a run releases.
+pub(crate) struct FederatedRelease<'a> {
+    pub(crate) certificate: Certificate,
+    pub(crate) model: &'a SharedModel,
+    pub(crate) alphas: &'a [f64],
+    /// Which of them.
+    pub(crate) chosen: usize,
+    pub(crate) inputs: &'a Inputs,
+    /// Of ratings: what users need to describe their own.
+    pub(crate) items: Option<&'a DescribedItems>,
+    pub(crate) settings: &'a RunSettings,
+    /// Everything public that shaped the run.
+    pub(crate) run: &'a Value,
+}
+
+/// The rated items with their features, as the model was trained on them.
+pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
+
+/// Names of what users make of the released trajectory, or of their own rows alone.
+const OWN: [(&str, &str); 2] = [
+    ("own choice", "users' own choice (free)"),
+    ("own ridge", "own ridge (free, local)"),
+];
+
+impl FederatedRelease<'_> {
+    fn alpha(&self) -> f64 {
+        self.alphas[self.chosen]
+    }
+
+    /// All alphas, and the chosen one, as JSON has them.
+    fn alpha_values(&self) -> [Value; 2] {
+        let alphas = self.alphas.iter().copied().map(alpha_value);
+        [alphas.collect(), alpha_value(self.alpha())]
+    }
+}
+
+impl Release for FederatedRelease<'_> {
+    fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
+        let mut files = vec![(SHARED, shared)];
+        if let Some(items) = self.items {
+            let failed = |e| Error::model(Path::new(ITEM_FEATURES), e);
+            files.push((ITEM_FEATURES, items.csv().map_err(failed)?));
+        }
+        Ok(files)
+    }
+
+    fn command(&self) -> &'static str {
+        "federate"
+    }
+
+    fn model_line(&self) -> String {
+        let (n, rounds) = (self.inputs.features.len(), self.settings.n_rounds);
+        let grid = match self.alphas.len() {
+            1 => "the only one".to_owned(),
+            n => format!("of {n}, chosen within the budget"),
+        };
+        let alpha = alpha_name(self.alpha());
+        format!("{n} features, alpha {alpha}, {grid}; {rounds} rounds each")
+    }
+
+    fn settings(&self) -> Value {
+        let [alphas, alpha] = self.alpha_values();
+        json!({
+            "alphas": alphas,
+            "alpha": alpha,
+            "rounds": self.settings,
+            "inputs": self.inputs,
+        })
+    }
+
+    fn public(&self) -> Option<&Value> {
+        Some(self.run)
+    }
+
+    fn charts(&self) -> Vec<ChartData> {
+        let coefficients = self.inputs.names().zip(self.model.last());
+        vec![ChartData {
+            title: "Shared coefficients".to_owned(),
+            note: "the part that all users share, of features as models see them; every user adds an own part, which stays with the user".to_owned(),
+            series: vec!["shared".to_owned()],
+            rows: coefficients.map(|(name, w)| (name, vec![Some(*w)])).collect(),
+        }]
+    }
+}
+
+/// Everything a run has to say, released and internal apart.
+pub(crate) struct FederatedReport<'a> {
+    pub(crate) release: &'a FederatedRelease<'a>,
+    /// Errors of the private runs, of the same without noise, and of the users' own choices.
+    pub(crate) users: Vec<UserFigures>,
+    /// The same of users whom nothing was trained on.
+    pub(crate) held_out: Vec<UserFigures>,
+    /// The error after rounds of the private runs.
+    pub(crate) convergence: Option<&'a Convergence>,
+    pub(crate) n_left_out: usize,
+    pub(crate) seconds: Seconds,
+}
+
+impl FederatedReport<'_> {
+    const fn inputs(&self) -> &Inputs {
+        self.release.inputs
+    }
+
+    const fn alphas(&self) -> &[f64] {
+        self.release.alphas
+    }
+
+    fn by_alpha(&self, users: &[UserFigures]) -> Vec<Value> {
+        let n = self.alphas().len();
+        let of = |(at, &alpha): (usize, &f64)| {
+            json!({
+                "alpha": alpha_value(alpha),
+                "private": self.figures(users, at),
+                "no_noise": self.figures(users, n + at),
+            })
+        };
+        self.alphas().iter().enumerate().map(of).collect()
+    }
+
+    fn figures(&self, users: &[UserFigures], at: usize) -> Figures {
+        let name = self.alphas().get(at % self.alphas().len()).copied();
+        let name = name.map_or_else(String::new, alpha_name);
+        Figures::over(self.inputs(), users, at, name)
+    }
+
+    /// The users' own choice, or their own ridge; of regression.
+    fn own(&self, users: &[UserFigures], which: usize) -> Option<Figures> {
+        let (at, name) = (2 * self.alphas().len() + which, OWN[which].0);
+        (self.inputs().task == Task::Regression)
+            .then(|| Figures::over(self.inputs(), users, at, name.to_owned()))
+    }
+
+    /// Users trained on, and those held out where there are some.
+    fn kinds(&self) -> impl Iterator<Item = (&'static str, &[UserFigures])> {
+        let held_out = Some(&self.held_out[..]).filter(|users| !users.is_empty());
+        let held_out = held_out.map(|users| (" of new users", users));
+        [("", &self.users[..])].into_iter().chain(held_out)
+    }
+
+    /// A line for every alpha, with noise and without, and for what users make of their own rows.
+    fn lines_of(&self, users: &[UserFigures]) -> Vec<(String, Vec<Option<f64>>)> {
+        let n = self.alphas().len();
+        let figure = |at| self.figures(users, at).over_rows;
+        let of_alpha = |at: usize| (self.name_of(at), [at, n + at].map(figure).into());
+        let own = OWN.into_iter().enumerate();
+        let own = own.filter_map(|(which, (_, name))| {
+            Some((name.to_owned(), vec![self.own(users, which)?.over_rows]))
+        });
+        (0..n).map(of_alpha).chain(own).collect()
+    }
+
+    /// Of an alpha, by its place.
+    fn name_of(&self, at: usize) -> String {
+        let mark = if at == self.release.chosen {
+            ", chosen"
+        } else {
+            ""
+        };
+        format!("alpha {}{mark}", alpha_name(self.alphas()[at]))
+    }
+
+    /// The figure after rounds, of the chosen alpha and of the others; none where no round of any has one.
+    fn by_round(&self) -> Option<ByRound> {
+        let of = self.convergence?;
+        let line = |at: usize| {
+            let (name, values) = (self.name_of(at), of.line(at)?.to_vec());
+            Some(RoundLine { name, values })
+        };
+        let released = line(self.release.chosen)?;
+        let others = (0..self.alphas().len()).filter(|&at| at != self.release.chosen);
+        let others: Vec<RoundLine> = others.filter_map(line).collect();
+        let any = released.has_figures() || others.iter().any(RoundLine::has_figures);
+        any.then(|| ByRound {
+            metric: format!("{} on held-out rows", self.inputs().metric()),
+            name: released.name,
+            rounds: of.rounds(),
+            values: released.values,
+            others,
+        })
+    }
+
+    /// The figure of the chosen alpha.
+    fn headline(&self) -> Option<Headline> {
+        let over = |at| self.figures(&self.users, at).over_rows;
+        over(self.release.chosen).map(|value| Headline {
+            metric: format!("{} on held-out rows", self.inputs().metric()),
+            value,
+            non_private: over(self.alphas().len() + self.release.chosen),
+        })
+    }
+
+    /// The tables as charts, one for each kind of users.
+    fn charts(&self) -> Vec<ChartData> {
+        let metric = self.inputs().metric();
+        let chart = |(kind, users)| ChartData {
+            title: format!("{metric}{kind} on held-out rows, by alpha"),
+            note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
+            series: ["private", "no noise"].map(str::to_owned).into(),
+            rows: self.lines_of(users).into_iter().map(both).collect(),
+        };
+        self.kinds().map(chart).collect()
+    }
+
+    fn n_rows(&self) -> usize {
+        let users = self.users.iter().chain(&self.held_out);
+        users.map(|user| user.n_history + user.n_test).sum()
+    }
+
+    /// Names of the errors of a user.
+    fn heads(&self) -> Vec<String> {
+        let (metric, alphas) = (self.inputs().metric().to_lowercase(), self.alphas());
+        let alphas = alphas.iter().copied().map(alpha_value);
+        let names: Vec<String> = alphas.map(|a| a.to_string().replace('"', "")).collect();
+        let private = names.iter().map(|name| format!("{metric} alpha {name}"));
+        let without = names
+            .iter()
+            .map(|name| format!("{metric} alpha {name} no noise"));
+        let own = OWN.map(|(name, _)| format!("{metric} {name}"));
+        let own = own
+            .into_iter()
+            .filter(|_| self.inputs().task == Task::Regression);
+        private.chain(without).chain(own).collect()
+    }
+}
+
+impl RunReport for FederatedReport<'_> {
+    fn release(&self) -> &impl Release {
+        self.release
+    }
+
+    fn internal(&self) -> InternalRun {
+        InternalRun {
+            headline: self.headline(),
+            by_round: self.by_round(),
+            charts: self.charts(),
+            data: counted([
+                ("users", self.users.len()),
+                ("users held out", self.held_out.len()),
+                ("rows trained or tested on", self.n_rows()),
+                ("rows left out: NaN or infinite", self.n_left_out),
+            ]),
+            ..internal_of(self.release, self.seconds)
+        }
+    }
+
+    fn user_table(&self) -> Result<Option<Vec<u8>>> {
+        let users = self.users.iter().map(|user| (user, false));
+        let users = users.chain(self.held_out.iter().map(|user| (user, true)));
+        let users = users.map(|(user, held_out)| {
+            let rows = [user.n_history, user.n_test];
+            (user.id.as_str(), held_out, rows, &user.errors[..])
+        });
+        user_csv(self.heads(), users, |error| self.inputs().figure(error)).map(Some)
+    }
+
+    /// Figures with noise and without, of each kind of users below a line with its name.
+    fn table(&self) -> Table {
+        let rows = self.kinds().flat_map(|(kind, users)| {
+            let lines = self.lines_of(users).into_iter().map(both);
+            let lines = lines.map(|(name, figures)| {
+                let words =
+                    |figure: Option<f64>| figure.map_or_else(String::new, |f| shown(Some(f)));
+                [name]
+                    .into_iter()
+                    .chain(figures.into_iter().map(words))
+                    .collect()
+            });
+            let metric = format!("{}{kind}", self.inputs().metric());
+            let head = vec![metric, "private".to_owned(), "no noise".to_owned()];
+            [head].into_iter().chain(lines).collect::<Vec<_>>()
+        });
+        Table::new("", ["", "", ""], rows)
+    }
+
+    fn objects(&self) -> (Value, Value) {
+        let [alphas, alpha] = self.release.alpha_values();
+        let held_out = (!self.held_out.is_empty()).then(|| {
+            json!({
+                "n_users": self.held_out.len(),
+                "by_alpha": self.by_alpha(&self.held_out),
+                "own_choice": self.own(&self.held_out, 0),
+                "own_ridge": self.own(&self.held_out, 1),
+            })
+        });
+        let internal = json!({
+            "metric": self.inputs().metric(),
+            "by_alpha": self.by_alpha(&self.users),
+            "own_choice": self.own(&self.users, 0),
+            "own_ridge": self.own(&self.users, 1),
+            "held_out": held_out,
+            "seconds": self.seconds,
+            "n_users": self.users.len() + self.held_out.len(),
+            "n_rows": self.n_rows(),
+        });
+        let object = json!({
+            "alphas": alphas,
+            "alpha": alpha,
+            "rounds": self.release.settings.n_rounds,
+            "n_features": self.inputs().features.len(),
+        });
+        (object, internal)
+    }
+}
+
+/// A line with a place for the figure without noise.
+fn both((name, mut figures): (String, Vec<Option<f64>>)) -> (String, Vec<Option<f64>>) {
+    figures.resize(2, None);
+    (name, figures)
+}

@@ -1,0 +1,275 @@
+//! What every training run leaves behind: released files, internal files, and its summary on the screen.
+
+use std::fs;
+use std::path::Path;
+
+use dp_accounting::{Certificate, Making, Status};
+use dp_page::{Block, Table, terminal};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::run_files::{
+    ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
+    SCHEMA_VERSION, pretty, read_certificate,
+};
+use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
+use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_beside};
+use crate::error::{Error, Result};
+use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
+use crate::settings::OutputSettings;
+
+/// Wall-clock time of the parts of a run.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Seconds {
+    pub(crate) load: f64,
+    pub(crate) train: f64,
+    pub(crate) evaluate: f64,
+}
+
+impl Seconds {
+    /// For the terminal.
+    fn words(self) -> String {
+        format!(
+            "{:.2} load, {:.2} train, {:.2} evaluate",
+            self.load, self.train, self.evaluate
+        )
+    }
+}
+
+/// Model, certificate and released values: whole before anything is measured on held-out records.
+pub(crate) trait Release {
+    /// Of the run, without the hashes of files.
+    fn certificate(&self) -> &Certificate;
+
+    /// Names and bytes of the model.
+    fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>>;
+
+    /// What trained it: `train`, `tune`, `personalize` or `federate`.
+    fn command(&self) -> &'static str;
+
+    /// What the model is, in a line.
+    fn model_line(&self) -> String;
+
+    /// How it was set.
+    fn settings(&self) -> Value;
+
+    /// Everything public that shaped the run, where it kept its list of releases.
+    fn public(&self) -> Option<&Value>;
+
+    /// Item factors and the items they are of, for the pages.
+    fn factors(&self) -> Option<Model<'_>> {
+        None
+    }
+
+    /// What is drawn of released values.
+    fn charts(&self) -> Vec<ChartData> {
+        Vec::new()
+    }
+
+    /// Released values, for programs.
+    fn run(&self) -> ReleasedRun {
+        released_of(self)
+    }
+
+    /// Writes all files that may be published.
+    fn write(
+        &self,
+        folder: &OutputFolder,
+        publish_releases: bool,
+        warnings: &[String],
+    ) -> Result<()> {
+        let certificate = self.certificate().clone();
+        let made = Making {
+            // seeded noise is there to make the same bytes again
+            time: (certificate.status == Status::Private).then(Making::now),
+            instructions: dp_linalg::vector_instructions().to_owned(),
+            release_list_sha256: folder.release_list_sha256()?,
+        };
+        let mut certificate = certificate.with_making(made);
+        let mut files = Vec::new();
+        for (name, bytes) in self.files()? {
+            certificate = certificate.with_artifact(name, &bytes);
+            files.push((name, bytes));
+        }
+        let certificate = folder.settle_releases(publish_releases, certificate)?;
+        let mut released = self.run();
+        released.warnings = warnings.to_vec();
+        let bytes = pretty(&released)?;
+        let certificate = certificate.with_artifact(RELEASED, &bytes);
+        files.push((RELEASED, bytes));
+        files.push((CERTIFICATE, certificate.to_json().into_bytes()));
+        let mut manifest = Manifest::of(&certificate);
+        if publish_releases {
+            let path = folder.path(RELEASES);
+            let list = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+            manifest.add(RELEASES, &list);
+        }
+        let run = ReportedRun::ending(folder, certificate, released, self.factors())?;
+        let page = released_page(&[run], &Wanted::default())?;
+        files.push(("report.md", page.markdown().into_bytes()));
+        let figures = page.figures();
+        files.extend(figures.map(|(name, svg)| (name, svg.into_bytes())));
+        for (name, bytes) in &files {
+            folder.write(name, bytes)?;
+            manifest.add(name, bytes);
+        }
+        folder.write(MANIFEST, &manifest.to_bytes()?)
+    }
+}
+
+/// Everything a run has to say, released and internal apart.
+pub(crate) trait RunReport {
+    /// What was released.
+    fn release(&self) -> &impl Release;
+
+    /// What was measured on private data, for programs.
+    fn internal(&self) -> InternalRun;
+
+    /// A line for each user; none where users are not measured one by one.
+    fn user_table(&self) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    /// Released facts below the line of the model.
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// What was measured, for a terminal.
+    fn table(&self) -> Table;
+
+    /// What `--json` prints beside the guarantee: released values, and internal ones.
+    fn objects(&self) -> (Value, Value);
+
+    /// Writes what the guarantee does not cover, for the eyes of the folder's owner.
+    fn write_internal(&self, folder: &OutputFolder, warnings: &[String]) -> Result<()> {
+        if let Some(users) = self.user_table()? {
+            folder.write_internal("internal-users.csv", &users)?;
+        }
+        let (release, mut internal) = (self.release(), self.internal());
+        let certificate = read_certificate(&folder.path(CERTIFICATE))?;
+        internal.certificate = Some(certificate.digest.clone());
+        internal.warnings = warnings.to_vec();
+        folder.write_internal(INTERNAL, &pretty(&internal)?)?;
+        let mut run = ReportedRun::ending(folder, certificate, release.run(), release.factors())?;
+        run.internal = Some(internal);
+        if let Some(page) = internal_page(&[run]) {
+            folder.write_internal("internal.md", page.markdown().as_bytes())?;
+            for (name, svg) in page.figures() {
+                folder.write_internal(name, svg.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The object that `--json` prints; internal values only where they are asked for.
+    fn json(&self, output: &OutputSettings) -> Value {
+        let (mut object, internal) = self.objects();
+        let more = object["released"].take();
+        object["released"] = released(self.release().certificate());
+        for (name, value) in more.as_object().into_iter().flatten() {
+            object["released"][name] = value.clone();
+        }
+        let folder = internal_beside(&output.out);
+        object["internal_folder"] = folder.display().to_string().into();
+        if output.show_internal {
+            object["internal"] = internal;
+        }
+        object
+    }
+
+    /// The summary on the screen: what is released, and under a title that says so, where it is asked for, what is internal.
+    fn summary(&self, output: &OutputSettings, balance: Option<&str>) -> String {
+        let certificate = self.release().certificate();
+        let mut facts = guarantee_facts(certificate);
+        // seeded noise has no epsilon that could be added up
+        let balance = balance.filter(|_| certificate.guarantee.is_some());
+        facts.extend(balance.map(|balance| fact("ledger", balance)));
+        facts.push(fact("model", self.release().model_line()));
+        facts.extend(self.facts());
+        facts.push(fact("written to", output.out.display().to_string()));
+        facts.push(internal_fact(&output.out, output.show_internal));
+        if !output.show_internal {
+            return terminal(&[Block::Facts(facts)]);
+        }
+        let mut table = self.table();
+        INTERNAL_HEAD.clone_into(&mut table.title);
+        let seconds = self.internal().seconds.words();
+        table.rows.push(vec!["seconds".to_owned(), seconds]);
+        terminal(&[Block::Facts(facts), Block::Table(table)])
+    }
+}
+
+/// Where internal files are, and how to see what they say.
+pub(super) fn internal_fact(out: &Path, shown: bool) -> (String, String) {
+    let folder = internal_beside(out);
+    let more = if shown {
+        ""
+    } else {
+        "; --show-internal prints them"
+    };
+    let text = format!(
+        "{}: measured on private data, not to be published{more}",
+        folder.display()
+    );
+    fact("internal", text)
+}
+
+/// Released values that every run has.
+pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
+    ReleasedRun {
+        schema_version: SCHEMA_VERSION,
+        command: of.command().to_owned(),
+        model: of.model_line(),
+        counts: None,
+        comparison: None,
+        charts: of.charts(),
+        settings: of.settings(),
+        warnings: Vec::new(),
+        run: of.public().cloned(),
+    }
+}
+
+/// An internal record without figures, for the rest to be filled in.
+pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalRun {
+    InternalRun {
+        schema_version: INTERNAL_SCHEMA_VERSION,
+        certificate: None,
+        command: release.command().to_owned(),
+        headline: None,
+        metrics: Vec::new(),
+        by_round: None,
+        charts: Vec::new(),
+        data: Vec::new(),
+        warnings: Vec::new(),
+        seconds,
+    }
+}
+
+/// Private counts by name: what was read and what was left out.
+pub(super) fn counted<const N: usize>(counts: [(&str, usize); N]) -> Vec<(String, u64)> {
+    counts.map(|(name, n)| (name.to_owned(), n as u64)).into()
+}
+
+/// A line for each user: id, whether held out, numbers of rows, and errors under these names.
+pub(super) fn user_csv<'a>(
+    names: impl IntoIterator<Item = String>,
+    users: impl IntoIterator<Item = (&'a str, bool, [usize; 2], &'a [Option<f64>])>,
+    figure: impl Fn(f64) -> f64,
+) -> Result<Vec<u8>> {
+    let write = || {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let fixed = ["user", "held_out", "history_rows", "test_rows"].map(str::to_owned);
+        writer.write_record(fixed.into_iter().chain(names))?;
+        for (id, held_out, rows, errors) in users {
+            let fixed = [id.to_owned(), u8::from(held_out).to_string()].into_iter();
+            let rows = rows.iter().map(usize::to_string);
+            let shown = |error: f64| format!("{:.6}", figure(error));
+            let errors = errors.iter();
+            let errors = errors.map(|error| error.map(shown).unwrap_or_default());
+            writer.write_record(fixed.chain(rows).chain(errors))?;
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    write().map_err(|e: csv::Error| Error::model(Path::new("internal-users.csv"), e))
+}

@@ -1,0 +1,184 @@
+//! What an operator should look at: of settings for everybody, of records for the internal files alone.
+
+use std::collections::HashMap;
+
+use dp_core::ApproxDp;
+use dp_data::{ItemTable, Ratings, SampleTable};
+
+use crate::output::rounded_up;
+
+/// A delta above this is one that nobody should take.
+const LARGE_DELTA: f64 = 1e-3;
+/// An epsilon above this promises hardly anything.
+const LARGE_EPSILON: f64 = 20.0;
+
+/// What follows from the target and the declared number of users alone: public.
+pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String> {
+    let ApproxDp { epsilon, delta } = target;
+    let mut all = Vec::new();
+    if delta > LARGE_DELTA {
+        all.push(format!(
+            "delta {delta:e} is above 1e-3: with so large a probability anything about a user may come out; choose it well below one \
+             over the number of users"
+        ));
+    }
+    if let Some(n_users) = n_users.filter(|n_users| delta * n_users > 1.0) {
+        all.push(format!(
+            "delta {delta:e} is above one over the declared number of users, {n_users}: that allows publishing the data of {} of them; \
+             choose it well below one over that number",
+            (delta * n_users).floor()
+        ));
+    }
+    if epsilon > LARGE_EPSILON {
+        all.push(format!(
+            "epsilon {epsilon} is above 20: the guarantee allows conclusions about a user to be {} times as likely, which \
+             protects hardly anybody",
+            rounded_up(epsilon.exp())
+        ));
+    }
+    all
+}
+
+/// Fewer users than this are too few to say what is usual.
+const FEW: usize = 20;
+
+/// What ids and numbers of records say of the column of users: private.
+fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>) -> Vec<String> {
+    let (mut alike, mut n_users, mut n_tiny) = (HashMap::<String, usize>::new(), 0_usize, 0_usize);
+    for (id, n_records) in users {
+        *alike.entry(id.trim().to_lowercase()).or_default() += 1;
+        n_users += 1;
+        n_tiny += usize::from(n_records <= 1);
+    }
+    let n_alike: usize = alike.into_values().filter(|&n| n > 1).sum();
+    let mut all = Vec::new();
+    if n_alike > 0 {
+        all.push(format!(
+            "{n_alike} user ids differ from another one only in capitals or in spaces around them: each counts as a user of its own, and \
+             a person with several is protected less than stated"
+        ));
+    }
+    if n_users >= FEW && 2 * n_tiny > n_users {
+        all.push(format!(
+            "{n_tiny} of {n_users} users have a single record: make sure that the user column names people, not visits or sessions"
+        ));
+    }
+    all
+}
+
+/// What ratings say of their users.
+pub(crate) fn of_ratings(ratings: &Ratings) -> Vec<String> {
+    let rows = ratings.interactions().expose().users();
+    let ids = ratings.user_ids().expose().iter().map(String::as_str);
+    of_users(ids.zip(rows.map(|row| row.len())))
+}
+
+/// What ratings say of the columns of their items' features.
+pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
+    let by_item = ratings.interactions().expose().item_major();
+    let index = |id: &str| ratings.catalogue().index(id);
+    let columns = items.columns().iter().enumerate();
+    let followed = columns.filter(|&(at, _)| {
+        let pairs = items.ids().filter_map(|id| {
+            let [number] = items.names(id, at) else {
+                return None;
+            };
+            Some((number.parse().ok()?, by_item.item(index(id)?).len() as f64))
+        });
+        follows(&pairs.collect::<Vec<_>>())
+    });
+    followed
+        .map(|(_, name)| made_of_counts(name, "ratings of an item"))
+        .collect()
+}
+
+/// What labelled rows say of their users and of the columns of features.
+pub(crate) fn of_rows(table: &SampleTable) -> Vec<String> {
+    let (users, n_features) = (table.users().expose(), table.features().len());
+    let sizes = users
+        .iter()
+        .map(|user| (user.id(), user.rows(n_features).len()));
+    let mut all = of_users(sizes);
+    for (at, name) in table.features().iter().enumerate() {
+        let first = users.iter().filter_map(|user| {
+            let mut rows = user.rows(n_features);
+            let (n_rows, first) = (rows.len(), rows.next()?.0[at]);
+            let is_constant = rows.all(|(x, _)| x[at].to_bits() == first.to_bits());
+            is_constant.then_some((f64::from(first), n_rows as f64))
+        });
+        let pairs: Vec<_> = first.collect();
+        if 2 * pairs.len() > users.len() && follows(&pairs) {
+            all.push(made_of_counts(name, "rows of a user"));
+        }
+    }
+    all
+}
+
+fn made_of_counts(column: &str, of: &str) -> String {
+    format!(
+        "the column {column} follows the number of {of}: a feature that was computed from the data is not covered by the guarantee"
+    )
+}
+
+/// Correlation from which a column is taken to be made of counts.
+const ALIKE: f64 = 0.98;
+
+/// Whether the first of two numbers is the second on another scale, nearly.
+fn follows(pairs: &[(f64, f64)]) -> bool {
+    if pairs.len() < FEW {
+        return false;
+    }
+    let n = pairs.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let sum = |of: fn(f64, f64) -> f64| -> f64 {
+        pairs.iter().map(|pair| of(pair.0 - x, pair.1 - y)).sum()
+    };
+    let (both, left, right) = (sum(|a, b| a * b), sum(|a, _| a * a), sum(|_, b| b * b));
+    both.abs() > ALIKE * (left * right).sqrt() && left * right > 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_that_promise_nothing_are_told() {
+        let of = |epsilon, delta, n| of_settings(ApproxDp { epsilon, delta }, n).len();
+        assert_eq!(of(20.0, 1e-3, None), 0);
+        assert_eq!(of(20.5, 1e-3, None), 1);
+        assert_eq!(of(1.0, 1.1e-3, None), 1);
+        assert_eq!(of(1.0, 1e-4, Some(1e4)), 0);
+        assert_eq!(of(1.0, 1e-4, Some(1.1e4)), 1);
+        assert_eq!(of(30.0, 0.5, Some(10.0)), 3);
+    }
+
+    #[test]
+    fn ids_that_look_like_one_person_and_users_that_look_like_visits_are_told() {
+        let users =
+            |ids: &[&str], n_records: usize| of_users(ids.iter().map(|id| (*id, n_records)));
+        assert!(users(&["ann", "bob"], 1).is_empty());
+        let found = users(&["ann", "Ann ", "bob"], 5);
+        assert!(
+            found.len() == 1 && found[0].starts_with("2 user ids"),
+            "{found:?}"
+        );
+        let many: Vec<String> = (0..40).map(|n| format!("u{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(users(&many, 2).is_empty());
+        assert!(users(&many, 1)[0].starts_with("40 of 40 users"));
+    }
+
+    #[test]
+    fn counts_are_known_on_any_scale() {
+        let pairs = |x: fn(f64) -> f64| {
+            (0..30)
+                .map(f64::from)
+                .map(|n| (x(n), n * n))
+                .collect::<Vec<_>>()
+        };
+        assert!(follows(&pairs(|n| n * n)) && follows(&pairs(|n| -7.0 * n * n + 3.0)));
+        assert!(!follows(&pairs(|n| (n * 7.0) % 11.0)) && !follows(&pairs(|_| 1.0)));
+        assert!(!follows(&pairs(|n| n * n)[..FEW - 1]));
+    }
+}

@@ -1,0 +1,252 @@
+//! `dp predict`: users' own fits in a released subspace or around a released shared part, locally. Nothing is spent.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use dp_data::{SampleColumns, SampleTable, SampleUser};
+use dp_fedsgd::{LocalChoice, Provenance as SharedProvenance};
+use dp_personalize::{LocalFit, Provenance, Subspace};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::federated::{folded_in, rows_to_choose_by, with_shared};
+use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
+use crate::personal::{Inputs, Personal, Task, Users};
+use crate::settings::PredictSettings;
+
+/// A user's own model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnModel {
+    /// The user's id.
+    pub user: String,
+    /// Own rows that it was fitted to.
+    pub n_rows: usize,
+    /// Its value where all encoded features are 0.
+    pub level: f64,
+    /// One coefficient for each of [`Predictions::features`].
+    pub coefficients: Vec<f64>,
+}
+
+/// Users' own models, and what these predict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions {
+    /// What is predicted.
+    pub target: String,
+    /// Names of the encoded features.
+    pub features: Vec<String>,
+    /// The users of the history.
+    pub users: Vec<OwnModel>,
+    /// User and prediction of every row to predict, in the order of the file; `None` without such a file.
+    pub rows: Option<Vec<(String, f64)>>,
+    /// How private the model is that the users' own models rest on.
+    pub provenance: Value,
+    /// What to say of a model that is not private.
+    pub warning: Option<&'static str>,
+}
+
+/// Fits users' own models to what a release folder holds, locally, and predicts. Nothing is spent.
+///
+/// # Errors
+/// When a file cannot be read, or does not have the columns of the training data.
+///
+/// # Privacy
+/// What is returned depends on the users' own rows, and is for each user alone.
+pub fn predict(args: &PredictSettings) -> Result<Predictions> {
+    let (learned, inputs) = Learned::read(&args.model)?;
+    let history = dp_data::read_samples(&args.history, &columns(args, &inputs, true))?;
+    let people = People::fit(&inputs, &learned, &history)?;
+    let rows = match &args.rows {
+        Some(path) => {
+            let table = dp_data::read_samples(path, &columns(args, &inputs, false))?;
+            if *table.n_not_finite().expose() > 0 {
+                let reason = "a row holds a number that is NaN or infinite: nothing can be predicted from it";
+                return Err(Error::model(path, reason));
+            }
+            Some(people.predict(&inputs, &table))
+        }
+        None => None,
+    };
+    Ok(Predictions {
+        users: people.models(),
+        features: inputs.names().collect(),
+        target: inputs.target.name,
+        rows,
+        provenance: learned.provenance(),
+        warning: learned.warning(),
+    })
+}
+
+/// The columns that the model was trained on.
+fn columns(args: &PredictSettings, inputs: &Inputs, with_target: bool) -> SampleColumns {
+    let names = inputs.features.iter().map(|column| column.name.clone());
+    SampleColumns {
+        user: args.user_col.clone(),
+        target: Some(inputs.target.name.clone()),
+        features: Some(names.collect()),
+        user_is_optional: true,
+        without_target: !with_target,
+    }
+}
+
+/// The model of a folder.
+enum Learned {
+    /// Of `dp personalize`.
+    Subspace(Box<(Subspace, LocalFit)>),
+    /// Of `dp federate`.
+    Shared(Box<(ReleasedShared, LocalChoice)>),
+}
+
+impl Learned {
+    fn read(folder: &Path) -> Result<(Self, Inputs)> {
+        if folder.join(SHARED).exists() && !folder.join(SUBSPACE).exists() {
+            let shared = read_shared(folder)?;
+            let inputs = shared.inputs.clone();
+            let choice = with_shared(&inputs)?;
+            return Ok((Self::Shared(Box::new((shared, choice))), inputs));
+        }
+        if folder.is_dir() && !folder.join(SUBSPACE).exists() {
+            let reason = format!(
+                "holds neither {SUBSPACE} nor {SHARED}; expected a folder of dp personalize or dp federate"
+            );
+            return Err(Error::model(folder, reason));
+        }
+        let (subspace, inputs) = read_subspace(folder)?;
+        let local = inputs.local_fit()?;
+        Ok((Self::Subspace(Box::new((subspace, local))), inputs))
+    }
+
+    /// A user's own fit: in the subspace; of classes by the run's local steps, otherwise the own choice of round, weight and ridge.
+    fn fit(&self, inputs: &Inputs, users: &Users, user: usize) -> Result<Personal> {
+        let coefficients = match self {
+            Self::Subspace(model) => return Ok(users.fit(user, &model.1, &model.0)),
+            Self::Shared(model) => {
+                let (shared, choice) = model.as_ref();
+                match inputs.task {
+                    Task::Regression => {
+                        let rows = rows_to_choose_by(inputs, users, user);
+                        choice.choose(&shared.offered(), &rows).coefficients
+                    }
+                    Task::Classification { .. } => folded_in(
+                        inputs,
+                        &shared.settings,
+                        shared.alpha,
+                        &shared.last,
+                        users,
+                        user,
+                    )?,
+                }
+            }
+        };
+        Ok(users.with_coefficients(user, coefficients))
+    }
+
+    fn provenance(&self) -> Value {
+        match self {
+            Self::Subspace(model) => json!(model.0.provenance()),
+            Self::Shared(model) => json!(model.0.provenance),
+        }
+    }
+
+    /// What to say of a model that is not private.
+    fn warning(&self) -> Option<&'static str> {
+        let (private, seeded) = match self {
+            Self::Subspace(model) => {
+                let found = model.0.provenance();
+                (
+                    found == Provenance::Private,
+                    found == Provenance::SeededNoise,
+                )
+            }
+            Self::Shared(model) => {
+                let found = model.0.provenance;
+                // zeros say nothing of anybody
+                let private = [SharedProvenance::Private, SharedProvenance::NotTrained];
+                (
+                    private.contains(&found),
+                    found == SharedProvenance::SeededNoise,
+                )
+            }
+        };
+        match (private, seeded) {
+            (true, _) => None,
+            (_, true) => Some("this model is not private: its noise was seeded"),
+            _ => Some("this model is not private: it has no noise"),
+        }
+    }
+}
+
+impl ReleasedShared {
+    /// The shared parts that users choose from.
+    fn offered(&self) -> Vec<&[f64]> {
+        let kept = self.trajectory.chunks_exact(self.last.len().max(1));
+        kept.chain([self.last.as_slice()]).collect()
+    }
+}
+
+/// Users with their own models.
+struct People {
+    ids: Vec<String>,
+    n_rows: Vec<usize>,
+    models: Vec<Personal>,
+    by_id: HashMap<String, usize>,
+    /// Of somebody without history.
+    stranger: Personal,
+}
+
+impl People {
+    fn fit(inputs: &Inputs, learned: &Learned, history: &SampleTable) -> Result<Self> {
+        let (users, n_features) = (history.users().expose(), inputs.features.len());
+        let n_rows: Vec<usize> = users.iter().map(|u| u.rows(n_features).len()).collect();
+        let most = n_rows.iter().copied().max().unwrap_or(0).clamp(1, 1 << 16);
+        // the last place is that of a user without rows
+        let nobody = SampleUser::default();
+        let all = Users::new(inputs, users.iter().chain([&nobody]), most)?;
+        let fit = |user| learned.fit(inputs, &all, user);
+        let ids: Vec<String> = users.iter().map(|user| user.id().to_owned()).collect();
+        Ok(Self {
+            models: (0..users.len()).map(fit).collect::<Result<_>>()?,
+            stranger: fit(users.len())?,
+            by_id: ids.iter().cloned().zip(0..).collect(),
+            ids,
+            n_rows,
+        })
+    }
+
+    /// The model of a user: the one of that id, or else the only one where the history names no users.
+    fn model(&self, id: &str) -> &Personal {
+        let at = self.by_id.get(id).or_else(|| self.by_id.get(""));
+        at.map_or(&self.stranger, |&at| &self.models[at])
+    }
+
+    /// User and prediction of every row, in the order of the file.
+    fn predict(&self, inputs: &Inputs, table: &SampleTable) -> Vec<(String, f64)> {
+        let users = table.users().expose();
+        let mut rows: Vec<_> = users
+            .iter()
+            .map(|user| user.rows(inputs.features.len()))
+            .collect();
+        let mut encoded = Vec::new();
+        let order = table.order().expose().iter().map(|&user| user as usize);
+        order
+            .filter_map(|user| {
+                let (x, _) = rows[user].next()?;
+                inputs.encode(x, &mut encoded);
+                let id = users[user].id();
+                let score = self.model(id).score(&encoded);
+                Some((id.to_owned(), inputs.answer(score)))
+            })
+            .collect()
+    }
+
+    /// The users' own models.
+    fn models(&self) -> Vec<OwnModel> {
+        let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
+        let own = users.map(|((id, &n_rows), model)| OwnModel {
+            user: id.clone(),
+            n_rows,
+            level: model.level(),
+            coefficients: model.coefficients().to_vec(),
+        });
+        own.collect()
+    }
+}
