@@ -96,6 +96,7 @@ fn two_files_of_one_name_are_not_charged_to_one_ledger() {
     assert_eq!(sandbox.read("l.ledger.users"), users);
     let names = [
         "first",
+        "first-internal",
         "l.ledger",
         "l.ledger.key",
         "l.ledger.users",

@@ -300,6 +300,12 @@ fn two_ledgers_of_one_data_set_are_added_up() {
     for closed in ["l.ledger", "m.ledger"] {
         run(closed).exits(5).says(&["is closed", "both.ledger"]);
     }
+    // it knows the users of the last one
+    assert_eq!(both["bound"], true);
+    assert_eq!(
+        sandbox.read("both.ledger.key"),
+        sandbox.read("m.ledger.key")
+    );
     run("both.ledger").exits(0);
     // ledgers of different data sets are not added up
     let other = ["ledger", "create", "o.ledger", "--data-set", "other.csv"];

@@ -51,7 +51,12 @@ fn an_existing_folder_is_replaced_only_when_asked() {
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
-    let names = [&["dp-model", "dp-model-internal"], &kept[..], &["ratings.csv"]].concat();
+    let names = [
+        &["dp-model", "dp-model-internal"],
+        &kept[..],
+        &["ratings.csv"],
+    ]
+    .concat();
     assert_eq!(sandbox.names(), names);
     // figures of another run do not stay beside the model, nor go unasked
     fs::remove_dir_all(sandbox.path("dp-model")).unwrap();
@@ -145,7 +150,12 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
     let n_paid = || sandbox.text("l.ledger").matches("\"label\"").count();
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
-    let left = [&[".dp-model.partial", "items.csv"], &kept[..], &["ratings.csv"]].concat();
+    let left = [
+        &[".dp-model.partial", "items.csv"],
+        &kept[..],
+        &["ratings.csv"],
+    ]
+    .concat();
     let partial = |name: &str| sandbox.exists(&format!(".dp-model.partial/{name}"));
     // the first release does not fit into its list, so nobody has seen it
     train_with_little_space(&sandbox, "12", &args)

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox, words};
 
 /// All there are.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "train",
     "tune",

@@ -168,6 +168,25 @@ pub(super) fn is_bound(ledger: &Path) -> bool {
     is_there(&files.key) && is_there(&files.users)
 }
 
+/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is lost, the next run
+/// says so.
+pub(super) fn carry_over(old: &[PathBuf], new: &Path, key: &str) -> Result<()> {
+    let recorded = Recorded {
+        key: Some(key),
+        has_paid: true,
+    };
+    let mut all = old.iter().map(|path| Files::beside(path));
+    let Some(from) = all.find(|files| files.read(recorded).is_ok()) else {
+        return Ok(());
+    };
+    let to = Files::beside(new);
+    for (from, to) in [(&from.key, &to.key), (&from.users, &to.users)] {
+        let bytes = fs::read(from).map_err(|e| Error::read(from, e))?;
+        replace_private(to, &bytes)?;
+    }
+    Ok(())
+}
+
 /// The files of a binding.
 struct Files {
     ledger: PathBuf,

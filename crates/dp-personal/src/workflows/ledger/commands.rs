@@ -11,7 +11,7 @@ use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
 use super::binding;
-use super::{epsilon_left, runs_left};
+use super::{epsilon_left, runs_left, users_key};
 use crate::error::{Error, Result};
 use crate::output::{rounded_down, rounded_up};
 use crate::settings::{
@@ -119,6 +119,9 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     let kind = args.kind.unwrap_or(usual).budget(target)?.kind();
     binding::refuse_leftovers(&args.out)?;
     Ledger::merge(&args.files, &args.out, kind, target)?;
+    if let Some(key) = users_key(&Ledger::audit(&args.out)?.notes) {
+        binding::carry_over(&args.files, &args.out, key)?;
+    }
     report(&args.out)
 }
 

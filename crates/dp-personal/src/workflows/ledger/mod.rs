@@ -6,7 +6,8 @@ mod commands;
 use std::path::Path;
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, Plan, gdp, usable_delta,
+    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, LedgerNote, Plan, gdp,
+    usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
@@ -154,7 +155,7 @@ impl Account {
             None => None,
             Some(file) => {
                 let recorded = self.ledger.as_ref().map(|ledger| Recorded {
-                    key: users_key(ledger),
+                    key: users_key(ledger.notes()),
                     has_paid: ledger.n_releases() > 0,
                 });
                 let users = data.user_ids();
@@ -228,7 +229,7 @@ impl BoundAccount {
         if let Some(binding) = &mut self.binding {
             binding.write()?;
             let key = binding.key_hash();
-            if users_key(ledger) != Some(&key) {
+            if users_key(ledger.notes()) != Some(&key) {
                 match ledger.note(USERS_KEY, &key) {
                     // a file of an older version has no notes: there the files beside it must say it alone
                     Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
@@ -244,9 +245,8 @@ impl BoundAccount {
 const USERS_KEY: &str = "users-key";
 
 /// The hash of the key that a ledger was bound with last.
-fn users_key(ledger: &Ledger) -> Option<&str> {
-    let notes = ledger.notes().iter().rev();
-    let mut keys = notes.filter(|note| note.name == USERS_KEY);
+fn users_key(notes: &[LedgerNote]) -> Option<&str> {
+    let mut keys = notes.iter().rev().filter(|note| note.name == USERS_KEY);
     keys.next().map(|note| note.text.as_str())
 }
 
