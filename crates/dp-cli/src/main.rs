@@ -57,6 +57,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::AuditTune(flags) => commands::audit_tune(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),
         Command::AuditFederate(flags) => commands::audit_federate(&flags),
+        Command::Ledger(args) => commands::ledger::run(&args.command),
         Command::Account(args) => commands::account::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Completions(args) => commands::completions(&args),

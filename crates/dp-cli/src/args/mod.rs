@@ -12,7 +12,8 @@ pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
-    DemoSettings, EvaluateSettings, FederateSettings, PersonalizeSettings, PredictSettings,
+    DemoSettings, EvaluateSettings, FederateSettings, LedgerCreateSettings, LedgerMergeSettings,
+    LedgerShowSettings, LedgerUpgradeSettings, PersonalizeSettings, PredictSettings,
     PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
     VerifySettings,
 };
@@ -56,6 +57,26 @@ pub(crate) struct Cli {
     pub(crate) quiet: bool,
 }
 
+/// Flags of `dp ledger`.
+#[derive(Args)]
+pub(crate) struct LedgerArgs {
+    #[command(subcommand)]
+    pub(crate) command: LedgerCommand,
+}
+
+/// What is done with a ledger.
+#[derive(Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Make a ledger before its first run
+    Create(Flags<LedgerCreateSettings>),
+    /// Print what was spent, on what and when, what is left, and what a run like the last one would leave
+    Show(Flags<LedgerShowSettings>),
+    /// Rewrite a ledger with the newest version, for any mechanism or with a larger total; nothing that was spent is lost
+    Upgrade(Flags<LedgerUpgradeSettings>),
+    /// Add up ledgers of one data set in a new one
+    Merge(Flags<LedgerMergeSettings>),
+}
+
 /// Flags of `dp completions`.
 #[derive(Args)]
 pub(crate) struct CompletionsArgs {
@@ -67,6 +88,7 @@ pub(crate) struct CompletionsArgs {
 const EXAMPLES: &str = "\
 Examples:
   dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger --new-ledger
+  dp ledger show ratings.ledger
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp publish dp-model to-publish
@@ -108,6 +130,8 @@ pub(crate) enum Command {
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
+    /// Make, show, upgrade and merge ledgers, which count what all runs on one data set spend
+    Ledger(LedgerArgs),
     /// Answer questions about the privacy of any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
@@ -140,6 +164,7 @@ impl Command {
             Self::Recommend(_) => "recommend",
             Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
+            Self::Ledger(_) => "ledger",
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",

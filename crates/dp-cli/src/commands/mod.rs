@@ -3,6 +3,7 @@
 pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
+pub(crate) mod ledger;
 mod runs;
 mod tools;
 mod users;

@@ -119,8 +119,18 @@ fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     fs::rename(sandbox.path("l.ledger"), sandbox.path("old.ledger")).unwrap();
     sandbox
         .dp(&long_run())
+        .exits(5)
+        .says(&["there is no ledger l.ledger", "restore the ledger"]);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        fs::rename(sandbox.path(name), sandbox.path(&format!("old.{name}"))).unwrap();
+    }
+    sandbox
+        .dp(&long_run())
         .exits(2)
         .says(&["this ledger did not pay for the releases of the interrupted run"]);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        fs::rename(sandbox.path(&format!("old.{name}")), sandbox.path(name)).unwrap();
+    }
     assert!(!sandbox.exists("dp-model") && !sandbox.exists("l.ledger"));
     // refused, the run is still there
     assert_eq!(sandbox.read(LIST), list);

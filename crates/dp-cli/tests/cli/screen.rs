@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox, words};
 
 /// All there are.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "train",
     "tune",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 19] = [
     "federate",
     "evaluate",
     "report",
+    "ledger",
 ];
 
 #[test]

@@ -11,7 +11,6 @@ use super::audit::{
     AuditOutcome, Audited, Trials, USUAL_CANARIES, canaries, data, warn_of_memory, with_length,
 };
 use super::input::{settings_for, with_given};
-use super::ledger::Account;
 use super::private_run::Clock;
 use super::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
@@ -39,11 +38,12 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(train)?.open(&draft, Account::open)?;
+    let opened = opening(train)?.open(&draft)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     let (ratings, split) = read_parts(train)?;
+    let mut opened = opened.bind(&ratings)?;
     let load = clock.lap();
 
     let assumed = fits

@@ -29,9 +29,9 @@ pub(super) fn run(
     settings: &Settings,
     watch: &mut dyn Watch,
 ) -> Result<ExplorationOutcome> {
-    if args.ledger.ledger.is_some() {
+    if args.ledger.file().is_some() {
         let text = "`ledger` with several `epsilon`: an exploration releases nothing and is not paid for; \
-                    give one `epsilon`";
+                    give one `epsilon`, or `no_ledger`";
         return Err(Error::Usage(text.to_owned()));
     }
     if args.output.publish_releases {
