@@ -51,6 +51,7 @@ fn run(command: Command) -> error::Result<()> {
         Command::Evaluate(flags) => commands::evaluate(&flags),
         Command::Report(flags) => commands::report(&flags),
         Command::Recommend(flags) => commands::recommend(&flags),
+        Command::Publish(flags) => commands::publish(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),
         Command::AuditPersonalize(flags) => commands::audit_personalize(&flags),

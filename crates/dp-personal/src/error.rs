@@ -62,6 +62,25 @@ pub enum Error {
         /// What differs.
         reason: String,
     },
+    /// A file in a folder of released files that no certificate covers.
+    #[error(
+        "{} is not covered by the certificate, {}",
+        path.display(), beside(*n_others)
+    )]
+    NotReleased {
+        /// The file.
+        path: PathBuf,
+        /// How many others there are.
+        n_others: usize,
+    },
+    /// A model that nothing may be published of.
+    #[error("{}: intact, but it promises no privacy: {reason}; nothing was published", path.display())]
+    NotPublished {
+        /// The certificate.
+        path: PathBuf,
+        /// Why it promises none.
+        reason: String,
+    },
     /// A list of releases that cannot be read or gone on with, or is of another run.
     #[error(transparent)]
     Releases(dp_mechanism::Error),
@@ -238,7 +257,10 @@ impl Error {
             Self::AfterPayment { error, .. } => error.kind(),
             Self::Budget(_) => ErrorKind::Budget,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
-            Self::Certificate { .. } | Self::Artifact { .. } => ErrorKind::Broken,
+            Self::Certificate { .. }
+            | Self::Artifact { .. }
+            | Self::NotReleased { .. }
+            | Self::NotPublished { .. } => ErrorKind::Broken,
             Self::OutputExists { .. }
             | Self::Recovered { .. }
             | Self::OutputBusy { .. }
@@ -292,6 +314,16 @@ impl ErrorKind {
             _ => Self::Other,
         }
     }
+}
+
+/// How many files are not covered either.
+fn beside(n_others: usize) -> String {
+    let others = match n_others {
+        0 => String::new(),
+        1 => "nor is 1 other file; ".to_owned(),
+        n => format!("nor are {n} other files; "),
+    };
+    others + "move it elsewhere, or publish by dp publish, which leaves it out"
 }
 
 /// The setting that decides a parameter: most are called alike.

@@ -12,8 +12,8 @@ pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, PredictSettings, RecommendSettings, ReportSettings,
-    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    FederateSettings, PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings,
+    ReportSettings, SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -68,8 +68,9 @@ Examples:
   dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
+  dp publish dp-model to-publish
   dp recommend --model dp-model --history my-ratings.csv
-  dp evaluate ratings.csv.gz --model dp-model --non-private --save
+  dp evaluate ratings.csv.gz --model dp-model --non-private
   dp report dp-model --title Alien
   dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
   dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
@@ -101,6 +102,8 @@ pub(crate) enum Command {
     Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(Flags<RecommendSettings>),
+    /// Copy exactly the files that a certificate covers, to be published
+    Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
     /// Answer questions about the privacy of any composition of mechanisms
@@ -131,6 +134,7 @@ impl Command {
             Self::Evaluate(_) => "evaluate",
             Self::Report(_) => "report",
             Self::Recommend(_) => "recommend",
+            Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",

@@ -10,5 +10,5 @@ mod users;
 pub(crate) use runs::{
     audit, audit_federate, audit_personalize, evaluate, federate, personalize, train, tune,
 };
-pub(crate) use tools::{completions, demo, report, synth, verify};
+pub(crate) use tools::{completions, demo, publish, report, synth, verify};
 pub(crate) use users::{predict, recommend};

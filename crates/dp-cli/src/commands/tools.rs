@@ -5,12 +5,14 @@ use std::time::Instant;
 
 use clap::CommandFactory;
 use dp_personal::accounting::Status;
-use dp_personal::settings::{DemoSettings, ReportSettings, SynthSettings, VerifySettings};
+use dp_personal::settings::{
+    DemoSettings, PublishSettings, ReportSettings, SynthSettings, VerifySettings,
+};
 use dp_personal::workflows::demo::{self, DemoData, DemoRow};
 use dp_personal::workflows::recompute::Recomputed;
 use dp_personal::workflows::report::Reported;
 use dp_personal::workflows::verify::Verified;
-use dp_personal::workflows::{report, synth, verify};
+use dp_personal::workflows::{publish, report, synth, verify};
 use serde_json::{Value, json};
 
 use crate::args::{Cli, CompletionsArgs, Flags};
@@ -87,8 +89,8 @@ fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String
         "\n{out}/ holds the run at epsilon {epsilon}:\n\
          \u{20} item_factors.safetensors, items.csv  the model\n\
          \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
-         \u{20} report.md                            the same in words; may be published like the two above\n\
-         \u{20} internal.md                          accuracy, from private data: not covered, not to be published\n\
+         \u{20} report.md                            the same in words\n\
+         {out}-internal/ holds what is measured on held-out ratings: not covered, not to be published\n\
          \ncheck the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
          measure the guarantee:  cargo run --release -p dp-cli -- audit --epsilon {epsilon} --delta {delta:e}\n"
     )
@@ -158,6 +160,23 @@ fn as_json(found: &Recomputed) -> Value {
     }
 }
 
+pub(crate) fn publish(flags: &Flags<PublishSettings>) -> Result<()> {
+    let found = publish::publish(&flags.settings)?;
+    let files = names(&found.files);
+    if flags.json {
+        return print_json(&json!({"files": files, "left_out": found.left_out}));
+    }
+    for name in &found.left_out {
+        let path = flags.settings.model.join(name);
+        warn(&format!(
+            "{}: left out, no certificate covers it",
+            path.display()
+        ));
+    }
+    let lines = files.into_iter().map(|file| file + "\n");
+    print(&lines.collect::<String>())
+}
+
 pub(crate) fn report(flags: &Flags<ReportSettings>) -> Result<()> {
     let found = report::report(&flags.settings)?;
     if !found.is_private {
@@ -171,9 +190,7 @@ pub(crate) fn report(flags: &Flags<ReportSettings>) -> Result<()> {
             "internal": {"files": names(&found.internal)},
         }));
     }
-    let args = &flags.settings;
-    let out = args.out.as_ref().or(args.folders.first());
-    print(&pages(out.map(PathBuf::as_path), &found))
+    print(&pages(&found))
 }
 
 fn names(paths: &[PathBuf]) -> Vec<String> {
@@ -183,7 +200,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-fn pages(out: Option<&Path>, found: &Reported) -> String {
+fn pages(found: &Reported) -> String {
     let first = if found.is_private {
         "released"
     } else {
@@ -195,12 +212,6 @@ fn pages(out: Option<&Path>, found: &Reported) -> String {
             let head = if at == 0 { kind } else { "" };
             text.push_str(&format!("{head:<12}{file}\n"));
         }
-    }
-    if let (Some(out), false) = (out, found.internal.is_empty()) {
-        let out = out.display();
-        text.push_str(&format!(
-            "before publishing {out}, take out every file whose name begins with `internal`\n"
-        ));
     }
     text
 }

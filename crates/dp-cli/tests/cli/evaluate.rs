@@ -6,7 +6,14 @@ use crate::support::{Sandbox, USER, names_in, ratings, words};
 
 fn evaluate(sandbox: &Sandbox, more: &[&str]) -> Value {
     let args = [
-        &["evaluate", "ratings.csv", "--model", "dp-model", "--json"],
+        &[
+            "evaluate",
+            "ratings.csv",
+            "--model",
+            "dp-model",
+            "--json",
+            "--show-internal",
+        ],
         more,
     ]
     .concat();
@@ -51,7 +58,14 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
 fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(120, 60, 12));
-    let args = ["--feedback", "implicit", "--min-rating", "3", "--json"];
+    let args = [
+        "--feedback",
+        "implicit",
+        "--min-rating",
+        "3",
+        "--json",
+        "--show-internal",
+    ];
     let run = sandbox.train(&args).exits(0).json();
     let found = evaluate(&sandbox, &[]);
     assert_eq!(found, evaluate(&sandbox, &["--min-rating", "3"]));
@@ -93,7 +107,7 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
     );
     let args = words("evaluate new.csv --model dp-model --history old.csv");
     let found = sandbox
-        .dp(&[&args[..], &["--json"]].concat())
+        .dp(&[&args[..], &["--json", "--show-internal"]].concat())
         .exits(0)
         .json();
     // b: 5, d: 2, a: 4 against the mean 3 of the history; a's item-1 is known, item-99 is not, NaN is nothing
@@ -128,28 +142,35 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
 }
 
 #[test]
-fn all_of_it_is_internal_and_kept_only_when_asked() {
+fn all_of_it_is_internal_and_printed_only_when_asked() {
     let sandbox = Sandbox::with_model();
     let before = names_in(&sandbox.path("dp-model"));
-    let args = ["evaluate", "ratings.csv", "--model", "dp-model"];
-    let run = sandbox.dp(&args).exits(0);
+    let kept = "dp-model-internal/internal-evaluation.json";
+    let args = words("evaluate ratings.csv --model dp-model");
+    let shown = [&args[..], &["--show-internal"]].concat();
+    let run = sandbox.dp(&shown).exits(0);
     let head = "internal, not covered by the guarantee: do not publish\n";
     assert!(run.stdout.starts_with(head), "{}", run.stdout);
     assert!(!run.stdout.contains(USER) && run.stderr.is_empty());
-    assert_eq!(names_in(&sandbox.path("dp-model")), before);
+    assert!(!sandbox.exists(kept));
+    let run = sandbox.dp(&args).exits(0);
+    run.prints(&[kept, "--show-internal"]);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
+    let run = sandbox
+        .dp(&[&args[..], &["--json", "--show-internal"]].concat())
+        .exits(0);
+    assert!(run.json().get("internal").is_none(), "{}", run.stdout);
 
     let found = evaluate(&sandbox, &["--save", "--non-private"]);
     assert!(figure(&found, "non-private", "rmse") > 0.0);
     assert_eq!(found["released"]["private"], true);
-    let kept = sandbox.value("dp-model/internal-evaluation.json");
-    assert_eq!(kept["overall"], found["internal"]["overall"]);
-    assert_eq!(names_in(&sandbox.path("dp-model")).len(), before.len() + 1);
+    assert_eq!(sandbox.value(kept)["overall"], found["internal"]["overall"]);
+    assert_eq!(names_in(&sandbox.path("dp-model")), before);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let path = sandbox.path("dp-model/internal-evaluation.json");
-        let mode = std::fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = std::fs::metadata(sandbox.path(kept)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
     }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
@@ -168,7 +189,10 @@ fn members(value: &Value) -> Vec<&str> {
 fn json_has_the_documented_members() {
     let sandbox = Sandbox::with_model();
     let found = evaluate(&sandbox, &[]);
-    assert_eq!(members(&found), ["dim", "internal", "n_items", "released"]);
+    assert_eq!(
+        members(&found),
+        ["dim", "internal", "internal_folder", "n_items", "released"]
+    );
     let internal = &found["internal"];
     assert_eq!(
         members(internal),
@@ -180,13 +204,13 @@ fn json_has_the_documented_members() {
         ["bucket", "k", "n_items", "n_targets", "scores"]
     );
     let pages = sandbox
-        .dp(&["report", "dp-model", "--json"])
+        .dp(&["report", "dp-model", "--json", "--show-internal"])
         .exits(0)
         .json();
     assert_eq!(members(&pages), ["internal", "private", "released", "runs"]);
     let made = words("synth ratings --users 20 --items 10 --ratings 60");
     let made = sandbox
-        .dp(&[&made[..], &["--out", "made", "--json"]].concat())
+        .dp(&[&made[..], &["--out", "made", "--json", "--show-internal"]].concat())
         .exits(0)
         .json();
     assert_eq!(members(&made), ["data_seed", "files"]);
@@ -197,7 +221,14 @@ fn json_has_the_documented_members() {
 fn nothing_held_out_is_no_failure() {
     let sandbox = Sandbox::with_model();
     sandbox.write("none.csv", "user,item,rating\na,item-99,3\n");
-    let args = ["evaluate", "none.csv", "--model", "dp-model", "--json"];
+    let args = [
+        "evaluate",
+        "none.csv",
+        "--model",
+        "dp-model",
+        "--json",
+        "--show-internal",
+    ];
     let found = sandbox
         .dp(&[&args[..], &["--history", "ratings.csv"]].concat())
         .exits(0)
@@ -227,7 +258,7 @@ fn mistakes_are_named() {
         .says(&["--model"]);
     sandbox.write(
         "e.toml",
-        "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\n",
+        "[evaluate]\nratings = \"ratings.csv\"\nmodel = \"dp-model\"\njson = true\nshow-internal = true\n",
     );
     let configured = sandbox
         .dp(&["evaluate", "--config", "e.toml"])

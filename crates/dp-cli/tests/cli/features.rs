@@ -64,7 +64,7 @@ pub(crate) fn trained(more: &[&str]) -> Sandbox {
 #[test]
 fn a_run_leaves_the_usual_files_and_the_weights_of_features() {
     let sandbox = sandbox();
-    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "30", "--json"];
+    let args = words("--ledger l.ledger --ledger-epsilon 30 --json --show-internal");
     let json = train(&sandbox, &args).exits(0).json();
     assert_eq!(
         (&json["method"], &json["n_items"]),

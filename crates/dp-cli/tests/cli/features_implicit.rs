@@ -4,7 +4,14 @@ use crate::features::{sandbox, train};
 use crate::implicit::check_list_figures;
 use crate::support::words;
 
-const IMPLICIT: [&str; 5] = ["--feedback", "implicit", "--min-rating", "4", "--json"];
+const IMPLICIT: [&str; 6] = [
+    "--feedback",
+    "implicit",
+    "--min-rating",
+    "4",
+    "--json",
+    "--show-internal",
+];
 
 #[test]
 fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {

@@ -12,7 +12,7 @@ fn survives(lines: &str) -> serde_json::Value {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(60, N_ITEMS, 10) + lines);
     sandbox.write("items.csv", catalogue(N_ITEMS));
-    let args = ["--items", "items.csv", "--json", "--dim", "3"];
+    let args = words("--items items.csv --json --show-internal --dim 3");
     let json = sandbox.train(&args).exits(0).json();
     sandbox.dp(&["verify", "dp-model"]).exits(0);
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");

@@ -4,7 +4,7 @@ use crate::support::{Sandbox, words};
 
 fn trained(more: &[&str]) -> (Sandbox, serde_json::Value) {
     let sandbox = Sandbox::with_ratings();
-    let mut args = words("--feedback implicit --min-rating 3 --split users --json");
+    let mut args = words("--feedback implicit --min-rating 3 --split users --json --show-internal");
     args.extend(more);
     let json = sandbox.train(&args).exits(0).json();
     (sandbox, json)

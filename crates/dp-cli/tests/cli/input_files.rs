@@ -130,7 +130,9 @@ fn with_a_declared_catalogue_a_header_alone_is_a_data_set_without_users() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", "user,item,rating\n");
     sandbox.write("items.csv", catalogue(5));
-    let run = sandbox.train(&["--items", "items.csv", "--json"]).exits(0);
+    let run = sandbox
+        .train(&["--items", "items.csv", "--json", "--show-internal"])
+        .exits(0);
     assert_eq!(run.json()["internal"]["n_users"], 0);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
@@ -217,7 +219,7 @@ fn every_documented_layout_is_read() {
     ] {
         let sandbox = Sandbox::new();
         sandbox.write("ratings.csv", &text);
-        let run = sandbox.train(&["--json"]).exits(0);
+        let run = sandbox.train(&["--json", "--show-internal"]).exits(0);
         assert_eq!(run.json()["internal"]["n_ratings"], 400);
         assert_eq!(run.json()["n_items"], 25);
         assert!(!run.stdout.contains(USER));

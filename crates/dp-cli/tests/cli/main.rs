@@ -29,6 +29,7 @@ mod output_folder;
 mod parquet;
 mod personalize;
 mod predict;
+mod publish;
 mod python;
 mod ranges;
 mod real_data;

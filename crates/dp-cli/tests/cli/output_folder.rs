@@ -5,22 +5,23 @@ use std::path::Path;
 
 use crate::support::{Run, Sandbox, catalogue, names_in, words};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 6] = [
     "certificate.json",
-    "internal-releases.list",
-    "internal.json",
-    "internal.md",
     "item_factors.safetensors",
     "items.csv",
+    "manifest.json",
     "report.json",
     "report.md",
 ];
+const INTERNAL: [&str; 3] = ["internal-releases.list", "internal.json", "internal.md"];
 
 #[test]
 fn a_run_leaves_the_documented_files_and_nothing_else() {
     let sandbox = Sandbox::with_model();
-    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
 }
 
 #[test]
@@ -28,7 +29,10 @@ fn parent_folders_are_made() {
     let sandbox = Sandbox::with_ratings();
     sandbox.train(&["--out", "models/2026/monday"]).exits(0);
     assert_eq!(names_in(&sandbox.path("models/2026/monday")), FILES);
-    assert_eq!(names_in(&sandbox.path("models/2026")), ["monday"]);
+    assert_eq!(
+        names_in(&sandbox.path("models/2026")),
+        ["monday", "monday-internal"]
+    );
 }
 
 #[test]
@@ -46,7 +50,17 @@ fn an_existing_folder_is_replaced_only_when_asked() {
 
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
-    assert_eq!(sandbox.names(), ["dp-model", "l.ledger", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "l.ledger", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
+    // figures of another run do not stay beside the model, nor go unasked
+    fs::remove_dir_all(sandbox.path("dp-model")).unwrap();
+    sandbox.write("dp-model-internal/notes.txt", "mine");
+    sandbox
+        .train(&[])
+        .exits(7)
+        .says(&["dp-model-internal exists", "--force"]);
+    sandbox.train(&["--force"]).exits(0);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
 }
 
 #[test]
@@ -65,6 +79,8 @@ fn a_file_in_the_place_of_the_folder_is_kept_too() {
 fn replacing_never_deletes_what_the_run_needs() {
     let sandbox = Sandbox::with_model();
     fs::create_dir(sandbox.path("work")).unwrap();
+    fs::create_dir(sandbox.path("work-internal")).unwrap();
+    sandbox.write("work-internal/ratings.csv", "x");
     for name in ["ratings.csv", "items.csv", "l.ledger"] {
         sandbox.write(&format!("work/{name}"), "x");
     }
@@ -73,6 +89,7 @@ fn replacing_never_deletes_what_the_run_needs() {
         &["train", "ratings.csv", "--items", "work/items.csv"],
         &["train", "ratings.csv", "--ledger", "work/l.ledger"],
         &["train", "ratings.csv", "--ledger", "work/new.ledger"],
+        &["train", "work-internal/ratings.csv"],
     ] {
         let rest = words("--epsilon 1 --delta 1e-5 --out work --force");
         let run = sandbox.dp(&[args, rest.as_slice()].concat());
@@ -96,7 +113,8 @@ fn what_a_killed_run_left_is_cleared_away() {
     fs::create_dir(sandbox.path(".dp-model.partial")).unwrap();
     sandbox.write(".dp-model.partial/item_factors.safetensors", "half");
     sandbox.train(&[]).exits(0);
-    assert_eq!(sandbox.names(), ["dp-model", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
@@ -116,13 +134,25 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 #[cfg(unix)]
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
-    sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB
+    sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB, a list of releases of 450 kB
     let args = words("--items items.csv --ledger l.ledger --steps 1");
-    let run = train_with_little_space(&sandbox, "12", &args);
+    let n_paid = || sandbox.text("l.ledger").lines().count() - 1;
     // the first release does not fit into its list, so nobody has seen it
-    run.exits(7).says(&["releases.list"]);
-    assert!(!sandbox.exists("dp-model"));
+    train_with_little_space(&sandbox, "12", &args)
+        .exits(7)
+        .says(&["releases.list"]);
+    let names = ["items.csv", "l.ledger", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
+    assert_eq!(n_paid(), 1);
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
+
+    // with more room the list fits but not what comes after it: everything is paid, and the list stays to go on from
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    let free = [&args[..], &["--publish-releases"]].concat();
+    train_with_little_space(&sandbox, "SPACE", &free)
+        .exits(7)
+        .says(&["item_factors.safetensors"]);
+    assert_eq!(n_paid(), 4);
 }
 
 #[test]
@@ -134,7 +164,8 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
     let run = train_with_little_space(&sandbox, "12", &["--items", "items.csv", "--force"]);
     run.exits(7);
     assert_eq!(sandbox.read("dp-model/certificate.json"), before);
-    assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "items.csv", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
@@ -160,20 +191,23 @@ fn the_internal_report_is_for_its_owner_only() {
             .mode()
             & 0o777
     };
-    assert_eq!(mode("dp-model/internal.md"), 0o600);
+    assert_eq!(mode("dp-model-internal"), 0o700);
+    for name in INTERNAL {
+        assert_eq!(mode(&format!("dp-model-internal/{name}")), 0o600, "{name}");
+    }
     assert_ne!(mode("dp-model/report.md"), 0o600);
 }
 
 /// What a process leaves that is killed while it measures a model of the given folder.
 fn killed(sandbox: &Sandbox, model: &str) {
     let left = format!(".{model}.partial");
-    fs::create_dir(sandbox.path(&left)).unwrap();
+    fs::create_dir_all(sandbox.path(&left).join("internal")).unwrap();
     for (name, text) in [
         (".lock", ""),
         (".paid", ""),
         (".released", ""),
         ("certificate.json", "{}"),
-        ("internal.json", "{\"schema"),
+        ("internal/internal.json", "{\"schema"),
     ] {
         sandbox.write(&format!("{left}/{name}"), text);
     }
@@ -207,6 +241,8 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
         let run = sandbox.dp(&args).exits(7);
         run.says(&["the model is now in found", "nothing was paid"]);
         assert_eq!(names_in(&sandbox.path("found")), ["certificate.json"]);
+        assert_eq!(names_in(&sandbox.path("found-internal")), [""; 0]);
+        fs::remove_dir(sandbox.path("found-internal")).unwrap();
         assert_eq!(sandbox.read("l.ledger"), ledger);
         fs::remove_dir_all(sandbox.path("found")).unwrap();
     }

@@ -32,6 +32,7 @@ fn real_data_defaults_reach_the_targets_on_movielens_1m() {
             "--delta",
             "1e-5",
             "--json",
+            "--show-internal",
         ];
         let train = ["train", ratings.to_str().unwrap(), "--force"];
         let json = sandbox
@@ -78,6 +79,7 @@ fn real_data_schools_gain_from_each_other_at_epsilon_5() {
         "--held-out-users",
         "0.2",
         "--json",
+        "--show-internal",
     ];
     let json = sandbox.dp(&args).exits(0).json();
     for users in ["trained_on", "held_out"] {

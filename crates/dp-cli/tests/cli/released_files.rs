@@ -2,10 +2,11 @@
 
 use crate::support::{Run, Sandbox, USER, catalogue, ratings, states_number, words};
 
-const RELEASED: [&str; 5] = [
+const RELEASED: [&str; 6] = [
     "dp-model/certificate.json",
     "dp-model/item_factors.safetensors",
     "dp-model/items.csv",
+    "dp-model/manifest.json",
     "dp-model/report.json",
     "dp-model/report.md",
 ];
@@ -45,7 +46,7 @@ fn released_files_name_no_user_and_no_accuracy() {
         }
     }
     assert!(!run.stdout.contains(USER) && !run.stderr.contains(USER));
-    assert!(!holds(&sandbox.read("dp-model/internal.md"), USER));
+    assert!(!holds(&sandbox.read("dp-model-internal/internal.md"), USER));
 }
 
 #[test]
@@ -58,14 +59,14 @@ fn released_files_hold_no_count_of_users_or_ratings() {
             assert!(!states_number(&text, count), "{count} in {file}");
         }
     }
-    let internal = sandbox.text("dp-model/internal.md");
+    let internal = sandbox.text("dp-model-internal/internal.md");
     assert!(internal.contains("| users | 1009 |") && internal.contains("| ratings kept | 10090 |"));
 }
 
 #[test]
-fn the_internal_report_is_headed_as_such() {
+fn the_internal_report_is_headed_as_such_and_printed_only_when_asked() {
     let (sandbox, run) = trained();
-    let internal = sandbox.text("dp-model/internal.md");
+    let internal = sandbox.text("dp-model-internal/internal.md");
     assert!(internal.starts_with("# Internal: not covered by the guarantee\n"));
     for row in [
         "RMSE test |",
@@ -76,7 +77,13 @@ fn the_internal_report_is_headed_as_such() {
     ] {
         assert!(internal.contains(row), "no `{row}` in {internal}");
     }
-    let (released, internal) = run.stdout.split_once("internal, not covered").unwrap();
+    for word in ["RMSE", "user mean", "seconds"] {
+        assert!(!run.stdout.contains(word), "{word} in {}", run.stdout);
+    }
+    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    let items = words("--items items.csv --force --show-internal");
+    let shown = sandbox.train(&items).exits(0).stdout;
+    let (released, internal) = shown.split_once("internal, not covered").unwrap();
     assert!(!released.contains("RMSE") && internal.contains("user mean"));
 }
 

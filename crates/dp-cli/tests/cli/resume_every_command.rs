@@ -150,7 +150,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         let verify = ["verify", "dp-model", "--ledger", "l.ledger", "--recompute"];
         let verified = sandbox.dp(&verify).exits(0);
         verified.prints(&["bit for bit"]);
-        assert!(sandbox.exists("dp-model/internal-releases.list"));
+        assert!(sandbox.exists("dp-model-internal/internal-releases.list"));
         assert!(!sandbox.exists("dp-model/held.json") && !sandbox.exists("dp-model/releases.list"));
     }
     assert!(all_kills > 0);
@@ -189,7 +189,7 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
             .copied()
             .collect();
         sandbox.dp(&other).exits(0);
-        let found = recompute(&["--releases", "again/internal-releases.list"])
+        let found = recompute(&["--releases", "again-internal/internal-releases.list"])
             .exits(6)
             .json();
         assert_eq!(found["recomputed"]["result"], "differs", "{:?}", case.args);

@@ -21,11 +21,17 @@ fn keys(value: &Value, path: &str, all: &mut Vec<String>) {
 #[test]
 fn json_is_one_object_with_the_documented_keys() {
     let sandbox = Sandbox::with_ratings();
-    let run = sandbox.train(&["--json"]).exits(0);
-    assert_eq!(run.stderr, "");
-    let mut found = Vec::new();
-    keys(&run.json(), "", &mut found);
-    found.sort();
+    let keys_with = |more: &[&str]| {
+        let run = sandbox
+            .train(&[&["--json", "--force"], more].concat())
+            .exits(0);
+        assert_eq!(run.stderr, "");
+        let mut found = Vec::new();
+        keys(&run.json(), "", &mut found);
+        found.sort();
+        found
+    };
+    let found = keys_with(&["--show-internal"]);
     let expected = [
         "dim",
         "internal.metrics.constant_rmse",
@@ -37,6 +43,7 @@ fn json_is_one_object_with_the_documented_keys() {
         "internal.seconds.evaluate",
         "internal.seconds.load",
         "internal.seconds.train",
+        "internal_folder",
         "method",
         "n_items",
         "released.adjacency",
@@ -51,13 +58,15 @@ fn json_is_one_object_with_the_documented_keys() {
         "steps",
     ];
     assert_eq!(found, expected);
+    let released = expected.iter().filter(|key| !key.starts_with("internal."));
+    assert_eq!(keys_with(&[]), released.copied().collect::<Vec<_>>());
 }
 
 #[test]
 fn json_says_what_was_guaranteed() {
     let sandbox = Sandbox::with_ratings();
     let json = sandbox
-        .train(&["--json", "--dim", "3", "--steps", "2"])
+        .train(&["--json", "--show-internal", "--dim", "3", "--steps", "2"])
         .exits(0)
         .json();
     assert_eq!(json["method"], "pooled");
@@ -106,11 +115,16 @@ fn a_declared_catalogue_and_a_ledger_change_what_is_assumed() {
 #[test]
 fn without_a_split_all_ratings_train_and_no_accuracy_is_reported() {
     let sandbox = Sandbox::with_ratings();
-    let json = sandbox.train(&["--json", "--no-split"]).exits(0).json();
+    let json = sandbox
+        .train(&["--json", "--show-internal", "--no-split"])
+        .exits(0)
+        .json();
     for metric in ["valid_rmse", "test_rmse", "constant_rmse", "user_mean_rmse"] {
         assert!(json["internal"]["metrics"][metric].is_null(), "{metric}");
     }
-    let run = sandbox.train(&["--no-split", "--force"]).exits(0);
+    let run = sandbox
+        .train(&["--no-split", "--force", "--show-internal"])
+        .exits(0);
     run.prints(&["nothing held out"]);
     sandbox
         .train(&["--no-split", "--split-seed", "3", "--force"])
@@ -123,6 +137,7 @@ fn the_split_seed_decides_what_is_held_out() {
     let constant = |seed: &str| {
         let args = [
             "--json",
+            "--show-internal",
             "--force",
             "--insecure-seed",
             "1",

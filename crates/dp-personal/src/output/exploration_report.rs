@@ -1,15 +1,15 @@
 //! The files of `dp federate` at several epsilons: a look at what privacy costs. All of them are internal.
 
-use std::path::Path;
-
 use dp_page::{Axis, Block, Chart, Kind, Line, Lines, Page, Section, Stroke, Table, terminal};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::OutputFolder;
+use super::release::internal_fact;
+use super::{OutputFolder, internal_beside};
 use crate::error::Result;
 use crate::evaluate::shown;
 use crate::federated::{alpha_name, alpha_value};
+use crate::settings::OutputSettings;
 
 /// Heads all that is written and shown.
 const NOTE: &str = "exploration: not covered by one certificate, nothing is released";
@@ -62,7 +62,7 @@ impl ExplorationReport<'_> {
     }
 
     /// The object that `--json` prints.
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn json(&self, output: &OutputSettings) -> Value {
         let point = |p: &FrontierPoint| {
             json!({
                 "alpha": alpha_value(p.alpha),
@@ -71,21 +71,29 @@ impl ExplorationReport<'_> {
                 "median_user": p.median_user,
             })
         };
-        json!({
+        let mut object = json!({
             "exploration": NOTE,
             "released": Value::Null,
-            "internal": {
+            "internal_folder": internal_beside(&output.out).display().to_string(),
+        });
+        if output.show_internal {
+            object["internal"] = json!({
                 "metric": self.metric,
                 "delta": self.delta,
                 "frontier": self.points.iter().map(point).collect::<Vec<_>>(),
                 "winners": self.epsilons().into_iter().map(|e| self.winner(e)).collect::<Vec<_>>(),
                 "seconds": self.seconds,
-            },
-        })
+            });
+        }
+        object
     }
 
     /// What the terminal shows.
-    pub(crate) fn summary(&self, out: &Path) -> String {
+    pub(crate) fn summary(&self, output: &OutputSettings) -> String {
+        let facts = Block::Facts(vec![internal_fact(&output.out, output.show_internal)]);
+        if !output.show_internal {
+            return format!("{NOTE}\n") + &terminal(&[facts]);
+        }
         let mut table = self.by_alpha();
         table.title = format!(
             "internal, do not publish: {} by epsilon at delta {:e}",
@@ -97,13 +105,8 @@ impl ExplorationReport<'_> {
             .map(|e| word(&self.winner(e).alpha));
         let best = ["best on test rows".to_owned()].into_iter().chain(best);
         table.rows.push(best.collect());
-        let facts = [("written to".to_owned(), out.display().to_string())];
         format!("{NOTE}\n")
-            + &terminal(&[
-                Block::Facts(facts.into()),
-                Block::Table(table),
-                Block::Text(READING.to_owned()),
-            ])
+            + &terminal(&[facts, Block::Table(table), Block::Text(READING.to_owned())])
     }
 
     /// Epsilons in order, and none for exact sums.

@@ -1,5 +1,6 @@
 //! What every training run leaves behind: released files, internal files, and its summary on the screen.
 
+use std::fs;
 use std::path::Path;
 
 use dp_accounting::{Certificate, Making, Status};
@@ -8,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run_files::{
-    ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, ReleasedRun, SCHEMA_VERSION, pretty,
-    read_certificate,
+    ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
+    SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
-use super::{CERTIFICATE, OutputFolder};
-use crate::error::Result;
+use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_beside};
+use crate::error::{Error, Result};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
+use crate::settings::OutputSettings;
 
 /// Wall-clock time of the parts of a run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -84,22 +86,34 @@ pub(crate) trait Release {
             release_list_sha256: folder.release_list_sha256()?,
         };
         let mut certificate = certificate.with_making(made);
+        let mut files = Vec::new();
         for (name, bytes) in self.files()? {
-            folder.write(name, &bytes)?;
             certificate = certificate.with_artifact(name, &bytes);
+            files.push((name, bytes));
         }
         let certificate = folder.settle_releases(publish_releases, certificate)?;
         let mut released = self.run();
         released.warnings = warnings.to_vec();
-        let certificate = released.write(folder, certificate)?;
-        folder.write(CERTIFICATE, certificate.to_json().as_bytes())?;
+        let bytes = pretty(&released)?;
+        let certificate = certificate.with_artifact(RELEASED, &bytes);
+        files.push((RELEASED, bytes));
+        files.push((CERTIFICATE, certificate.to_json().into_bytes()));
+        let mut manifest = Manifest::of(&certificate);
+        if publish_releases {
+            let path = folder.path(RELEASES);
+            let list = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+            manifest.add(RELEASES, &list);
+        }
         let run = ReportedRun::ending(folder, certificate, released, self.factors())?;
         let page = released_page(&[run], &Wanted::default())?;
-        folder.write("report.md", page.markdown().as_bytes())?;
-        for (name, svg) in page.figures() {
-            folder.write(name, svg.as_bytes())?;
+        files.push(("report.md", page.markdown().into_bytes()));
+        let figures = page.figures();
+        files.extend(figures.map(|(name, svg)| (name, svg.into_bytes())));
+        for (name, bytes) in &files {
+            folder.write(name, bytes)?;
+            manifest.add(name, bytes);
         }
-        Ok(())
+        folder.write(MANIFEST, &manifest.to_bytes()?)
     }
 }
 
@@ -148,31 +162,54 @@ pub(crate) trait RunReport {
         Ok(())
     }
 
-    /// The object that `--json` prints.
-    fn json(&self) -> Value {
+    /// The object that `--json` prints; internal values only where they are asked for.
+    fn json(&self, output: &OutputSettings) -> Value {
         let (mut object, internal) = self.objects();
         let more = object["released"].take();
         object["released"] = released(self.release().certificate());
         for (name, value) in more.as_object().into_iter().flatten() {
             object["released"][name] = value.clone();
         }
-        object["internal"] = internal;
+        let folder = internal_beside(&output.out);
+        object["internal_folder"] = folder.display().to_string().into();
+        if output.show_internal {
+            object["internal"] = internal;
+        }
         object
     }
 
-    /// The summary on the screen: what is released, and under a title that says so what is internal.
-    fn summary(&self, out: &Path, balance: Option<&str>) -> String {
+    /// The summary on the screen: what is released, and under a title that says so, where it is asked for, what is internal.
+    fn summary(&self, output: &OutputSettings, balance: Option<&str>) -> String {
         let mut facts = guarantee_facts(self.release().certificate());
         facts.push(fact("model", self.release().model_line()));
         facts.extend(self.facts());
-        facts.push(fact("written to", out.display().to_string()));
+        facts.push(fact("written to", output.out.display().to_string()));
+        facts.push(internal_fact(&output.out, output.show_internal));
         facts.extend(balance.map(|balance| fact("ledger", balance)));
+        if !output.show_internal {
+            return terminal(&[Block::Facts(facts)]);
+        }
         let mut table = self.table();
         INTERNAL_HEAD.clone_into(&mut table.title);
         let seconds = self.internal().seconds.words();
         table.rows.push(vec!["seconds".to_owned(), seconds]);
         terminal(&[Block::Facts(facts), Block::Table(table)])
     }
+}
+
+/// Where internal files are, and how to see what they say.
+pub(super) fn internal_fact(out: &Path, shown: bool) -> (String, String) {
+    let folder = internal_beside(out);
+    let more = if shown {
+        ""
+    } else {
+        "; --show-internal prints them"
+    };
+    let text = format!(
+        "{}: measured on private data, not to be published{more}",
+        folder.display()
+    );
+    fact("internal", text)
 }
 
 /// Released values that every run has.
@@ -231,5 +268,5 @@ pub(super) fn user_csv<'a>(
         }
         writer.into_inner().map_err(|e| e.into_error().into())
     };
-    write().map_err(|e: csv::Error| crate::error::Error::model(Path::new("internal-users.csv"), e))
+    write().map_err(|e: csv::Error| Error::model(Path::new("internal-users.csv"), e))
 }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::{Comparison, OutputFolder, Seconds};
+use super::{Comparison, Seconds};
 use crate::error::{Error, Result};
 
 /// Released values of a run, beside its certificate.
@@ -171,17 +171,6 @@ impl ByRound {
 }
 
 impl ReleasedRun {
-    /// Writes it for anybody; returns the certificate with the file's hash.
-    pub(crate) fn write(
-        &self,
-        folder: &OutputFolder,
-        certificate: Certificate,
-    ) -> Result<Certificate> {
-        let bytes = pretty(self)?;
-        folder.write(RELEASED, &bytes)?;
-        Ok(certificate.with_artifact(RELEASED, &bytes))
-    }
-
     /// What was held out, where the run says so.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()

@@ -201,6 +201,8 @@ settings! {
         force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
         publish_releases: bool = { shapes: Shapes::Nothing },
+        /// Print what was measured on private data too; it is not covered by the guarantee
+        show_internal: bool = { shapes: Shapes::Nothing },
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -307,7 +309,9 @@ settings! {
 
     /// Where the figures go.
     struct EvaluateOutputSettings under "Output" {
-        /// Keep the figures in the model's folder, for `dp report`
+        /// Print the figures, which are computed from private data, instead of keeping them for `dp report`
+        show_internal: bool = {},
+        /// With `show_internal`: keep them as well
         save: bool = {},
     }
 
@@ -375,6 +379,7 @@ impl OutputSettings {
             out: PathBuf::new(),
             force: false,
             publish_releases: false,
+            show_internal: false,
             insecure_seed: None,
         }
     }

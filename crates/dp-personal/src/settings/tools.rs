@@ -1,4 +1,4 @@
-//! Settings of the workflows that release nothing from a reader's own data: demo, synth, verify and report.
+//! Settings of the workflows that release nothing from a reader's own data: demo, synth, verify, publish and report.
 
 use std::path::PathBuf;
 
@@ -62,6 +62,16 @@ settings! {
         releases: Option<PathBuf> = { value_name: "FILE", usual: "the one in the folder", requires: ["recompute"] },
     }
 
+    /// A copy of what may be published of a run.
+    struct PublishSettings {
+        /// Folder written by a command that trains
+        model: PathBuf = { positional: true, value_name: "DIR" },
+        /// Folder for the copy
+        dest: PathBuf = { positional: true, value_name: "DEST" },
+        /// Replace `dest`, whatever it holds
+        force: bool = {},
+    }
+
     /// Pages about runs.
     struct ReportSettings {
         /// Folders of trained models; the first is described, the others stand beside it
@@ -72,7 +82,7 @@ settings! {
         items: Option<PathBuf> = { value_name: "CATALOGUE" },
         /// Folder for the pages
         out: Option<PathBuf> = { value_name: "DIR", usual: "the first DIR" },
-        /// With `out`, write the internal pages there too
+        /// With `out`, write the internal pages too, beside it
         internal: bool = {},
     }
 }

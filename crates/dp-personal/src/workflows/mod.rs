@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod personalize;
 pub mod predict;
 pub(crate) mod private_run;
+pub mod publish;
 pub mod recommend;
 pub mod recompute;
 pub mod report;

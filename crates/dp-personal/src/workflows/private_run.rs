@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::ledger::{Account, data_set_id};
 use crate::error::{Error, Result};
-use crate::output::{self, OutputFolder, Release, RunReport, warn};
+use crate::output::{self, OutputFolder, Release, RunReport, internal_beside, warn};
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
 use crate::warnings;
 
@@ -36,19 +36,21 @@ impl<'a> Opening<'a> {
     /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
     pub(crate) fn protect(&self) -> Result<()> {
         let output = self.output;
-        let out = match output.out.canonicalize() {
-            Ok(out) if output.force => out,
-            Ok(_) | Err(_) => return Ok(()), // will not be replaced, or does not exist
-        };
-        let own = [self.data, Path::new(".")].into_iter();
-        let own = own.chain(self.ledger.ledger.as_deref());
-        for input in own.chain(self.inputs.iter().copied()) {
-            if absolute(input).is_some_and(|path| path.starts_with(&out)) {
-                let (input, out) = (input.display(), output.out.display());
-                return Err(Error::Usage(format!(
-                    "{input} lies in the output folder {out}, which would be replaced; choose another \
-                     `out`"
-                )));
+        for folder in [output.out.clone(), internal_beside(&output.out)] {
+            let out = match folder.canonicalize() {
+                Ok(out) if output.force => out,
+                Ok(_) | Err(_) => continue, // will not be replaced, or does not exist
+            };
+            let own = [self.data, Path::new(".")].into_iter();
+            let own = own.chain(self.ledger.ledger.as_deref());
+            for input in own.chain(self.inputs.iter().copied()) {
+                if absolute(input).is_some_and(|path| path.starts_with(&out)) {
+                    let (input, out) = (input.display(), folder.display());
+                    return Err(Error::Usage(format!(
+                        "{input} lies in the output folder {out}, which would be replaced; choose another \
+                         `out`"
+                    )));
+                }
             }
         }
         Ok(())
@@ -171,8 +173,8 @@ impl Opened<'_> {
             Ok(report)
         })?;
         let balance = self.account.balance(plan);
-        let summary = report.summary(&self.output.out, balance.as_deref());
-        Ok((report.json(), summary))
+        let summary = report.summary(self.output, balance.as_deref());
+        Ok((report.json(self.output), summary))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::federated::{RunSettings, Spending};
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
-    catalogue_sha256, model_files, shared_bytes, subspace_bytes,
+    catalogue_sha256, internal_beside, model_files, shared_bytes, subspace_bytes,
 };
 use crate::personal::{Inputs, MethodSettings};
 use crate::settings::Method;
@@ -105,7 +105,10 @@ pub(crate) fn recompute(
 }
 
 fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
-    let own = [RELEASES, INTERNAL_RELEASES].map(|name| folder.join(name));
+    let own = [
+        folder.join(RELEASES),
+        internal_beside(folder).join(INTERNAL_RELEASES),
+    ];
     let named = releases.map(Path::to_owned);
     let mut all = named
         .or_else(|| own.into_iter().find(|path| path.exists()))

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE, Replacement, read_certificate, replace_files};
+use crate::output::{
+    self, CERTIFICATE, INTERNAL, MANIFEST, Manifest, Replacement, internal_beside,
+    make_internal_folder, read_certificate, replace_files,
+};
 use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
 use crate::settings::ReportSettings;
 
@@ -46,19 +49,30 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
     if args.out.is_some() {
         output::make_folder(out)?;
     }
-    replace_files(out, &files, &stale(out, &files))?;
-    let is_private = runs.iter().all(ReportedRun::is_private);
-    let names = |is_internal: bool| {
-        let of_kind = files
-            .iter()
-            .filter(move |(_, _, internal)| *internal == is_internal);
-        of_kind.map(|(name, _, _)| out.join(name)).collect()
+    let beside = internal_beside(out);
+    let (internal, mut released): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|(_, _, internal)| *internal);
+    if !internal.is_empty() {
+        make_internal_folder(&beside)?;
+    }
+    if beside.is_dir() {
+        replace_files(&beside, &internal, &stale_internal(&beside, &internal))?;
+    }
+    let gone = stale(&PAGES, &released);
+    let names = |folder: &Path, files: &[Replacement<'_>]| {
+        let names = files.iter().map(|(name, _, _)| folder.join(name));
+        names.collect::<Vec<_>>()
     };
+    let names = [names(out, &released), names(&beside, &internal)];
+    released.extend(listed(out, &released, &gone)?);
+    replace_files(out, &released, &gone)?;
+    let is_private = runs.iter().all(ReportedRun::is_private);
+    let [released, internal] = names;
     Ok(Reported {
         is_private,
         runs: runs.iter().map(|run| run.name.clone()).collect(),
-        released: names(false),
-        internal: names(true),
+        released,
+        internal,
     })
 }
 
@@ -95,13 +109,33 @@ fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What an earlier report left and this one does not write. The `internal.md` of a run stays where no report has
-/// replaced it.
-fn stale(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
-    let internal_is_ours = !out.join(CERTIFICATE).exists() || out.join("internal.html").exists();
-    let internal = INTERNAL_PAGES.iter().filter(|_| internal_is_ours);
-    let owned = PAGES.iter().chain(internal).copied();
+/// What an earlier report left and this one does not write.
+fn stale(owned: &[&'static str], files: &[Replacement<'_>]) -> Vec<&'static str> {
+    let owned = owned.iter().copied();
     owned
         .filter(|name| files.iter().all(|(written, _, _)| written != name))
         .collect()
+}
+
+/// The same of internal pages. The `internal.md` of a run stays where no report has replaced it.
+fn stale_internal(beside: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
+    let is_ours = !beside.join(INTERNAL).exists() || beside.join("internal.html").exists();
+    let owned = if is_ours { &INTERNAL_PAGES[..] } else { &[] };
+    stale(owned, files)
+}
+
+/// The list of released files with these pages, where the folder has one.
+fn listed(
+    out: &Path,
+    pages: &[Replacement<'_>],
+    gone: &[&str],
+) -> Result<Option<Replacement<'static>>> {
+    let Some(mut list) = Manifest::read(out)? else {
+        return Ok(None);
+    };
+    gone.iter().for_each(|name| list.remove(name));
+    for (name, bytes, _) in pages {
+        list.add(name, bytes);
+    }
+    Ok(Some((MANIFEST, list.to_bytes()?, false)))
 }

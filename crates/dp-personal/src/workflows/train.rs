@@ -26,7 +26,7 @@ pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// no room; after that when the data cannot be read or the folder cannot be written.
 ///
 /// # Privacy
-/// What the folder holds beside files whose names begin with `internal` is covered by its certificate; the run is paid for
+/// What the folder holds is covered by its certificate; what is measured on private data goes to a folder beside it. The run is paid for
 /// in the ledger before any noise is drawn.
 pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {

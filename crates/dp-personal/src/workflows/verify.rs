@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::featured::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
-    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, RELEASED, RELEASES, ReleasedRun, SHARED,
-    SUBSPACE,
+    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
+    SHARED, SUBSPACE,
 };
 use crate::settings::VerifySettings;
 use crate::workflows::recompute::{Recomputed, recompute};
@@ -50,7 +50,9 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
         args.certificate.clone()
     };
     let (certificate, statement) = if files_compared {
-        checked_certificate(&args.certificate)?
+        let checked = checked_certificate(&args.certificate)?;
+        refuse_other_files(&args.certificate, &checked.0)?;
+        checked
     } else {
         recomputed(&path)?
     };
@@ -81,6 +83,18 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
         files_compared,
         recomputed,
         overview,
+    })
+}
+
+/// Refuses a folder that holds anything but released files.
+fn refuse_other_files(folder: &Path, certificate: &Certificate) -> Result<()> {
+    let (_, others) = Manifest::released_files(folder, certificate)?;
+    let Some(name) = others.first() else {
+        return Ok(());
+    };
+    Err(Error::NotReleased {
+        path: folder.join(name),
+        n_others: others.len() - 1,
     })
 }
 

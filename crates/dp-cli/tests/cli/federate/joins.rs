@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ALPHAS, N_USERS, SHARED, csv, federate, federate_file, figure, rows, sandbox};
 use crate::support::{Sandbox, USER};
 
-const SEEDED: [&str; 3] = ["--insecure-seed", "3", "--json"];
+const SEEDED: [&str; 4] = ["--insecure-seed", "3", "--json", "--show-internal"];
 
 #[test]
 fn users_who_join_later_gain_as_much() {
@@ -34,7 +34,7 @@ fn users_who_join_later_gain_as_much() {
     let own = |which: &str| joined["internal"][which]["over_rows"].as_f64();
     assert!(own("own_choice") < own("own_ridge"));
     sandbox.dp(&["report", "dp-model"]).exits(0);
-    let page = sandbox.text("dp-model/internal.html");
+    let page = sandbox.text("dp-model-internal/internal.html");
     assert!(page.contains("of new users"));
     let new = shown(&joined["internal"]["own_choice"]);
     assert!(page.contains(&new), "{new}");
@@ -52,7 +52,7 @@ fn shown(figures: &Value) -> String {
 
 /// Users whom the last run held out.
 fn held_out(sandbox: &Sandbox) -> Vec<usize> {
-    let table = sandbox.text("dp-model/internal-users.csv");
+    let table = sandbox.text("dp-model-internal/internal-users.csv");
     let held_out: Vec<usize> = table
         .lines()
         .filter_map(|line| line.split_once(",1,")?.0.strip_prefix(USER)?.parse().ok())

@@ -1,11 +1,15 @@
 //! What users gain by it.
 
 use super::{ALPHAS, federate, figure, sandbox};
+use crate::support::words;
 
 #[test]
 fn users_who_are_alike_in_part_gain_from_learning_in_part_together() {
     let sandbox = sandbox();
-    let json = federate(&sandbox, &["--insecure-seed", "3", "--json"]);
+    let json = federate(
+        &sandbox,
+        &["--insecure-seed", "3", "--json", "--show-internal"],
+    );
     let json = json.exits(0).json();
     let [alone, partly, one] = ALPHAS.map(|alpha| figure(&json, alpha, "private"));
     assert!(
@@ -38,7 +42,7 @@ fn users_who_are_alike_in_part_gain_from_learning_in_part_together() {
 #[test]
 fn classes_are_fitted_by_the_logistic_loss() {
     let sandbox = sandbox();
-    let args = ["--task", "classification", "--threshold", "0", "--json"];
+    let args = words("--task classification --threshold 0 --json --show-internal");
     let more = ["--insecure-seed", "1", "--learning-rate", "2"];
     let json = federate(&sandbox, &[&args[..], &more].concat())
         .exits(0)

@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+pub(crate) use released::INTERNAL;
+
 use crate::support::{Run, Sandbox, USER};
 
 const N_USERS: usize = 240;

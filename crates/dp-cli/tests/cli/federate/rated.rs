@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{ALPHAS, federate_file, figure};
-use crate::support::{Sandbox, USER};
+use crate::support::{Sandbox, USER, words};
 
 /// Comedies please all, and every second user likes war.
 fn rated() -> Sandbox {
@@ -31,7 +31,7 @@ fn rated() -> Sandbox {
 #[test]
 fn ratings_are_predicted_from_public_features_of_items() {
     let sandbox = rated();
-    let args = ["--items", "items.csv", "--insecure-seed", "1", "--json"];
+    let args = words("--items items.csv --insecure-seed 1 --json --show-internal");
     let run = federate_file(&sandbox, "ratings.csv", &args).exits(0);
     let json = run.json();
     // three genres, four decades, four buckets of popularity

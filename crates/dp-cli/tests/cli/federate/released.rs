@@ -5,6 +5,15 @@ use serde_json::Value;
 use super::{N_USERS, SHARED, csv, federate, federate_file, rows, sandbox};
 use crate::support::{USER, names_in, words};
 
+/// The files of a run that are not to be published.
+pub(crate) const INTERNAL: [&str; 5] = [
+    "internal-releases.list",
+    "internal-users.csv",
+    "internal.json",
+    "internal.md",
+    "internal.svg",
+];
+
 #[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let sandbox = sandbox();
@@ -12,23 +21,18 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let run = federate(&sandbox, &ledger).exits(0);
     let head = "private     epsilon 8.0000, delta 1e-5, add or remove one user";
     run.prints(&[head]);
-    assert!(
-        run.stdout
-            .contains("internal, not covered by the guarantee")
-    );
+    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     let files = [
         "certificate.json",
         "coefficients.svg",
-        "internal-releases.list",
-        "internal-users.csv",
-        "internal.json",
-        "internal.md",
-        "internal.svg",
+        "manifest.json",
         "report.json",
         "report.md",
         "shared.safetensors",
     ];
     assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
     let verified = sandbox.dp(&["verify", "dp-model", "--ledger", "l.ledger", "--json"]);
     let verified = verified.exits(0).json();
     assert_eq!(verified["files_compared"], true);
@@ -85,12 +89,14 @@ fn several_epsilons_explore_and_release_nothing() {
         "internal-frontier.svg",
         "internal.md",
     ];
-    assert_eq!(names_in(&sandbox.path("dp-model")), files);
+    assert!(!sandbox.exists("dp-model"));
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), files);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     for file in ["internal.md", "internal-frontier.svg"] {
-        let text = sandbox.text(&format!("dp-model/{file}"));
+        let text = sandbox.text(&format!("dp-model-internal/{file}"));
         assert!(text.contains(note), "{file}");
     }
-    let json = [&args[..], &["--force", "--json"]].concat();
+    let json = [&args[..], &["--force", "--json", "--show-internal"]].concat();
     let json = federate(&sandbox, &json).exits(0).json();
     assert!(json["released"].is_null());
     let internal = &json["internal"];
@@ -112,16 +118,20 @@ fn several_epsilons_explore_and_release_nothing() {
 fn released_files_name_no_user_and_internal_ones_are_for_their_owner() {
     let sandbox = sandbox();
     federate(&sandbox, &[]).exits(0);
-    for file in names_in(&sandbox.path("dp-model")) {
-        let bytes = sandbox.read(&format!("dp-model/{file}"));
-        let named = bytes.windows(USER.len()).any(|at| at == USER.as_bytes());
-        assert_eq!(named, file == "internal-users.csv", "{file}");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let path = sandbox.path(&format!("dp-model/{file}"));
-            let mode = std::fs::metadata(path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o077 == 0, file.starts_with("internal"), "{file}");
+    for folder in ["dp-model", "dp-model-internal"] {
+        for file in names_in(&sandbox.path(folder)) {
+            let path = format!("{folder}/{file}");
+            let bytes = sandbox.read(&path);
+            let named = bytes.windows(USER.len()).any(|at| at == USER.as_bytes());
+            assert_eq!(named, file == "internal-users.csv", "{file}");
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt as _;
+                let mode = std::fs::metadata(sandbox.path(&path))
+                    .unwrap()
+                    .permissions();
+                assert_eq!(mode.mode() & 0o077 == 0, folder != "dp-model", "{file}");
+            }
         }
     }
 }

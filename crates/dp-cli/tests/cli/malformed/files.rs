@@ -114,13 +114,23 @@ fn damage(sandbox: &Sandbox, folders: &[&str]) {
             panic!("not a row: {cells:?}");
         };
         if folders.contains(&folder) {
-            let copy = sandbox.path(copy);
-            fs::create_dir(&copy).unwrap();
-            for entry in fs::read_dir(sandbox.path(folder)).unwrap() {
-                let path = entry.unwrap().path();
-                fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+            for kind in ["", "-internal"] {
+                let (from, to) = (format!("{folder}{kind}"), format!("{copy}{kind}"));
+                if !sandbox.exists(&from) {
+                    continue;
+                }
+                fs::create_dir(sandbox.path(&to)).unwrap();
+                for entry in fs::read_dir(sandbox.path(&from)).unwrap() {
+                    let path = entry.unwrap().path();
+                    fs::copy(&path, sandbox.path(&to).join(path.file_name().unwrap())).unwrap();
+                }
             }
-            spoil(&copy.join(file), how);
+            let kind = if file.starts_with("internal") {
+                "-internal"
+            } else {
+                ""
+            };
+            spoil(&sandbox.path(&format!("{copy}{kind}")).join(file), how);
         }
     }
 }

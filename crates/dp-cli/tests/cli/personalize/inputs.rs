@@ -11,7 +11,7 @@ fn users_that_are_held_out_do_not_touch_the_subspace() {
     let args = ["--insecure-seed", "7", "--held-out-users", "0.3"];
     personalize(&sandbox, &args).exits(0);
     let before = sandbox.read(SUBSPACE);
-    let table = sandbox.text("dp-model/internal-users.csv");
+    let table = sandbox.text("dp-model-internal/internal-users.csv");
     let held_out = |line: &str| line.split(',').nth(1) == Some("1");
     let ids: Vec<&str> = table
         .lines()
@@ -44,7 +44,7 @@ fn packed_files_other_names_and_no_held_out_rows() {
     packed.write_all(text.as_bytes()).unwrap();
     packed.finish().unwrap();
     let names = words("--user-col clinic --target-col days --feature-cols b,c,d");
-    let args = words("--no-split --method projectors --rank 2 --json");
+    let args = words("--no-split --method projectors --rank 2 --json --show-internal");
     let json = personalize(&sandbox, &[&names[..], &args].concat())
         .exits(0)
         .json();

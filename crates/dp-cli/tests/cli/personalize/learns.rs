@@ -6,7 +6,7 @@ use crate::support::{Sandbox, USER, words};
 #[test]
 fn few_rows_of_many_users_gain_from_the_shared_subspace() {
     let sandbox = sandbox();
-    let args = words("--insecure-seed 3 --held-out-users 0.2 --json --max-rows 5");
+    let args = words("--insecure-seed 3 --held-out-users 0.2 --json --show-internal --max-rows 5");
     let json = personalize(&sandbox, &args).exits(0).json();
     assert_eq!((&json["n_features"], &json["rank"]), (&6.into(), &1.into()));
     for users in ["trained_on", "held_out"] {
@@ -53,9 +53,9 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
         let json = personalize(&sandbox, more).exits(0).json();
         figure(&json, "trained_on", "private")
     };
-    let args = ["--insecure-seed", "3", "--json", "--out", "plain"];
+    let args = words("--insecure-seed 3 --json --show-internal --out plain");
     let plain = private(&args);
-    let args = ["--insecure-seed", "3", "--json", "--sparse", "1"];
+    let args = words("--insecure-seed 3 --json --show-internal --sparse 1");
     let sparse = private(&args);
     assert!(sparse < 0.5 * plain, "{sparse} {plain}");
     // who joins fits the same kind of model
@@ -68,7 +68,7 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
 #[test]
 fn the_published_method_can_be_chosen() {
     let sandbox = sandbox();
-    let args = words("--method alternating --epsilon 30 --insecure-seed 3 --json");
+    let args = words("--method alternating --epsilon 30 --insecure-seed 3 --json --show-internal");
     let json = personalize(&sandbox, &args).exits(0).json();
     assert_eq!(
         (&json["method"], &json["steps"]),
@@ -93,7 +93,11 @@ fn classes_are_fitted_by_the_logistic_loss() {
     let args = words("--task classification --threshold 0 --epsilon 10 --rank 2");
     let json = personalize(
         &sandbox,
-        &[&args[..], &["--insecure-seed", "1", "--json"]].concat(),
+        &[
+            &args[..],
+            &["--insecure-seed", "1", "--json", "--show-internal"],
+        ]
+        .concat(),
     );
     let json = json.exits(0).json();
     assert_eq!(

@@ -14,25 +14,21 @@ fn a_run_leaves_model_certificate_and_reports_and_pays() {
         "{}",
         run.stdout
     );
-    assert!(
-        run.stdout
-            .contains("internal, not covered by the guarantee")
-    );
+    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     assert_eq!(
         names_in(&sandbox.path("dp-model")),
         [
             "certificate.json",
             "features.svg",
-            "internal-releases.list",
-            "internal-users.csv",
-            "internal.json",
-            "internal.md",
-            "internal.svg",
+            "manifest.json",
             "report.json",
             "report.md",
             "subspace.safetensors"
         ]
     );
+    let internal = crate::federate::INTERNAL;
+    assert_eq!(names_in(&sandbox.path("dp-model-internal")), internal);
     let verified = sandbox.dp(&["verify", "dp-model", "--ledger", "l.ledger", "--json"]);
     assert_eq!(verified.exits(0).json()["files_compared"], true);
     personalize(&sandbox, &["--ledger", "l.ledger", "--out", "more"]).exits(3);
@@ -71,7 +67,7 @@ fn released_files_name_no_user_no_count_and_no_error() {
         );
     }
     assert!(!run.stdout.contains(USER) && !run.stderr.contains(USER));
-    let read = |file: &str| sandbox.text(&format!("dp-model/{file}"));
+    let read = |file: &str| sandbox.text(&format!("dp-model-internal/{file}"));
     let internal = read("internal.md");
     assert!(internal.starts_with("# Internal: not covered by the guarantee\n"));
     assert!(internal.contains("| users | 301 |") && !internal.contains(USER));
@@ -87,8 +83,8 @@ fn internal_files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let sandbox = sandbox();
     personalize(&sandbox, &[]).exits(0);
-    for file in ["internal.md", "internal-users.csv", "internal.svg"] {
-        let meta = std::fs::metadata(sandbox.path(&format!("dp-model/{file}"))).unwrap();
+    for file in crate::federate::INTERNAL {
+        let meta = std::fs::metadata(sandbox.path(&format!("dp-model-internal/{file}"))).unwrap();
         assert_eq!(meta.permissions().mode() & 0o077, 0, "{file}");
     }
 }

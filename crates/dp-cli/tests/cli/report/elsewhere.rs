@@ -15,28 +15,26 @@ fn elsewhere_stands_only_what_may_be_published_unless_the_rest_is_asked_for() {
     assert_eq!(names_in(&sandbox.path("pages")), released);
     sandbox.dp(&[&args[..], &["--internal"]].concat()).exits(0);
     let internal = ["internal.html", "internal.md"];
-    assert_eq!(
-        names_in(&sandbox.path("pages")),
-        [&internal[..], &released].concat()
-    );
+    assert_eq!(names_in(&sandbox.path("pages")), released);
+    assert_eq!(names_in(&sandbox.path("pages-internal")), internal);
     // what one report wrote does not stay beside the pages of the next
     sandbox.write("pages/notes.txt", "mine");
-    sandbox.write("pages/internal.html.1.partial", "1.25");
+    sandbox.write("pages-internal/internal.html.1.partial", "1.25");
     sandbox
         .train(&["--out", "seeded", "--insecure-seed", "1"])
         .exits(0);
     sandbox
         .dp(&["report", "seeded", "--out", "pages", "--internal"])
         .exits(0);
-    assert_eq!(
-        names_in(&sandbox.path("pages")),
-        [&internal[..], &["notes.txt", "report.html", "report.md"]].concat()
-    );
+    let seeded = ["notes.txt", "report.html", "report.md"];
+    assert_eq!(names_in(&sandbox.path("pages")), seeded);
+    assert_eq!(names_in(&sandbox.path("pages-internal")), internal);
     sandbox.dp(&args).exits(0);
     assert_eq!(
         names_in(&sandbox.path("pages")),
         ["notes.txt", "report-items.csv", "report.html", "report.md"]
     );
+    assert_eq!(names_in(&sandbox.path("pages-internal")), [""; 0]);
 }
 
 #[test]
@@ -53,18 +51,21 @@ fn pages_of_one_run_do_not_go_to_the_folder_of_another() {
     sandbox
         .dp(&["report", "other", "--out", "other", "--internal"])
         .exits(0);
-    assert!(sandbox.exists("other/internal.html"));
+    assert!(sandbox.exists("other-internal/internal.html"));
 }
 
 #[test]
 fn the_short_internal_report_of_a_run_goes_only_after_its_page() {
     let sandbox = trained();
-    fs::remove_file(sandbox.path("dp-model/internal.json")).unwrap();
+    fs::remove_file(sandbox.path("dp-model-internal/internal.json")).unwrap();
     sandbox.dp(&["report", "dp-model"]).exits(0);
     assert!(page(&sandbox, "internal.md").contains("RMSE"));
-    sandbox.write("dp-model/internal.html", "of an earlier report");
+    sandbox.write("dp-model-internal/internal.html", "of an earlier report");
     sandbox.dp(&["report", "dp-model"]).exits(0);
-    assert!(!sandbox.exists("dp-model/internal.html") && !sandbox.exists("dp-model/internal.md"));
+    assert!(
+        !sandbox.exists("dp-model-internal/internal.html")
+            && !sandbox.exists("dp-model-internal/internal.md")
+    );
 }
 
 #[test]

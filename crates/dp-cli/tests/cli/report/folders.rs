@@ -91,15 +91,18 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     assert!(page(&sandbox, "internal.html").contains(dashed));
     // figures of another run are left out
     sandbox.write(
-        "alike/internal-evaluation.json",
+        "alike-internal/internal-evaluation.json",
         page(&sandbox, "internal-evaluation.json"),
     );
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     run.says(&["internal-evaluation.json is of another run"]);
-    let text = sandbox.text("alike/internal.md");
+    let text = sandbox.text("alike-internal/internal.md");
     assert!(!text.contains("Measured by dp evaluate"));
     assert!(text.contains("Measured by the run"));
-    sandbox.write("alike/internal.json", page(&sandbox, "internal.json"));
+    sandbox.write(
+        "alike-internal/internal.json",
+        page(&sandbox, "internal.json"),
+    );
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     run.says(&["internal.json is of another run and left out"]);
     // files of earlier versions do not say of which run they are
@@ -109,7 +112,7 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     let written = page(&sandbox, "internal.json");
     let older = written.replace(&format!("\"{digest}\""), "null");
     assert_ne!(older, written);
-    sandbox.write("alike/internal.json", older);
+    sandbox.write("alike-internal/internal.json", older);
     let run = sandbox.dp(&["report", "alike", "dp-model"]).exits(0);
     assert!(!run.stderr.contains("internal.json"), "{}", run.stderr);
 }
@@ -139,7 +142,7 @@ fn pages_of_the_other_trainers() {
     let html = sandbox.text("fed/report.html");
     check(&html);
     assert!(html.contains("Shared coefficients") && !html.contains("RMSE"));
-    let internal = sandbox.text("fed/internal.html");
+    let internal = sandbox.text("fed-internal/internal.html");
     check(&internal);
     assert!(internal.contains("no noise") && internal.contains("chosen"));
 }

@@ -36,7 +36,17 @@ fn trained() -> Sandbox {
 }
 
 fn page(sandbox: &Sandbox, name: &str) -> String {
-    sandbox.text(&format!("dp-model/{name}"))
+    sandbox.text(&place(name))
+}
+
+/// Where a file of the run is: what is internal has a folder of its own.
+fn place(name: &str) -> String {
+    let internal = if name.starts_with("internal") {
+        "-internal"
+    } else {
+        ""
+    };
+    format!("dp-model{internal}/{name}")
 }
 
 /// The certificate of `dp-model` with the hash of another `report.json`, or of none.
@@ -53,13 +63,15 @@ fn bind(sandbox: &Sandbox, values: Option<&str>) {
         certificate = certificate.with_artifact("report.json", values.as_bytes());
     }
     sandbox.write("dp-model/certificate.json", certificate.to_json());
+    // the list of files names the certificate that was there; folders of earlier versions have none
+    let _ = fs::remove_file(sandbox.path("dp-model/manifest.json"));
 }
 
 #[test]
 fn both_pages_and_their_twins_are_written_beside_the_model() {
     let sandbox = trained();
     let run = sandbox.dp(&["report", "dp-model"]).exits(0);
-    run.prints(&["internal    dp-model/internal.html"]);
+    run.prints(&["internal    dp-model-internal/internal.html"]);
     assert_eq!(run.stderr, "");
     for name in ["report.html", "internal.html"] {
         check(&page(&sandbox, name));
@@ -145,7 +157,7 @@ fn what_may_be_published_holds_nothing_internal() {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let path = sandbox.path(&format!("dp-model/{name}"));
+            let path = sandbox.path(&place(name));
             assert_eq!(
                 fs::metadata(path).unwrap().permissions().mode() & 0o777,
                 0o600
@@ -173,7 +185,7 @@ fn convergence_ends_at_the_error_of_the_model() {
 fn without_the_internal_files_there_is_no_internal_page() {
     let sandbox = trained();
     for name in ["internal.json", "internal.md"] {
-        fs::remove_file(sandbox.path("dp-model").join(name)).unwrap();
+        fs::remove_file(sandbox.path(&place(name))).unwrap();
     }
     let json = sandbox
         .dp(&["report", "dp-model", "--json"])
@@ -182,7 +194,7 @@ fn without_the_internal_files_there_is_no_internal_page() {
     assert_eq!(json["internal"]["files"], serde_json::json!([]));
     assert_eq!(json["released"]["files"].as_array().unwrap().len(), 3);
     assert_eq!(json["private"], true);
-    assert!(!sandbox.exists("dp-model/internal.html"));
+    assert!(!sandbox.exists("dp-model-internal/internal.html"));
     // a run of an earlier version has no report.json either
     fs::remove_file(sandbox.path("dp-model/report.json")).unwrap();
     sandbox

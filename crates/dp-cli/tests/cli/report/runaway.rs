@@ -16,7 +16,7 @@ fn internal(sandbox: &Sandbox) -> Value {
 fn pages_with(sandbox: &Sandbox, by_round: Value) -> [String; 2] {
     let mut file = internal(sandbox);
     file["by_round"] = by_round;
-    sandbox.write("dp-model/internal.json", file.to_string());
+    sandbox.write("dp-model-internal/internal.json", file.to_string());
     sandbox.dp(&["report", "dp-model"]).exits(0);
     let pages = ["internal.html", "internal.md"].map(|name| page(sandbox, name));
     check(&pages[0]);
@@ -76,7 +76,7 @@ fn a_run_without_finite_figures_has_both_pages() {
     // a figure that is not there at all is damage
     let mut without = written;
     without["headline"].as_object_mut().unwrap().remove("value");
-    sandbox.write("dp-model/internal.json", without.to_string());
+    sandbox.write("dp-model-internal/internal.json", without.to_string());
     let run = sandbox.dp(&["report", "dp-model"]).exits(4);
     run.says(&["internal.json", "damaged", "value"]);
 }
@@ -155,12 +155,12 @@ fn internal_files_have_a_schema_of_their_own() {
     assert_eq!(schemas, [Some(1), Some(2)]); // readers of 1 take no notice of `rounds`
     // which were the first and all up to the last
     file["schema_version"] = json!(1);
-    sandbox.write("dp-model/internal.json", file.to_string());
+    sandbox.write("dp-model-internal/internal.json", file.to_string());
     let older = json!({"metric": "RMSE", "values": [0.75, 0.5]});
     let [_, markdown] = pages_with(&sandbox, older);
     assert!(markdown.contains("| 1 | private | 0.7500 |\n| 2 | private | 0.5000 |"));
     file["schema_version"] = json!(3);
-    sandbox.write("dp-model/internal.json", file.to_string());
+    sandbox.write("dp-model-internal/internal.json", file.to_string());
     let run = sandbox.dp(&["report", "dp-model"]).exits(4);
     run.says(&["internal.json", "schema 3 is newer", "reads 2"]);
 }

@@ -1,4 +1,4 @@
-//! An output folder that appears whole or not at all.
+//! An output folder that appears whole or not at all, and beside it the folder of what must not be published.
 
 mod paths;
 
@@ -15,14 +15,20 @@ use crate::error::{Error, Result};
 use crate::output::warn;
 
 pub use self::paths::folder_of;
-pub(crate) use self::paths::make_folder;
 use self::paths::{LOCK, Parents, is_present, sibling, take_over};
+pub(crate) use self::paths::{internal_beside, make_folder, make_internal_folder};
 pub(super) use self::paths::{remove_if_present, sync_folder};
 
 /// Says that what is made there is paid for.
 const PAID: &str = ".paid";
 /// Says that what was paid for is there, whole.
 const RELEASED: &str = ".released";
+/// Says that everything is there, whole, and on its way to its final place.
+const MOVING: &str = ".moving";
+/// Where internal files stand until the folder is committed.
+const INTERNAL_PART: &str = "internal";
+/// Files that a process may leave in a finished folder when it is killed as it ends: nobody's, and never published.
+pub(crate) const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
 /// The list of releases while the run goes on, and where it is published.
 pub(crate) const RELEASES: &str = "releases.list";
 /// The same where it is not published.
@@ -32,13 +38,16 @@ const HELD: &str = "held.json";
 /// What shapes the run, until it is done.
 const RUN: &str = "run.json";
 
-/// Files are written into a hidden folder beside the final one and moved by one rename.
+/// Files are written into a hidden folder beside the final one and moved by one rename; internal ones go to a folder of
+/// their own, which only its owner can open.
 ///
-/// Until [`commit`](Self::commit) the final path is untouched; when the value is dropped before,
+/// Until [`commit`](Self::commit) the final paths are untouched; when the value is dropped before,
 /// the hidden folder is removed. What a killed process left is taken over by the next one, unless it is a whole model that was paid for: then the next
 /// one moves that into place and stops.
 pub(crate) struct OutputFolder {
     target: PathBuf,
+    /// Where internal files belong; none where there are none.
+    internal: Option<PathBuf>,
     staging: PathBuf,
     replace: bool,
     keep: bool,
@@ -54,8 +63,17 @@ impl OutputFolder {
         Self::create_or_resume(target, replace, false)
     }
 
-    /// The same, which with `resume` keeps the releases of a run that was interrupted there.
+    /// The same of a folder without internal files: what lies beside `target` is not touched.
+    pub(crate) fn create_released(target: &Path, replace: bool) -> Result<Self> {
+        Self::make(target, None, replace, false)
+    }
+
+    /// The same as [`create`](Self::create), which with `resume` keeps the releases of a run that was interrupted there.
     pub(crate) fn create_or_resume(target: &Path, replace: bool, resume: bool) -> Result<Self> {
+        Self::make(target, Some(internal_beside(target)), replace, resume)
+    }
+
+    fn make(target: &Path, internal: Option<PathBuf>, replace: bool, resume: bool) -> Result<Self> {
         if target.file_name().is_none() {
             let reason = format!(
                 "`out` {} does not name a folder to be made",
@@ -63,10 +81,12 @@ impl OutputFolder {
             );
             return Err(Error::Usage(reason));
         }
-        Self::recover(target, replace)?;
-        refuse_present(target, replace)?;
-        let staged = Self::staged(target, replace)?;
-        if staged.has(RELEASED) {
+        Self::recover_with(target, internal.clone(), replace)?;
+        for folder in [Some(target), internal.as_deref()].into_iter().flatten() {
+            refuse_present(folder, replace)?;
+        }
+        let staged = Self::staged(target, internal, replace)?;
+        if staged.is_whole() {
             return Err(staged.put_into_place()?); // killed a moment ago
         }
         if resume && has_releases(&staged.staging) {
@@ -81,11 +101,12 @@ impl OutputFolder {
     }
 
     /// The hidden folder, made or as a killed process left it.
-    fn staged(target: &Path, replace: bool) -> Result<Self> {
+    fn staged(target: &Path, internal: Option<PathBuf>, replace: bool) -> Result<Self> {
         let staging = sibling(target, "partial");
         let parents = Parents::make(folder_of(target))?;
         Ok(Self {
             target: target.to_owned(),
+            internal,
             replace,
             keep: true,
             resumable: Cell::new(false),
@@ -110,7 +131,7 @@ impl OutputFolder {
 
     /// What an interrupted run goes on from; files of the model that it may have begun to write go.
     fn resumed(mut self) -> Result<Self> {
-        let (internal, list) = (self.path(INTERNAL_RELEASES), self.path(RELEASES));
+        let (internal, list) = (self.internal_path(INTERNAL_RELEASES), self.path(RELEASES));
         if !is_present(&list) {
             fs::rename(&internal, &list).map_err(|e| Error::write(&list, e))?;
         }
@@ -135,33 +156,49 @@ impl OutputFolder {
         is_present(&self.staging.join(name))
     }
 
+    /// Whether the released part is there, whole.
+    fn is_whole(&self) -> bool {
+        self.has(RELEASED) || self.has(MOVING)
+    }
+
     /// Moves the model of a run that was killed after it had released it into place. Ask before anything is paid for another one.
     ///
     /// # Errors
     /// [`Error::Recovered`] when there was such a model.
     pub(crate) fn recover(target: &Path, replace: bool) -> Result<()> {
+        Self::recover_with(target, Some(internal_beside(target)), replace)
+    }
+
+    fn recover_with(target: &Path, internal: Option<PathBuf>, replace: bool) -> Result<()> {
         let left = sibling(target, "partial");
-        if target.file_name().is_none() || !is_present(&left.join(RELEASED)) {
+        let is_whole = [RELEASED, MOVING].map(|mark| is_present(&left.join(mark)));
+        if target.file_name().is_none() || is_whole == [false; 2] {
             return Ok(());
         }
-        let mut found = Self::staged(target, replace)?;
-        if !found.has(RELEASED) {
+        let mut found = Self::staged(target, internal, replace)?;
+        if !found.is_whole() {
             found.keep = false; // another process has just done it
             return Ok(());
         }
-        refuse_present(target, replace)?;
+        let moved = found.has(MOVING) && !found.has(INTERNAL_PART);
+        let internal = found.internal.as_deref().filter(|_| !moved);
+        for folder in [Some(target), internal].into_iter().flatten() {
+            refuse_present(folder, replace)?;
+        }
         Err(found.put_into_place()?)
     }
 
-    /// Commits what a killed process released, without the internal files, which may be half-written.
+    /// Commits what a killed process released; internal files that may be half-written go.
     fn put_into_place(self) -> Result<Error> {
-        let failed = |e| Error::write(&self.staging, e);
-        for entry in fs::read_dir(&self.staging).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
-            // the list of releases was whole before the model was
-            if name != INTERNAL_RELEASES && name.to_string_lossy().starts_with("internal") {
-                remove_if_present(&entry.path()).map_err(failed)?;
+        let internal = self.staging.join(INTERNAL_PART);
+        let failed = |e| Error::write(&internal, e);
+        if self.has(INTERNAL_PART) && !self.has(MOVING) {
+            for entry in fs::read_dir(&internal).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                // the list of releases was whole before the model was
+                if entry.file_name() != INTERNAL_RELEASES {
+                    remove_if_present(&entry.path()).map_err(failed)?;
+                }
             }
         }
         let path = self.target.clone();
@@ -177,6 +214,10 @@ impl OutputFolder {
     /// Where one of its files stands until the folder is committed.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.staging.join(name)
+    }
+
+    fn internal_path(&self, name: &str) -> PathBuf {
+        self.staging.join(INTERNAL_PART).join(name)
     }
 
     /// Where the list of releases grows.
@@ -235,12 +276,13 @@ impl OutputFolder {
         publish: bool,
         certificate: Certificate,
     ) -> Result<Certificate> {
-        let (list, internal) = (self.path(RELEASES), self.path(INTERNAL_RELEASES));
+        let (list, internal) = (self.path(RELEASES), self.internal_path(INTERNAL_RELEASES));
         if publish {
             let bytes = fs::read(&list).map_err(|e| Error::read(&list, e))?;
             return Ok(certificate.with_artifact(RELEASES, &bytes));
         }
         if is_present(&list) {
+            make_internal_folder(&self.staging.join(INTERNAL_PART))?;
             let hide = || {
                 #[cfg(unix)]
                 {
@@ -266,7 +308,7 @@ impl OutputFolder {
 
     /// Writes one file that anybody may read and waits until it is on disk.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.write_with(OpenOptions::new(), name, bytes)
+        self.write_with(OpenOptions::new(), &self.path(name), bytes)
     }
 
     /// Writes one file for the eyes of its owner.
@@ -275,13 +317,13 @@ impl OutputFolder {
         let mut options = OpenOptions::new();
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        self.write_with(options, name, bytes)
+        make_internal_folder(&self.staging.join(INTERNAL_PART))?;
+        self.write_with(options, &self.internal_path(name), bytes)
     }
 
-    fn write_with(&self, mut options: OpenOptions, name: &str, bytes: &[u8]) -> Result<()> {
-        tracing::debug!(file = name, "writing");
-        let path = self.staging.join(name);
-        let open = options.write(true).create_new(true).open(&path);
+    fn write_with(&self, mut options: OpenOptions, path: &Path, bytes: &[u8]) -> Result<()> {
+        tracing::debug!(file = %path.display(), "writing");
+        let open = options.write(true).create_new(true).open(path);
         let write = |mut file: File| {
             file.write_all(bytes)?;
             file.sync_all()
@@ -289,12 +331,12 @@ impl OutputFolder {
         let written = open.and_then(write);
         written.map_err(|e| {
             // half a file is worse than none
-            let _ = fs::remove_file(&path);
-            Error::write(&path, e)
+            let _ = fs::remove_file(path);
+            Error::write(path, e)
         })
     }
 
-    /// Moves the folder to its final path, replacing an old one only now. When the move fails,
+    /// Moves the folders to their final paths, replacing old ones only now. When a move fails,
     /// the finished files stay where they are and the error says where: they cannot be made
     /// again without paying again.
     pub(crate) fn commit(mut self) -> Result<()> {
@@ -323,32 +365,88 @@ impl OutputFolder {
         done
     }
 
-    /// Old folder out of the way, new one in; the old one comes back when the new one cannot.
+    /// Old folders out of the way, new ones in, the internal one first; all go back when one cannot be moved. A process that is
+    /// killed meanwhile leaves the rest of the moves to [`recover`](Self::recover).
     fn swap(&self) -> io::Result<()> {
-        let retired = sibling(&self.target, "old");
-        let old = self.replace && is_present(&self.target);
-        if old {
-            remove_if_present(&retired)?;
-            fs::rename(&self.target, &retired)?;
-        }
-        if let Err(error) = fs::rename(&self.staging, &self.target) {
-            if old {
-                fs::rename(&retired, &self.target)?;
+        let part = self.staging.join(INTERNAL_PART);
+        let internal_moved = self.has(MOVING) && !is_present(&part);
+        let internal = self.internal.as_deref().filter(|_| !internal_moved);
+        self.mark_moving(internal.map(|_| part.as_path()));
+        let finals = [Some(self.target.as_path()), internal]
+            .into_iter()
+            .flatten();
+        let retired: Vec<(&Path, PathBuf)> = finals.map(|at| (at, sibling(at, "old"))).collect();
+        let mut moves = Vec::new();
+        for (old, away) in &retired {
+            if self.replace && is_present(old) {
+                remove_if_present(away)?;
+                moves.push((*old, away.as_path()));
             }
-            return Err(error);
+        }
+        if let Some(internal) = internal.filter(|_| is_present(&part)) {
+            moves.push((&part, internal));
+        }
+        if self.releases_anything()? {
+            moves.push((&self.staging, &self.target));
+        }
+        for (at, (from, to)) in moves.iter().enumerate() {
+            if let Err(error) = fs::rename(from, to) {
+                for (from, to) in moves[..at].iter().rev() {
+                    fs::rename(to, from)?;
+                }
+                return Err(error);
+            }
         }
         // only now: a lock that vanished earlier would let another run empty the finished folder
-        for mark in [PAID, RELEASED, HELD, RUN, LOCK] {
-            if let Err(error) = remove_if_present(&self.target.join(mark)) {
-                let path = self.target.display();
-                warn(&format!("could not remove {mark} of {path}: {error}"));
+        for folder in [&self.target, &self.staging] {
+            for mark in MARKS {
+                let path = folder.join(mark);
+                if let Err(error) = remove_if_present(&path) {
+                    warn(&format!("could not remove {}: {error}", path.display()));
+                }
             }
         }
         sync_folder(folder_of(&self.target));
-        if let Err(error) = remove_if_present(&retired) {
-            warn(&format!("could not remove {}: {error}", retired.display()));
+        let left = retired.into_iter().map(|(_, away)| away);
+        for path in left.chain([self.staging.clone()]) {
+            if let Err(error) = remove_if_present(&path) {
+                warn(&format!("could not remove {}: {error}", path.display()));
+            }
         }
         Ok(())
+    }
+
+    /// Notes that the moves begin, and makes sure that there is a folder of internal files to be moved: without one it has been.
+    fn mark_moving(&self, part: Option<&Path>) {
+        let mark = || {
+            if let Some(part) = part {
+                make_internal_folder(part)?;
+            }
+            match (self.has(MOVING), self.has(RELEASED)) {
+                (true, _) => Ok(()),
+                // needs no room on the disk
+                (_, true) => fs::rename(self.path(RELEASED), self.path(MOVING))
+                    .map_err(|e| Error::write(&self.path(MOVING), e)),
+                _ => self.write(MOVING, b""),
+            }
+        };
+        match mark() {
+            Ok(()) => sync_folder(&self.staging),
+            Err(error) => warn(&format!(
+                "{error}; if this process is killed now, its output may be lost"
+            )),
+        }
+    }
+
+    /// Whether there is anything beside internal files.
+    fn releases_anything(&self) -> io::Result<bool> {
+        for entry in fs::read_dir(&self.staging)? {
+            let name = entry?.file_name();
+            if name != INTERNAL_PART && MARKS.iter().all(|mark| name != *mark) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -383,8 +481,9 @@ fn has_releases(folder: &Path) -> bool {
         file.read_until(b'\n', &mut header).ok()?;
         file.fill_buf().ok().map(|rest| !rest.is_empty())
     };
+    let hidden = format!("{INTERNAL_PART}/{INTERNAL_RELEASES}");
     is_present(&folder.join(HELD))
-        || [RELEASES, INTERNAL_RELEASES]
+        || [RELEASES, &hidden]
             .into_iter()
             .any(|name| is_begun(name) == Some(true))
 }

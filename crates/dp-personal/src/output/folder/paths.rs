@@ -44,6 +44,30 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     made.map_err(|e| Error::write(folder, e))
 }
 
+/// The folder of internal files that belongs to an output folder: `dir/name-internal` for `dir/name`.
+pub(crate) fn internal_beside(folder: &Path) -> PathBuf {
+    let named = match folder.file_name() {
+        Some(_) => folder.to_owned(),
+        // `.` or `..`, which must be there to have a name
+        None => folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
+    };
+    let mut name = named.file_name().unwrap_or_default().to_owned();
+    name.push("-internal");
+    named.with_file_name(name)
+}
+
+/// Makes a folder that only its owner can open, unless it is there.
+pub(crate) fn make_internal_folder(folder: &Path) -> Result<()> {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "modes are a Unix notion"))]
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made.map_err(|e| Error::write(folder, e)),
+    }
+}
+
 /// Makes the hidden folder, or takes over the one that a killed process left.
 pub(super) fn take_over(staging: &Path, target: &Path) -> Result<File> {
     let failed = |e| Error::write(staging, e);

@@ -44,7 +44,18 @@ fn an_existing_folder_is_kept_until_the_new_one_is_whole() {
     assert!(target.join("old.txt").exists());
     folder.commit().unwrap();
     assert!(target.join("new.txt").exists() && !target.join("old.txt").exists());
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(names(dir.path()), BOTH);
+}
+
+const BOTH: [&str; 2] = ["model", "model-internal"];
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -73,8 +84,8 @@ fn what_a_killed_process_left_is_taken_over() {
     let folder = OutputFolder::create(&target, false).unwrap();
     folder.write("whole.txt", b"2").unwrap();
     folder.commit().unwrap();
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(names(&target), ["whole.txt"]);
+    assert_eq!(names(dir.path()), BOTH);
 }
 
 #[test]
@@ -101,7 +112,7 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
     let failed: Result<()> = folder.commit_after(|_| Err(Error::Usage("no".to_owned())));
     assert!(matches!(failed, Err(Error::Usage(_))));
     assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(names(dir.path()), BOTH);
 }
 
 /// A process that is killed while it works on what is released.
@@ -110,6 +121,8 @@ fn killed_after_release(target: &Path) {
     folder.mark_paid().unwrap();
     folder.write("model.bin", b"paid").unwrap();
     folder.write(super::RELEASED, b"").unwrap();
+    folder.write_internal(INTERNAL_RELEASES, b"whole").unwrap();
+    folder.write_internal("internal.json", b"half").unwrap();
     folder._lock.unlock().unwrap();
     std::mem::forget(folder);
 }
@@ -124,10 +137,131 @@ fn what_was_released_before_a_kill_is_moved_into_place_once() {
         Err(Error::Recovered { .. })
     ));
     assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(names(&target), ["model.bin"]);
+    assert_eq!(names(dir.path()), BOTH);
+    let internal = dir.path().join("model-internal");
+    assert_eq!(names(&internal), [INTERNAL_RELEASES]);
     OutputFolder::recover(&target, false).unwrap();
     OutputFolder::create(&target, true).unwrap();
+}
+
+/// What a process leaves that is killed after so many of the moves of its folders.
+fn killed_while_it_moves(target: &Path, replace: bool, n_moves: usize) {
+    let folder = OutputFolder::create(target, replace).unwrap();
+    folder.write("new.bin", b"paid").unwrap();
+    folder.write_internal("internal.json", b"whole").unwrap();
+    folder.mark_moving(Some(&folder.staging.join(INTERNAL_PART)));
+    let internal = internal_beside(target);
+    let retired = |path: &Path| (path.to_owned(), sibling(path, "old"));
+    let mut moves = Vec::new();
+    if replace {
+        moves.extend([retired(target), retired(&internal)]);
+    }
+    moves.push((folder.staging.join(INTERNAL_PART), internal));
+    for (from, to) in moves.iter().take(n_moves) {
+        fs::rename(from, to).unwrap();
+    }
+    folder._lock.unlock().unwrap();
+    std::mem::forget(folder);
+}
+
+#[test]
+fn after_a_kill_between_the_moves_both_folders_are_the_new_ones() {
+    for (replace, most) in [(false, 1), (true, 3)] {
+        for n_moves in 0..=most {
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("model");
+            if replace {
+                let old = OutputFolder::create(&target, false).unwrap();
+                old.write("old.bin", b"old").unwrap();
+                old.write_internal("internal.md", b"old").unwrap();
+                old.commit().unwrap();
+            }
+            killed_while_it_moves(&target, replace, n_moves);
+            let again = OutputFolder::create(&target, replace);
+            assert!(
+                matches!(again, Err(Error::Recovered { .. })),
+                "{replace} {n_moves}"
+            );
+            assert_eq!(names(dir.path()), BOTH, "{replace} {n_moves}");
+            assert_eq!(names(&target), ["new.bin"]);
+            assert_eq!(names(&internal_beside(&target)), ["internal.json"]);
+        }
+    }
+}
+
+#[test]
+fn a_move_that_fails_takes_the_others_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("new.bin", b"paid").unwrap();
+    folder.write_internal("internal.json", b"whole").unwrap();
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("other.txt"), "came in between").unwrap();
+    let Err(Error::Move { kept, .. }) = folder.commit() else {
+        panic!("moved over another folder");
+    };
+    assert!(!internal_beside(&target).exists());
+    assert!(kept.join("new.bin").exists() && kept.join("internal/internal.json").exists());
+    // and they can be made again when there is room for them
+    fs::remove_dir_all(&target).unwrap();
+    assert!(matches!(
+        OutputFolder::create(&target, false),
+        Err(Error::Recovered { .. })
+    ));
+    assert_eq!(names(dir.path()), BOTH);
+}
+
+#[test]
+fn figures_of_an_earlier_run_are_not_replaced_unasked_nor_stay_beside_a_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let internal = internal_beside(&target);
+    fs::create_dir(&internal).unwrap();
+    fs::write(internal.join("internal.md"), "old").unwrap();
+    let Err(Error::OutputExists { path }) = OutputFolder::create(&target, false) else {
+        panic!("figures of another run were taken over");
+    };
+    assert_eq!(path, internal);
+    let folder = OutputFolder::create(&target, true).unwrap();
+    folder.write("new.bin", b"paid").unwrap();
+    folder.commit().unwrap();
+    assert_eq!(names(dir.path()), BOTH);
+    assert_eq!(names(&internal), [""; 0]);
+}
+
+#[test]
+fn where_nothing_is_released_there_is_no_folder_to_be_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write_internal("internal.md", b"figures").unwrap();
+    folder.commit().unwrap();
+    assert_eq!(names(dir.path()), ["model-internal"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn internal_files_are_for_their_owner_alone_on_the_way_too() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("model");
+    let folder = OutputFolder::create(&target, false).unwrap();
+    folder.write("new.bin", b"paid").unwrap();
+    folder.write_internal("internal.md", b"figures").unwrap();
+    let part = folder.staging.join(INTERNAL_PART);
+    assert_eq!(
+        [mode(&part), mode(&part.join("internal.md"))],
+        [0o700, 0o600]
+    );
+    folder.commit().unwrap();
+    let internal = internal_beside(&target);
+    assert_eq!(
+        [mode(&internal), mode(&internal.join("internal.md"))],
+        [0o700, 0o600]
+    );
 }
 
 #[test]
@@ -211,7 +345,9 @@ fn a_list_that_was_settled_before_a_kill_is_resumed_too() {
     let target = dir.path().join("model");
     killed_while_it_trains(&target);
     let staging = dir.path().join(".model.partial");
-    fs::rename(staging.join(RELEASES), staging.join(INTERNAL_RELEASES)).unwrap();
+    fs::create_dir(staging.join(INTERNAL_PART)).unwrap();
+    let hidden = staging.join(INTERNAL_PART).join(INTERNAL_RELEASES);
+    fs::rename(staging.join(RELEASES), &hidden).unwrap();
     let resumed = OutputFolder::create_or_resume(&target, false, true).unwrap();
-    assert!(resumed.path(RELEASES).exists() && !resumed.path(INTERNAL_RELEASES).exists());
+    assert!(resumed.path(RELEASES).exists() && !hidden.exists());
 }

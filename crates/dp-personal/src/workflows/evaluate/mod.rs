@@ -2,7 +2,6 @@
 
 mod scores;
 
-use dp_accounting::Certificate;
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::output::{
     self as files, EVALUATION, HeldOutBy, INTERNAL_HEAD, RELEASED, ReleasedRun, SCHEMA_VERSION,
-    read_model, released,
+    internal_beside, make_internal_folder, read_model, released,
 };
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
@@ -56,14 +55,31 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         scores,
         data: parts.data,
     };
-    if args.output.save {
+    let kept = internal_beside(&args.model);
+    let shown = args.output.show_internal;
+    if args.output.save || !shown {
         let bytes = files::pretty(&evaluated)?;
-        files::replace_files(&args.model, &[(EVALUATION, bytes, true)], &[])?;
+        make_internal_folder(&kept)?;
+        files::replace_files(&kept, &[(EVALUATION, bytes, true)], &[])?;
     }
-    Ok(EvaluateOutcome {
-        json: evaluated.json(&certificate, model.n_items(), model.dim())?,
-        text: evaluated.text(),
-    })
+    let mut json = json!({
+        "dim": model.dim(),
+        "n_items": model.n_items(),
+        "released": released(&certificate),
+        "internal_folder": kept.display().to_string(),
+    });
+    let text = if shown {
+        json["internal"] = evaluated.json()?;
+        evaluated.text()
+    } else {
+        format!(
+            "the figures are in {}: measured on private data, not to be published; --show-internal prints them, dp report {} \
+             makes a page of them\n",
+            kept.join(EVALUATION).display(),
+            args.model.display()
+        )
+    };
+    Ok(EvaluateOutcome { json, text })
 }
 
 /// Flags that mean nothing with this kind of model.
@@ -127,28 +143,18 @@ pub(crate) struct Evaluated {
 }
 
 impl Evaluated {
-    /// The object that `json` prints.
-    pub(super) fn json(
-        &self,
-        certificate: &Certificate,
-        n_items: usize,
-        dim: usize,
-    ) -> Result<Value> {
+    /// What `json` prints of it.
+    fn json(&self) -> Result<Value> {
         let data = self.data.iter().cloned();
         let data: serde_json::Map<String, Value> =
             data.map(|(name, count)| (name, count.into())).collect();
         let mut internal = serde_json::to_value(&self.scores)?;
         internal["data"] = data.into();
-        Ok(json!({
-            "dim": dim,
-            "n_items": n_items,
-            "released": released(certificate),
-            "internal": internal,
-        }))
+        Ok(internal)
     }
 
     /// Tables for the terminal.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let scores = &self.scores;
         let names = scores.metrics.iter().map(|name| title(name));
         let overall = scores.overall.iter().map(|score| {

@@ -75,8 +75,8 @@ pub(super) fn run(
     report.write(&folder)?;
     folder.commit()?;
     Ok(ExplorationOutcome {
-        json: report.json(),
-        summary: report.summary(&args.output.out),
+        json: report.json(&args.output),
+        summary: report.summary(&args.output),
     })
 }
 

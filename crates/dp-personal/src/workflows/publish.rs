@@ -1,0 +1,75 @@
+//! `dp publish`: a copy of the released files of a run, and of nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dp_accounting::Status;
+
+use super::verify::checked_certificate;
+use crate::error::{Error, Result};
+use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, internal_beside};
+use crate::settings::PublishSettings;
+
+/// What was published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The files in their new place.
+    pub files: Vec<PathBuf>,
+    /// Names in the folder that are not covered by the certificate and were not copied.
+    pub left_out: Vec<String>,
+}
+
+/// Checks the certificate of a release folder as [`verify`](super::verify::verify) does, and copies exactly the files that it covers, with a list of
+/// their hashes, to a folder that appears whole or not at all.
+///
+/// # Errors
+/// When the certificate does not hold, promises no privacy or is of other files; when the new folder exists and is neither empty nor to be
+/// replaced, or cannot be written.
+pub fn publish(args: &PublishSettings) -> Result<Published> {
+    let (from, to) = (&args.model, &args.dest);
+    refuse_nested(from, to)?;
+    let (certificate, statement) = checked_certificate(from)?;
+    if let Status::NotPrivate { reason } = statement.status {
+        let path = from.join(CERTIFICATE);
+        return Err(Error::NotPublished { path, reason });
+    }
+    let (files, left_out) = Manifest::released_files(from, &certificate)?;
+    let is_empty = fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+    let folder = OutputFolder::create_released(to, args.force || is_empty)?;
+    let mut manifest = Manifest::of(&certificate);
+    for (name, bytes) in &files {
+        folder.write(name, bytes)?;
+        manifest.add(name, bytes);
+    }
+    folder.write(MANIFEST, &manifest.to_bytes()?)?;
+    folder.commit()?;
+    let names = files.iter().map(|(name, _)| name.as_str());
+    Ok(Published {
+        files: names.chain([MANIFEST]).map(|name| to.join(name)).collect(),
+        left_out,
+    })
+}
+
+/// A copy inside the folder would be one more file of it, a folder around it would be replaced with it, and that of its internal files
+/// holds what must not be published.
+fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
+    let whole = |path: &Path| -> Option<PathBuf> {
+        let folder = crate::output::folder_of(path).canonicalize().ok();
+        path.canonicalize()
+            .ok()
+            .or_else(|| Some(folder?.join(path.file_name()?)))
+    };
+    let Some(to_whole) = whole(to) else {
+        return Ok(());
+    };
+    for own in [from.to_owned(), internal_beside(from)] {
+        let own_whole = whole(&own).unwrap_or_default();
+        if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
+            let (to, own) = (to.display(), own.display());
+            let text =
+                format!("`dest` {to} and {own} lie within each other; choose another `dest`");
+            return Err(Error::Usage(text));
+        }
+    }
+    Ok(())
+}
