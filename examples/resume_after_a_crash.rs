@@ -63,7 +63,11 @@ fn run(
     let fit = FactorizationParams::for_target(target).check()?;
     let plan = fit.plan(N_ITEMS, target, adjacency)?;
     let budget = Budget::new(target, adjacency)?;
-    let ledgers = &mut [Ledger::open(folder.join("ledger"), "ratings", budget)?];
+    let ledgers = &mut [Ledger::open_or_create(
+        folder.join("ledger"),
+        "ratings",
+        budget,
+    )?];
     // every release is paid for, on disk, before its noise is drawn, and listed, on disk, before anybody sees it
     let public = format!("{:?}", fit.params());
     let (noise, dies) = (&mut NoiseSource::operating_system(), &mut Dies(n_releases));

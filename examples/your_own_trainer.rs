@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join(format!("dp-own-trainer-{}", std::process::id()));
     std::fs::create_dir_all(&path)?;
     let (folder, settings) = (RunFolder::new(path.join("run")), "item means 3 2 20");
-    let mut ledgers = [Ledger::open(
+    let mut ledgers = [Ledger::open_or_create(
         path.join("ledger"),
         "made",
         Budget::new(target, adjacency)?,

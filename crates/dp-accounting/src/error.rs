@@ -150,6 +150,74 @@ pub enum Error {
         /// The ledger file.
         path: PathBuf,
     },
+    /// There is no ledger at the path, and none is made unless it is asked for.
+    #[error("there is no ledger {}", path.display())]
+    LedgerMissing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A ledger was to be made where a file is already.
+    #[error("{} exists already; a new ledger never takes the place of a file", path.display())]
+    LedgerExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is empty or breaks off in its first line. Ledgers get their name when they are whole, so
+    /// something emptied it or cut it off, and what was spent from it is unknown.
+    #[error(
+        "ledger {} is empty or cut off in its first line ({length} bytes): what was spent from it is unknown",
+        path.display()
+    )]
+    LedgerCutOff {
+        /// The ledger file.
+        path: PathBuf,
+        /// Number of bytes left.
+        length: usize,
+    },
+    /// The ledger's path names another file than the one that was opened, or the file was changed
+    /// from outside. No spend was handed out.
+    #[error("ledger {} was replaced or changed while it was open: {reason}", path.display())]
+    LedgerReplaced {
+        /// The ledger file.
+        path: PathBuf,
+        /// What was found.
+        reason: &'static str,
+    },
+    /// Another ledger goes on with the spends of this one, which pays for nothing more.
+    #[error("ledger {} is closed: its spends go on in {successor}", path.display())]
+    LedgerClosed {
+        /// The ledger file.
+        path: PathBuf,
+        /// Name of the other ledger's file.
+        successor: String,
+    },
+    /// The ledger's file is of a version that cannot hold what is to be written.
+    #[error(
+        "a ledger file of version {found} has no {what}, which version {needed} has; upgrade it first"
+    )]
+    LedgerVersion {
+        /// The file's version.
+        found: u32,
+        /// First version that can.
+        needed: u32,
+        /// What is to be written.
+        what: &'static str,
+    },
+    /// No ledger of this kind and budget can go on with these ledgers.
+    #[error("no ledger of {kind} with epsilon {epsilon} and delta {delta} can take over: {reason}")]
+    LedgerSuccession {
+        /// How the new ledger would count.
+        kind: crate::BudgetKind,
+        /// Its epsilon.
+        epsilon: f64,
+        /// Its delta.
+        delta: f64,
+        /// Why not.
+        reason: String,
+    },
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes")]
+    EntropyUnavailable,
     /// A line of the ledger is malformed or breaks the hash chain.
     #[error("ledger {} is damaged at line {line}", path.display())]
     LedgerCorrupt {

@@ -27,7 +27,10 @@ pub use books::figures::{rounded_down, rounded_up};
 pub use books::filter::{
     GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter,
 };
-pub use books::ledger::{Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerSummary};
+pub use books::ledger::{
+    Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerEntry, LedgerNote, LedgerSummary,
+    Standing,
+};
 pub use books::plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
 pub use books::spend::{ReleaseRecord, Reservation, Spend};
 pub use books::statement::{Attacker, PrivacyStatement};

@@ -111,6 +111,24 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
             "runs on one data set go one after another; start again when the other has ended"
                 .to_owned()
         }
+        AccountingError::LedgerMissing { .. } => {
+            "--new-ledger makes it with the budget of this run, --ledger-epsilon with a larger one for many runs; if the data \
+             set has a ledger already, name that one"
+                .to_owned()
+        }
+        AccountingError::LedgerExists { .. } => {
+            "leave --new-ledger out to pay from it".to_owned()
+        }
+        AccountingError::LedgerCutOff { .. } => {
+            "restore it from a backup; only if nothing was ever released from this data set, delete the file and make a new \
+             one with --new-ledger"
+                .to_owned()
+        }
+        AccountingError::LedgerReplaced { .. } => {
+            "a ledger must not lie in a folder that a program synchronises or restores; put the newest version back, the one \
+             with the most lines, before the next run"
+                .to_owned()
+        }
         AccountingError::LedgerCorrupt { .. } => {
             "if it is a ledger, restore it from a backup, since a new one would forget what was spent; if it never was \
              one, name another file"

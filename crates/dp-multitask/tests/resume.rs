@@ -50,7 +50,7 @@ fn plan() -> Plan {
 fn open(folder: &Path) -> Ledger {
     let room = ApproxDp::target(30.0, 1e-5).unwrap();
     let budget = Budget::new(room, ADJACENCY).unwrap();
-    Ledger::open(folder.join("ledger"), "ratings", budget).unwrap()
+    Ledger::open_or_create(folder.join("ledger"), "ratings", budget).unwrap()
 }
 
 fn paid(folder: &Path) -> usize {

@@ -307,6 +307,10 @@ impl ErrorKind {
             }
             AccountingError::LedgerLocked { .. }
             | AccountingError::LedgerCorrupt { .. }
+            | AccountingError::LedgerCutOff { .. }
+            | AccountingError::LedgerMissing { .. }
+            | AccountingError::LedgerExists { .. }
+            | AccountingError::LedgerReplaced { .. }
             | AccountingError::LedgerMismatch { .. }
             | AccountingError::LedgerPoisoned { .. }
             | AccountingError::NotGaussian { .. }

@@ -77,9 +77,11 @@ impl UpwardSum {
     /// This sum and one more term.
     pub(crate) fn plus(self, term: f64) -> Self {
         let (sum, error) = two_sum(self.sum, term);
+        let (errors, lost) = two_sum(self.error, error);
         Self {
             sum,
-            error: self.error + error,
+            // what the sum of the errors loses is rounded up as well, so that no term is ever lost
+            error: if lost > 0.0 { errors.next_up() } else { errors },
         }
     }
 
@@ -132,6 +134,69 @@ mod tests {
         assert!(sum.total() >= 1.0 + 1e-14 && sum.total() <= 1.0 + 1.05e-14);
         let exact = UpwardSum::EMPTY.plus(0.25).plus(0.5);
         assert_eq!(exact.total(), 0.75);
+    }
+
+    /// The sign of the exact sum: the terms as numbers that do not overlap (Shewchuk), of which the largest decides.
+    fn sign_of_sum(terms: impl Iterator<Item = f64>) -> f64 {
+        let mut parts: Vec<f64> = Vec::new();
+        for mut rest in terms {
+            for part in &mut parts {
+                (rest, *part) = two_sum(rest, *part);
+            }
+            parts.push(rest);
+        }
+        let largest = parts.into_iter().rev().find(|&part| part != 0.0);
+        largest.map_or(0.0, f64::signum)
+    }
+
+    #[test]
+    fn the_total_is_never_below_the_exact_sum() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut bits = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..2_000 {
+            let n = bits() % 40;
+            // of any size up to 2, subnormal numbers included, most of them close to each other
+            let lowest = bits() % 1024;
+            let terms: Vec<f64> = (0..n)
+                .map(|_| {
+                    let spread = if bits() % 4 == 0 { 1024 } else { 70 };
+                    let exponent = (lowest + bits() % spread).min(1023);
+                    f64::from_bits((exponent << 52) | (bits() >> 12))
+                })
+                .collect();
+            let mut sum = UpwardSum::EMPTY;
+            for &term in &terms {
+                sum = sum.plus(term);
+            }
+            let total = sum.total();
+            let left = terms.iter().map(|term| -term).chain([total]);
+            assert!(sign_of_sum(left) >= 0.0, "{terms:?}");
+            let exceeds = terms
+                .iter()
+                .map(|term| -term)
+                .chain([total.next_down().next_down()]);
+            assert!(total == 0.0 || sign_of_sum(exceeds) <= 0.0, "{terms:?}");
+        }
+    }
+
+    #[test]
+    fn no_term_is_too_small_to_be_counted() {
+        // 1 + 2^-60 + 5e-324 - 2^-60: the error of the sum cancels all but the smallest term
+        let (tiny, small) = (5e-324, 2.0_f64.powi(-60));
+        let sum = UpwardSum::EMPTY.plus(1.0).plus(small).plus(tiny);
+        assert!(sum.plus(-small).total() > 1.0);
+        // each of many tiny terms changes the sum
+        let mut sum = UpwardSum::EMPTY.plus(1.0).plus(small);
+        for _ in 0..100 {
+            let next = sum.plus(tiny);
+            assert!(next != sum && next.total() >= sum.total());
+            sum = next;
+        }
     }
 
     #[test]

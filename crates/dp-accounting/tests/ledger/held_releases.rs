@@ -253,12 +253,12 @@ fn lines_that_hand_out_are_part_of_the_chain() {
 fn a_crash_while_a_schedule_is_held_leaves_what_can_be_taken() {
     let (_folder, path) = scratch();
     let budget = Budget::schedule(TARGET, ADD_REMOVE).unwrap();
-    let mut ledger = Ledger::open(&path, "ratings", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "ratings", budget).unwrap();
     let ids = ledger.hold(&plan(0.3)).unwrap().release_ids().to_vec();
     drop(ledger);
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 30]).unwrap();
-    let mut ledger = Ledger::open(&path, "ratings", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "ratings", budget).unwrap();
     assert!(matches!(
         ledger.hold(&plan(0.3)),
         Err(Error::ScheduleReserved { n_releases: 1 })
@@ -280,13 +280,13 @@ fn files_of_versions_1_and_2_hold_nothing_and_go_on_as_they_are() {
         );
         let (_folder, path) = scratch();
         fs::copy(&fixture, &path).unwrap();
-        let mut ledger = Ledger::open(&path, "ratings-2024", budget).unwrap();
+        let mut ledger = Ledger::open_or_create(&path, "ratings-2024", budget).unwrap();
         let outcome = ledger.hold(&plan(0.1));
         assert!(matches!(outcome, Err(Error::CannotHold { found, needed: 3 }) if found == version));
         assert_eq!(fs::read(&path).unwrap(), fs::read(&fixture).unwrap());
         assert_eq!(ledger.reserve(&plan(0.1)).unwrap().len(), 2);
         drop(ledger);
-        let ledger = Ledger::open(&path, "ratings-2024", budget).unwrap();
+        let ledger = Ledger::open_or_create(&path, "ratings-2024", budget).unwrap();
         assert_eq!(ledger.n_releases(), 4);
         assert!(!fs::read_to_string(&path).unwrap().contains("held"));
     }

@@ -59,7 +59,7 @@ fn ledger_of_something_else_is_refused_and_untouched() {
         ),
     ];
     for (expected, data_set, budget) in tries {
-        let error = Ledger::open(&path, data_set, budget).unwrap_err();
+        let error = Ledger::open_or_create(&path, data_set, budget).unwrap_err();
         assert!(matches!(error, Error::LedgerMismatch { field, .. } if field == expected));
     }
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -106,7 +106,7 @@ fn a_ledger_of_version_1_is_opened_and_goes_on_as_version_1() {
         .covers(&Certificate::from_json(&text).unwrap())
         .unwrap();
 
-    let mut ledger = Ledger::open(&path, "ratings-2024", budget()).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "ratings-2024", budget()).unwrap();
     let spent = mu_squared(&ledger);
     assert!((spent - 0.020_223_840_306).abs() < 1e-9, "{spent}");
     let _spends = ledger.reserve(&plan(0.1)).unwrap();
@@ -115,7 +115,7 @@ fn a_ledger_of_version_1_is_opened_and_goes_on_as_version_1() {
         Err(Error::BudgetSpent { .. })
     ));
     drop(ledger);
-    let reopened = Ledger::open(&path, "ratings-2024", budget()).unwrap();
+    let reopened = Ledger::open_or_create(&path, "ratings-2024", budget()).unwrap();
     assert_eq!(reopened.n_releases(), 4);
     let before = fs::read(fixture).unwrap();
     let after = fs::read(&path).unwrap();

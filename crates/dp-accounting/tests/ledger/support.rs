@@ -37,7 +37,7 @@ pub(super) fn scratch() -> (TempDir, PathBuf) {
 }
 
 pub(super) fn open(path: &Path) -> Result<Ledger, Error> {
-    Ledger::open(path, "ratings", budget())
+    Ledger::open_or_create(path, "ratings", budget())
 }
 
 pub(super) fn mu_squared(ledger: &Ledger) -> f64 {

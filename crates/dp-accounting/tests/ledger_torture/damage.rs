@@ -101,7 +101,9 @@ fn run(path: &Path, book: &Book, kind: usize, draw: &mut Draw) -> bool {
             );
             true
         }
-        Err(Error::LedgerCorrupt { .. } | Error::LedgerMismatch { .. }) => {
+        Err(
+            Error::LedgerCorrupt { .. } | Error::LedgerMismatch { .. } | Error::LedgerCutOff { .. },
+        ) => {
             assert!(kind != 0, "what a crash left was refused");
             assert!(Ledger::audit(path).is_err());
             assert_eq!(fs::read(path).unwrap(), bytes, "a refused file was changed");

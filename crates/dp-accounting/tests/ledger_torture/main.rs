@@ -45,7 +45,7 @@ fn plan(label: &str, n_releases: usize) -> Plan {
 fn patiently(path: &Path) -> dp_accounting::Result<Ledger> {
     let give_up = Instant::now() + Duration::from_secs(60);
     loop {
-        match Ledger::open(path, "ratings", budget()) {
+        match Ledger::open_or_create(path, "ratings", budget()) {
             Err(Error::LedgerLocked { .. }) if Instant::now() < give_up => {
                 std::thread::sleep(Duration::from_micros(200));
             }

@@ -60,7 +60,7 @@ fn a_second_writer_is_refused_while_the_first_lives() {
     let path = folder.path().join("ledger.jsonl");
     let first = patiently(&path).unwrap();
     for _ in 0..3 {
-        let second = Ledger::open(&path, "ratings", budget());
+        let second = Ledger::open(&path, "ratings", budget().adjacency());
         assert!(matches!(second, Err(Error::LedgerLocked { .. })));
     }
     drop(first);

@@ -66,7 +66,7 @@ fn what_is_handed_out_is_on_disk_and_counted() {
     let path = folder.path().join("ledger");
     let budget = Budget::new(target(1.0), Adjacency::AddRemoveUser).unwrap();
     let plan = Plan::calibrate(target(1.0), Adjacency::AddRemoveUser, &[request(5)]).unwrap();
-    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     let paid = ledger.reserve(&plan).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(paid[0].release_id()) && text.lines().count() == 2);
@@ -75,7 +75,7 @@ fn what_is_handed_out_is_on_disk_and_counted() {
         Err(Error::BudgetSpent { .. })
     ));
     drop(ledger);
-    let mut again = Ledger::open(&path, "d", budget).unwrap();
+    let mut again = Ledger::open_or_create(&path, "d", budget).unwrap();
     assert!(again.reserve(&plan).is_err());
 }
 
@@ -86,13 +86,13 @@ fn a_held_release_is_handed_out_once() {
     let path = folder.path().join("ledger");
     let budget = Budget::new(target(1.0), Adjacency::AddRemoveUser).unwrap();
     let plan = Plan::calibrate(target(1.0), Adjacency::AddRemoveUser, &[request(5)]).unwrap();
-    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     let held = ledger.hold(&plan).unwrap();
     assert!(ledger.take(&held, 0).is_ok());
     let again = ledger.take(&held, 0);
     assert!(matches!(again, Err(Error::AlreadyTaken { .. })));
     drop(ledger);
-    let mut later = Ledger::open(&path, "d", budget).unwrap();
+    let mut later = Ledger::open_or_create(&path, "d", budget).unwrap();
     let held = later.held(held.release_ids()).unwrap();
     let again = later.take(&held, 0);
     assert!(matches!(again, Err(Error::AlreadyTaken { .. })));

@@ -67,7 +67,7 @@ impl Observer for Killed {
 fn go_on(folder: &Path, n_steps: usize) -> Vec<f64> {
     let room = ApproxDp::target(30.0, 1e-5).unwrap();
     let budget = Budget::new(room, ADJACENCY).unwrap();
-    let ledgers = &mut [Ledger::open(folder.join("ledger"), "d", budget).unwrap()];
+    let ledgers = &mut [Ledger::open_or_create(folder.join("ledger"), "d", budget).unwrap()];
     let mut killed = Killed {
         left: n_steps,
         listed: Vec::new(),

@@ -65,7 +65,7 @@ pub(crate) struct CompletionsArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger
+  dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger --new-ledger
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp publish dp-model to-publish

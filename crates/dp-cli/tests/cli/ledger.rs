@@ -101,6 +101,57 @@ fn a_new_ledger_must_cover_its_first_run() {
 }
 
 #[test]
+fn a_ledger_is_made_when_that_is_asked_for() {
+    let sandbox = Sandbox::with_ratings();
+    let train = |more: &[&str]| {
+        let args = [
+            "train",
+            "ratings.csv",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--force",
+        ];
+        sandbox.run(&[&args[..], more].concat())
+    };
+    let ledger = ["--ledger", "l.ledger"];
+    for more in [&[][..], &["--ledger-delta", "1e-4"]] {
+        train(&[&ledger[..], more].concat())
+            .exits(5)
+            .says(&["there is no ledger l.ledger", "hint: --new-ledger"]);
+    }
+    assert_eq!(sandbox.names(), ["ratings.csv"]);
+    train(&["--new-ledger"]).exits(2).says(&["--ledger"]);
+    train(&["--ledger", "l.ledger", "--new-ledger"]).exits(0);
+    let before = sandbox.read("l.ledger");
+    train(&["--ledger", "l.ledger", "--new-ledger"])
+        .exits(5)
+        .says(&["l.ledger exists already", "leave --new-ledger out"]);
+    assert_eq!(sandbox.read("l.ledger"), before);
+    // the budget of --new-ledger alone is the run's own
+    train(&ledger).exits(3);
+}
+
+#[test]
+fn an_emptied_ledger_refunds_nothing() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--ledger", "l.ledger"]).exits(0);
+    let whole = sandbox.read("l.ledger");
+    for left in [&b""[..], &whole[..40]] {
+        sandbox.write("l.ledger", left);
+        for more in [&[][..], &["--ledger-epsilon", "1"]] {
+            let args = [&["--ledger", "l.ledger", "--force"], more].concat();
+            sandbox
+                .train(&args)
+                .exits(5)
+                .says(&["l.ledger is empty or cut off", "restore it from a backup"]);
+        }
+        assert_eq!(sandbox.read("l.ledger"), left);
+    }
+}
+
+#[test]
 fn a_ledger_held_by_another_process_stops_the_run() {
     let sandbox = Sandbox::with_ratings();
     sandbox

@@ -135,7 +135,7 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
     sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB, a list of releases of 450 kB
-    let args = words("--items items.csv --ledger l.ledger --steps 1");
+    let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
     let n_paid = || sandbox.text("l.ledger").lines().count() - 1;
     // the first release does not fit into its list, so nobody has seen it
     train_with_little_space(&sandbox, "12", &args)
@@ -173,7 +173,7 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
 #[cfg(unix)]
 fn a_ledger_that_cannot_be_written_releases_nothing() {
     let sandbox = Sandbox::with_ratings();
-    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger"]);
+    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger", "--new-ledger"]);
     run.exits(5).says(&["l.ledger"]);
     assert!(!sandbox.exists("dp-model"));
     assert_eq!(sandbox.names(), ["l.ledger", "ratings.csv"]);

@@ -11,7 +11,7 @@ use crate::support::Sandbox;
 const NEEDS: [(&str, &str); 7] = [
     ("head_fraction", "--feedback implicit"),
     ("ledger_epsilon", "--ledger l"),
-    ("ledger_delta", "--ledger l"),
+    ("ledger_delta", "--ledger l --new-ledger"),
     ("gradient_clip", "--method gradient"),
     ("n_features", "--format leaf --intercept none"),
     ("min_items", "--method am-ssp --items items.csv"),

@@ -117,7 +117,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         let sandbox = Case::sandbox();
         // room to pay once more for what a kill lost
         let more: &[&str] = if case.whole {
-            &["--resume"]
+            &["--resume", "--ledger-epsilon", "1"]
         } else {
             &["--resume", "--ledger-epsilon", "4"]
         };
@@ -230,7 +230,7 @@ fn users_who_train_only_when_asked_are_not_resumed_and_nothing_is_paid() {
     let args = [&args[..], &["--sampling-probability", "0.5"]].concat();
     let case = Case::new(&args, "dp-model/shared.safetensors", true);
     let sandbox = Case::sandbox();
-    if case.is_killed_after(&sandbox, 4, &[]) {
+    if case.is_killed_after(&sandbox, 4, &["--ledger-epsilon", "1"]) {
         let ledger = sandbox.read("l.ledger");
         case.run(&sandbox, &["--resume"])
             .exits(2)

@@ -152,9 +152,19 @@ impl Sandbox {
         self.run_with(args, &[])
     }
 
-    /// `dp` with these arguments.
+    /// `dp` with these arguments, and with `--new-ledger` where they name a ledger that is not there: most tests begin with one.
+    /// [`run`](Self::run) adds nothing.
     pub(crate) fn dp(&self, args: &[&str]) -> Run {
-        self.run(args)
+        let named = args.windows(2).find(|pair| pair[0] == "--ledger");
+        let is_made = ["--ledger-epsilon", "--new-ledger"]
+            .iter()
+            .any(|flag| args.contains(flag));
+        match named {
+            Some(pair) if !is_made && args[0] != "verify" && !self.exists(pair[1]) => {
+                self.run(&[args, &["--new-ledger"]].concat())
+            }
+            _ => self.run(args),
+        }
     }
 
     /// `dp train ratings.csv --epsilon 1 --delta 1e-5` with these arguments as well.

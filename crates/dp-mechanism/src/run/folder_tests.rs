@@ -50,7 +50,7 @@ impl Place {
     }
 
     fn ledger(&self, budget: Budget) -> Ledger {
-        Ledger::open(self.folder.path().join("ledger"), "made", budget).unwrap()
+        Ledger::open_or_create(self.folder.path().join("ledger"), "made", budget).unwrap()
     }
 
     fn train(

@@ -153,9 +153,11 @@ settings! {
 
     /// Where the privacy loss is recorded.
     struct LedgerSettings under "Ledger" {
-        /// Account of this data set over all runs; made when it does not exist
+        /// Account of this data set over all runs
         ledger: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::Nothing },
-        /// Total epsilon of the ledger
+        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
+        new_ledger: bool = { requires: ["ledger"], shapes: Shapes::Nothing },
+        /// Total epsilon of the ledger, which is made with it where it does not exist yet
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "as it was made; of a new one, the run's",
@@ -347,6 +349,7 @@ impl LedgerSettings {
     pub(crate) const fn none() -> Self {
         Self {
             ledger: None,
+            new_ledger: false,
             ledger_epsilon: None,
             ledger_delta: None,
             data_set: None,

@@ -18,14 +18,12 @@ pub(crate) struct Account {
     file: Option<PathBuf>,
     data_set: String,
     new_budget: Budget,
-    /// Whether an existing ledger must have been made with that budget.
-    budget_is_asked: bool,
     ledger: Option<Ledger>,
 }
 
 impl Account {
-    /// An existing ledger keeps the budget it was made with; a new one gets the run's, or that
-    /// of the flags.
+    /// An existing ledger keeps the budget it was made with, which must be that of the flags where they name one. A
+    /// new one is made where the flags ask for it, with their budget or else the run's.
     pub(crate) fn open(
         args: &LedgerSettings,
         data_set: String,
@@ -52,20 +50,59 @@ impl Account {
             file: args.ledger.clone(),
             data_set,
             new_budget,
-            budget_is_asked: args.ledger_epsilon.is_some() || args.ledger_delta.is_some(),
             ledger: None,
         };
         match &args.ledger {
-            Some(path) if !path.exists() && folder_of(path).is_dir() => {}
-            Some(path) if !path.exists() => {
+            None => account.ledger = Some(account.make_ledger()?),
+            Some(path) if path.symlink_metadata().is_ok() => {
+                account.ledger = Some(account.open_ledger(path, args)?);
+            }
+            Some(path) if !folder_of(path).is_dir() => {
                 let folder = folder_of(path).display();
                 let reason = format!("`ledger` {}: there is no folder {folder}", path.display());
                 return Err(Error::Usage(reason));
             }
-            Some(_) | None => account.ledger = Some(account.open_ledger()?),
+            Some(_) if args.new_ledger || args.ledger_epsilon.is_some() => {}
+            Some(path) => return Err(AccountingError::LedgerMissing { path: path.clone() }.into()),
         }
         account.check_kind()?;
         Ok(account)
+    }
+
+    fn open_ledger(&self, path: &Path, args: &LedgerSettings) -> Result<Ledger> {
+        if args.new_ledger {
+            return Err(AccountingError::LedgerExists {
+                path: path.to_owned(),
+            }
+            .into());
+        }
+        let ledger = Ledger::open(path, &self.data_set, self.new_budget.adjacency())?;
+        let (found, asked) = (ledger.budget().target(), self.new_budget.target());
+        for (field, is_asked, found, asked) in [
+            (
+                "epsilon",
+                args.ledger_epsilon.is_some(),
+                found.epsilon,
+                asked.epsilon,
+            ),
+            (
+                "delta",
+                args.ledger_delta.is_some(),
+                found.delta,
+                asked.delta,
+            ),
+        ] {
+            if is_asked && found.to_bits() != asked.to_bits() {
+                return Err(AccountingError::LedgerMismatch {
+                    path: path.to_owned(),
+                    field,
+                    found: found.to_string(),
+                    expected: asked.to_string(),
+                }
+                .into());
+            }
+        }
+        Ok(ledger)
     }
 
     /// A ledger keeps counting the way it was made to count.
@@ -83,12 +120,10 @@ impl Account {
         }
     }
 
-    fn open_ledger(&self) -> dp_accounting::Result<Ledger> {
-        let (data_set, budget) = (&self.data_set, self.new_budget);
+    fn make_ledger(&self) -> dp_accounting::Result<Ledger> {
         match &self.file {
-            None => Ledger::in_memory(data_set, budget),
-            Some(path) if self.budget_is_asked => Ledger::open(path, data_set, budget),
-            Some(path) => Ledger::open_or_create(path, data_set, budget),
+            None => Ledger::in_memory(&self.data_set, self.new_budget),
+            Some(path) => Ledger::create(path, &self.data_set, self.new_budget),
         }
     }
 
@@ -166,7 +201,7 @@ impl Account {
     pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
         let ledger = match self.ledger.take() {
             Some(ledger) => ledger,
-            None => self.open_ledger()?,
+            None => self.make_ledger()?,
         };
         Ok(self.ledger.insert(ledger))
     }

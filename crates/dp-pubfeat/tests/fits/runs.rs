@@ -92,7 +92,7 @@ where
         Err(_) => Budget::schedule(target, adjacency),
     };
     let budget = budget.unwrap();
-    let open = || Ledger::open(place.path().join("ledger"), "made", budget).unwrap();
+    let open = || Ledger::open_or_create(place.path().join("ledger"), "made", budget).unwrap();
     let train = |observer: &mut dyn Observer| {
         let noise = &mut NoiseSource::insecure_seeded(12);
         let (folder, ledgers) = (RunFolder::new(place.path().join("run")), &mut [open()]);

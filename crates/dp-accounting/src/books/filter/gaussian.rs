@@ -139,7 +139,7 @@ impl GaussianFilter {
 /// The largest mu^2 that meets a target, rounded down.
 pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
     let mu = gdp::mu_for(target)?;
-    Ok((mu * mu).next_down())
+    Ok((mu * mu).next_down().max(0.0))
 }
 
 /// Gives every unit its own Gaussian budget: who contributes little stays in longer.

@@ -3,7 +3,7 @@
 use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};
 
 use crate::engines::composition::Composition;
-use crate::engines::rounding::UpwardSum;
+use crate::engines::rounding::{UpwardSum, count_up, mul_up};
 use crate::{Error, Measure, RdpAccountant, Result};
 
 /// A filter for any mechanism with a Renyi divergence.
@@ -102,22 +102,7 @@ impl RdpFilter {
         schedule: &[(DpEvent, u64)],
     ) -> Result<Self> {
         let target = ApproxDp::target(target.epsilon, target.delta)?;
-        let mut best = (f64::INFINITY, None);
-        for order in grid() {
-            let budget = budget_at(order, target)?;
-            if budget <= 0.0 {
-                continue;
-            }
-            let mut cost = 0.0;
-            for (event, count) in schedule {
-                cost += rdp_of(event, adjacency, order)? * *count as f64;
-            }
-            if cost / budget < best.0 {
-                best = (cost / budget, Some(order));
-            }
-        }
-        let order = best.1.ok_or_else(|| no_budget(f64::NAN))?;
-        Self::at_order(target, adjacency, order)
+        Self::at_order(target, adjacency, best_order(target, adjacency, schedule)?)
     }
 
     /// Counts `event`, or refuses it and stays as it was.
@@ -242,6 +227,67 @@ impl OrderAccount {
     }
 }
 
+/// The order of the grid at which `schedule` uses the smallest part of the budget.
+pub(crate) fn best_order(
+    target: ApproxDp,
+    adjacency: Adjacency,
+    schedule: &[(DpEvent, u64)],
+) -> Result<f64> {
+    let mut best = (f64::INFINITY, None);
+    for order in grid() {
+        let budget = budget_at(order, target)?;
+        if budget <= 0.0 {
+            continue;
+        }
+        let share = cost_of_schedule(schedule, adjacency, order)? / budget;
+        if share < best.0 {
+            best = (share, Some(order));
+        }
+    }
+    best.1.ok_or_else(|| no_budget(f64::NAN))
+}
+
+/// The order of the grid at which `schedule` needs the least epsilon at `delta`, and that epsilon.
+pub(crate) fn least_epsilon(
+    delta: f64,
+    adjacency: Adjacency,
+    schedule: &[(DpEvent, u64)],
+) -> Result<(f64, f64)> {
+    let mut best = (f64::NAN, f64::INFINITY);
+    for order in grid() {
+        let cost = cost_of_schedule(schedule, adjacency, order)?;
+        let epsilon = epsilon_for(cost, order, delta)?;
+        if epsilon < best.1 {
+            best = (order, epsilon);
+        }
+    }
+    if best.1.is_finite() {
+        return Ok(best);
+    }
+    Err(no_budget(best.0))
+}
+
+/// An epsilon whose budget at `order` and `delta` is positive and at least `rdp`; the least one up to rounding.
+pub(crate) fn epsilon_for(rdp: f64, order: f64, delta: f64) -> Result<f64> {
+    let budget = |epsilon| budget_at(order, ApproxDp { epsilon, delta });
+    let at_zero = budget(0.0)?;
+    let mut epsilon = (rdp - at_zero).max(f64::MIN_POSITIVE);
+    let step = 1e-14 * (epsilon + at_zero.abs() + rdp);
+    while epsilon.is_finite() && !(budget(epsilon)? >= rdp && budget(epsilon)? > 0.0) {
+        epsilon = (epsilon + step).next_up();
+    }
+    Ok(epsilon)
+}
+
+/// Divergence of all events of a schedule, rounded up.
+fn cost_of_schedule(schedule: &[(DpEvent, u64)], adjacency: Adjacency, order: f64) -> Result<f64> {
+    let mut sum = UpwardSum::EMPTY;
+    for (event, count) in schedule {
+        sum = sum.plus(mul_up(rdp_of(event, adjacency, order)?, count_up(*count)));
+    }
+    Ok(sum.total())
+}
+
 /// Divergence of order `order` that is enough for `target`, rounded down; not positive where the
 /// order is too small for the target's delta.
 fn budget_at(order: f64, target: ApproxDp) -> Result<f64> {
@@ -278,7 +324,9 @@ const fn no_budget(order: f64) -> Error {
 fn rdp_of(event: &DpEvent, adjacency: Adjacency, order: f64) -> Result<f64> {
     let composition = Composition::of(event, adjacency)?;
     let divergence = RdpAccountant::divergences(&composition, &[order])?[0];
-    Ok(dp_core::params::finite("rdp", divergence.next_up())?)
+    // no event is free, however little it tells
+    let divergence = dp_core::params::finite("rdp", divergence.next_up())?;
+    Ok(divergence.max(f64::MIN_POSITIVE))
 }
 
 #[cfg(test)]

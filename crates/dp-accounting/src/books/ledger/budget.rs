@@ -6,12 +6,15 @@ use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};
 use serde::{Deserialize, Serialize};
 
 use crate::books::allowance::usable_delta;
-use crate::books::filter::{GaussianFilter, OrderAccount};
+use crate::books::filter::{GaussianFilter, OrderAccount, best_order, epsilon_for, least_epsilon};
 use crate::books::schedule::ideal_guarantee;
+use crate::engines::gdp::{self, from_mu_squared};
+use crate::engines::rounding::UpwardSum;
 use crate::{Error, Measure, Plan, PlannedRelease, Result};
 
 /// How a ledger decides what may still be spent. All three are valid when every plan is chosen
-/// after looking at everything released before.
+/// after looking at everything released before. The kind is fixed when the ledger is made: whoever chose it after seeing
+/// outputs would be covered at the sum of the kinds' deltas only, see [`crate::Ledger::upgrade`].
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum BudgetKind {
@@ -45,6 +48,7 @@ pub struct Budget {
     target: ApproxDp,
     adjacency: Adjacency,
     kind: BudgetKind,
+    carried_delta: f64,
 }
 
 impl Budget {
@@ -63,6 +67,58 @@ impl Budget {
     /// As [`new`](Self::new), and for an order that is not finite and above 1.
     pub fn rdp(target: ApproxDp, adjacency: Adjacency, order: f64) -> Result<Self> {
         Self::of_kind(target, adjacency, BudgetKind::Rdp { order })
+    }
+
+    /// A budget for mechanisms with a Renyi divergence, counted at the order at which `expected`, plans with how often each
+    /// is run, would take the smallest part of it; without plans, the order at which most Gaussian releases fit. The
+    /// plans are public and only a guess: the guarantee holds whatever is run in their place. Settle them before anything is
+    /// released.
+    ///
+    /// # Errors
+    /// As [`rdp`](Self::rdp); those of the events' divergences.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
+    /// use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
+    /// let (target, adjacency) = (ApproxDp::target(4.0, 1e-6)?, Adjacency::AddRemoveUser);
+    /// let sum = PlannedRelease::gaussian("sum", 8.0, ReplaceFactor::Two, 50)?;
+    /// let sum = Plan::with_noise_multipliers(1e-6, adjacency, vec![sum])?;
+    /// let step = DpEvent::sampled_gaussian(2.0, 0.01);
+    /// let steps = (0..50).map(|_| PlannedRelease::new("step", step.clone(), 50)).collect();
+    /// let training = Plan::with_noise_multipliers(1e-6, adjacency, steps)?;
+    ///
+    /// // one ledger for runs of both kinds
+    /// let budget = Budget::rdp_for(target, adjacency, &[(&sum, 3), (&training, 2)])?;
+    /// let mut ledger = Ledger::in_memory("ratings", budget)?;
+    /// let first = ledger.reserve(&sum)?;
+    /// let second = ledger.reserve(&training)?;
+    /// assert!(ledger.epsilon_needed(&sum)? < 4.0 && ledger.affords(&sum).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rdp_for(
+        target: ApproxDp,
+        adjacency: Adjacency,
+        expected: &[(&Plan, u64)],
+    ) -> Result<Self> {
+        let target = ApproxDp::target(target.epsilon, target.delta)?;
+        let ideal = ApproxDp {
+            delta: usable_delta(target.delta),
+            ..target
+        };
+        let order = best_order(ideal, adjacency, &schedule_of(expected))?;
+        Self::rdp(target, adjacency, order)
+    }
+
+    /// The budget of the least epsilon at `delta` with which a ledger of mixed mechanisms pays for these plans, each as
+    /// often as it says.
+    ///
+    /// # Errors
+    /// As [`rdp_for`](Self::rdp_for).
+    pub fn rdp_needed(delta: f64, adjacency: Adjacency, plans: &[(&Plan, u64)]) -> Result<Self> {
+        let delta = dp_core::params::open_unit("delta", delta)?;
+        let (order, epsilon) = least_epsilon(usable_delta(delta), adjacency, &schedule_of(plans))?;
+        Self::rdp(ApproxDp { epsilon, delta }, adjacency, order)
     }
 
     /// A budget for one plan, reserved whole on an empty ledger.
@@ -92,7 +148,72 @@ impl Budget {
             target,
             adjacency,
             kind,
+            carried_delta: 0.0,
         })
+    }
+
+    /// The same with a part of delta that covers what was released under earlier ledgers.
+    pub(super) fn carrying(self, carried_delta: f64) -> Result<Self> {
+        if carried_delta >= 0.0 && carried_delta < self.target.delta {
+            return Ok(Self {
+                carried_delta,
+                ..self
+            });
+        }
+        Err(Error::Param(ParamError {
+            name: "carried_delta",
+            value: carried_delta,
+            expected: "a number from 0 to below delta",
+        }))
+    }
+
+    /// The guarantee that the filter alone must keep: delta without the part of earlier ledgers.
+    pub(super) fn filter_target(&self) -> ApproxDp {
+        let mut target = self.target;
+        if self.carried_delta > 0.0 {
+            target.delta = (target.delta - self.carried_delta).next_down();
+        }
+        target
+    }
+
+    /// The part of delta that covers what was released under the ledgers that this one followed, before it took over; 0 where it
+    /// followed none, or counts as they did.
+    #[must_use]
+    pub const fn carried_delta(&self) -> f64 {
+        self.carried_delta
+    }
+
+    /// What `plan` costs in a ledger of this budget, in its measure (mu^2, Renyi divergence, or epsilon of the whole plan), rounded up.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedEvent`] for an event that the budget's kind cannot count; [`Error::Param`].
+    pub fn cost(&self, plan: &Plan) -> Result<f64> {
+        if self.kind == BudgetKind::Schedule {
+            let events = plan.releases().iter().map(PlannedRelease::event);
+            let delta = usable_delta(self.filter_target().delta);
+            return Ok(ideal_guarantee(events, plan.adjacency(), delta)?.upper);
+        }
+        let account = Account::new(self)?;
+        let mut sum = UpwardSum::EMPTY;
+        for cost in account.costs(plan)? {
+            sum = sum.plus(cost);
+        }
+        Ok(sum.total())
+    }
+
+    /// An epsilon with which a budget of this kind and delta allows `cost` in all; the least one up to rounding.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a cost without a finite epsilon.
+    pub fn epsilon_for(&self, cost: f64) -> Result<f64> {
+        let cost = dp_core::params::finite_non_negative("cost", cost)?;
+        let delta = usable_delta(self.filter_target().delta);
+        let epsilon = match self.kind {
+            BudgetKind::Gaussian => gdp::epsilon(from_mu_squared(cost).mu, delta),
+            BudgetKind::Rdp { order } => epsilon_for(cost, order, delta)?,
+            BudgetKind::Schedule => cost,
+        };
+        Ok(dp_core::params::finite("epsilon", epsilon)?)
     }
 
     /// The guarantee that all releases together must keep.
@@ -126,6 +247,14 @@ pub struct Balance {
     pub budget: f64,
 }
 
+impl Balance {
+    /// What is left, rounded down; 0 where more was counted than the budget allows.
+    #[must_use]
+    pub fn left(&self) -> f64 {
+        (self.budget - self.spent).next_down().max(0.0)
+    }
+}
+
 /// What was spent of a budget, the sampler's part of delta set aside.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Account {
@@ -136,9 +265,10 @@ pub(super) enum Account {
 
 impl Account {
     pub(super) fn new(budget: &Budget) -> Result<Self> {
+        let target = budget.filter_target();
         let usable = ApproxDp {
-            epsilon: budget.target().epsilon,
-            delta: usable_delta(budget.target().delta),
+            epsilon: target.epsilon,
+            delta: usable_delta(target.delta),
         };
         let adjacency = budget.adjacency();
         Ok(match budget.kind() {
@@ -158,6 +288,42 @@ impl Account {
             Self::Rdp(account) => account.cost(event),
             Self::Schedule { .. } => Ok(0.0),
         }
+    }
+
+    /// What each release of a plan costs.
+    pub(super) fn costs(&self, plan: &Plan) -> Result<Vec<f64>> {
+        let mut costs = Vec::with_capacity(plan.releases().len());
+        let mut last: Option<(&DpEvent, f64)> = None;
+        for release in plan.releases() {
+            // steps of a schedule are alike, and a divergence takes its time
+            let cost = match last {
+                Some((event, cost)) if event == release.event() => cost,
+                _ => self.cost(release.event())?,
+            };
+            last = Some((release.event(), cost));
+            costs.push(cost);
+        }
+        Ok(costs)
+    }
+
+    /// The error for more than the budget covers, counted from nothing.
+    pub(super) fn overdraft(&self) -> Option<Error> {
+        let covers = match self {
+            Self::Gaussian(filter) => filter.covers(),
+            Self::Rdp(account) => account.covers(),
+            Self::Schedule { .. } => true,
+        };
+        let Balance {
+            measure,
+            spent,
+            budget,
+        } = self.balance();
+        (!covers).then_some(Error::BudgetSpent {
+            requested: spent,
+            spent: 0.0,
+            budget,
+            measure,
+        })
     }
 
     /// Counts a release, whether it fits or not.
@@ -208,6 +374,25 @@ impl Account {
             budget,
         }
     }
+}
+
+/// The events of plans with how often each is run; a Gaussian mechanism where there are none.
+fn schedule_of(plans: &[(&Plan, u64)]) -> Vec<(DpEvent, u64)> {
+    let mut schedule: Vec<(DpEvent, u64)> = Vec::new();
+    for &(plan, times) in plans {
+        for release in plan.releases() {
+            match schedule.last_mut() {
+                Some((event, count)) if event == release.event() => {
+                    *count = count.saturating_add(times);
+                }
+                _ => schedule.push((release.event().clone(), times)),
+            }
+        }
+    }
+    if schedule.is_empty() {
+        schedule.push((DpEvent::gaussian(1.0), 1));
+    }
+    schedule
 }
 
 fn check_schedule(target: ApproxDp, plan: &Plan) -> Result<()> {

@@ -11,10 +11,13 @@ use sha2::{Digest, Sha256};
 
 use super::budget::BudgetKind;
 
-/// Version of the line format written in the header of new ledgers. Files of versions 1 and 2 are
-/// read and continued in their own format: version 1 knows Gaussian budgets only, and neither can
-/// hold releases.
-pub const LEDGER_SCHEMA: u32 = 3;
+/// Version of the line format written in the header of new ledgers. Older files are read and continued in their own
+/// format: version 1 knows Gaussian budgets only, version 2 cannot hold releases, and up to version 3 a release is named by the
+/// hash of its line, lines have no time, and there are no notes.
+pub const LEDGER_SCHEMA: u32 = 4;
+
+/// First version whose releases have names of their own, whose lines have a time, and which has [`Note`] lines.
+pub(super) const NAMING_SCHEMA: u32 = 4;
 
 /// First version whose records may be held and which has [`Taken`] lines.
 pub(super) const HOLDING_SCHEMA: u32 = 3;
@@ -25,6 +28,12 @@ pub(super) const LEDGER_NAME: &str = "dp-personal";
 
 /// How every [`Taken`] line begins, and no other.
 pub(super) const TAKEN_START: &[u8] = br#"{"taken":"#;
+
+/// How every [`Note`] line begins, and no other.
+pub(super) const NOTE_START: &[u8] = br#"{"note":"#;
+
+/// How every [`Closed`] line begins, and no other.
+pub(super) const CLOSED_START: &[u8] = br#"{"closed":"#;
 
 /// Stands between torn bytes and the seal on their line. JSON text never holds this byte.
 const SEAL_MARK: u8 = 0x1e;
@@ -41,14 +50,39 @@ pub(super) struct Header {
     /// Absent in version 1, where every budget is Gaussian.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) filter: Option<BudgetKind>,
-    /// Nanoseconds since 1970; 0 in memory. Keeps release ids of different files apart.
+    /// The part of delta that covers what was released under the ledgers that this one follows. Since version 4.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) carried_delta: f64,
+    /// The ledgers that this one follows. Since version 4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) follows: Vec<Followed>,
+    /// Nanoseconds since 1970. Keeps release ids of different files apart up to version 3.
     pub(super) created: u64,
+}
+
+/// A ledger whose spends another one goes on with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Followed {
+    pub(super) schema_version: u32,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    pub(super) filter: BudgetKind,
+    pub(super) created: u64,
+    pub(super) n_releases: u64,
+    /// Hash of its last line.
+    pub(super) head: String,
 }
 
 /// One release that was paid for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) seq: u64,
+    /// Random name of the release. Since version 4; before, the line's hash is its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    /// Nanoseconds since 1970. Since version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<u64>,
     pub(super) data_set: String,
     pub(super) label: String,
     pub(super) event: DpEvent,
@@ -62,6 +96,12 @@ pub(super) struct Record {
     /// Paid for and not handed out: a [`Taken`] line has to come first. Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) held: bool,
+    /// The run that it was paid for. Since version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
+    /// Hash of the line of an older ledger that paid for it. Since version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) paid_by: Option<String>,
     pub(super) previous_hash: String,
 }
 
@@ -69,6 +109,28 @@ pub(super) struct Record {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Taken {
     pub(super) taken: String,
+    /// Nanoseconds since 1970. Since version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<u64>,
+    pub(super) previous_hash: String,
+}
+
+/// Says something about the data set or its runs, and costs nothing. Since version 4.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Note {
+    pub(super) note: String,
+    pub(super) text: String,
+    pub(super) time: u64,
+    pub(super) previous_hash: String,
+}
+
+/// Says that another ledger goes on with the spends of this one, which pays for nothing more. The last line of
+/// a file of any version.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Closed {
+    /// Name of the other ledger's file.
+    pub(super) closed: String,
+    pub(super) time: u64,
     pub(super) previous_hash: String,
 }
 
@@ -82,10 +144,17 @@ pub(super) struct Seal {
 
 /// SHA-256 in lowercase hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// Lowercase hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Returns the line for `body`, newline included, and its hash.
@@ -241,6 +310,8 @@ mod tests {
             epsilon: 0.1 + 0.2,
             delta: 1e-300,
             filter: Some(BudgetKind::Rdp { order: 1.5 }),
+            carried_delta: 0.0,
+            follows: Vec::new(),
             created: 7,
         }
     }

@@ -1,33 +1,37 @@
 //! Write-ahead bookkeeping of privacy spending.
 
 mod budget;
+mod contents;
+mod ids;
 mod lines;
 mod opening;
-mod releases;
 mod replay;
 mod store;
+mod succession;
 mod summary;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
 use std::path::Path;
 
-use dp_core::Gdp;
+use dp_core::{Adjacency, Gdp};
 
 use crate::books::allowance::check_draws;
 use crate::books::filter::GaussianFilter;
+use crate::engines::rounding::div_up;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Reservation, Result, Spend};
 
 use budget::Account;
 pub use budget::{Balance, Budget, BudgetKind};
+pub use contents::Standing;
+use contents::{Contents, Entry};
 pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;
-use lines::{HOLDING_SCHEMA, Record, Taken, close, is_unborn};
-use opening::{check_header, corrupt, header, mend, now};
-use releases::{Releases, Standing};
-use replay::{Chain, replay};
+use lines::{HOLDING_SCHEMA, NAMING_SCHEMA, Note, Record, Taken, close, is_unborn};
+use opening::{check_header, check_version, corrupt, header, mend, now};
+use replay::{Chain, Replayed, replay};
 use store::Store;
-pub use summary::LedgerSummary;
+pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 
 /// The account book of one data set: a plan is paid here before any noise is drawn.
 ///
@@ -67,8 +71,17 @@ pub use summary::LedgerSummary;
 /// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
 /// the first lines of a schedule counts the whole schedule as reserved.
 ///
-/// New files are of version 3. Those of version 1, all Gaussian, and of version 2 are opened and go
-/// on in their own format, which has no held releases.
+/// A ledger is made on purpose, by [`create`](Self::create), and gets its name when its first line is durable. An existing file that is empty
+/// or breaks off in its first line has lost what was spent, and is refused. The path must go on naming the file that was opened: before
+/// and after each write device, inode, length and last line are compared. A copy that a program put in the file's place is locked and
+/// read where it holds every line that is known; otherwise nothing is handed out any more ([`Error::LedgerReplaced`]).
+///
+/// Each release has a name of 256 random bits, which is what certificates show: nothing can be learned from it about the
+/// lines of the file.
+///
+/// New files are of version 4. Those of version 1, all Gaussian, and of version 2, which have no held releases, and of version 3,
+/// where a release is named by the hash of its line, are opened and go on in their own format;
+/// [`upgrade`](Self::upgrade) rewrites them.
 ///
 /// # Examples
 /// ```
@@ -97,73 +110,163 @@ pub struct Ledger {
     budget: Budget,
     data_set_id: String,
     schema_version: u32,
+    created: u64,
     chain: Chain,
-    releases: Releases,
+    contents: Contents,
+    run: Option<String>,
     store: Option<Store>,
 }
 
 impl Ledger {
-    /// Opens the ledger of `data_set_id` at `path`, or starts one. The file stays locked until
-    /// the ledger is dropped.
+    /// Opens the ledger of `data_set_id` at `path`, with the budget that it was made with. The file
+    /// stays locked until the ledger is dropped. Never makes a file.
     ///
     /// # Errors
+    /// [`Error::LedgerMissing`] where there is none, [`Error::LedgerCutOff`] where it is empty or lacks a part of its first line;
     /// [`Error::LedgerLocked`] while another writer has it; [`Error::LedgerMismatch`] when it was
-    /// made for another kind of budget, data set, adjacency, epsilon or delta, or by a newer schema
-    /// version; [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`]; [`Error::Param`] for a
-    /// budget whose delta is too small to aim at, or whose order has no budget.
-    pub fn open(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
-        Self::open_with(path.as_ref(), data_set_id, budget, |_| budget)
+    /// made for another data set or adjacency, or by a newer schema version;
+    /// [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>, data_set_id: &str, adjacency: Adjacency) -> Result<Self> {
+        let path = path.as_ref();
+        Self::of_file(path, |found| {
+            // the neighbours are never taken over from the file
+            let budget = found.budget;
+            let expected = Budget::of_kind(budget.target(), adjacency, budget.kind())?;
+            check_header(found, data_set_id, expected, path)
+        })
     }
 
-    /// Opens the ledger of `data_set_id` at `path` with the budget it was made with, or starts one
-    /// with `new_budget`. This is what repeated runs on one data set want: the first run sets the
-    /// budget, the later ones live within it.
+    /// Makes the ledger of `data_set_id` at `path`, where nothing may be. The file gets its name
+    /// when its first line is durable, so a crash leaves a whole ledger or none.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but an existing file may hold any epsilon and delta, and any kind
-    /// of budget.
+    /// [`Error::LedgerExists`], also for an empty file; [`Error::Param`] for a budget whose delta is too small to
+    /// aim at, or whose order has no budget; [`Error::EntropyUnavailable`]; [`Error::Io`].
+    pub fn create(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
+        let (mut ledger, line) = Self::begun(data_set_id, budget)?;
+        ledger.store = Some(Store::create(path.as_ref(), line.as_bytes())?);
+        Ok(ledger)
+    }
+
+    /// A ledger without a file, and the line that its file would begin with.
+    fn begun(data_set_id: &str, budget: Budget) -> Result<(Self, String)> {
+        let (account, created) = (Account::new(&budget)?, now());
+        let (line, hash) = close(&header(data_set_id, budget, created));
+        let ledger = Self {
+            budget,
+            data_set_id: data_set_id.to_owned(),
+            schema_version: LEDGER_SCHEMA,
+            created,
+            chain: Chain::after_header(hash, account),
+            contents: Contents::default(),
+            run: None,
+            store: None,
+        };
+        Ok((ledger, line))
+    }
+
+    /// Opens the ledger of `data_set_id` at `path`, which must have been made with `budget`, or makes
+    /// it where there is no file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`create`](Self::create), and [`Error::LedgerMismatch`] for another
+    /// epsilon, delta or kind.
     pub fn open_or_create(
         path: impl AsRef<Path>,
         data_set_id: &str,
-        new_budget: Budget,
+        budget: Budget,
     ) -> Result<Self> {
-        Self::open_with(path.as_ref(), data_set_id, new_budget, |found| {
-            // the neighbours are never taken over from the file
-            Budget::of_kind(found.target(), new_budget.adjacency(), found.kind())
-                .unwrap_or(new_budget)
+        let path = path.as_ref();
+        Account::new(&budget)?;
+        let open = || Self::of_file(path, |found| check_header(found, data_set_id, budget, path));
+        match open() {
+            Err(Error::LedgerMissing { .. }) => {}
+            outcome => return outcome,
+        }
+        match Self::create(path, data_set_id, budget) {
+            // somebody else was faster
+            Err(Error::LedgerExists { .. }) => open(),
+            outcome => outcome,
+        }
+    }
+
+    fn of_file(path: &Path, check: impl FnOnce(&Replayed<'_>) -> Result<()>) -> Result<Self> {
+        let (store, bytes) = Store::open(path)?;
+        Self::of_bytes(store, &bytes, check)
+    }
+
+    /// `check` refuses files before anything in them is mended.
+    fn of_bytes(
+        mut store: Store,
+        bytes: &[u8],
+        check: impl FnOnce(&Replayed<'_>) -> Result<()>,
+    ) -> Result<Self> {
+        if is_unborn(bytes) {
+            return Err(Error::LedgerCutOff {
+                path: store.path().to_owned(),
+                length: bytes.len(),
+            });
+        }
+        let found = replay(bytes).map_err(|bad| corrupt(store.path(), bad.0))?;
+        check_version(&found, store.path())?;
+        check(&found)?;
+        if let Some(successor) = found.chain.successor {
+            return Err(Error::LedgerClosed {
+                path: store.path().to_owned(),
+                successor,
+            });
+        }
+        let chain = mend(&mut store, found.chain, &found.tail)?;
+        Ok(Self {
+            budget: found.budget,
+            data_set_id: found.header.data_set,
+            schema_version: found.header.schema_version,
+            created: found.header.created,
+            chain,
+            contents: found.contents,
+            run: None,
+            store: Some(store),
         })
     }
 
-    /// `agreed` says which budget a file with the given one has to have.
-    fn open_with(
-        path: &Path,
-        data_set_id: &str,
-        new_budget: Budget,
-        agreed: impl FnOnce(Budget) -> Budget,
-    ) -> Result<Self> {
-        let account = Account::new(&new_budget)?;
-        let (mut store, bytes) = Store::open(path)?;
-        let (budget, schema_version, chain, releases) = if is_unborn(&bytes) {
-            let (line, hash) = close(&header(data_set_id, new_budget, now()));
-            store.begin(line.as_bytes())?;
-            let chain = Chain::after_header(hash, account);
-            (new_budget, LEDGER_SCHEMA, chain, Releases::default())
-        } else {
-            let found = replay(&bytes).map_err(|bad| corrupt(path, bad.0))?;
-            let expected = agreed(found.budget);
-            check_header(&found, data_set_id, expected, path)?;
-            let chain = mend(&mut store, found.chain, &found.tail)?;
-            let version = found.header.schema_version;
-            (expected, version, chain, found.releases)
+    /// Brings the state up to what the path names now. A synchronising program may have put a copy in the
+    /// file's place; the copy is locked and read, with what others added to it, if it goes on from what this
+    /// ledger knows.
+    fn refresh(&mut self) -> Result<()> {
+        let Some(store) = &mut self.store else {
+            return Ok(());
         };
-        Ok(Self {
-            budget,
-            data_set_id: data_set_id.to_owned(),
-            schema_version,
-            chain,
-            releases,
-            store: Some(store),
-        })
+        store.check_health()?;
+        if store.is_bound()? {
+            return Ok(());
+        }
+        let (reopened, bytes) = match store.reopen() {
+            Err(Error::LedgerMissing { .. }) => {
+                return Err(store.replaced("no file has its name any more"));
+            }
+            outcome => outcome?,
+        };
+        let known = store
+            .known_part(&bytes)
+            .and_then(|known| replay(known).ok());
+        if known.is_none_or(|known| known.chain.head != self.chain.head) {
+            return Err(store.replaced("the file that has its name lacks lines of it"));
+        }
+        let run = self.run.take();
+        *self = Self::of_bytes(reopened, &bytes, |_| Ok(()))?;
+        self.run = run;
+        Ok(())
+    }
+
+    /// Whether everything that this ledger handed out is in the file that its path names now. Ask before
+    /// anything leaves the machine that was paid for a while ago: a file can be replaced at any moment,
+    /// after a payment too.
+    ///
+    /// # Errors
+    /// [`Error::LedgerReplaced`] when the file lacks lines of this ledger; [`Error::LedgerLocked`] when a copy
+    /// took its place and another writer has it; [`Error::LedgerPoisoned`]; [`Error::Io`].
+    pub fn confirm(&mut self) -> Result<()> {
+        self.refresh()
     }
 
     /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
@@ -187,15 +290,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Param`] for a budget whose delta is too small to aim at, or whose order has none.
     pub fn in_memory(data_set_id: &str, budget: Budget) -> Result<Self> {
-        let (_, hash) = close(&header(data_set_id, budget, now()));
-        Ok(Self {
-            budget,
-            data_set_id: data_set_id.to_owned(),
-            schema_version: LEDGER_SCHEMA,
-            chain: Chain::after_header(hash, Account::new(&budget)?),
-            releases: Releases::default(),
-            store: None,
-        })
+        Ok(Self::begun(data_set_id, budget)?.0)
     }
 
     /// Pays for every release of `plan`, or for none, and hands out one [`Spend`] a release in
@@ -208,6 +303,7 @@ impl Ledger {
     /// what reached the disk will be counted when the ledger is opened again, and until then
     /// every call gives [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
+        self.refresh()?;
         let ids = self.pay(plan, false)?;
         let releases = plan.releases().iter().cloned();
         Ok(releases
@@ -229,6 +325,7 @@ impl Ledger {
                 needed: HOLDING_SCHEMA,
             });
         }
+        self.refresh()?;
         let ids = self.pay(plan, true)?;
         Ok(self.reservation(plan.releases().to_vec(), ids))
     }
@@ -250,23 +347,26 @@ impl Ledger {
                 release: index.to_string(),
                 reason: "the reservation has fewer releases",
             })?;
-        let (record, standing) = self.held_record(id)?;
-        let is_taken = standing == Standing::Taken;
+        self.refresh()?;
+        let entry = self.held_entry(id)?;
+        let is_taken = entry.standing == Standing::Taken;
         #[cfg(privacy_mutants)]
         let is_taken = dp_core::mutants::pick("held-release-taken-twice", is_taken, false);
         if is_taken {
             return Err(Error::AlreadyTaken {
-                label: record.label.clone(),
+                label: entry.release.label.clone(),
             });
         }
-        let release = planned(record);
+        let release = planned(&entry.release);
+        let time = self.time();
         let (line, hash) = close(&Taken {
             taken: id.clone(),
+            time,
             previous_hash: self.chain.head.clone(),
         });
         self.append(&line)?;
         self.chain.head = hash;
-        self.releases.mark_taken(id);
+        self.contents.mark_taken(id, time);
         Ok(self.spend(release, id.clone()))
     }
 
@@ -278,7 +378,7 @@ impl Ledger {
     pub fn held(&self, release_ids: &[String]) -> Result<Reservation> {
         let releases = release_ids
             .iter()
-            .map(|id| self.held_record(id).map(|(record, _)| planned(record)))
+            .map(|id| self.held_entry(id).map(|entry| planned(&entry.release)))
             .collect::<Result<_>>()?;
         Ok(self.reservation(releases, release_ids.to_vec()))
     }
@@ -290,7 +390,7 @@ impl Ledger {
         if self.budget.kind() != BudgetKind::Schedule {
             return None;
         }
-        let ids = self.releases.ids(Standing::Held);
+        let ids = self.contents.ids(Standing::Held);
         if ids.len() as u64 != self.n_releases() {
             return None;
         }
@@ -303,23 +403,21 @@ impl Ledger {
     /// the release was never held.
     #[must_use]
     pub fn is_taken(&self, release_id: &str) -> Option<bool> {
-        let (_, standing) = self.held_record(release_id).ok()?;
-        Some(standing == Standing::Taken)
+        let entry = self.held_entry(release_id).ok()?;
+        Some(entry.standing == Standing::Taken)
     }
 
     /// Whether this is the id of a release that this ledger paid for, held or not.
     #[must_use]
     pub fn contains(&self, release_id: &str) -> bool {
-        self.releases.get(release_id).is_some()
+        self.contents.get(release_id).is_some()
     }
 
     /// The release of an id, if it is or was held.
-    fn held_record(&self, id: &str) -> Result<(&ReleaseRecord, Standing)> {
-        let reason = match self.releases.get(id) {
-            Some((record, standing @ (Standing::Held | Standing::Taken))) => {
-                return Ok((record, *standing));
-            }
-            Some((_, Standing::HandedOut)) => "it was handed out when it was paid",
+    fn held_entry(&self, id: &str) -> Result<&Entry> {
+        let reason = match self.contents.get(id) {
+            Some(entry) if entry.standing != Standing::HandedOut => return Ok(entry),
+            Some(_) => "it was handed out when it was paid",
             None => "no line has its id",
         };
         Err(Error::NotHeld {
@@ -328,16 +426,89 @@ impl Ledger {
         })
     }
 
+    /// Names the run that what follows is paid for, in lines of version 4: a public text, such as the hash of the run's
+    /// settings.
+    pub fn set_run(&mut self, run: Option<String>) {
+        self.run = run;
+    }
+
+    /// Appends a line that says `text` about `name`, costs nothing and is durable when this returns. The file is the operator's own:
+    /// no certificate shows a line of it or its hash.
+    ///
+    /// # Errors
+    /// [`Error::LedgerVersion`] up to version 3; those of writing, as [`reserve`](Self::reserve).
+    pub fn note(&mut self, name: &str, text: &str) -> Result<()> {
+        self.refresh()?;
+        if self.schema_version < NAMING_SCHEMA {
+            return Err(Error::LedgerVersion {
+                found: self.schema_version,
+                needed: NAMING_SCHEMA,
+                what: "notes",
+            });
+        }
+        let note = LedgerNote {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            time: now(),
+        };
+        let (line, hash) = close(&Note {
+            note: note.name.clone(),
+            text: note.text.clone(),
+            time: note.time,
+            previous_hash: self.chain.head.clone(),
+        });
+        self.append(&line)?;
+        self.chain.head = hash;
+        self.contents.notes.push(note);
+        Ok(())
+    }
+
+    /// What was noted, in order.
+    #[must_use]
+    pub fn notes(&self) -> &[LedgerNote] {
+        &self.contents.notes
+    }
+
+    /// The time that lines of this version have.
+    fn time(&self) -> Option<u64> {
+        (self.schema_version >= NAMING_SCHEMA).then(now)
+    }
+
     /// Whether the budget has room for `plan` now, without paying for it.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve), but for those of writing.
     pub fn affords(&self, plan: &Plan) -> Result<()> {
-        self.priced(plan, false).map(|_| ())
+        self.costs(plan).map(|_| ())
     }
 
-    /// The ledger's entries for `plan`, if the budget has room for it.
-    fn priced(&self, plan: &Plan, held: bool) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
+    /// What `plan` costs here, in the measure of [`balance`](Self::balance), rounded up, whether there is room for it or not.
+    ///
+    /// # Errors
+    /// As [`Budget::cost`].
+    pub fn cost(&self, plan: &Plan) -> Result<f64> {
+        self.budget.cost(plan)
+    }
+
+    /// An epsilon with which a ledger of this kind and delta would have room for everything that was reserved and for `plan`; the
+    /// least one up to rounding.
+    ///
+    /// # Errors
+    /// As [`Budget::cost`]; [`Error::ScheduleReserved`].
+    pub fn epsilon_needed(&self, plan: &Plan) -> Result<f64> {
+        self.check_schedule_is_free()?;
+        if self.budget.kind() == BudgetKind::Schedule {
+            return self.cost(plan);
+        }
+        let mut account = self.chain.account;
+        for cost in account.costs(plan)? {
+            account.count(cost);
+        }
+        self.budget.epsilon_for(account.balance().spent)
+    }
+
+    /// What each release of `plan` costs, if the budget has room for it.
+    fn costs(&self, plan: &Plan) -> Result<Vec<f64>> {
         if plan.adjacency() != self.budget.adjacency() {
             return Err(Error::AdjacencyMismatch {
                 found: plan.adjacency(),
@@ -345,10 +516,14 @@ impl Ledger {
             });
         }
         self.check_schedule_is_free()?;
-        let entries = self.entries(plan.releases(), held)?;
-        self.chain.account.check(&entries.0.account, plan)?;
-        check_draws(self.budget.target(), entries.0.n_draws)?;
-        Ok(entries)
+        let before = &self.chain.account;
+        let costs = before.costs(plan)?;
+        let mut after = *before;
+        costs.iter().for_each(|&cost| after.count(cost));
+        before.check(&after, plan)?;
+        let n_draws = self.chain.n_draws.saturating_add(plan.n_draws());
+        check_draws(self.budget.filter_target(), n_draws)?;
+        Ok(costs)
     }
 
     /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
@@ -356,58 +531,65 @@ impl Ledger {
         if plan.releases().is_empty() && plan.adjacency() == self.budget.adjacency() {
             return Ok(Vec::new());
         }
-        let (chain, text, records) = self.priced(plan, held)?;
-        let ids = records.iter().map(|r| r.release_id.clone()).collect();
+        let costs = self.costs(plan)?;
+        let paid = self.entries(plan.releases(), &costs, held)?;
+        let ids = paid.iter().map(|line| line.id()).collect();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-written-after-the-release") {
-            self.chain = chain;
+            self.enter(paid);
             return Ok(ids);
         }
+        let text: String = paid.iter().map(|line| line.text.as_str()).collect();
         self.append(&text)?;
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-forgets") {
             return Ok(ids);
         }
-        self.chain = chain;
-        for record in records {
-            self.releases.add(record, held);
-        }
+        self.enter(paid);
         Ok(ids)
     }
 
-    /// The chain, the text and the records as they are once `releases` are paid.
+    /// The lines that pay for `releases`.
     fn entries(
         &self,
         releases: &[PlannedRelease],
+        costs: &[f64],
         held: bool,
-    ) -> Result<(Chain, String, Vec<ReleaseRecord>)> {
-        let mut chain = self.chain.clone();
-        let mut text = String::new();
-        let mut records = Vec::with_capacity(releases.len());
-        for release in releases {
-            let cost = chain.account.cost(release.event())?;
-            let (line, hash) = close(&Record {
-                seq: chain.next_seq,
+    ) -> Result<Vec<PaidLine>> {
+        let (mut head, mut seq) = (self.chain.head.clone(), self.chain.next_seq);
+        let (is_named, time) = (self.schema_version >= NAMING_SCHEMA, self.time());
+        let mut lines = Vec::with_capacity(releases.len());
+        for (release, &cost) in releases.iter().zip(costs) {
+            let record = Record {
+                seq,
+                id: is_named.then(ids::release_id).transpose()?,
+                time,
                 data_set: self.data_set_id.clone(),
                 label: release.label().to_owned(),
                 event: release.event().clone(),
                 n_draws: release.n_draws(),
-                mu_squared: matches!(chain.account, Account::Gaussian(_)).then_some(cost),
-                rdp: matches!(chain.account, Account::Rdp(_)).then_some(cost),
+                mu_squared: matches!(self.chain.account, Account::Gaussian(_)).then_some(cost),
+                rdp: matches!(self.chain.account, Account::Rdp(_)).then_some(cost),
                 held,
-                previous_hash: chain.head.clone(),
-            });
-            text.push_str(&line);
-            records.push(ReleaseRecord {
-                label: release.label().to_owned(),
-                event: release.event().clone(),
-                n_draws: release.n_draws(),
-                release_id: hash.clone(),
-                entry_hash: None,
-            });
-            chain.add(cost, release.n_draws(), hash);
+                run: self.run.clone().filter(|_| is_named),
+                paid_by: None,
+                previous_hash: head,
+            };
+            let line = PaidLine::new(record, cost);
+            head = line.hash.clone();
+            seq += 1;
+            lines.push(line);
         }
-        Ok((chain, text, records))
+        Ok(lines)
+    }
+
+    /// Counts lines that are durable.
+    fn enter(&mut self, lines: Vec<PaidLine>) {
+        for line in lines {
+            self.chain
+                .add(line.cost, line.record.n_draws, line.hash.clone());
+            self.contents.add(line.record, line.cost, line.hash);
+        }
     }
 
     /// Makes lines durable; in memory there is nothing to do.
@@ -458,12 +640,23 @@ impl Ledger {
         self.gaussian().map(GaussianFilter::spent)
     }
 
-    /// What can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`.
+    /// What Gaussian releases can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`, and in a ledger of
+    /// mixed mechanisms `sqrt(2 (B_α - D_α) / α)`. What else is left there, [`affords`](Self::affords) and [`balance`](Self::balance) tell.
     ///
     /// # Errors
-    /// [`Error::NotGaussian`] unless the budget is Gaussian.
+    /// [`Error::NotGaussian`] where the ledger pays for one schedule.
     pub fn remaining(&self) -> Result<Gdp> {
-        self.gaussian().map(GaussianFilter::remaining)
+        match (&self.chain.account, self.budget.kind()) {
+            (Account::Rdp(_), BudgetKind::Rdp { order }) => {
+                // a hair less than the cost of a Gaussian release, which is rounded up
+                let left = self.balance().left() * (1.0 - 1e-12);
+                let mu = (left / div_up(order, 2.0)).next_down().max(0.0).sqrt();
+                Ok(Gdp {
+                    mu: mu.next_down().max(0.0),
+                })
+            }
+            _ => self.gaussian().map(GaussianFilter::remaining),
+        }
     }
 
     fn gaussian(&self) -> Result<&GaussianFilter> {
@@ -496,4 +689,28 @@ impl Ledger {
 
 fn planned(record: &ReleaseRecord) -> PlannedRelease {
     PlannedRelease::new(record.label.clone(), record.event.clone(), record.n_draws)
+}
+
+/// A line that pays for a release, before or after it is written.
+struct PaidLine {
+    record: Record,
+    cost: f64,
+    text: String,
+    hash: String,
+}
+
+impl PaidLine {
+    fn new(record: Record, cost: f64) -> Self {
+        let (text, hash) = close(&record);
+        Self {
+            record,
+            cost,
+            text,
+            hash,
+        }
+    }
+
+    fn id(&self) -> String {
+        self.record.id.clone().unwrap_or_else(|| self.hash.clone())
+    }
 }

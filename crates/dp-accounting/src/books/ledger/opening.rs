@@ -18,6 +18,8 @@ pub(super) fn header(data_set_id: &str, budget: Budget, created: u64) -> Header 
         epsilon: budget.target().epsilon,
         delta: budget.target().delta,
         filter: Some(budget.kind()),
+        carried_delta: budget.carried_delta(),
+        follows: Vec::new(),
         created,
     }
 }
@@ -43,6 +45,20 @@ pub(super) fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Resu
     Ok(chain)
 }
 
+/// Refuses a file of a version that is not known yet.
+pub(super) fn check_version(found: &Replayed<'_>, path: &Path) -> Result<()> {
+    let version = found.header.schema_version;
+    if version <= LEDGER_SCHEMA {
+        return Ok(());
+    }
+    Err(Error::LedgerMismatch {
+        path: path.to_owned(),
+        field: "schema_version",
+        found: version.to_string(),
+        expected: LEDGER_SCHEMA.to_string(),
+    })
+}
+
 /// Refuses a file that was made for something else.
 pub(super) fn check_header(
     found: &Replayed<'_>,
@@ -50,9 +66,8 @@ pub(super) fn check_header(
     expected: Budget,
     path: &Path,
 ) -> Result<()> {
-    let describe = |schema: u32, data_set: &str, budget: &Budget| {
+    let describe = |data_set: &str, budget: &Budget| {
         [
-            ("schema_version", schema.to_string()),
             ("data_set", data_set.to_owned()),
             ("adjacency", budget.adjacency().to_string()),
             ("filter", budget.kind().to_string()),
@@ -60,9 +75,8 @@ pub(super) fn check_header(
             ("delta", budget.target().delta.to_string()),
         ]
     };
-    let version = found.header.schema_version;
-    let have = describe(version, &found.header.data_set, &found.budget);
-    let want = describe(version.clamp(1, LEDGER_SCHEMA), data_set_id, &expected);
+    let have = describe(&found.header.data_set, &found.budget);
+    let want = describe(data_set_id, &expected);
     for ((field, have), (_, want)) in have.into_iter().zip(want) {
         if have != want {
             return Err(Error::LedgerMismatch {

@@ -3,12 +3,13 @@
 use dp_core::DpEvent;
 
 use super::budget::{Account, Budget, BudgetKind};
+use super::contents::{Contents, CountedRemains};
+use super::ids::is_release_id;
 use super::lines::{
-    HOLDING_SCHEMA, Header, Record, Remains, TAKEN_START, Taken, TakenRemains, is_torn, read,
-    read_sealed, remains,
+    CLOSED_START, Closed, HOLDING_SCHEMA, Header, NAMING_SCHEMA, NOTE_START, Note, Record, Remains,
+    TAKEN_START, Taken, TakenRemains, is_torn, read, read_sealed, remains,
 };
-use super::releases::Releases;
-use crate::ReleaseRecord;
+use super::summary::LedgerNote;
 
 /// The state that the lines so far add up to.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub(super) struct Chain {
     pub(super) account: Account,
     /// Sum of noise draws.
     pub(super) n_draws: u64,
+    /// The ledger that goes on with this one's spends.
+    pub(super) successor: Option<String>,
 }
 
 /// What a file says.
@@ -28,7 +31,7 @@ pub(super) struct Replayed<'a> {
     pub(super) header: Header,
     pub(super) budget: Budget,
     pub(super) chain: Chain,
-    pub(super) releases: Releases,
+    pub(super) contents: Contents,
     pub(super) tail: Tail<'a>,
 }
 
@@ -54,51 +57,72 @@ impl Chain {
             next_seq: 0,
             account,
             n_draws: 0,
+            successor: None,
         }
     }
 
-    /// Counts one line and enters what it pays for or hands out in `releases`. Nothing changes when
+    /// Counts one line and enters what it pays for, hands out or says in `contents`. Nothing changes when
     /// the line does not continue the chain.
-    fn absorb(&mut self, line: &[u8], header: &Header, releases: &mut Releases) -> Option<()> {
+    fn absorb(&mut self, line: &[u8], header: &Header, contents: &mut Contents) -> Option<()> {
+        if self.successor.is_some() {
+            return None;
+        }
+        let version = header.schema_version;
+        let continues = |previous_hash: &str| (previous_hash == self.head).then_some(());
         if let Some((torn, seal, hash)) = read_sealed(line) {
-            (seal.previous_hash == self.head).then_some(())?;
-            self.absorb_torn(torn, header, releases);
+            continues(&seal.previous_hash)?;
+            self.absorb_torn(torn, header, contents);
             self.head = hash;
             return Some(());
         }
         if line.starts_with(TAKEN_START) {
             let (taken, hash): (Taken, String) = read(line)?;
-            let continues =
-                taken.previous_hash == self.head && header.schema_version >= HOLDING_SCHEMA;
-            (continues && releases.mark_taken(&taken.taken)).then_some(())?;
+            continues(&taken.previous_hash)?;
+            let is_known = version >= HOLDING_SCHEMA;
+            let is_timed = taken.time.is_none() || version >= NAMING_SCHEMA;
+            (is_known && is_timed && contents.mark_taken(&taken.taken, taken.time)).then_some(())?;
+            self.head = hash;
+            return Some(());
+        }
+        if line.starts_with(NOTE_START) {
+            let (note, hash): (Note, String) = read(line)?;
+            continues(&note.previous_hash)?;
+            (version >= NAMING_SCHEMA).then_some(())?;
+            contents.notes.push(LedgerNote {
+                name: note.note,
+                text: note.text,
+                time: note.time,
+            });
+            self.head = hash;
+            return Some(());
+        }
+        if line.starts_with(CLOSED_START) {
+            let (closed, hash): (Closed, String) = read(line)?;
+            continues(&closed.previous_hash)?;
+            self.successor = Some(closed.closed);
             self.head = hash;
             return Some(());
         }
         let (record, hash): (Record, String) = read(line)?;
-        let continues = record.previous_hash == self.head
-            && record.seq == self.next_seq
+        continues(&record.previous_hash)?;
+        let fits = record.seq == self.next_seq
             && record.data_set == header.data_set
-            && (!record.held || header.schema_version >= HOLDING_SCHEMA);
-        continues.then_some(())?;
+            && (!record.held || version >= HOLDING_SCHEMA)
+            && is_named(&record, version);
+        fits.then_some(())?;
         let recorded = (record.mu_squared, record.rdp);
         let cost = cost_of(&record.event, recorded, &self.account)?;
-        self.add(cost, record.n_draws, hash.clone());
-        let release = ReleaseRecord {
-            label: record.label,
-            event: record.event,
-            n_draws: record.n_draws,
-            release_id: hash,
-            entry_hash: None,
-        };
-        releases.add(release, record.held);
+        let n_draws = record.n_draws;
+        contents.add(record, cost, hash.clone()).then_some(())?;
+        self.add(cost, n_draws, hash);
         Some(())
     }
 
     /// Counts what a line that breaks off paid for or handed out, as far as it can be read. The
     /// number of a release is given to the next record.
-    fn absorb_torn(&mut self, torn: &[u8], header: &Header, releases: &mut Releases) {
+    fn absorb_torn(&mut self, torn: &[u8], header: &Header, contents: &mut Contents) {
         if let Some(found) = remains::<TakenRemains>(torn) {
-            releases.mark_taken(&found.taken);
+            contents.mark_taken(&found.taken, None);
         }
         let Some(found) = remains::<Remains>(torn) else {
             return;
@@ -109,9 +133,18 @@ impl Chain {
         let Ok(recomputed) = self.account.cost(&found.event) else {
             return;
         };
-        let recorded = found.mu_squared.or(found.rdp).unwrap_or(recomputed);
-        self.account.count(recomputed.max(recorded));
+        let cost = found
+            .mu_squared
+            .or(found.rdp)
+            .unwrap_or(recomputed)
+            .max(recomputed);
+        self.account.count(cost);
         self.n_draws = self.n_draws.saturating_add(found.n_draws);
+        contents.remains.push(CountedRemains {
+            event: found.event,
+            n_draws: found.n_draws,
+            cost,
+        });
     }
 
     /// Counts one release.
@@ -121,6 +154,14 @@ impl Chain {
         self.next_seq += 1;
         self.head = hash;
     }
+}
+
+/// Whether a record has the names and times of its version, and no others.
+fn is_named(record: &Record, version: u32) -> bool {
+    if version >= NAMING_SCHEMA {
+        return record.id.as_deref().is_some_and(is_release_id);
+    }
+    record.id.is_none() && record.time.is_none() && record.run.is_none() && record.paid_by.is_none()
 }
 
 /// The larger of the recorded and the recomputed cost. The cost must be recorded in the measure of
@@ -151,7 +192,12 @@ fn budget_of(header: &Header) -> Option<Budget> {
         epsilon: header.epsilon,
         delta: header.delta,
     };
-    Budget::of_kind(target, header.adjacency, kind).ok()
+    let follows = header.carried_delta != 0.0 || !header.follows.is_empty();
+    if follows && header.schema_version < NAMING_SCHEMA {
+        return None;
+    }
+    let budget = Budget::of_kind(target, header.adjacency, kind).ok()?;
+    budget.carrying(header.carried_delta).ok()
 }
 
 /// Reads a whole file.
@@ -167,20 +213,20 @@ pub(super) fn replay(bytes: &[u8]) -> Result<Replayed<'_>, BadLine> {
     let budget = budget_of(&header).ok_or(BadLine(1))?;
     let account = Account::new(&budget).map_err(|_| BadLine(1))?;
     let mut chain = Chain::after_header(hash, account);
-    let mut releases = Releases::default();
+    let mut contents = Contents::default();
     let mut n_lines = 1;
     for line in lines {
         n_lines += 1;
         chain
-            .absorb(line, &header, &mut releases)
+            .absorb(line, &header, &mut contents)
             .ok_or(BadLine(n_lines))?;
     }
     let ending = if tail.is_empty() {
         Tail::Clean
-    } else if chain.absorb(tail, &header, &mut releases).is_some() {
+    } else if chain.absorb(tail, &header, &mut contents).is_some() {
         Tail::NoNewline
     } else if is_torn(tail) {
-        chain.absorb_torn(tail, &header, &mut releases);
+        chain.absorb_torn(tail, &header, &mut contents);
         Tail::Torn(tail)
     } else {
         return Err(BadLine(n_lines + 1));
@@ -189,7 +235,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<Replayed<'_>, BadLine> {
         header,
         budget,
         chain,
-        releases,
+        contents,
         tail: ending,
     })
 }
@@ -252,6 +298,7 @@ mod tests {
             (1, "", mu, Measure::MuSquared),
             (2, GAUSSIAN, mu, Measure::MuSquared),
             (3, GAUSSIAN, mu, Measure::MuSquared),
+            (4, GAUSSIAN, mu, Measure::MuSquared),
             (2, RDP, rdp, Measure::Rdp),
             (2, SCHEDULE, "", Measure::Epsilon),
         ] {
@@ -272,7 +319,7 @@ mod tests {
             (0, GAUSSIAN),
             (1, GAUSSIAN),
             (2, ""),
-            (4, GAUSSIAN),
+            (5, GAUSSIAN),
         ] {
             assert!(read(version, filter, mu).is_err(), "{version} {filter}");
         }

@@ -1,113 +1,425 @@
-//! The ledger's file: one writer, append only, durable before it returns.
+//! The ledger's file: made on purpose, one writer, append only, durable before it returns, and
+//! bound to the file that its path names.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A locked file, positioned at its end.
+/// How often a file that is replaced between being opened and being locked is opened again.
+const OPENINGS: usize = 16;
+
+/// How many of the file's last bytes are compared before it is written to: the hash that ends
+/// every line is among them.
+const ENDING: usize = 80;
+
+/// A locked file, and how it was left.
 #[derive(Debug)]
 pub(super) struct Store {
     file: File,
     path: PathBuf,
+    /// Number of bytes that were read or written.
+    length: u64,
+    /// The last of these bytes.
+    ending: Vec<u8>,
     /// Set while a write is under way, and for good once one fails.
     poisoned: bool,
+    /// Takes the place of the file for writes.
+    #[cfg(all(test, target_os = "linux"))]
+    full_device: Option<File>,
 }
 
 impl Store {
-    /// Opens or creates `path`, locks it and reads it.
+    /// Opens the file at `path`, locks it and reads it; never makes one.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<u8>)> {
         let io = |source| io_error(path, source);
-        if path.exists() && !path.is_file() {
-            return Err(io(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            )));
+        for _ in 0..OPENINGS {
+            let found = fs::metadata(path).map_err(|source| missing_or_io(path, source))?;
+            if !found.is_file() {
+                return Err(io(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "not a regular file",
+                )));
+            }
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path)
+                .map_err(|source| missing_or_io(path, source))?;
+            lock(&file, path)?;
+            // whoever held the lock may have put another file in its place
+            let locked = file.metadata().map_err(io)?;
+            if fs::metadata(path).is_ok_and(|named| is_same_file(&locked, &named)) {
+                return Self::read(file, path);
+            }
         }
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(io)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::LedgerLocked {
-                path: path.to_owned(),
-            },
-            TryLockError::Error(source) => io(source),
-        })?;
+        Err(Error::LedgerReplaced {
+            path: path.to_owned(),
+            reason: "another file took its place while it was being opened",
+        })
+    }
+
+    fn read(mut file: File, path: &Path) -> Result<(Self, Vec<u8>)> {
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
-        let store = Self {
+        file.rewind()
+            .and_then(|()| file.read_to_end(&mut bytes))
+            .map_err(|source| io_error(path, source))?;
+        let mut store = Self {
             file,
             path: path.to_owned(),
+            length: 0,
+            ending: Vec::new(),
             poisoned: false,
+            #[cfg(all(test, target_os = "linux"))]
+            full_device: None,
         };
+        store.remember(&bytes);
         Ok((store, bytes))
     }
 
-    /// Writes the first line of a file from which nothing was ever handed out, and makes the
-    /// file's name durable as well.
-    pub(super) fn begin(&mut self, header: &[u8]) -> Result<()> {
-        self.file
-            .set_len(0)
-            .and_then(|()| self.file.rewind())
-            .map_err(|source| io_error(&self.path, source))?;
-        self.append(header)?;
-        self.sync_folder()
+    /// Makes the file at `path`, which must not exist, with `contents`. It gets its name when it is
+    /// whole and durable, so a crash leaves it whole or not at all.
+    pub(super) fn create(path: &Path, contents: &[u8]) -> Result<Self> {
+        Self::create_after(path, contents, || Ok(()))
     }
 
-    /// Appends `bytes` and waits until they are durable. After a failure nobody knows what is on
-    /// disk, so every later call fails until the file is opened and read again.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+    /// The same; `deed` is done when the contents are durable, before they get their name.
+    pub(super) fn create_after(
+        path: &Path,
+        contents: &[u8],
+        deed: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(already_there(path));
+        }
+        let (pending, name) = write_pending(path, contents)?;
+        deed()?;
+        let linked = fs::hard_link(&name, path);
+        let _ = fs::remove_file(&name);
+        let file = match linked {
+            Ok(()) => pending,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(already_there(path));
+            }
+            // a file system without links: a crash in between leaves a file that is refused
+            Err(_) => write_new(path, contents, path)?,
+        };
+        sync_folder_of(path)?;
+        Ok(Self::read(file, path)?.0)
+    }
+
+    /// The file that is being written to is the one that the path names, and it ends as it was left.
+    pub(super) fn is_bound(&mut self) -> Result<bool> {
+        let io = |source| io_error(&self.path, source);
+        let held = self.file.metadata().map_err(io)?;
+        let named = match fs::metadata(&self.path) {
+            Ok(named) => named,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(io(error)),
+        };
+        let is_as_long = held.len() == self.length && named.len() == self.length;
+        if !is_as_long || !is_same_file(&held, &named) {
+            return Ok(false);
+        }
+        let mut ending = vec![0; self.ending.len()];
+        let start = self.length - self.ending.len() as u64;
+        self.file
+            .seek(SeekFrom::Start(start))
+            .and_then(|_| self.file.read_exact(&mut ending))
+            .map_err(io)?;
+        Ok(ending == self.ending)
+    }
+
+    /// Opens and reads again what the path names now; locks it where it is another file.
+    pub(super) fn reopen(&self) -> Result<(Self, Vec<u8>)> {
+        self.check_health()?;
+        let io = |source| io_error(&self.path, source);
+        let held = self.file.metadata().map_err(io)?;
+        if fs::metadata(&self.path).is_ok_and(|named| is_same_file(&held, &named)) {
+            return Self::read(self.file.try_clone().map_err(io)?, &self.path);
+        }
+        Self::open(&self.path)
+    }
+
+    /// The first bytes of a file that was read again, as many as were known before.
+    pub(super) fn known_part<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        bytes.get(..usize::try_from(self.length).ok()?)
+    }
+
+    /// Refuses a file whose state on disk is unknown.
+    pub(super) fn check_health(&self) -> Result<()> {
         if self.poisoned {
             return Err(Error::LedgerPoisoned {
                 path: self.path.clone(),
             });
         }
+        Ok(())
+    }
+
+    /// Appends `bytes` to the file that the path names and waits until they are durable. After a
+    /// failure nobody knows what is on disk, so every later call fails until the file is opened and
+    /// read again. A file that was replaced or changed is refused: before the write it is left alone, and
+    /// after it nobody may rely on what was written.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check_health()?;
+        if !self.is_bound()? {
+            return Err(self.replaced("it is not the file that was opened, or not as it was left"));
+        }
         self.poisoned = true;
+        let end = self.length;
         self.file
-            .write_all(bytes)
-            .and_then(|()| self.file.sync_data())
+            .seek(SeekFrom::Start(end))
+            .and_then(|_| self.sink().write_all(bytes))
+            .and_then(|()| self.sink().sync_data())
             .map_err(|source| io_error(&self.path, source))?;
+        self.remember(bytes);
+        #[cfg(test)]
+        tests::between_write_and_check(&self.path);
+        if !self.is_bound()? {
+            return Err(self.replaced("it was replaced or changed while it was written to"));
+        }
         self.poisoned = false;
         Ok(())
     }
 
-    #[cfg(unix)]
-    fn sync_folder(&self) -> Result<()> {
-        let folder = match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        File::open(folder)
-            .and_then(|opened| opened.sync_all())
-            .map_err(|source| io_error(folder, source))
+    /// Puts a file with `contents` in this one's place, in one step. This one is kept under the name that is
+    /// returned.
+    pub(super) fn replace_with(&mut self, contents: &[u8]) -> Result<PathBuf> {
+        self.check_health()?;
+        if !self.is_bound()? {
+            return Err(self.replaced("it is not the file that was opened, or not as it was left"));
+        }
+        let (_, pending) = write_pending(&self.path, contents)?;
+        let backup = self.link_backup();
+        let renamed = backup.and_then(|backup| {
+            fs::rename(&pending, &self.path).map_err(|source| {
+                let _ = fs::remove_file(&backup);
+                io_error(&self.path, source)
+            })?;
+            Ok(backup)
+        });
+        if renamed.is_err() {
+            let _ = fs::remove_file(&pending);
+        }
+        sync_folder_of(&self.path)?;
+        renamed
     }
 
-    #[cfg(not(unix))]
-    #[allow(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "folders cannot be synced here"
-    )]
-    fn sync_folder(&self) -> Result<()> {
-        Ok(())
+    /// Gives the file a second name.
+    fn link_backup(&self) -> Result<PathBuf> {
+        for n in 1_u32.. {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".bak-{n}"));
+            let backup = PathBuf::from(name);
+            match fs::hard_link(&self.path, &backup) {
+                Ok(()) => return Ok(backup),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // a file system without links
+                Err(_) => {
+                    let bytes = fs::read(&self.path).map_err(|e| io_error(&self.path, e))?;
+                    match write_new(&backup, &bytes, &self.path) {
+                        Ok(_) => return Ok(backup),
+                        Err(Error::LedgerExists { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Err(already_there(&self.path))
     }
 
-    /// Swaps the file for a device that is always full.
+    /// Appends the last line that this file ever gets, whatever its name is by now.
+    pub(super) fn finish(&mut self, line: &[u8]) -> Result<()> {
+        self.check_health()?;
+        self.poisoned = true;
+        self.file
+            .seek(SeekFrom::Start(self.length))
+            .and_then(|_| self.sink().write_all(line))
+            .and_then(|()| self.sink().sync_data())
+            .map_err(|source| io_error(&self.path, source))
+    }
+
+    pub(super) fn replaced(&self, reason: &'static str) -> Error {
+        Error::LedgerReplaced {
+            path: self.path.clone(),
+            reason,
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn remember(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.ending
+            .extend(&bytes[bytes.len().saturating_sub(ENDING)..]);
+        let surplus = self.ending.len().saturating_sub(ENDING);
+        self.ending.drain(..surplus);
+    }
+
+    #[cfg(not(all(test, target_os = "linux")))]
+    const fn sink(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    #[cfg(all(test, target_os = "linux"))]
+    fn sink(&mut self) -> &mut File {
+        self.full_device.as_mut().unwrap_or(&mut self.file)
+    }
+
+    /// Sends what is written from now on to a device that is always full.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn fill_disk(&mut self) -> io::Result<()> {
-        self.file = OpenOptions::new().write(true).open("/dev/full")?;
+        self.full_device = Some(OpenOptions::new().write(true).open("/dev/full")?);
         Ok(())
     }
 }
 
-fn io_error(path: &Path, source: io::Error) -> Error {
+/// Writes a file of another name in the folder of `path`, durably, and locks it.
+fn write_pending(path: &Path, contents: &[u8]) -> Result<(File, PathBuf)> {
+    let name = path.file_name().ok_or_else(|| {
+        io_error(
+            path,
+            io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"),
+        )
+    })?;
+    let mut pending = std::ffi::OsString::from(".");
+    pending.push(name);
+    pending.push(format!(".{}.pending", super::ids::random_hex(8)?));
+    let pending = path.with_file_name(pending);
+    let written = write_new(&pending, contents, path);
+    if written.is_err() {
+        let _ = fs::remove_file(&pending);
+    }
+    Ok((written?, pending))
+}
+
+/// Makes the file `at`, locks it and writes it durably; errors name `path`.
+fn write_new(at: &Path, contents: &[u8], path: &Path) -> Result<File> {
+    let io = |source| io_error(path, source);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(at)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => already_there(path),
+            _ => io(error),
+        })?;
+    lock(&file, path)?;
+    file.write_all(contents)
+        .and_then(|()| file.sync_all())
+        .map_err(io)?;
+    Ok(file)
+}
+
+fn already_there(path: &Path) -> Error {
+    Error::LedgerExists {
+        path: path.to_owned(),
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::LedgerLocked {
+            path: path.to_owned(),
+        },
+        TryLockError::Error(source) => io_error(path, source),
+    })
+}
+
+#[cfg(unix)]
+fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Where files have no number, the moment at which they were made tells them apart.
+#[cfg(not(unix))]
+fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    a.len() == b.len() && a.created().ok() == b.created().ok()
+}
+
+/// Makes the name of a file durable.
+#[cfg(unix)]
+pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(folder)
+        .and_then(|opened| opened.sync_all())
+        .map_err(|source| io_error(folder, source))
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps, reason = "folders cannot be synced here")]
+pub(super) fn sync_folder_of(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+fn missing_or_io(path: &Path, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::NotFound => Error::LedgerMissing {
+            path: path.to_owned(),
+        },
+        _ => io_error(path, source),
+    }
+}
+
+pub(super) fn io_error(path: &Path, source: io::Error) -> Error {
     Error::Io {
         path: path.to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    type Deed = Box<dyn FnOnce(&Path)>;
+
+    thread_local! {
+        static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
+    }
+
+    /// Runs once what the test wants to happen right after a write.
+    pub(super) fn between_write_and_check(path: &Path) {
+        if let Some(deed) = DEED.with_borrow_mut(Option::take) {
+            deed(path);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_during_a_write_is_refused_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut store = Store::create(&path, b"one\n").unwrap();
+        store.append(b"two\n").unwrap();
+        DEED.set(Some(Box::new(|path: &Path| {
+            let copy = path.with_extension("copy");
+            fs::copy(path, &copy).unwrap();
+            fs::rename(copy, path).unwrap();
+        })));
+        let refused = store.append(b"three\n");
+        assert!(matches!(refused, Err(Error::LedgerReplaced { .. })));
+        let refused = store.append(b"four\n");
+        assert!(matches!(refused, Err(Error::LedgerPoisoned { .. })));
+    }
+
+    #[test]
+    fn a_file_is_made_whole_and_over_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        drop(Store::create(&path, b"one\n").unwrap());
+        let again = Store::create(&path, b"two\n");
+        assert!(matches!(again, Err(Error::LedgerExists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,10 +1,14 @@
 use std::path::Path;
 
-use super::budget::{Balance, Budget};
+use serde::Serialize;
+
+use super::budget::{Balance, Budget, BudgetKind};
+use super::contents::Standing;
 use super::corrupt;
-use super::releases::Standing;
+use super::opening::check_version;
 use super::replay::{Tail, replay};
-use crate::{Error, ReleaseRecord, Result};
+use crate::engines::rounding::UpwardSum;
+use crate::{ReleaseRecord, Result};
 
 /// What a ledger file says, read without touching it; see [`crate::Ledger::audit`].
 ///
@@ -35,8 +39,14 @@ pub struct LedgerSummary {
     /// Ids of the releases that were held and have been handed out since, in the order of
     /// `releases`. Every release in neither list was handed out when it was paid.
     pub taken: Vec<String>,
+    /// What the lines say of each of `releases` beside what was released.
+    pub entries: Vec<LedgerEntry>,
+    /// What was noted, in order.
+    pub notes: Vec<LedgerNote>,
     /// What was spent of the budget, readable remains of torn lines included.
     pub balance: Balance,
+    /// Name of the ledger that goes on with the spends of this one, which pays for nothing more.
+    pub successor: Option<String>,
     /// Whether the file ends in a line that a crash tore and no writer has sealed yet.
     pub torn: bool,
 }
@@ -53,24 +63,104 @@ impl LedgerSummary {
 
     pub(super) fn of(bytes: &[u8], path: &Path) -> Result<Self> {
         let replayed = replay(bytes).map_err(|bad| corrupt(path, bad.0))?;
-        if replayed.header.schema_version > super::LEDGER_SCHEMA {
-            return Err(Error::LedgerMismatch {
-                path: path.to_owned(),
-                field: "schema_version",
-                found: replayed.header.schema_version.to_string(),
-                expected: super::LEDGER_SCHEMA.to_string(),
-            });
-        }
+        check_version(&replayed, path)?;
+        let contents = replayed.contents;
+        let (held, taken) = (contents.ids(Standing::Held), contents.ids(Standing::Taken));
+        let (releases, entries) = contents
+            .entries
+            .into_iter()
+            .map(|entry| {
+                let line = LedgerEntry {
+                    time: entry.time,
+                    cost: entry.cost,
+                    standing: entry.standing,
+                    run: entry.run,
+                };
+                (entry.release, line)
+            })
+            .unzip();
         Ok(Self {
             schema_version: replayed.header.schema_version,
             data_set_id: replayed.header.data_set,
             budget: replayed.budget,
             created: replayed.header.created,
-            held: replayed.releases.ids(Standing::Held),
-            taken: replayed.releases.ids(Standing::Taken),
-            releases: replayed.releases.into_records(),
+            held,
+            taken,
+            releases,
+            entries,
+            notes: contents.notes,
             balance: replayed.chain.account.balance(),
+            successor: replayed.chain.successor,
             torn: matches!(replayed.tail, Tail::Torn(_)),
         })
     }
+
+    /// The positions in `releases` of the last run: the lines at the end that name one run, or, where they name none, that
+    /// were paid for at one time. Up to version 3 lines have neither, and every line is a run of its own.
+    #[must_use]
+    pub fn last_run(&self) -> std::ops::Range<usize> {
+        let end = self.entries.len();
+        let Some(last) = self.entries.last() else {
+            return 0..0;
+        };
+        let is_alike = |entry: &LedgerEntry| match (&last.run, last.time) {
+            (Some(_), _) => entry.run == last.run,
+            (None, Some(_)) => entry.run.is_none() && entry.time == last.time,
+            (None, None) => false,
+        };
+        let n_alike = self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|entry| is_alike(entry))
+            .count();
+        end - n_alike.max(1)..end
+    }
+
+    /// What another run like the last one would leave of the budget, in the measure of `balance`; `None` where it does not
+    /// fit, nothing was paid yet, or the ledger pays for one schedule.
+    #[must_use]
+    pub fn left_after_another(&self) -> Option<f64> {
+        let run = self.entries.get(self.last_run())?;
+        if run.is_empty() || self.budget.kind() == BudgetKind::Schedule {
+            return None;
+        }
+        let mut sum = UpwardSum::EMPTY.plus(self.balance.spent);
+        for entry in run {
+            sum = sum.plus(entry.cost);
+        }
+        let spent = sum.total();
+        let left = Balance {
+            spent,
+            ..self.balance
+        }
+        .left();
+        (spent <= self.balance.budget).then_some(left)
+    }
+}
+
+/// A line of a ledger that pays for a release.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LedgerEntry {
+    /// When it was paid for, nanoseconds since 1970; unknown up to version 3.
+    pub time: Option<u64>,
+    /// What it cost, in the measure of the balance; 0 in a ledger for one schedule, which is paid for as a whole.
+    pub cost: f64,
+    /// Whether its spend was handed out.
+    pub standing: Standing,
+    /// The run that it was paid for, where it is known; see [`crate::Ledger::set_run`].
+    pub run: Option<String>,
+}
+
+/// A line of a ledger that says something and costs nothing; see [`crate::Ledger::note`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LedgerNote {
+    /// What it is about.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+    /// When it was written, nanoseconds since 1970.
+    pub time: u64,
 }

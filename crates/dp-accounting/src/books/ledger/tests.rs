@@ -20,7 +20,7 @@ fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
     let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
     let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
 
-    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     ledger.store.as_mut().unwrap().fill_disk().unwrap();
     assert!(matches!(ledger.reserve(&plan), Err(Error::Io { .. })));
     assert!(matches!(
@@ -29,7 +29,7 @@ fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
     ));
     drop(ledger);
     // Nothing had reached the real file, so the budget is whole when it is opened again.
-    let mut reopened = Ledger::open(&path, "d", budget).unwrap();
+    let mut reopened = Ledger::open_or_create(&path, "d", budget).unwrap();
     assert_eq!(reopened.reserve(&plan).unwrap().len(), 1);
 }
 
@@ -45,7 +45,7 @@ fn full_disk_while_taking_hands_out_nothing() {
     let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
     let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
 
-    let mut ledger = Ledger::open(&path, "d", budget).unwrap();
+    let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     let reservation = ledger.hold(&plan).unwrap();
     ledger.store.as_mut().unwrap().fill_disk().unwrap();
     let first = ledger.take(&reservation, 0);
@@ -53,7 +53,7 @@ fn full_disk_while_taking_hands_out_nothing() {
     let second = ledger.take(&reservation, 0);
     assert!(matches!(second, Err(Error::LedgerPoisoned { .. })));
     drop(ledger);
-    let mut reopened = Ledger::open(&path, "d", budget).unwrap();
+    let mut reopened = Ledger::open_or_create(&path, "d", budget).unwrap();
     let found = reopened.held(reservation.release_ids()).unwrap();
     assert!(reopened.take(&found, 0).is_ok());
 }

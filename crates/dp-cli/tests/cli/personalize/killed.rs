@@ -9,7 +9,16 @@ use super::{SUBSPACE, personalize, samples};
 use crate::support::{Sandbox, names_in, words};
 
 /// Measuring takes seconds: every user leaves each row out, for each of the methods.
-const SLOW: [&str; 6] = ["--sparse", "6", "--ledger", "l.ledger", "--max-rows", "12"];
+const SLOW: [&str; 8] = [
+    "--sparse",
+    "6",
+    "--ledger",
+    "l.ledger",
+    "--ledger-epsilon",
+    "4",
+    "--max-rows",
+    "12",
+];
 const RELEASED: &str = ".dp-model.partial/.released";
 
 /// A run that was killed after its model was released and before it was measured.

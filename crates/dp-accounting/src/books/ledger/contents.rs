@@ -1,0 +1,111 @@
+//! What a ledger's lines say beside their sum: the releases, what has become of each, notes, remains.
+
+use std::collections::HashMap;
+
+use dp_core::DpEvent;
+use serde::Serialize;
+
+use super::lines::Record;
+use super::summary::LedgerNote;
+use crate::ReleaseRecord;
+
+/// What has become of a release that was paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Its spend was handed out when it was paid.
+    HandedOut,
+    /// Its spend may still be handed out, once.
+    Held,
+    /// It was held, and its spend has been handed out.
+    Taken,
+}
+
+/// A line that pays for a release.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) release: ReleaseRecord,
+    pub(super) standing: Standing,
+    /// Its cost in the measure of the budget.
+    pub(super) cost: f64,
+    pub(super) time: Option<u64>,
+    pub(super) run: Option<String>,
+    /// Hash of the line.
+    pub(super) hash: String,
+    /// When its spend was taken.
+    pub(super) taken: Option<u64>,
+}
+
+/// Remains of an interrupted line whose cost was counted.
+#[derive(Debug, Clone)]
+pub(super) struct CountedRemains {
+    pub(super) event: DpEvent,
+    pub(super) n_draws: u64,
+    pub(super) cost: f64,
+}
+
+/// All that a ledger says, in the order of its lines.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) entries: Vec<Entry>,
+    by_id: HashMap<String, usize>,
+    pub(super) remains: Vec<CountedRemains>,
+    pub(super) notes: Vec<LedgerNote>,
+}
+
+impl Contents {
+    /// Enters a release that was paid for by `record`, a line of this hash; false, and nothing changes, where its id
+    /// is taken.
+    pub(super) fn add(&mut self, record: Record, cost: f64, hash: String) -> bool {
+        let release_id = record.id.unwrap_or_else(|| hash.clone());
+        if self.by_id.contains_key(&release_id) {
+            return false;
+        }
+        self.by_id.insert(release_id.clone(), self.entries.len());
+        self.entries.push(Entry {
+            release: ReleaseRecord {
+                label: record.label,
+                event: record.event,
+                n_draws: record.n_draws,
+                release_id,
+                entry_hash: None,
+            },
+            standing: if record.held {
+                Standing::Held
+            } else {
+                Standing::HandedOut
+            },
+            cost,
+            time: record.time,
+            run: record.run,
+            hash,
+            taken: None,
+        });
+        true
+    }
+
+    /// The release of this id.
+    pub(super) fn get(&self, id: &str) -> Option<&Entry> {
+        self.by_id.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// Marks a held release as handed out; false, and nothing changes, unless it is held.
+    pub(super) fn mark_taken(&mut self, id: &str, time: Option<u64>) -> bool {
+        let found = self.by_id.get(id).map(|&at| &mut self.entries[at]);
+        let Some(entry) = found.filter(|entry| entry.standing == Standing::Held) else {
+            return false;
+        };
+        entry.standing = Standing::Taken;
+        entry.taken = time;
+        true
+    }
+
+    /// Ids of the releases of one standing.
+    pub(super) fn ids(&self, wanted: Standing) -> Vec<String> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.standing == wanted)
+            .map(|entry| entry.release.release_id.clone())
+            .collect()
+    }
+}

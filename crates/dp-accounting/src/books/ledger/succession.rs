@@ -1,0 +1,402 @@
+//! One ledger that goes on with the spends of others.
+//!
+//! # What it costs
+//! A filter keeps its guarantee for every choice of plans, but it must be fixed before the first output is seen. Whoever
+//! sees outputs and then counts in another way has not run one filter. With the ledgers i = 1, 2, ... at `(ε_i, δ_i)`, and a
+//! new filter F at `(ε_F, δ_F)` that counts every release ever paid for, split the transcripts of the whole interaction into those
+//! where F never took over (A) and those where it did (B). Any set S of transcripts has, on neighbours P and Q,
+//!
+//! ```text
+//! P(S ∩ A) <= e^(Σ ε_i) Q(S ∩ A) + Σ δ_i     the old filters side by side
+//! P(S ∩ B) <= e^ε_F     Q(S ∩ B) + δ_F       F alone: it counted everything and never went over
+//! P(S)     <= e^ε       Q(S)     + Σ δ_i + δ_F,      ε >= ε_F, ε >= Σ ε_i
+//! ```
+//!
+//! The first line is the composition of interactive mechanisms that are used at the same time (Vadhan, Wang, arXiv 2105.14427;
+//! Lyu, arXiv 2207.08335; for one old ledger it is that filter's own guarantee). So the new delta is split: `carried_delta = Σ δ_i` covers A, and F has the
+//! rest. Where F's budget holds all of the old budgets together, F would have let every transcript of A pass, too; then F alone
+//! covers everything, and nothing is carried. That is so for a larger budget of the same kind, and for the merger of ledgers into
+//! a budget at least the sum of theirs.
+//!
+//! Whether and when a ledger takes over may depend on outputs. Its kind, order and target may not: each further set of them that outputs might
+//! have led to would need a delta of its own.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use dp_core::{ApproxDp, DpEvent};
+
+use super::contents::{Contents, Entry, Standing};
+use super::lines::{Closed, Followed, Note, Record, Taken, close};
+use super::opening::{header, now};
+use super::replay::{Chain, replay};
+use super::store::Store;
+use super::{Account, Budget, BudgetKind, Ledger, ids};
+use crate::books::allowance::check_draws;
+use crate::engines::rounding::{UpwardSum, mul_up};
+use crate::{Error, Result};
+
+/// By how much a budget must exceed the sum of others to be sure to hold it: they are covered up to a rounding of epsilon.
+const HEADROOM: f64 = 1e-9;
+
+/// The label of what an interrupted line paid for.
+const REMAINS: &str = "remains of an interrupted line";
+
+impl Ledger {
+    /// Rewrites the ledger at `path` as one of the newest version, `kind` and `target`. Every release keeps its name, its event and
+    /// whether it was handed out, and names the hash of the line that paid for it. The old file is kept beside the new one as
+    /// `.bak-1` or the next free number, closed: it pays for nothing more. The new file takes its place in one step, so a crash leaves the old ledger or
+    /// the new one. Returns the path of the old file.
+    ///
+    /// With its own kind, a ledger needs at least its own epsilon and delta. A ledger of Gaussian releases, for one schedule or of another order
+    /// becomes one of mixed mechanisms ([`BudgetKind::Rdp`]) if epsilon is at least the old one and delta above the old one: the old delta
+    /// covers that the change was decided after seeing outputs, and the new filter has what is above it. Settle kind, order and target
+    /// without looking at the outputs, for example by [`Budget::rdp_for`] without plans.
+    ///
+    /// # Errors
+    /// [`Error::LedgerSuccession`] with the reason; [`Error::BudgetSpent`] and [`Error::SamplerAllowance`] when what was spent does not
+    /// fit; [`Error::UnsupportedEvent`] for a release without a Renyi divergence; those of [`open`](Self::open). The ledger is then as it was.
+    pub fn upgrade(path: impl AsRef<Path>, kind: BudgetKind, target: ApproxDp) -> Result<PathBuf> {
+        let mut old = [Self::of_file(path.as_ref(), |_| Ok(()))?];
+        let budget = successor(&old, kind, target)?;
+        let text = rewritten(&old, budget)?;
+        let [Self { store, chain, .. }] = &mut old;
+        let mut backup = PathBuf::new();
+        if let Some(store) = store {
+            backup = store.replace_with(text.as_bytes())?;
+            store.finish(closing(chain, path.as_ref()).as_bytes())?;
+        }
+        Ok(backup)
+    }
+
+    /// Adds up ledgers of one data set in a new one at `out`, which counts every line of each. The old files stay where they are and are
+    /// closed: they pay for nothing more.
+    ///
+    /// The new budget must hold the sum of the old ones in its own measure (Gaussian: `Σ mu_B²`), or epsilon must be at least the sum of
+    /// the epsilons and delta above the sum of the deltas, which the new filter gets what is above of; and everything that was spent must fit. Kind and
+    /// target are to be settled without looking at outputs, as for [`upgrade`](Self::upgrade).
+    ///
+    /// The old files are closed before the new one gets its name. Should the machine stop in between, the new file is in the folder
+    /// of `out` under a hidden name that ends in `.pending`: rename it.
+    ///
+    /// # Errors
+    /// As [`upgrade`](Self::upgrade); [`Error::LedgerMismatch`] for ledgers of different data sets or neighbours; [`Error::LedgerExists`]
+    /// where `out` is.
+    pub fn merge<P: AsRef<Path>>(
+        paths: &[P],
+        out: impl AsRef<Path>,
+        kind: BudgetKind,
+        target: ApproxDp,
+    ) -> Result<()> {
+        let out = out.as_ref();
+        let mut old = Vec::with_capacity(paths.len());
+        for path in paths {
+            old.push(Self::of_file(path.as_ref(), |_| Ok(()))?);
+        }
+        check_alike(&old, paths)?;
+        let budget = successor(&old, kind, target)?;
+        let text = rewritten(&old, budget)?;
+        Store::create_after(out, text.as_bytes(), || {
+            for ledger in &mut old {
+                let line = closing(&ledger.chain, out);
+                ledger.append(&line)?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// The line that closes a ledger.
+fn closing(chain: &Chain, successor: &Path) -> String {
+    let name = successor.file_name().unwrap_or(successor.as_os_str());
+    let line = Closed {
+        closed: name.to_string_lossy().into_owned(),
+        time: now(),
+        previous_hash: chain.head.clone(),
+    };
+    close(&line).0
+}
+
+fn check_alike<P: AsRef<Path>>(old: &[Ledger], paths: &[P]) -> Result<()> {
+    for (ledger, path) in old.iter().zip(paths) {
+        let differ = |field, found: &str, expected: &str| {
+            if found == expected {
+                return Ok(());
+            }
+            Err(Error::LedgerMismatch {
+                path: path.as_ref().to_owned(),
+                field,
+                found: found.to_owned(),
+                expected: expected.to_owned(),
+            })
+        };
+        differ("data_set", &ledger.data_set_id, &old[0].data_set_id)?;
+        let adjacency = |ledger: &Ledger| ledger.budget.adjacency().to_string();
+        differ("adjacency", &adjacency(ledger), &adjacency(&old[0]))?;
+    }
+    Ok(())
+}
+
+/// The budget of a ledger that takes over, with the part of delta that it carries; see the top of this file.
+fn successor(old: &[Ledger], kind: BudgetKind, target: ApproxDp) -> Result<Budget> {
+    let refused = |reason: String| Error::LedgerSuccession {
+        kind,
+        epsilon: target.epsilon,
+        delta: target.delta,
+        reason,
+    };
+    let Some(first) = old.first() else {
+        return Err(refused("no ledger was named".to_owned()));
+    };
+    let budget = Budget::of_kind(target, first.budget.adjacency(), kind)?;
+    if let [only] = old
+        && only.budget.kind() == kind
+    {
+        let (found, carried) = (only.budget.target(), only.budget.carried_delta());
+        if target.epsilon >= found.epsilon && target.delta >= found.delta {
+            return budget.carrying(carried);
+        }
+        let (epsilon, delta) = (found.epsilon, found.delta);
+        let reason =
+            format!("it needs at least epsilon {epsilon} and delta {delta}, which were promised");
+        return Err(refused(reason));
+    }
+    if kind == BudgetKind::Schedule {
+        let reason = "a ledger for one schedule follows no other";
+        return Err(refused(reason.to_owned()));
+    }
+    if kind == BudgetKind::Gaussian && old.iter().any(|l| l.budget.kind() != kind) {
+        let reason = "one of the ledgers counts releases that need not be Gaussian";
+        return Err(refused(reason.to_owned()));
+    }
+    let joint = if old.len() > 1 {
+        joint_budget(old, kind)
+    } else {
+        None
+    };
+    if let Some(joint) = joint
+        && Account::new(&budget)?.balance().budget >= joint
+    {
+        return Ok(budget);
+    }
+    let (mut epsilon, mut delta) = (UpwardSum::EMPTY, UpwardSum::EMPTY);
+    for ledger in old {
+        epsilon = epsilon.plus(ledger.budget.target().epsilon);
+        delta = delta.plus(ledger.budget.target().delta);
+    }
+    let (epsilon, delta) = (epsilon.total(), delta.total());
+    if target.epsilon >= epsilon && target.delta > delta {
+        return budget.carrying(delta);
+    }
+    let mut reason = format!("it needs at least epsilon {epsilon} and a delta above {delta}");
+    if let Some(joint) = joint {
+        let alone = budget.epsilon_for(joint)?;
+        reason.push_str(&format!(", or at this delta at least epsilon {alone}"));
+    }
+    Err(refused(reason))
+}
+
+/// A budget of this kind that holds all of the old ones; `None` where there is none, or one of them carries a part of
+/// delta itself.
+fn joint_budget(old: &[Ledger], kind: BudgetKind) -> Option<f64> {
+    let mut sum = UpwardSum::EMPTY;
+    for ledger in old {
+        let budget = ledger.balance().budget;
+        let factor = match (ledger.budget.kind(), kind) {
+            (found, wanted) if found == wanted => 1.0,
+            (BudgetKind::Gaussian, BudgetKind::Rdp { order }) => 0.5 * order,
+            _ => return None,
+        };
+        if ledger.budget.carried_delta() > 0.0 {
+            return None;
+        }
+        sum = sum.plus(mul_up(budget, factor));
+    }
+    Some(sum.total() * (1.0 + HEADROOM))
+}
+
+/// The text of a ledger of `budget` that has all lines of the old ones.
+fn rewritten(old: &[Ledger], budget: Budget) -> Result<String> {
+    let data_set = old.first().map_or("", |ledger| ledger.data_set_id.as_str());
+    let mut header = header(data_set, budget, now());
+    header.follows = old.iter().map(Followed::of).collect();
+    let (line, hash) = close(&header);
+    let mut new = Writer {
+        chain: Chain::after_header(hash, Account::new(&budget)?),
+        data_set,
+        text: line,
+    };
+    let mut names = HashSet::new();
+    for ledger in old {
+        for entry in &ledger.contents.entries {
+            if !names.insert(entry.release.release_id.as_str()) {
+                return Err(Error::LedgerSuccession {
+                    kind: budget.kind(),
+                    epsilon: budget.target().epsilon,
+                    delta: budget.target().delta,
+                    reason:
+                        "two of the ledgers have a release in common, so one is a copy of the other"
+                            .to_owned(),
+                });
+            }
+            new.pay(ledger, entry)?;
+        }
+        new.pay_for_remains(ledger)?;
+    }
+    for ledger in old {
+        new.hand_over(&ledger.contents);
+    }
+    let is_same_filter = old.len() == 1 && old[0].budget.kind() == budget.kind();
+    if !is_same_filter {
+        if let Some(refusal) = new.chain.account.overdraft() {
+            return Err(refusal);
+        }
+        check_draws(budget.filter_target(), new.chain.n_draws)?;
+    }
+    // what cannot be read back never takes anything's place
+    let found = replay(new.text.as_bytes()).map_err(|bad| super::corrupt(Path::new(""), bad.0))?;
+    debug_assert_eq!(
+        found.chain.head, new.chain.head,
+        "the file is what was counted"
+    );
+    Ok(new.text)
+}
+
+impl Followed {
+    fn of(ledger: &Ledger) -> Self {
+        Self {
+            schema_version: ledger.schema_version,
+            epsilon: ledger.budget.target().epsilon,
+            delta: ledger.budget.target().delta,
+            filter: ledger.budget.kind(),
+            created: ledger.created,
+            n_releases: ledger.n_releases(),
+            head: ledger.chain.head.clone(),
+        }
+    }
+}
+
+/// A ledger's text as it grows.
+struct Writer<'a> {
+    chain: Chain,
+    data_set: &'a str,
+    text: String,
+}
+
+impl Writer<'_> {
+    /// Writes again the line that paid for a release.
+    fn pay(&mut self, ledger: &Ledger, entry: &Entry) -> Result<()> {
+        let (release, account) = (&entry.release, &self.chain.account);
+        let cost = converted(ledger, &release.event, entry.cost, account)?;
+        let record = Record {
+            seq: self.chain.next_seq,
+            id: Some(release.release_id.clone()),
+            time: entry.time,
+            data_set: self.data_set.to_owned(),
+            label: release.label.clone(),
+            event: release.event.clone(),
+            n_draws: release.n_draws,
+            mu_squared: None,
+            rdp: None,
+            held: entry.standing != Standing::HandedOut,
+            run: entry.run.clone(),
+            paid_by: Some(entry.hash.clone()),
+            previous_hash: self.chain.head.clone(),
+        };
+        self.write_record(record, cost);
+        Ok(())
+    }
+
+    /// Writes lines for what interrupted lines of the old ledger paid for.
+    fn pay_for_remains(&mut self, ledger: &Ledger) -> Result<()> {
+        for remains in &ledger.contents.remains {
+            let cost = converted(ledger, &remains.event, remains.cost, &self.chain.account)?;
+            let record = Record {
+                seq: self.chain.next_seq,
+                id: Some(ids::release_id()?),
+                time: None,
+                data_set: self.data_set.to_owned(),
+                label: REMAINS.to_owned(),
+                event: remains.event.clone(),
+                n_draws: remains.n_draws,
+                mu_squared: None,
+                rdp: None,
+                held: false,
+                run: None,
+                paid_by: None,
+                previous_hash: self.chain.head.clone(),
+            };
+            self.write_record(record, cost);
+        }
+        Ok(())
+    }
+
+    fn write_record(&mut self, mut record: Record, cost: f64) {
+        match self.chain.account {
+            Account::Gaussian(_) => record.mu_squared = Some(cost),
+            Account::Rdp(_) => record.rdp = Some(cost),
+            Account::Schedule { .. } => {}
+        }
+        let (line, hash) = close(&record);
+        self.text.push_str(&line);
+        self.chain.add(cost, record.n_draws, hash);
+    }
+
+    /// Writes which held releases were taken, and the notes.
+    fn hand_over(&mut self, contents: &Contents) {
+        for entry in &contents.entries {
+            if entry.standing == Standing::Taken {
+                let (taken, time) = (entry.release.release_id.clone(), entry.taken);
+                let previous_hash = self.chain.head.clone();
+                self.write(close(&Taken {
+                    taken,
+                    time,
+                    previous_hash,
+                }));
+            }
+        }
+        for note in &contents.notes {
+            self.write(close(&Note {
+                note: note.name.clone(),
+                text: note.text.clone(),
+                time: note.time,
+                previous_hash: self.chain.head.clone(),
+            }));
+        }
+    }
+
+    fn write(&mut self, (line, hash): (String, String)) {
+        self.text.push_str(&line);
+        self.chain.head = hash;
+    }
+}
+
+/// What an event costs in `account` that cost `counted` in an old ledger, which may be more than the event says.
+fn converted(ledger: &Ledger, event: &DpEvent, counted: f64, account: &Account) -> Result<f64> {
+    let here = account.cost(event)?;
+    let there = match (ledger.budget.kind(), account) {
+        (BudgetKind::Gaussian, Account::Gaussian(_)) => counted,
+        // D_α <= α mu^2 / 2
+        (BudgetKind::Gaussian, Account::Rdp(account)) => {
+            mul_up(mul_up(0.5, account.balance().order), counted)
+        }
+        (BudgetKind::Rdp { order }, Account::Rdp(account))
+            if is_same(order, account.balance().order) =>
+        {
+            counted
+        }
+        (BudgetKind::Rdp { .. }, _) if ledger.chain.account.cost(event)? < counted => {
+            return Err(Error::NotCertified {
+                method: "rdp",
+                reason: "a line counted more than its event costs, which cannot be told at another order",
+            });
+        }
+        _ => here,
+    };
+    Ok(here.max(there))
+}
+
+fn is_same(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits()
+}
