@@ -11,6 +11,7 @@ mod audit;
 mod calibrate;
 mod demo;
 mod evaluate;
+mod explorations;
 mod feature_columns;
 mod features;
 mod features_implicit;

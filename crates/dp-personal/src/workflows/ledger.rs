@@ -175,9 +175,35 @@ impl Account {
         }
     }
 
+    /// What was looked at on this data set by others than the run of this name, as far as the ledger notes it.
+    pub(crate) fn explorations(&self, run: &str) -> Vec<&str> {
+        let notes = self.ledger.iter().flat_map(|ledger| ledger.notes());
+        let all = notes.filter(|note| note.name == EXPLORATION);
+        let others = all.filter(|note| !note.text.ends_with(&by_run(run)));
+        let kind = |text: &'_ str| text.rfind(BY_RUN).unwrap_or(text.len());
+        others.map(|note| &note.text[..kind(&note.text)]).collect()
+    }
+
+    /// Notes durably, once for a run, that it shows figures which nobody pays for. Nothing without a file.
+    pub(crate) fn note_figures_of(&mut self, run: &str) -> Result<()> {
+        let text = format!("figures that a run printed{}", by_run(run));
+        if self.has_file() {
+            let ledger = self.ledger()?;
+            if ledger.notes().iter().all(|note| note.text != text) {
+                ledger.note(EXPLORATION, &text)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Releases paid for, by whichever run.
     pub(crate) fn n_paid(&self) -> u64 {
         self.ledger.as_ref().map_or(0, Ledger::n_releases)
+    }
+
+    /// Where the file is, whatever the current folder is later.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.file.as_ref()?.canonicalize().ok()
     }
 
     /// Whether what is paid is on disk.
@@ -261,6 +287,30 @@ impl Account {
             n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
         }))
     }
+}
+
+/// The name of a ledger's notes about figures that were looked at and not paid for.
+const EXPLORATION: &str = "exploration";
+/// Ends such a note where it is a run's, before the run's name.
+const BY_RUN: &str = ", run ";
+
+fn by_run(run: &str) -> String {
+    format!("{BY_RUN}{run}")
+}
+
+/// Notes in a ledger, durably, that figures of its data set are looked at which nobody pays for; later certificates name it.
+///
+/// # Errors
+/// Of a ledger that is missing or cannot be written, of another data set than `data_set`, or of a version that has no notes.
+pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str) -> Result<()> {
+    if !ledger.exists() {
+        let path = ledger.to_owned();
+        return Err(AccountingError::LedgerMissing { path }.into());
+    }
+    let found = Ledger::audit(ledger)?;
+    let data_set = data_set.unwrap_or(&found.data_set_id);
+    let mut opened = Ledger::open(ledger, data_set, found.budget.adjacency())?;
+    Ok(opened.note(EXPLORATION, kind)?)
 }
 
 /// The name of a data set: by flag, or that of its file.

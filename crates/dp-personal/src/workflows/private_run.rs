@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::ledger::{Account, data_set_id};
 use crate::error::{Error, Result};
-use crate::output::{self, OutputFolder, Release, RunReport, internal_beside, warn};
+use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
 use crate::warnings;
 
@@ -77,7 +77,7 @@ impl<'a> Opening<'a> {
             account,
             output,
             warnings: Vec::new(),
-            found: Vec::new(),
+            aside: Aside::default(),
         })
     }
 }
@@ -102,8 +102,8 @@ pub(crate) struct Opened<'a> {
     output: &'a OutputSettings,
     /// What follows from settings alone: public.
     warnings: Vec<String>,
-    /// What records say of themselves: internal.
-    found: Vec<String>,
+    /// What internal files say beside figures.
+    aside: Aside,
 }
 
 impl Opened<'_> {
@@ -146,12 +146,13 @@ impl Opened<'_> {
             account: &mut self.account,
             plan,
             public,
+            shows_internal: self.output.show_internal,
         }
     }
 
     /// Keeps what records say of themselves for the internal files.
     pub(crate) fn found(&mut self, more: Vec<String>) {
-        self.found.extend(more);
+        self.aside.warnings.extend(more);
     }
 
     /// Writes what may be published.
@@ -167,9 +168,11 @@ impl Opened<'_> {
         plan: &Plan,
         measure: impl FnOnce() -> Result<R>,
     ) -> Result<(Value, String)> {
+        let mut aside = self.aside;
+        aside.ledger = self.account.path();
         let report = self.folder.commit_after(|folder| {
             let report = measure()?;
-            report.write_internal(folder, &self.found)?;
+            report.write_internal(folder, &aside)?;
             Ok(report)
         })?;
         let balance = self.account.balance(plan);
@@ -261,6 +264,8 @@ pub(crate) struct PrivateRun<'a> {
     plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
     public: &'a Value,
+    /// Whether figures that nobody pays for are printed when it is done.
+    shows_internal: bool,
 }
 
 impl PrivateRun<'_> {
@@ -282,6 +287,7 @@ impl PrivateRun<'_> {
             account,
             plan,
             public,
+            shows_internal,
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
@@ -297,8 +303,12 @@ impl PrivateRun<'_> {
                     "the ledger has no room for the rest of this run (a step lost in a crash stays \
                      paid): finishing with the rounds already made",
                 );
+                if shows_internal {
+                    account.note_figures_of(&run)?;
+                }
                 let replay = Run::replay(plan, list).map_err(failed)?;
-                return Ok(trainer.run(data, replay.observed_by(observer))?);
+                let fitted = trainer.run(data, replay.observed_by(observer))?;
+                return Ok(certified_after(fitted, account, &run));
             }
         }
         folder.mark_paid()?;
@@ -306,16 +316,37 @@ impl PrivateRun<'_> {
             folder.keep_for_resuming();
         }
         account.announce(plan);
+        if shows_internal {
+            account.note_figures_of(&run)?;
+        }
         let ledger = account.ledger()?;
         let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
-        fitted.map_err(|error| match error.into() {
-            Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
-            other if account.n_paid() > n_paid => folder.after_payment(other),
-            other => other,
-        })
+        match fitted {
+            Ok(fitted) => Ok(certified_after(fitted, account, &run)),
+            Err(error) => Err(match error.into() {
+                Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
+                other if account.n_paid() > n_paid => folder.after_payment(other),
+                other => other,
+            }),
+        }
     }
+}
+
+/// The certificate of a run, with what was looked at before it by what its ledger notes.
+fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fitted<M> {
+    let certificate = fitted
+        .certificate
+        .after_explorations(&account.explorations(run));
+    fitted.certificate = if account.has_file() {
+        certificate
+    } else {
+        certificate.with_assumption(
+            "no ledger notes whether figures of this data set were looked at before the settings were chosen",
+        )
+    };
+    fitted
 }
 
 /// Whether the releases made must do, because the account has no room for the rest.
