@@ -574,7 +574,7 @@ fn scaled(mut omega: Vec<f64>, counts: &[f64], rule: UserRule) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use dp_core::{Interactions, InteractionsBuilder};
+    use dp_core::InteractionsBuilder;
 
     use super::*;
 
@@ -687,14 +687,6 @@ mod tests {
         for n in kept {
             assert!((n - 6_000.0).abs() < 7.0 * 65.0, "{n}");
         }
-    }
-
-    fn user(items: &[u32]) -> Interactions {
-        let mut builder = InteractionsBuilder::new(4);
-        for &item in items {
-            builder.push(0, item, 1.0).unwrap();
-        }
-        builder.build().0
     }
 
     fn spent(w: &[f64]) -> f64 {

@@ -83,7 +83,8 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
         "{text}"
     );
     assert!(!text.contains(USER), "{text}");
-    assert_eq!(sandbox.names(), ["dp-model", "items.csv", "ratings.csv"]);
+    let names = ["dp-model", "dp-model-internal", "items.csv", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
 }
 
 #[test]

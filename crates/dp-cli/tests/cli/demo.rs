@@ -35,7 +35,7 @@ fn the_demo_shows_what_privacy_costs_and_leaves_a_certified_model() {
         rmse.is_sorted_by(|a, b| a > b),
         "each line improves on the one above: {rmse:?}"
     );
-    assert_eq!(sandbox.names(), ["dp-demo"]);
+    assert_eq!(sandbox.names(), ["dp-demo", "dp-demo-internal"]);
 }
 
 #[test]

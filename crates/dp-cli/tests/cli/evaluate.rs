@@ -32,7 +32,7 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
     for seed in ["0", "3"] {
         let args = ["--split-seed", seed];
         let run = sandbox
-            .train(&[&["--json", "--force"], &args[..]].concat())
+            .train(&[&["--json", "--show-internal", "--force"], &args[..]].concat())
             .exits(0)
             .json();
         // the run says how it split
@@ -204,13 +204,13 @@ fn json_has_the_documented_members() {
         ["bucket", "k", "n_items", "n_targets", "scores"]
     );
     let pages = sandbox
-        .dp(&["report", "dp-model", "--json", "--show-internal"])
+        .dp(&["report", "dp-model", "--json"])
         .exits(0)
         .json();
     assert_eq!(members(&pages), ["internal", "private", "released", "runs"]);
     let made = words("synth ratings --users 20 --items 10 --ratings 60");
     let made = sandbox
-        .dp(&[&made[..], &["--out", "made", "--json", "--show-internal"]].concat())
+        .dp(&[&made[..], &["--out", "made", "--json"]].concat())
         .exits(0)
         .json();
     assert_eq!(members(&made), ["data_seed", "files"]);

@@ -30,7 +30,8 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         .train(&["--ledger", "l.ledger", "--out", "first", "--force"])
         .exits(3);
 
-    assert_eq!(sandbox.names(), ["first", "l.ledger", "ratings.csv"]);
+    let names = ["first", "first-internal", "l.ledger", "ratings.csv"];
+    assert_eq!(sandbox.names(), names);
     assert_eq!(sandbox.read("l.ledger"), spent);
     assert_eq!(sandbox.read("first/item_factors.safetensors"), model);
     sandbox.dp(&["verify", "first"]).exits(0);

@@ -134,25 +134,41 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 #[cfg(unix)]
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
-    sandbox.write("items.csv", catalogue(4_000)); // factors of 32 kB, a list of releases of 450 kB
+    let title = "t".repeat(300);
+    let items = (0..4_000).map(|item| format!("item-{item},{title}\n"));
+    sandbox.write(
+        "items.csv",
+        "item,title\n".to_owned() + &items.collect::<String>(),
+    );
     let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
     let n_paid = || sandbox.text("l.ledger").lines().count() - 1;
+    let left = [".dp-model.partial", "items.csv", "l.ledger", "ratings.csv"];
+    let partial = |name: &str| sandbox.exists(&format!(".dp-model.partial/{name}"));
     // the first release does not fit into its list, so nobody has seen it
     train_with_little_space(&sandbox, "12", &args)
         .exits(7)
         .says(&["releases.list"]);
-    let names = ["items.csv", "l.ledger", "ratings.csv"];
-    assert_eq!(sandbox.names(), names);
+    assert_eq!(sandbox.names(), left);
+    let hidden = names_in(&sandbox.path(".dp-model.partial"));
+    assert_eq!(hidden, [".lock", ".paid", "releases.list"]);
     assert_eq!(n_paid(), 1);
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
+    assert_eq!(n_paid(), 1);
 
-    // with more room the list fits but not what comes after it: everything is paid, and the list stays to go on from
+    // where the list of 98 kB fits and the catalogue of 1.2 MB does not, all is paid and half a catalogue does not stay
     fs::remove_file(sandbox.path("l.ledger")).unwrap();
-    let free = [&args[..], &["--publish-releases"]].concat();
-    train_with_little_space(&sandbox, "SPACE", &free)
+    train_with_little_space(&sandbox, "400", &args)
         .exits(7)
-        .says(&["item_factors.safetensors"]);
+        .says(&["items.csv"]);
+    assert_eq!(sandbox.names(), left);
+    assert!(partial("internal/internal-releases.list"));
+    assert!(!partial("items.csv") && !partial("certificate.json"));
+    assert_eq!(n_paid(), 4, "counts, weights, matrix and right-hand sides");
+    let resumed = [&args[..], &["--resume"]].concat();
+    sandbox.train(&resumed).exits(0);
     assert_eq!(n_paid(), 4);
+    assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
+    assert_eq!(sandbox.names()[..2], ["dp-model", "dp-model-internal"]);
 }
 
 #[test]

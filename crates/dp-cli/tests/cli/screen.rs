@@ -5,13 +5,14 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox, words};
 
 /// All there are.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "demo",
     "train",
     "tune",
     "personalize",
     "predict",
     "recommend",
+    "publish",
     "verify",
     "account",
     "calibrate",

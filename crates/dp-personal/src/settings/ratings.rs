@@ -197,13 +197,13 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for model, certificate and reports
+        /// Folder for model, certificate and reports; figures of private data go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, whatever it holds
         force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
         publish_releases: bool = { shapes: Shapes::Nothing },
-        /// Print what was measured on private data too; it is not covered by the guarantee
+        /// Print what was measured on private data (not covered by the guarantee)
         show_internal: bool = { shapes: Shapes::Nothing },
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
@@ -311,9 +311,9 @@ settings! {
 
     /// Where the figures go.
     struct EvaluateOutputSettings under "Output" {
-        /// Print the figures, which are computed from private data, instead of keeping them for `dp report`
+        /// Print the figures (of private data) instead of keeping them for dp report
         show_internal: bool = {},
-        /// With `show_internal`: keep them as well
+        /// Keep them as well as print them
         save: bool = {},
     }
 

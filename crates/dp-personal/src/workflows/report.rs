@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::output::{
-    self, CERTIFICATE, INTERNAL, MANIFEST, Manifest, Replacement, internal_beside,
-    make_internal_folder, read_certificate, replace_files,
+    self, CERTIFICATE, MANIFEST, Manifest, Replacement, internal_beside, make_internal_folder,
+    read_certificate, replace_files,
 };
 use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
 use crate::settings::ReportSettings;
@@ -56,7 +56,7 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
         make_internal_folder(&beside)?;
     }
     if beside.is_dir() {
-        replace_files(&beside, &internal, &stale_internal(&beside, &internal))?;
+        replace_files(&beside, &internal, &stale_internal(out, &internal))?;
     }
     let gone = stale(&PAGES, &released);
     let names = |folder: &Path, files: &[Replacement<'_>]| {
@@ -118,8 +118,9 @@ fn stale(owned: &[&'static str], files: &[Replacement<'_>]) -> Vec<&'static str>
 }
 
 /// The same of internal pages. The `internal.md` of a run stays where no report has replaced it.
-fn stale_internal(beside: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
-    let is_ours = !beside.join(INTERNAL).exists() || beside.join("internal.html").exists();
+fn stale_internal(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
+    let is_ours =
+        !out.join(CERTIFICATE).exists() || internal_beside(out).join("internal.html").exists();
     let owned = if is_ours { &INTERNAL_PAGES[..] } else { &[] };
     stale(owned, files)
 }

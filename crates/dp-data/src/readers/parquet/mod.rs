@@ -16,7 +16,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader}
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
 };
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::{ColumnDescriptor, TypePtr};
@@ -323,7 +323,7 @@ enum Column {
 
 impl Column {
     /// The column of a row group that is the `leaf`-th of its schema.
-    fn open(group: &dyn RowGroupReader, leaf: usize, kind: Kind) -> Result<Self> {
+    fn open(group: &dyn RowGroupReader, leaf: usize, kind: Kind) -> ParquetResult<Self> {
         let is_signed = kind != Kind::Integer { is_signed: false };
         let column = group.metadata().column(leaf).column_descr_ptr();
         let pages = CheckedPages::of(group.get_column_page_reader(leaf)?);
@@ -341,7 +341,7 @@ impl Column {
     }
 
     /// Appends the next value as text, nothing for null.
-    fn write_next(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    fn write_next(&mut self, out: &mut Vec<u8>) -> ParquetResult<()> {
         match self {
             Self::Boolean(cells) => cells.write_next(out, |value, out| {
                 out.push(if *value { b'1' } else { b'0' });
@@ -410,7 +410,7 @@ impl<T: DataType> Cells<T> {
         &mut self,
         out: &mut Vec<u8>,
         write: impl FnOnce(&T::T, &mut Vec<u8>) -> std::io::Result<()>,
-    ) -> Result<()> {
+    ) -> ParquetResult<()> {
         if self.row == self.n_rows {
             self.fill()?;
         }
@@ -430,7 +430,7 @@ impl<T: DataType> Cells<T> {
     }
 
     /// The next batch; the column must not have ended.
-    fn fill(&mut self) -> Result<()> {
+    fn fill(&mut self) -> ParquetResult<()> {
         if self.read()? == 0 {
             return Err(ended());
         }
@@ -438,7 +438,7 @@ impl<T: DataType> Cells<T> {
     }
 
     /// The next batch's number of rows.
-    fn read(&mut self) -> Result<usize> {
+    fn read(&mut self) -> ParquetResult<usize> {
         self.values.clear();
         self.levels.clear();
         (self.row, self.value) = (0, 0);
@@ -506,7 +506,7 @@ impl CheckedPages {
 }
 
 impl Iterator for CheckedPages {
-    type Item = Result<Page>;
+    type Item = ParquetResult<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.get_next_page().transpose()
@@ -514,7 +514,7 @@ impl Iterator for CheckedPages {
 }
 
 impl PageReader for CheckedPages {
-    fn get_next_page(&mut self) -> Result<Option<Page>> {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
         let page = self.pages.get_next_page()?;
         match &page {
             Some(Page::DictionaryPage {
@@ -533,15 +533,15 @@ impl PageReader for CheckedPages {
         Ok(page)
     }
 
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
         self.pages.peek_next_page()
     }
 
-    fn skip_next_page(&mut self) -> Result<()> {
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
         self.pages.skip_next_page()
     }
 
-    fn at_record_boundary(&mut self) -> Result<bool> {
+    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
         self.pages.at_record_boundary()
     }
 }

@@ -407,7 +407,8 @@ impl OutputFolder {
             }
         }
         sync_folder(folder_of(&self.target));
-        let left = retired.into_iter().map(|(_, away)| away);
+        let both = [Some(self.target.as_path()), self.internal.as_deref()];
+        let left = both.into_iter().flatten().map(|at| sibling(at, "old"));
         for path in left.chain([self.staging.clone()]) {
             if let Err(error) = remove_if_present(&path) {
                 warn(&format!("could not remove {}: {error}", path.display()));

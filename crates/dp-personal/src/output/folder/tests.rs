@@ -23,6 +23,7 @@ fn folders_above_go_when_nothing_came_to_be_in_them() {
     assert!(old.exists() && !old.join("new").exists());
     let folder = OutputFolder::create(&target, false).unwrap();
     let beside = OutputFolder::create(&old.join("new/other"), false).unwrap();
+    beside.write("a.txt", b"1").unwrap();
     drop(folder);
     assert!(old.join("new").exists());
     beside.commit().unwrap();

@@ -7,14 +7,14 @@ use std::sync::Once;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
 };
-use parquet::page::{Page, PageMetadata, PageReader};
 
-use super::super::contained::{contained, panic_is_contained};
-use super::super::pages::CheckedPages;
+use super::super::CheckedPages;
 use super::super::{RowGroups, rows_agree};
+use super::super::{contained, panic_is_contained};
 use super::made::{Cells, Made, floats, texts, wholes};
 use crate::{Error, Result};
 
