@@ -65,7 +65,8 @@ impl Spend {
         self.release.n_draws()
     }
 
-    /// The release's name in the ledger and in certificates: the hash of its ledger line.
+    /// The release's name in the ledger and in certificates: 64 random hexadecimal digits, or in a ledger file up to version 3 the hash of
+    /// its line.
     #[must_use]
     pub fn release_id(&self) -> &str {
         &self.release_id
@@ -136,8 +137,7 @@ impl Reservation {
         &self.releases
     }
 
-    /// The id of each release: the hash of the ledger line that paid for it, 64 lowercase
-    /// hexadecimal digits.
+    /// The id of each release, 64 lowercase hexadecimal digits; see [`Spend::release_id`].
     #[must_use]
     pub fn release_ids(&self) -> &[String] {
         &self.release_ids
@@ -177,7 +177,7 @@ pub struct ReleaseRecord {
     pub event: DpEvent,
     /// Number of noise draws.
     pub n_draws: u64,
-    /// Hash of the ledger line that paid for it, 64 lowercase hexadecimal digits.
+    /// Its name in the ledger that paid for it, 64 lowercase hexadecimal digits; see [`Spend::release_id`].
     pub release_id: String,
     /// Hash of the release in the run's list of releases, 64 lowercase hexadecimal digits; absent where the release was paid for and
     /// not made, or made outside a run.

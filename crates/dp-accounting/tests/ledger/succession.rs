@@ -305,7 +305,7 @@ fn two_ledgers_of_one_data_set_add_up() {
         (gaussian, joint * (1.0 - 1e-6), 1e-5),
         (gaussian, 1.4, 2e-5),
         (gaussian, joint, 1e-5 * (1.0 - 1e-6)),
-        (RDP, 1.9, 3e-5),
+        (RDP, 1.5, 3e-5),
         (BudgetKind::Schedule, 9.0, 9e-5),
     ] {
         let outcome = merge(kind, epsilon, delta);

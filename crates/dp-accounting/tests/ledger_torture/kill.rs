@@ -1,16 +1,16 @@
 //! kill -9 at moments from before the first line of `main` to the thick of it.
 
 use std::path::Path;
+use std::process::Child;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{check_counted, writer};
 use crate::shared::memory_folder::memory_folder;
 
-/// Runs the writer, kills it `life` after its start or after its first spend, and returns the ids
+/// Lets a writer run, kills it `life` after its start or after its first spend, and returns the ids
 /// that it was handed.
-fn run_and_kill(path: &Path, life: Duration, after_first_spend: bool) -> Vec<String> {
-    let mut child = writer::start(path, None, None);
+fn run_and_kill(mut child: Child, life: Duration, after_first_spend: bool) -> Vec<String> {
     let pipe = child.stdout.take().unwrap();
     let (first, seen) = mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -26,13 +26,13 @@ fn run_and_kill(path: &Path, life: Duration, after_first_spend: bool) -> Vec<Str
     reader.join().unwrap()
 }
 
-fn kill_loop(n_kills: u64, seed: u64) {
+fn kill_loop(n_kills: u64, seed: u64, start: fn(&Path) -> Child) {
     let folder = memory_folder();
     let path = folder.path().join("ledger.jsonl");
     let mut handed_out = Vec::new();
     for kill in 0..n_kills {
         let life = Duration::from_micros((kill + seed) * 7_919 % 6_000);
-        handed_out.extend(run_and_kill(&path, life, kill % 2 == 1));
+        handed_out.extend(run_and_kill(start(&path), life, kill % 2 == 1));
         check_counted(&path, &handed_out);
     }
     assert!(handed_out.len() as u64 >= n_kills / 2);
@@ -41,7 +41,22 @@ fn kill_loop(n_kills: u64, seed: u64) {
 #[test]
 fn two_hundred_kills_lose_nothing() {
     for round in 0..10 {
-        kill_loop(20, 20 * round);
+        kill_loop(20, 20 * round, |path| writer::start(path, None, None));
+    }
+}
+
+#[test]
+fn forty_kills_while_the_ledger_is_rewritten_lose_nothing() {
+    for round in 0..4 {
+        kill_loop(10, 10 * round, writer::start_upgrading);
+    }
+}
+
+#[test]
+#[ignore = "long form: a minute"]
+fn long_a_thousand_kills_while_the_ledger_is_rewritten_lose_nothing() {
+    for round in 0..100 {
+        kill_loop(10, 10 * round, writer::start_upgrading);
     }
 }
 
@@ -49,6 +64,6 @@ fn two_hundred_kills_lose_nothing() {
 #[ignore = "long form: a minute"]
 fn long_three_thousand_kills_lose_nothing() {
     for round in 0..150 {
-        kill_loop(20, 20 * round);
+        kill_loop(20, 20 * round, |path| writer::start(path, None, None));
     }
 }

@@ -10,6 +10,7 @@ use super::{patiently, plan};
 
 const PATH: &str = "DP_LEDGER_TORTURE_PATH";
 const TURNS: &str = "DP_LEDGER_TORTURE_TURNS";
+const UPGRADES: &str = "DP_LEDGER_TORTURE_UPGRADES";
 const MARK: &str = "HANDED-OUT ";
 
 /// With a number of turns the file is opened anew for each; without one it is kept for ever. What a
@@ -20,6 +21,9 @@ fn child() {
         return;
     };
     let path = Path::new(&path);
+    if std::env::var_os(UPGRADES).is_some() {
+        upgrade_for_ever(path);
+    }
     let turns = std::env::var(TURNS).ok();
     for turn in 0..turns.as_ref().map_or(1, |n| n.parse().unwrap()) {
         let mut ledger = match patiently(path) {
@@ -35,6 +39,17 @@ fn child() {
             goes_on = pay(holds, &mut ledger) && turns.is_none();
             holds = !holds;
         }
+    }
+}
+
+/// Pays and rewrites the ledger in turn.
+fn upgrade_for_ever(path: &Path) {
+    loop {
+        let mut ledger = patiently(path).unwrap();
+        let (budget, goes_on) = (*ledger.budget(), pay(true, &mut ledger));
+        drop(ledger);
+        assert!(goes_on);
+        Ledger::upgrade(path, budget.kind(), budget.target()).unwrap();
     }
 }
 
@@ -102,6 +117,12 @@ pub(super) fn start(path: &Path, turns: Option<usize>, shell: Option<&str>) -> C
         command.env(TURNS, turns.to_string());
     }
     command.spawn().unwrap()
+}
+
+/// Starts a writer of `path` that rewrites it after each payment.
+pub(super) fn start_upgrading(path: &Path) -> Child {
+    let mut command = command("writer::child", None);
+    command.env(PATH, path).env(UPGRADES, "1").spawn().unwrap()
 }
 
 /// The ids that a writer prints until its end; `on_each` is told of every one.

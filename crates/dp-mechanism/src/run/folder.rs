@@ -110,6 +110,9 @@ impl RunFolder {
             .into());
         }
         let list = ReleaseList::open(self.list_path(), run, plan)?;
+        for ledger in ledgers.iter_mut() {
+            ledger.set_run(Some(run.to_owned()));
+        }
         let mut payer = self.payer(plan, ledgers, &list)?;
         #[cfg(privacy_mutants)]
         let mut restored = NoiseSource::insecure_seeded(self.path.as_os_str().len() as u64);
@@ -119,7 +122,12 @@ impl RunFolder {
             .listed_in(list)
             .summed_by(backend)
             .observed_by(observer);
-        trainer.run(data, made)
+        let fitted = trainer.run(data, made)?;
+        // a file that was replaced since the last payment must have all lines before the model leaves
+        for ledger in ledgers {
+            ledger.confirm().map_err(Error::from)?;
+        }
+        Ok(fitted)
     }
 
     /// Who pays for a run along `plan` that goes on from `list`: what [`train`](Self::train) pays with, for whoever drives a [`Run`]

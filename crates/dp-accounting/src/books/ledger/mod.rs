@@ -74,7 +74,9 @@ pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 /// A ledger is made on purpose, by [`create`](Self::create), and gets its name when its first line is durable. An existing file that is empty
 /// or breaks off in its first line has lost what was spent, and is refused. The path must go on naming the file that was opened: before
 /// and after each write device, inode, length and last line are compared. A copy that a program put in the file's place is locked and
-/// read where it holds every line that is known; otherwise nothing is handed out any more ([`Error::LedgerReplaced`]).
+/// read; an older one gets the lines that it lacks. Where neither is possible, nothing is handed out any more ([`Error::LedgerReplaced`]). What
+/// remains: a process that dies after its file was replaced by an older copy cannot mend it, and two processes that have one of two
+/// copies each find out only at their next payment.
 ///
 /// Each release has a name of 256 random bits, which is what certificates show: nothing can be learned from it about the
 /// lines of the file.
@@ -231,7 +233,7 @@ impl Ledger {
 
     /// Brings the state up to what the path names now. A synchronising program may have put a copy in the
     /// file's place; the copy is locked and read, with what others added to it, if it goes on from what this
-    /// ledger knows.
+    /// ledger knows. An older copy first gets the lines that it lacks from the file that it displaced, which is still open here.
     fn refresh(&mut self) -> Result<()> {
         let Some(store) = &mut self.store else {
             return Ok(());
@@ -240,7 +242,7 @@ impl Ledger {
         if store.is_bound()? {
             return Ok(());
         }
-        let (reopened, bytes) = match store.reopen() {
+        let (mut reopened, mut bytes) = match store.reopen() {
             Err(Error::LedgerMissing { .. }) => {
                 return Err(store.replaced("no file has its name any more"));
             }
@@ -250,7 +252,7 @@ impl Ledger {
             .known_part(&bytes)
             .and_then(|known| replay(known).ok());
         if known.is_none_or(|known| known.chain.head != self.chain.head) {
-            return Err(store.replaced("the file that has its name lacks lines of it"));
+            bytes = store.complete(&mut reopened, &bytes)?;
         }
         let run = self.run.take();
         *self = Self::of_bytes(reopened, &bytes, |_| Ok(()))?;
@@ -258,9 +260,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether everything that this ledger handed out is in the file that its path names now. Ask before
-    /// anything leaves the machine that was paid for a while ago: a file can be replaced at any moment,
-    /// after a payment too.
+    /// Makes sure that everything that this ledger handed out is in the file that its path names now. Call it before
+    /// anything leaves the machine that was paid for a while ago: a file can be replaced at any moment, after a payment too. An
+    /// older copy that took the file's place gets the lines that it lacks. Dropping a ledger does the same as far as
+    /// it can, and says nothing.
     ///
     /// # Errors
     /// [`Error::LedgerReplaced`] when the file lacks lines of this ledger; [`Error::LedgerLocked`] when a copy
@@ -689,6 +692,13 @@ impl Ledger {
 
 fn planned(record: &ReleaseRecord) -> PlannedRelease {
     PlannedRelease::new(record.label.clone(), record.event.clone(), record.n_draws)
+}
+
+impl Drop for Ledger {
+    /// Mends what a replacement of the file lost, as [`confirm`](Self::confirm) does.
+    fn drop(&mut self) {
+        let _ = self.refresh();
+    }
 }
 
 /// A line that pays for a release, before or after it is written.

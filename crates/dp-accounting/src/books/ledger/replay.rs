@@ -353,6 +353,56 @@ mod tests {
     }
 
     #[test]
+    fn names_times_runs_and_notes_are_words_of_version_4() {
+        let name = |digit: &str| format!(",\"id\":\"{}\"", digit.repeat(64));
+        let with = |word: &str| format!(",\"mu_squared\":1e-4{word}");
+        let read = |version, words: [String; 2], more: &[String]| {
+            let [first, second] = [0, 1].map(|seq| record(seq, &with(&words[seq])));
+            let lines = [&[first, second], more].concat();
+            LedgerSummary::from_bytes(&chained(&header(version, GAUSSIAN), &lines))
+        };
+        let none = || [String::new(), String::new()];
+        let named = || [name("a"), name("b")];
+        let found = read(4, named(), &[]).unwrap();
+        assert_eq!(found.releases[1].release_id, "b".repeat(64));
+        for version in [2, 3] {
+            assert!(read(version, none(), &[]).is_ok() && read(version, named(), &[]).is_err());
+        }
+        // each release has a name of its own
+        for bad in [
+            none(),
+            [name("a"), name("a")],
+            [name("a"), name("B")],
+            [name("a"), ",\"id\":\"b\"".to_owned()],
+        ] {
+            assert!(read(4, bad, &[]).is_err());
+        }
+        for word in [",\"time\":7", ",\"run\":\"r\"", ",\"paid_by\":\"00\""] {
+            let told = [name("a") + word, name("b")];
+            assert!(read(4, told, &[]).is_ok(), "{word}");
+            assert!(
+                read(3, [word.to_owned(), String::new()], &[]).is_err(),
+                "{word}"
+            );
+        }
+        let note = ["{\"note\":\"n\",\"text\":\"t\",\"time\":7}".to_owned()];
+        assert_eq!(read(4, named(), &note).unwrap().notes[0].text, "t");
+        assert!(read(3, none(), &note).is_err());
+        // nothing follows the line that closes a ledger of any version
+        let closed = "{\"closed\":\"next\",\"time\":7}".to_owned();
+        let found = read(2, none(), std::slice::from_ref(&closed)).unwrap();
+        assert_eq!(found.successor.as_deref(), Some("next"));
+        assert!(read(4, named(), &[closed, note[0].clone()]).is_err());
+        // and only a ledger of version 4 follows others
+        let follows = |version| {
+            let filter = format!("{GAUSSIAN},\"carried_delta\":0.000005,\"follows\":[]");
+            let bytes = chained(&header(version, &filter), &[]);
+            LedgerSummary::from_bytes(&bytes).map(|found| found.budget.carried_delta())
+        };
+        assert!(follows(4).is_ok_and(|delta| delta > 4e-6) && follows(3).is_err());
+    }
+
+    #[test]
     fn a_recorded_cost_counts_only_where_it_is_the_larger() {
         let spent = |cost: &str| {
             let cost = format!(",\"mu_squared\":{cost}");

@@ -25,6 +25,8 @@ pub(super) struct Store {
     ending: Vec<u8>,
     /// Set while a write is under way, and for good once one fails.
     poisoned: bool,
+    /// Whether lines were written that nobody counted, because the path named another file by then.
+    displaced: bool,
     /// Takes the place of the file for writes.
     #[cfg(all(test, target_os = "linux"))]
     full_device: Option<File>,
@@ -71,6 +73,7 @@ impl Store {
             length: 0,
             ending: Vec::new(),
             poisoned: false,
+            displaced: false,
             #[cfg(all(test, target_os = "linux"))]
             full_device: None,
         };
@@ -111,6 +114,9 @@ impl Store {
 
     /// The file that is being written to is the one that the path names, and it ends as it was left.
     pub(super) fn is_bound(&mut self) -> Result<bool> {
+        if self.displaced {
+            return Ok(false);
+        }
         let io = |source| io_error(&self.path, source);
         let held = self.file.metadata().map_err(io)?;
         let named = match fs::metadata(&self.path) {
@@ -160,7 +166,7 @@ impl Store {
     /// Appends `bytes` to the file that the path names and waits until they are durable. After a
     /// failure nobody knows what is on disk, so every later call fails until the file is opened and
     /// read again. A file that was replaced or changed is refused: before the write it is left alone, and
-    /// after it nobody may rely on what was written.
+    /// after it nobody may rely on what was written until it is read again, see [`reopen`](Self::reopen).
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.check_health()?;
         if !self.is_bound()? {
@@ -176,11 +182,30 @@ impl Store {
         self.remember(bytes);
         #[cfg(test)]
         tests::between_write_and_check(&self.path);
-        if !self.is_bound()? {
+        let is_bound = self.is_bound()?;
+        self.poisoned = false;
+        if !is_bound {
+            self.displaced = true;
             return Err(self.replaced("it was replaced or changed while it was written to"));
         }
-        self.poisoned = false;
         Ok(())
+    }
+
+    /// Appends to `copy`, an older copy of this file that took its place and holds `bytes`, what it lacks. Returns all that it
+    /// holds then.
+    ///
+    /// # Errors
+    /// [`Error::LedgerReplaced`] where it is no such copy, or this file is not as it was left either; those of [`append`](Self::append).
+    pub(super) fn complete(&self, copy: &mut Self, bytes: &[u8]) -> Result<Vec<u8>> {
+        let again = self.file.try_clone();
+        let (_, own) = Self::read(again.map_err(|e| io_error(&self.path, e))?, &self.path)?;
+        let is_whole = own.len() as u64 == self.length && own.ends_with(&self.ending);
+        let has_header = bytes.contains(&b'\n');
+        if !(is_whole && has_header && own.starts_with(bytes)) {
+            return Err(self.replaced("the file that has its name lacks lines of it"));
+        }
+        copy.append(&own[bytes.len()..])?;
+        Ok(own)
     }
 
     /// Puts a file with `contents` in this one's place, in one step. This one is kept under the name that is
@@ -396,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_during_a_write_is_refused_for_good() {
+    fn a_file_that_is_replaced_during_a_write_is_refused_until_it_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let mut store = Store::create(&path, b"one\n").unwrap();
@@ -409,7 +434,37 @@ mod tests {
         let refused = store.append(b"three\n");
         assert!(matches!(refused, Err(Error::LedgerReplaced { .. })));
         let refused = store.append(b"four\n");
-        assert!(matches!(refused, Err(Error::LedgerPoisoned { .. })));
+        assert!(matches!(refused, Err(Error::LedgerReplaced { .. })));
+        let (mut again, bytes) = store.reopen().unwrap();
+        assert_eq!(bytes, b"one\ntwo\nthree\n");
+        again.append(b"four\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\nthree\nfour\n");
+    }
+
+    #[test]
+    fn an_older_copy_gets_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut store = Store::create(&path, b"one\n").unwrap();
+        let copy = path.with_extension("copy");
+        fs::copy(&path, &copy).unwrap();
+        store.append(b"two\n").unwrap();
+        let (copy_path, other) = (copy.clone(), path.with_extension("other"));
+        DEED.set(Some(Box::new(move |path: &Path| {
+            fs::copy(&copy_path, &other).unwrap();
+            fs::rename(&other, path).unwrap();
+        })));
+        assert!(store.append(b"three\n").is_err());
+        let (mut again, bytes) = store.reopen().unwrap();
+        assert_eq!(bytes, b"one\n");
+        assert_eq!(
+            store.complete(&mut again, &bytes).unwrap(),
+            b"one\ntwo\nthree\n"
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
+        for no_copy in [&b""[..], b"one", b"two\n", b"one\ntwo\nthree\nfour\n"] {
+            assert!(store.complete(&mut again, no_copy).is_err());
+        }
     }
 
     #[test]
