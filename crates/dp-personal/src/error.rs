@@ -33,7 +33,7 @@ pub enum Error {
     AfterPayment {
         /// What ended it.
         #[source]
-        error: Box<Error>,
+        error: Box<Self>,
         /// Whether a run with `resume` goes on from what was released.
         resumable: bool,
     },
