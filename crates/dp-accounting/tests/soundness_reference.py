@@ -1,7 +1,7 @@
 """Exact privacy profiles of random compositions, by routes that the crate does not take.
 
     python3 soundness_reference.py SEED COUNT > FILE
-    SOUNDNESS_FILE=FILE cargo test --release -p dp-accounting --test soundness -- --ignored exact_values_from_a_file
+    SOUNDNESS_FILE=FILE cargo test --release -p dp-accounting --test all -- --ignored exact_values_from_a_file
 
 One line of JSON for each case: adjacency, events with counts, epsilon, delta as text, and a bound
 on the relative error of delta. Two routes:

@@ -83,7 +83,7 @@ pub fn audit_black_box(
         n_with,
         n_false_alarms: alarms,
         n_missed: missed,
-        verdict: Verdict::of(lower_bound_mu <= claimed_mu),
+        verdict: Verdict::of_lower_bound(lower_bound_mu, claimed_mu),
     })
 }
 
@@ -108,7 +108,7 @@ impl BlackBoxAudit {
         Ok(Self {
             lower_bound_mu: bound,
             confidence,
-            verdict: Verdict::of(bound <= self.claimed_mu),
+            verdict: Verdict::of_lower_bound(bound, self.claimed_mu),
             ..self.clone()
         })
     }
@@ -148,13 +148,14 @@ mod tests {
         let audit = audit_black_box("g", 2.0, &quantiles, &shifted, 1.0, 0.999).unwrap();
         assert!(audit.verdict.holds() && audit.lower_bound_mu > 1.9);
         let lie = audit_black_box("g", 1.8, &quantiles, &shifted, 1.0, 0.999).unwrap();
-        assert!(!lie.verdict.holds());
+        assert!(lie.verdict.is_violated());
     }
 
     #[test]
     fn outputs_that_tell_nothing_bound_nothing() {
         let audit = audit_black_box("g", 0.0, &[0.0; 50], &[0.0; 50], 0.5, 0.9).unwrap();
-        assert!(audit.lower_bound_mu.abs() < 1e-15 && audit.verdict.holds());
+        assert!(audit.lower_bound_mu.abs() < 1e-15);
+        assert_eq!(audit.verdict, Verdict::Inconclusive);
         assert!(audit_black_box("g", 1.0, &[], &[1.0], 0.5, 0.9).is_err());
         assert!(audit_black_box("g", f64::NAN, &[0.0], &[1.0], 0.5, 0.9).is_err());
     }

@@ -79,7 +79,7 @@ pub fn audit_epsilon(
         threshold: at,
         confidence,
         n_outputs: [first.len() as u64, second.len() as u64],
-        verdict: Verdict::of(best <= claimed.epsilon),
+        verdict: Verdict::of_lower_bound(best, claimed.epsilon),
     })
 }
 
@@ -133,7 +133,7 @@ mod tests {
                 delta,
             };
             let audit = audit_epsilon("coin", lie, &no, &yes, &[0.5], 1.0 - 1e-9).unwrap();
-            assert!(!audit.verdict.holds(), "{audit}");
+            assert!(audit.verdict.is_violated(), "{audit}");
         }
         let claimed = ApproxDp {
             epsilon: 1.0,

@@ -48,7 +48,7 @@ pub struct FrequencyAudit {
 /// let fair = dp_audit::audit_frequencies("coin", 1000, &[520, 480], &[0.5, 0.5], 1e-9)?;
 /// assert!(fair.verdict.holds());
 /// let loaded = dp_audit::audit_frequencies("coin", 1000, &[620, 380], &[0.5, 0.5], 1e-9)?;
-/// assert!(!loaded.verdict.holds());
+/// assert!(loaded.verdict.is_violated());
 /// # Ok::<(), dp_audit::Error>(())
 /// ```
 pub fn audit_frequencies(
@@ -140,7 +140,7 @@ mod tests {
         assert!((audit.check.p_value / (4.0 * tail) - 1.0).abs() < 1e-8);
         // something impossible came out
         let audit = audit_frequencies("c", 10, &[9, 1], &[1.0, 0.0], 1e-9).unwrap();
-        assert!(audit.check.p_value <= 0.0 && !audit.verdict.holds());
+        assert!(audit.check.p_value <= 0.0 && audit.verdict.is_violated());
         let audit = audit_frequencies("c", 10, &[10, 0], &[1.0, 0.0], 1e-9).unwrap();
         assert!(audit.verdict.holds());
         assert!(audit_frequencies("c", 0, &[0], &[1.0], 1e-9).is_err());

@@ -72,13 +72,19 @@ pub fn observe_grams<C: FactorContribution>(
     let sums = GramSums::accumulate(data, grids, contribution)?;
     let released = sums.release(spends.0, spends.1, noise)?;
     let mut views = gram_views((&labels.0, &labels.1), multipliers, &grids, &released);
-    fill_grams(&mut views, data.expose(), None, &grids, contribution)?;
+    let one_user = |row: UserRow<'_>| gram_contribution(&grids, contribution, row);
+    fill_grams(
+        &mut views,
+        data.expose(),
+        None,
+        contribution.dim(),
+        &one_user,
+    )?;
     Ok(views)
 }
 
 /// Views of released Gram sums whose exact sums are still to be filled in.
-#[must_use]
-pub fn gram_views(
+pub(crate) fn gram_views(
     labels: (&str, &str),
     multipliers: (f64, f64),
     grids: &GramGrids,
@@ -106,23 +112,8 @@ pub fn gram_views(
     ]
 }
 
-/// Fills in exact sums over the users of `data` and what each of `canaries` adds if present.
-///
-/// # Errors
-/// As [`gram_contribution`].
-pub fn fill_grams<C: FactorContribution>(
-    views: &mut [View; 2],
-    data: &Interactions,
-    canaries: Option<&Interactions>,
-    grids: &GramGrids,
-    contribution: &C,
-) -> Result<()> {
-    let one_user = |row: UserRow<'_>| gram_contribution(grids, contribution, row);
-    fill_grams_from(views, data, canaries, contribution.dim(), &one_user)
-}
-
-/// The same from a function that gives one user's integers.
-pub(crate) fn fill_grams_from(
+/// Fills in exact sums over the users of `data` and what each of `canaries` adds if present; `one_user` gives one user's integers.
+pub(crate) fn fill_grams(
     views: &mut [View; 2],
     data: &Interactions,
     canaries: Option<&Interactions>,
@@ -147,8 +138,7 @@ pub(crate) fn fill_grams_from(
 
 /// The coordinates that one user's Gram contribution touches, in the matrices and in the
 /// right-hand sides.
-#[must_use]
-pub fn gram_entries(one: &GramContribution, dim: usize) -> (Entries, Entries) {
+pub(crate) fn gram_entries(one: &GramContribution, dim: usize) -> (Entries, Entries) {
     let (mut matrix, mut rhs) = (Entries::new(), Entries::new());
     let records = one.factors.chunks_exact(dim.max(1)).zip(&one.labels);
     for (record, ((x, &label), &item)) in records.zip(&one.items).enumerate() {

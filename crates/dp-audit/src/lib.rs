@@ -29,15 +29,13 @@ pub use canary::Canaries;
 pub use epsilon::{EpsilonAudit, audit_epsilon};
 pub use error::{Error, Result};
 pub use frequencies::{FrequencyAudit, audit_frequencies, audit_uniform_words};
-pub use kernel::{
-    fill_grams, gram_entries, gram_views, observe_grams, observe_vector, vector_view,
-};
-#[cfg(feature = "multitask")]
-pub use oracles::FactorizationOracle;
+pub use kernel::{observe_grams, observe_vector, vector_view};
 #[cfg(feature = "pubfeat")]
 pub use oracles::{
     DpSgdOracle, FeatureRounds, FeatureRoundsOracle, PublicFeatures, PublicFeaturesOracle,
 };
+#[cfg(feature = "multitask")]
+pub use oracles::{FactorizationOracle, TuningOracle};
 #[cfg(feature = "fedsgd")]
 pub use oracles::{PpSgdOracle, SgdRound, SgdRun};
 pub use release::{ReleaseAudit, audit_independence, audit_release, draws_needed};

@@ -12,6 +12,8 @@ pub enum Verdict {
     Holds,
     /// The claim is false, up to the stated false-alarm level.
     Violated,
+    /// Nothing found, and nothing would have been: the audit had too little power to contradict a false claim.
+    Inconclusive,
 }
 
 impl Verdict {
@@ -21,10 +23,35 @@ impl Verdict {
         if fine { Self::Holds } else { Self::Violated }
     }
 
-    /// Whether nothing was found.
+    /// Of a lower bound on what was claimed: a bound of 0 says nothing.
+    pub(crate) fn of_lower_bound(bound: f64, claimed: f64) -> Self {
+        match Self::of(bound <= claimed) {
+            Self::Holds if bound <= 0.0 => Self::Inconclusive,
+            verdict => verdict,
+        }
+    }
+
+    /// The verdict of several audits of one claim: violated if one of them is, and inconclusive where none of them had power.
+    #[must_use]
+    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter()
+            .fold(Self::Inconclusive, |so_far, one| match (so_far, one) {
+                (Self::Violated, _) | (_, Self::Violated) => Self::Violated,
+                (Self::Holds, _) | (_, Self::Holds) => Self::Holds,
+                (Self::Inconclusive, Self::Inconclusive) => Self::Inconclusive,
+            })
+    }
+
+    /// Whether an audit that could have found something found nothing.
     #[must_use]
     pub const fn holds(self) -> bool {
         matches!(self, Self::Holds)
+    }
+
+    /// Whether the claim was contradicted.
+    #[must_use]
+    pub const fn is_violated(self) -> bool {
+        matches!(self, Self::Violated)
     }
 }
 
@@ -33,6 +60,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Holds => "no violation found",
             Self::Violated => "VIOLATED",
+            Self::Inconclusive => "inconclusive",
         })
     }
 }

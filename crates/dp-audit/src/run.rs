@@ -79,9 +79,12 @@ pub struct RunAudit {
     pub white_box_mu: f64,
     /// Relative error of the white-box estimate at the level of the checks.
     pub white_box_error: f64,
-    /// Share of mu^2 in releases of so few numbers that their noise could not be measured and counts as claimed in
-    /// the white-box estimate.
-    pub unmeasured_share: f64,
+    /// Share of mu^2 in releases of so few numbers that their noise could not be measured. It counts as claimed in
+    /// the white-box estimate, so that much of the estimate is taken on trust and no confidence can be stated for it.
+    pub trusted_share: f64,
+    /// Probability that `white_box_mu` is within `white_box_error` of what canaries are worth at the true noise; absent where anything
+    /// is taken on trust.
+    pub white_box_confidence: Option<f64>,
     /// Epsilon of the white-box estimate at the claimed delta.
     pub white_box_epsilon: f64,
     /// Lower bound from outputs alone.
@@ -96,6 +99,8 @@ pub struct RunAudit {
     pub n_runs: usize,
     /// Checks of the run as a whole.
     pub checks: Vec<Check>,
+    /// Why the audit could not have found much; empty where it had power.
+    pub inconclusive: Vec<String>,
     /// Outcome.
     pub verdict: Verdict,
 }
@@ -110,11 +115,14 @@ pub struct RunAudit {
 /// ```
 ///
 /// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
-/// was measured in place of sigma (in releases of so few numbers that it cannot be measured to within a
-/// half, sigma itself; they may hold 5 % of mu^2 at most). Black box: [`audit_black_box`] on the pooled `x_c` with
+/// was measured in place of sigma. In releases of so few numbers that it cannot be measured to within a half,
+/// sigma itself is taken on trust; the share of mu^2 that they hold is stated. Black box: [`audit_black_box`] on the pooled `x_c` with
 /// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
 /// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
 /// above the claim beyond the error of its estimate, lower bounds not above the claim.
+///
+/// Where nothing is found the verdict is [`Verdict::Inconclusive`] if little could have been: more than 5 % of mu^2 on trust, or
+/// canaries worth less than a quarter of the claim.
 ///
 /// The lower bound pools canaries of one run. That is right when their coordinates are noised
 /// independently, which the white-box checks test; [`GuessingGame`] needs no such assumption.
@@ -289,7 +297,7 @@ impl Evidence {
             .collect();
         let ratios: Vec<f64> = releases.iter().map(measured_noise).collect();
         let white_box_error = white_box_error(&releases);
-        let unmeasured_share = unmeasured_share(&releases);
+        let trusted_share = trusted_share(&releases);
         let canary_mu = self.mean_mu(|_| 1.0);
         let white_box_mu = self.mean_mu(|at| ratios[at]);
         let black_box = audit_black_box(
@@ -301,15 +309,6 @@ impl Evidence {
             settings.confidence,
         )?;
         let anytime = self.game.lower_bound_mu(level);
-        self.checks.push(Check::new(
-            "too much in releases of too few numbers to measure: more runs are needed",
-            if unmeasured_share <= MOST_UNMEASURED {
-                1.0
-            } else {
-                0.0
-            },
-            f64::MIN_POSITIVE,
-        ));
         self.add_facts(
             gdp.mu,
             white_box_mu,
@@ -318,9 +317,17 @@ impl Evidence {
             anytime,
             level,
         );
-        let fine = verdict_of(&self.checks).holds()
-            && black_box.verdict.holds()
-            && releases.iter().all(|r| r.verdict.holds());
+        let violated = verdict_of(&self.checks).is_violated()
+            || black_box.verdict.is_violated()
+            || releases.iter().any(|r| r.verdict.is_violated());
+        let inconclusive = powerless(trusted_share, canary_mu / gdp.mu);
+        let verdict = match violated {
+            true => Verdict::Violated,
+            false if inconclusive.is_empty() => Verdict::Holds,
+            false => Verdict::Inconclusive,
+        };
+        // the noise of one release misses its error with probability 2 `level`, that of any with at most the sum
+        let miss = releases.iter().map(|r| 2.0 * r.level).sum::<f64>();
         let epsilon = |mu| epsilon_of(mu, claimed.delta);
         Ok(RunAudit {
             claimed,
@@ -328,7 +335,8 @@ impl Evidence {
             canary_mu,
             white_box_mu,
             white_box_error,
-            unmeasured_share,
+            trusted_share,
+            white_box_confidence: (trusted_share <= 0.0).then_some(1.0 - miss),
             white_box_epsilon: epsilon(white_box_mu),
             lower_bound_epsilon: epsilon(black_box.lower_bound_mu),
             black_box,
@@ -336,7 +344,8 @@ impl Evidence {
             releases,
             n_runs: self.n_runs,
             checks: self.checks,
-            verdict: Verdict::of(fine),
+            inconclusive,
+            verdict,
         })
     }
 
@@ -429,14 +438,40 @@ fn score(
 /// Noise of a release measured worse than this counts as claimed.
 const MEASURABLE: f64 = 0.5;
 
-/// Most of mu^2 that may lie in releases whose noise cannot be measured.
-const MOST_UNMEASURED: f64 = 0.05;
+/// Most of mu^2 that an audit with power takes on trust.
+const MOST_TRUSTED: f64 = 0.05;
+
+/// Least share of the claimed mu that canaries are worth in an audit with power: half of a replacement is worth half of it.
+const LEAST_WORTH: f64 = 0.25;
 
 /// Share of mu^2 in releases whose noise cannot be measured.
-fn unmeasured_share(releases: &[ReleaseAudit]) -> f64 {
+fn trusted_share(releases: &[ReleaseAudit]) -> f64 {
     let square = |release: &&ReleaseAudit| release.claimed_noise_multiplier.powi(-2);
-    let unmeasured = releases.iter().filter(|r| r.relative_error > MEASURABLE);
-    unmeasured.map(|r| square(&r)).sum::<f64>() / releases.iter().map(|r| square(&r)).sum::<f64>()
+    let trusted = releases
+        .iter()
+        .filter(|r| !(r.relative_error <= MEASURABLE));
+    trusted.map(|r| square(&r)).sum::<f64>() / releases.iter().map(|r| square(&r)).sum::<f64>()
+}
+
+/// Why the audit could not have found much.
+fn powerless(trusted_share: f64, worth: f64) -> Vec<String> {
+    let [trusted, worth_of] = [trusted_share, worth].map(|x| format!("{:.2} %", 100.0 * x));
+    let reasons = [
+        (
+            !(trusted_share <= MOST_TRUSTED),
+            format!(
+                "{trusted} of mu^2 is in releases of too few numbers to measure their noise: more runs are needed"
+            ),
+        ),
+        (
+            !(worth >= LEAST_WORTH),
+            format!(
+                "planted users are worth {worth_of} of the claim only: what users may add is hardly tried"
+            ),
+        ),
+    ];
+    let weak = reasons.into_iter().filter(|(is_weak, _)| *is_weak);
+    weak.map(|(_, reason)| reason).collect()
 }
 
 /// Measured over claimed noise.
@@ -488,11 +523,12 @@ impl fmt::Display for RunAudit {
         )?;
         writeln!(
             f,
-            "  measured     epsilon {:.4} (mu {:.4} within {:.2} %): canaries worth {:.2} % of the \
-             claim, at the noise that came out",
+            "  measured     epsilon {:.4} (mu {:.4} within {:.2} %, {:.2} % of mu^2 on trust): canaries worth \
+             {:.2} % of the claim, at the noise that came out",
             self.white_box_epsilon,
             self.white_box_mu,
             100.0 * self.white_box_error,
+            100.0 * self.trusted_share,
             100.0 * self.canary_mu / self.claimed_mu
         )?;
         writeln!(
@@ -509,6 +545,9 @@ impl fmt::Display for RunAudit {
         for release in &self.releases {
             write!(f, "  {release}")?;
             writeln!(f)?;
+        }
+        for reason in &self.inconclusive {
+            writeln!(f, "  inconclusive: {reason}")?;
         }
         write_failures(f, &self.checks)
     }

@@ -47,7 +47,7 @@ pub struct SamplerAudit {
 /// // a linear congruence is no Gaussian
 /// let draws = (0..10_000_i64).map(|i| i * 7919 % 200 - 100);
 /// let audit = dp_audit::audit_sampler(draws, 64, 1e-9)?;
-/// assert!(!audit.verdict.holds());
+/// assert!(audit.verdict.is_violated());
 /// # Ok::<(), dp_audit::Error>(())
 /// ```
 pub fn audit_sampler(

@@ -49,7 +49,7 @@ pub struct RangeAudit {
 /// let (a, b) = ([88_080, 11_920], [11_920, 88_080]);
 /// let audit = dp_audit::audit_range("pick", 4.0, &a, &b, 1e-9)?;
 /// assert!(audit.verdict.holds() && audit.lower_bound_epsilon > 3.7);
-/// assert!(!dp_audit::audit_range("pick", 2.0, &a, &b, 1e-9)?.verdict.holds());
+/// assert!(dp_audit::audit_range("pick", 2.0, &a, &b, 1e-9)?.verdict.is_violated());
 /// # Ok::<(), dp_audit::Error>(())
 /// ```
 pub fn audit_range(

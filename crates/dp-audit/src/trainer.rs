@@ -9,7 +9,7 @@ use dp_mechanism::{
     Fitted, NoiseSource, Observed, ObservedSums, Observer, OffDiagonalNoise, Round, Run, Trainer,
 };
 
-use crate::kernel::{add, fill_grams_from, gram_views, vector_view};
+use crate::kernel::{add, fill_grams, gram_views, vector_view};
 use crate::view::{Entries, Layout, View};
 use crate::{AuditedRun, Error, Result};
 
@@ -353,7 +353,7 @@ impl<M> Looking<'_, M> {
 }
 
 /// The views of one release, filled with what `users` add if they are given.
-fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<View>> {
+pub(crate) fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<View>> {
     let ([label, second], [multiplier, of_rhs]) = (seen.labels, seen.noise_multipliers);
     match seen.sums {
         ObservedSums::Vector {
@@ -396,7 +396,7 @@ fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<
             let mut views = gram_views((label, second), multipliers, grids, released);
             if let Some(users) = users {
                 let (data, canaries) = (users.data, Some(users.canaries));
-                fill_grams_from(&mut views, data, canaries, released.dim(), one_user)?;
+                fill_grams(&mut views, data, canaries, released.dim(), one_user)?;
             }
             Ok(views.into())
         }

@@ -20,6 +20,7 @@ use dp_personal::error::{Error as WorkflowError, ErrorKind};
 /// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
 /// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
 /// | 7 | output could not be written |
+/// | 8 | an audit had too little power to find a claim broken |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -32,6 +33,8 @@ pub(crate) enum Error {
     Differs(String),
     #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
     Broken,
+    #[error("the audit had too little power: nothing it found speaks for or against the claim")]
+    Inconclusive,
     #[error(transparent)]
     Param(#[from] ParamError),
     #[error("{0}")]
@@ -85,6 +88,7 @@ impl Error {
             }
             Self::Questions { .. } | Self::NotRecomputed(_) => ErrorKind::Input,
             Self::NotPrivate { .. } | Self::Differs(_) | Self::Broken => ErrorKind::Broken,
+            Self::Inconclusive => ErrorKind::Inconclusive,
             Self::Print(_) => ErrorKind::Output,
             Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => ErrorKind::Other,
         };

@@ -5,7 +5,7 @@ use dp_accounting::questions::QuestionError;
 use dp_data::ColumnRole;
 
 use dp_personal::error::{Error as WorkflowError, Shortfall};
-use dp_personal::output::rounded_down;
+use dp_personal::output::{rounded_down, rounded_up};
 use dp_personal::{mechanism, multitask};
 
 use crate::error::Error;
@@ -39,6 +39,23 @@ fn hint(error: &WorkflowError) -> Option<String> {
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
             return accounting_hint(error);
+        }
+        WorkflowError::GaussianLedger { ledger, is_new } => {
+            let ledger = ledger.display();
+            return Some(match is_new {
+                true => "leave --ledger-kind gaussian out, or use --ledger-kind mixed".to_owned(),
+                false => format!(
+                    "`dp ledger upgrade {ledger}` makes of it a ledger that counts both and keeps what was spent"
+                ),
+            });
+        }
+        WorkflowError::OtherUsers { .. } => {
+            "each data set has a ledger of its own: name the one of these data; where they are the same data and the users were \
+             renamed, or most of them left, pass --same-data-set"
+        }
+        WorkflowError::Binding { .. } => {
+            "what was spent is in the ledger alone; where the files cannot be restored and you are sure that these are its \
+             data, --same-data-set binds it to them anew"
         }
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
@@ -91,6 +108,13 @@ fn column_hint(role: ColumnRole) -> Option<String> {
 }
 
 fn shortfall_hint(shortfall: &Shortfall) -> String {
+    if let Some(needed) = shortfall.needed {
+        return format!(
+            "a mixed ledger of epsilon {} would pay for this run, and this ledger's budget is fixed; a run with a smaller \
+             --epsilon, or with fewer releases, may still fit",
+            rounded_up(needed)
+        );
+    }
     if shortfall.left > 0.0 {
         let left = rounded_down(shortfall.left);
         return format!(
@@ -134,6 +158,12 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
              one, name another file"
                 .to_owned()
         }
+        AccountingError::LedgerClosed { successor, .. } => {
+            format!("name the ledger that goes on, {successor}")
+        }
+        AccountingError::ScheduleReserved { .. } => {
+            "it was made for one run; `dp ledger upgrade` makes a mixed one of it, with a larger total".to_owned()
+        }
         AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
         _ => return None,
     })
@@ -148,8 +178,7 @@ fn mismatch_hint(field: &str, found: &str) -> String {
         "epsilon" | "delta" => format!(
             "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
         ),
-        "filter" => "a ledger counts Gaussian releases of any number of runs, or one run with others among them: of dp \
-                     federate a choice among alphas or sampled users; use another ledger file and add the two budgets"
+        "kind" => "leave --ledger-kind out to use the ledger as it is; `dp ledger upgrade` makes one of another kind of it"
             .to_owned(),
         _ => "it was made by another version or for other neighbours".to_owned(),
     }

@@ -1,11 +1,9 @@
 //! Rounds between a server and clients that exchange plain messages.
 
-use std::collections::VecDeque;
-
 use dp_core::{ParamError, UserRow, params};
 use dp_mechanism::{
-    ClientSampling, Fitted, Grid, OpenSum, Run, SparseBuffer, VectorContribution,
-    vector_contribution,
+    AskedRound, ClientRecord, ClientSampling, Fitted, Grid, KnownRun, OpenSum, Refusal, Run,
+    SparseBuffer, VectorContribution, vector_contribution,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +66,16 @@ impl RoundMessage {
         Ok(Grid::new(self.noise_multiplier, whole)?)
     }
 
+    /// What a client's policy looks at.
+    fn asked(&self) -> AskedRound<'_> {
+        AskedRound {
+            run: &self.run,
+            number: self.round,
+            noise_multipliers: std::slice::from_ref(&self.noise_multiplier),
+            clip_norm: self.clip_norm,
+        }
+    }
+
     /// Whether every number in it is one.
     ///
     /// # Errors
@@ -123,7 +131,7 @@ pub enum Reply {
     Update(UpdateMessage),
     /// The round was heard of; nothing is said.
     NotAsked,
-    /// The message is of a run that was left or of an earlier round: it was passed over.
+    /// The message is of a run that was left, of an earlier round or of one that was answered before: it was passed over.
     Late,
 }
 
@@ -178,10 +186,16 @@ pub enum Rejection {
         /// Sender.
         client: usize,
     },
+    /// It counts as more than one client, or as less than none.
+    #[error("an extra coordinate of the message of client {client} is out of range")]
+    Extra {
+        /// Sender.
+        client: usize,
+    },
 }
 
 impl UpdateMessage {
-    /// Whether the message is one of this round, by run, number, length and exact integer norm.
+    /// Whether the message is one of this round, by run, number, length, exact integer norm and the ranges of its extra coordinates.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.
@@ -214,6 +228,15 @@ impl UpdateMessage {
         if norm > square(grid.l2_bound()) {
             return Err(Rejection::Norm { client });
         }
+        let ranges = round.layout().extra_ranges(round.clip_norm);
+        let ranges = ranges.into_iter().map(|range| grid.range(range));
+        let extras = self.integers.iter().skip(round.shared.len());
+        if !extras
+            .zip(ranges)
+            .all(|(z, (low, high))| (low..=high).contains(z))
+        {
+            return Err(Rejection::Extra { client });
+        }
         Ok(())
     }
 }
@@ -222,23 +245,24 @@ fn square(z: u64) -> u128 {
     u128::from(z) * u128::from(z)
 }
 
-/// Ids of runs left that are kept.
-const RUNS_KEPT: usize = 8;
-
 /// One user in a federation: trains on the user's own rows and answers rounds with clipped integers.
 ///
 /// # Privacy
 /// What leaves is [`UpdateMessage`]. The local parameters stay. A client that is not asked says nothing; in rounds where
 /// everybody trains it makes its local step all the same.
 ///
-/// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
-/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before. A run that was left is over: a message
-/// of it that comes late is passed over, and so is one of a round before the last one heard of, else it would cost the local parameters of the run
-/// at hand or make a step twice. The ids of the last 8 runs left are kept for that; they are public.
+/// A client takes part in what its [`ClientPolicy`](dp_mechanism::ClientPolicy) admits and in nothing else, and its [`ClientRecord`] says durably, before a
+/// message leaves, that the round was answered. An answer that is lost is given again as it was, at no further cost, until the client is started anew; after that a round that was
+/// answered stays answered.
 ///
-/// Nothing in a message says who sent it. A well-formed one with an id that is not known starts a run and ends the one at hand, and one of a run left so long
-/// ago that its id is forgotten does the same: starts of runs have to come over a channel on which the server is authenticated. A forged
-/// start costs the local parameters and asks for a contribution that no ledger has paid for.
+/// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
+/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before. A run that was left is over for good: a message
+/// of it that comes late is passed over, and so is one of a round before the last one heard of, else it would cost the local parameters of the run
+/// at hand or make a step twice. A client that is started anew goes on with the run that it was in, with local parameters of 0: they are in no file.
+///
+/// Nothing in a message says who sent it. A well-formed one of a run that is not known, and that the policy admits, starts that run and ends the one at hand:
+/// starts of runs have to come over a channel on which the server is authenticated, or the policy has to name the runs. A forged
+/// start costs the local parameters and asks for a contribution that no ledger of the server has paid for.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private model; printing it is never wanted"
@@ -248,22 +272,28 @@ pub struct Client<'a, O, B> {
     batches: &'a B,
     user: usize,
     number: usize,
-    run: String,
-    /// The latest runs that came before, the oldest first.
-    left: VecDeque<String>,
+    record: ClientRecord,
     /// The latest round of the run that was heard of.
     round: u32,
+    /// How the latest round that was answered was asked for: what says the same on the same grid may be sent again.
+    answered: Option<(u32, Grid, RoundLayout)>,
     state: LocalState,
 }
 
 impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     /// The client for user `user` of the table behind `batches` (a device's own table has one), known to the server as
-    /// `number`.
+    /// `number`, with its own record and the policy in it.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when objective and data have other numbers of features; [`crate::Error::Param`] when there is no
     /// such user.
-    pub fn new(objective: &'a O, batches: &'a B, user: usize, number: usize) -> Result<Self> {
+    pub fn new(
+        objective: &'a O,
+        batches: &'a B,
+        user: usize,
+        number: usize,
+        record: ClientRecord,
+    ) -> Result<Self> {
         params::same_size("features", batches.n_features(), objective.n_features())?;
         let n_users = batches.table().expose().n_users();
         let below = n_users.saturating_sub(1);
@@ -273,9 +303,9 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             batches,
             user,
             number,
-            run: String::new(),
-            left: VecDeque::new(),
+            record,
             round: 0,
+            answered: None,
             state: LocalState::new(objective.n_local(), false),
         })
     }
@@ -283,8 +313,9 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     /// Takes part in a round: trains, and answers if asked. A round of a new run starts anew, a late one is passed over and told.
     ///
     /// # Errors
-    /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends. Nothing
-    /// depends on the client's data.
+    /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends;
+    /// [`Refused`](dp_mechanism::Error::Refused) for one that the policy does not admit, and where the record cannot be written. Nothing
+    /// depends on the client's data, and nothing leaves.
     pub fn receive(&mut self, round: &RoundMessage, asked: bool) -> Result<Reply> {
         round.check()?;
         params::same_size(
@@ -293,7 +324,10 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             self.objective.n_shared(),
         )?;
         let grid = round.grid()?;
-        if !self.enter(round) {
+        if !self.enter(round)? {
+            return Ok(Reply::Late);
+        }
+        if asked && !self.pay(round, grid)? {
             return Ok(Reply::Late);
         }
         if asked || round.everybody_trains {
@@ -311,31 +345,42 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         &self.state.theta
     }
 
+    /// The client's policy, and what it has answered.
+    #[must_use]
+    pub const fn record(&self) -> &ClientRecord {
+        &self.record
+    }
+
     /// Forgets the run before this one; false for a message that comes late.
-    fn enter(&mut self, message: &RoundMessage) -> bool {
-        if self.run != message.run {
-            if self.left.contains(&message.run) {
-                return false;
+    fn enter(&mut self, message: &RoundMessage) -> Result<bool> {
+        match self.record.enter(&message.asked())? {
+            KnownRun::Left => return Ok(false),
+            KnownRun::Current => {}
+            KnownRun::New => {
+                self.state = LocalState::new(self.objective.n_local(), false);
+                (self.round, self.answered) = (0, None);
             }
-            let left = std::mem::replace(&mut self.run, message.run.clone());
-            self.leave(left);
-            self.state = LocalState::new(self.objective.n_local(), false);
-            self.round = 0;
         }
         let in_time = message.round >= self.round;
         self.round = self.round.max(message.round);
-        in_time
+        Ok(in_time)
     }
 
-    /// Keeps the id of a run that is over, and forgets the oldest of too many.
-    fn leave(&mut self, run: String) {
-        if run.is_empty() {
-            return; // there was none
+    /// Writes down that the round is answered, once; false where it was answered by a client that has been started anew since.
+    fn pay(&mut self, message: &RoundMessage, grid: Grid) -> Result<bool> {
+        let as_asked = (message.round, grid, message.layout());
+        match self.answered {
+            Some(answered) if answered == as_asked => return Ok(true),
+            Some((round, ..)) if round == message.round => {
+                // the same numbers on a second grid would tell more than one answer does
+                return Err(dp_mechanism::Error::Refused(Refusal::Answered).into());
+            }
+            _ if message.round <= self.record.last_answered(&message.run) => return Ok(false),
+            _ => {}
         }
-        if self.left.len() == RUNS_KEPT {
-            self.left.pop_front();
-        }
-        self.left.push_back(run);
+        self.record.answer(&message.asked())?;
+        self.answered = Some(as_asked);
+        Ok(true)
     }
 
     fn train(&mut self, round: &RoundMessage) {
@@ -420,8 +465,8 @@ pub enum RoundOutcome {
 /// # Examples
 /// ```
 /// use dp_fedsgd::{
-///     AdditiveLoss, AdditiveModel, Adjacency, Budget, Client, HeldBatches, Ledger, NoiseSource, PoissonSampling, PpSgdParams, Run,
-///     Server, UserSamplesBuilder,
+///     AdditiveLoss, AdditiveModel, Adjacency, Budget, Client, ClientPolicy, ClientRecord, HeldBatches, Ledger, NoiseSource,
+///     PoissonSampling, PpSgdParams, Run, Server, UserSamplesBuilder,
 /// };
 ///
 /// let mut builder = UserSamplesBuilder::new(1, 1)?;
@@ -430,7 +475,12 @@ pub enum RoundOutcome {
 /// }
 /// let samples = builder.build().0;
 /// let (model, rows) = (AdditiveModel::new(AdditiveLoss::Squared, 1)?, HeldBatches::new(&samples, 1)?);
-/// let clients = (0..200).map(|user| Client::new(&model, &rows, user, user));
+/// // no round of more than 8, and none with less noise than 2; a device keeps its record in a file
+/// let policy = ClientPolicy { least_noise_multiplier: 2.0, most_rounds: 8, ..ClientPolicy::trusting() };
+/// let clients = (0..200).map(|user| {
+///     let record = ClientRecord::in_memory(policy.clone())?;
+///     Client::new(&model, &rows, user, user, record)
+/// });
 /// let mut clients = clients.collect::<Result<Vec<_>, _>>()?;
 ///
 /// let adjacency = Adjacency::AddRemoveUser;
@@ -517,7 +567,10 @@ impl<'r> Server<'r> {
         let Some(round) = self.next_round() else {
             return Ok(None);
         };
-        let open = self.run.open(self.sampling, n_clients, self.shape())?;
+        let ranges = self.layout().extra_ranges(self.state.clip_norm());
+        let open = self
+            .run
+            .open(self.sampling, n_clients, self.shape(), &ranges)?;
         self.state.begin_round(round);
         Ok(Some(OpenRound {
             message: self.message(round, open.noise_multiplier()),
@@ -636,7 +689,7 @@ impl OpenRound<'_, '_> {
 
     /// Adds up the answers as they come, adds noise, and makes the step.
     ///
-    /// A message of another run, round or length, or above the bound, counts for nothing and goes to `rejected`, which is as secret as
+    /// A message of another run, round or length, above the bound, or with an extra coordinate out of its range, counts for nothing and goes to `rejected`, which is as secret as
     /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
     ///
     /// # Errors

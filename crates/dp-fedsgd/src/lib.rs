@@ -37,6 +37,7 @@ pub use dp_core::{
 )]
 pub use dp_mechanism::NoiseSource;
 pub use dp_mechanism::{
-    ClientSampling, Coordinator, Fitted, FixedSizeSampling, Observed, ObservedSums, Observer,
-    PoissonSampling, Progress, Provenance, ReleaseList, Round, Run, Shard, Trainer,
+    ClientPolicy, ClientRecord, ClientSampling, Coordinator, Fitted, FixedSizeSampling, Observed,
+    ObservedSums, Observer, PoissonSampling, Progress, Provenance, ReleaseList, Round, Run, Shard,
+    Trainer,
 };

@@ -273,12 +273,6 @@ impl AdditiveModel {
         Ok(Self { loss, n_features })
     }
 
-    /// The loss.
-    #[must_use]
-    pub const fn loss_function(&self) -> AdditiveLoss {
-        self.loss
-    }
-
     /// The scores of one row.
     #[must_use]
     pub fn scores(&self, at: Point<'_>, x: &[f32]) -> Vec<f64> {

@@ -132,6 +132,17 @@ pub enum Error {
         /// Number of the shard.
         shard: usize,
     },
+    /// A client takes no part in what a server asks for.
+    #[error("the client refuses: {0}")]
+    Refused(crate::Refusal),
+    /// A client's record of what it answered cannot be used.
+    #[error("{path}: not usable as a client's record: {what}")]
+    ClientRecord {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     Io {

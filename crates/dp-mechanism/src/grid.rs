@@ -204,6 +204,12 @@ impl Grid {
         quantise(value, self.step())
     }
 
+    /// Both ends of a range on the grid, as [`quantise`](Self::quantise) puts them there.
+    #[must_use]
+    pub fn range(&self, (low, high): (f64, f64)) -> (i64, i64) {
+        (self.quantise(low), self.quantise(high))
+    }
+
     /// The real value at the middle of an integer's cell.
     #[must_use]
     pub fn dequantise(&self, integer: i64) -> f64 {

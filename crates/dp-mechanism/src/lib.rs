@@ -13,6 +13,7 @@
     )
 )]
 
+mod client_policy;
 mod client_sampling;
 mod contribution;
 mod error;
@@ -42,6 +43,7 @@ mod summed_users;
 mod test_support;
 mod vector_sum;
 
+pub use client_policy::{AskedRound, ClientPolicy, ClientRecord, KnownRun, Lifetime, Refusal};
 pub use client_sampling::{
     ClientSample, ClientSampling, FixedSizeSampling, PaidSample, PoissonSampling, RoundKey,
 };

@@ -46,6 +46,46 @@ pub enum Error {
     /// A run that its ledger cannot pay for.
     #[error(transparent)]
     Budget(Box<Shortfall>),
+    /// A ledger that counts Gaussian releases alone, for a run that has others.
+    #[error(
+        "the ledger {} {} Gaussian releases alone, and this run samples users or chooses among models; nothing was paid",
+        ledger.display(), if *is_new { "would count" } else { "counts" }
+    )]
+    GaussianLedger {
+        /// The ledger.
+        ledger: PathBuf,
+        /// Whether it was to be made.
+        is_new: bool,
+    },
+    /// A ledger of other data, by their users. Told to the operator alone: it rests on private records.
+    #[error(
+        "fewer than half of the users match those that the ledger {} was charged for; nothing was paid or released",
+        ledger.display()
+    )]
+    OtherUsers {
+        /// The ledger.
+        ledger: PathBuf,
+    },
+    /// The files beside a ledger that say which data it belongs to are missing, damaged or of another ledger.
+    #[error("the ledger {} cannot be used: {reason}", ledger.display())]
+    Binding {
+        /// The ledger.
+        ledger: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A ledger that is gone while the files beside it are there.
+    #[error(
+        "there is no ledger {}, but {} remembers whom it was charged for: restore the ledger from a backup, since a new one \
+         would forget what was spent; if nothing was ever released, remove that file",
+        ledger.display(), users.display()
+    )]
+    LedgerLost {
+        /// The ledger.
+        ledger: PathBuf,
+        /// What is left of it.
+        users: PathBuf,
+    },
     /// A certificate whose figures do not follow from its releases.
     #[error("{}: the certificate does not hold: {source}", path.display())]
     Certificate {
@@ -187,6 +227,8 @@ pub enum ErrorKind {
     Broken = 6,
     /// Output could not be written.
     Output = 7,
+    /// An audit had too little power to find anything.
+    Inconclusive = 8,
 }
 
 /// How a run that has paid is continued.
@@ -203,9 +245,10 @@ const fn next_step(resumable: bool) -> &'static str {
 #[error(
     "{ledger} does not cover this run; nothing was released\n  \
      asked   epsilon {}, delta {:e}\n  \
-     left    epsilon {}, delta {:e}\n  \
+     left    epsilon {}, delta {:e}{}\n  \
      budget  epsilon {}, delta {:e}, for all runs on `{data_set}`; {n_releases} releases so far",
-    asked.epsilon, asked.delta, rounded_down(*left), asked.delta, total.epsilon, total.delta
+    asked.epsilon, asked.delta, rounded_down(*left), asked.delta,
+    if needed.is_some() { " in Gaussian releases" } else { "" }, total.epsilon, total.delta
 )]
 pub struct Shortfall {
     /// The ledger, in words.
@@ -214,8 +257,10 @@ pub struct Shortfall {
     pub data_set: String,
     /// What the run would cost.
     pub asked: ApproxDp,
-    /// Epsilon at the delta of the run.
+    /// Epsilon at the delta of the run, of Gaussian releases.
     pub left: f64,
+    /// Of a run with other releases than Gaussian ones: the total epsilon of a ledger that would pay for it.
+    pub needed: Option<f64>,
     /// The budget of all runs.
     pub total: ApproxDp,
     /// Releases paid for so far.
@@ -256,6 +301,10 @@ impl Error {
             Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
             Self::AfterPayment { error, .. } => error.kind(),
             Self::Budget(_) => ErrorKind::Budget,
+            Self::GaussianLedger { .. }
+            | Self::OtherUsers { .. }
+            | Self::Binding { .. }
+            | Self::LedgerLost { .. } => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }
             | Self::Artifact { .. }
@@ -301,6 +350,7 @@ impl ErrorKind {
         match error {
             AccountingError::Param(_)
             | AccountingError::SamplerAllowance { .. }
+            | AccountingError::LedgerSuccession { .. }
             | AccountingError::TargetMissed { .. } => Self::Setting,
             AccountingError::BudgetSpent { .. } | AccountingError::ScheduleReserved { .. } => {
                 Self::Budget
@@ -311,6 +361,8 @@ impl ErrorKind {
             | AccountingError::LedgerMissing { .. }
             | AccountingError::LedgerExists { .. }
             | AccountingError::LedgerReplaced { .. }
+            | AccountingError::LedgerClosed { .. }
+            | AccountingError::LedgerVersion { .. }
             | AccountingError::LedgerMismatch { .. }
             | AccountingError::LedgerPoisoned { .. }
             | AccountingError::NotGaussian { .. }

@@ -1,9 +1,9 @@
 //! Alternating minimisation: users fit their vectors locally, items learn from noisy statistics of them.
 
-use dp_accounting::{CertificateBuilder, Plan, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, UserRow, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
-use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, Run, Trainer, plan_for};
+use dp_mechanism::{FactorBuffer, FactorContribution, GramGrids, Run, Trainer};
 
 use crate::features::in_public_range;
 use crate::learn::{StatisticsLearner, vectors_of};
@@ -75,25 +75,12 @@ pub struct AmSsp {
     params: AmSspParams,
 }
 
+trainer::algorithm! {
+    AmSsp of AmSspParams, over n_items,
+    /// The trainer that has `learner` learn from each round. Users' features in the table are not looked at.
+}
+
 impl AmSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &AmSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         let params = &self.params;
         params.setup.unit.check(adjacency)?;
@@ -105,26 +92,10 @@ impl AmSsp {
         let rounds = 1..=params.n_rounds;
         Ok(Requests::Shares(rounds.flat_map(of_one).collect()))
     }
-
-    /// The trainer that has `learner` learn from each round. Users' features in the table are not looked at.
-    pub fn with<L>(&self, learner: L) -> With<Self, L> {
-        let (settings, start) = (self.clone(), learner);
-        With { settings, start }
-    }
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Fitted);
@@ -143,15 +114,19 @@ impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
         setup.check_ratings(ratings, shape)?;
         #[cfg(privacy_mutants)]
         let user_step = &crate::mutants::user_step(user_step, ratings);
-        for _ in 0..*n_rounds {
+        let mut item_vectors = vectors_of(&learner, shape)?;
+        trainer::show_round(run, 0, &item_vectors, shape.1);
+        for round in 1..=*n_rounds {
             let contribution = RatingStatistics {
                 setup,
                 user_step,
-                item_vectors: &vectors_of(&learner, shape)?,
+                item_vectors: &item_vectors,
             };
             let grids = |matrix, rhs| contribution.grids(matrix, rhs);
             let released = run.grams(ratings, grids, &contribution)?;
             learner.learn(&ItemStatistics::of(&released))?;
+            item_vectors = vectors_of(&learner, shape)?;
+            trainer::show_round(run, round, &item_vectors, shape.1);
         }
         Ok(learner)
     }

@@ -2,18 +2,16 @@
 
 use std::borrow::Borrow;
 
-use dp_accounting::{CertificateBuilder, Plan, Requests};
+use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserRow, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
-use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution, plan_for};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
 
 use crate::am_residual::{
     LEVELS, MOMENT_RATIO, Totals, mean_moment, push_moments, round_shares, to_norm,
 };
 use crate::features::{check_items, in_public_range};
-use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};
+use crate::learn::{KernelRidge, StatisticsLearner};
 use crate::residual::TotalsContribution;
 use crate::{
     Error, ExampleWeights, FeaturePrior, FeatureWeights, PersonalVector, PooledStatistics,
@@ -60,7 +58,39 @@ impl AmImplicitSspParams {
     /// Defaults that follow from epsilon alone. Found on validation users of MovieLens-1M (`docs/reproductions.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        defaults_for(target)
+        // from much noise to little: ridge of training, weight of noes in it, growth of rounds, prior
+        let (l2_penalty, user_noes, item_noes, round_growth) = match target.epsilon {
+            e if e < 2.5 => (1.0, 0.1, 0.01, 1.5),
+            e if e < 10.0 => (0.3, 0.1, 0.03, 2.0),
+            _ => (0.1, 0.03, 0.03, 3.0),
+        };
+        let (item_variance, label_variance) = match target.epsilon {
+            e if e < 2.5 => (0.015, 0.003),
+            e if e < 10.0 => (0.02, 0.001),
+            _ => (0.025, 0.003),
+        };
+        let step = |unobserved_weight, l2_penalty| LikesStep {
+            unobserved_weight,
+            level_penalty: 1.0,
+            l2_penalty,
+        };
+        Self {
+            dim: 33,
+            n_rounds: 3,
+            round_growth,
+            totals_share: 0.05,
+            weights: ExampleWeights::equal(),
+            taste_norm: 0.98,
+            user_step: step(user_noes, l2_penalty),
+            fold_in: step(0.3, 3.0),
+            item_unobserved_weight: item_noes,
+            popularity_exponent: 0.5,
+            totals_floor: 0.5,
+            item_variance,
+            label_variance,
+            init_scale: 0.05,
+            init_seed: 0,
+        }
     }
 
     /// Checks every range.
@@ -87,48 +117,12 @@ impl AmImplicitSspParams {
         self.weights.check()?;
         self.user_step.check()?;
         self.fold_in.check()?;
-        Ok(AmImplicitSsp::of(self))
+        Ok(AmImplicitSsp { params: self })
     }
 
     /// The constant `a` in front of users' tastes.
     fn constant(&self) -> f64 {
         am_residual::constant(self.dim, self.taste_norm)
-    }
-}
-
-fn defaults_for(target: ApproxDp) -> AmImplicitSspParams {
-    // from much noise to little: ridge of training, weight of noes in it, growth of rounds, prior
-    let (l2_penalty, user_noes, item_noes, round_growth) = match target.epsilon {
-        e if e < 2.5 => (1.0, 0.1, 0.01, 1.5),
-        e if e < 10.0 => (0.3, 0.1, 0.03, 2.0),
-        _ => (0.1, 0.03, 0.03, 3.0),
-    };
-    let (item_variance, label_variance) = match target.epsilon {
-        e if e < 2.5 => (0.015, 0.003),
-        e if e < 10.0 => (0.02, 0.001),
-        _ => (0.025, 0.003),
-    };
-    let step = |unobserved_weight, l2_penalty| LikesStep {
-        unobserved_weight,
-        level_penalty: 1.0,
-        l2_penalty,
-    };
-    AmImplicitSspParams {
-        dim: 33,
-        n_rounds: 3,
-        round_growth,
-        totals_share: 0.05,
-        weights: ExampleWeights::equal(),
-        taste_norm: 0.98,
-        user_step: step(user_noes, l2_penalty),
-        fold_in: step(0.3, 3.0),
-        item_unobserved_weight: item_noes,
-        popularity_exponent: 0.5,
-        totals_floor: 0.5,
-        item_variance,
-        label_variance,
-        init_scale: 0.05,
-        init_seed: 0,
     }
 }
 
@@ -171,32 +165,15 @@ pub struct AmImplicitSsp {
     params: AmImplicitSspParams,
 }
 
+trainer::algorithm! {
+    AmImplicitSsp of AmImplicitSspParams, over n_items,
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+}
+
 impl AmImplicitSsp {
     /// What a weight of 1 is in the release of the total weights, whose bound per user is 1: the noise of a total weight is that of the
     /// release over this.
     pub const TOTALS_UNIT: f64 = TotalsContribution::ITEMS;
-
-    const fn of(params: AmImplicitSspParams) -> Self {
-        Self { params }
-    }
-
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &AmImplicitSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
 
     /// Numbers in a round's release.
     const fn n_coordinates(&self, n_items: usize) -> usize {
@@ -223,18 +200,8 @@ impl AmImplicitSsp {
         Ok(Requests::Shares(all))
     }
 
-    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
-    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
-        let (settings, start) = (self.clone(), prior);
-        With { settings, start }
-    }
-
-    /// Weights and unit, in the form that they have elsewhere.
     fn setup(&self) -> ProblemSetup {
-        ProblemSetup {
-            weights: self.params.weights.clone(),
-            ..ProblemSetup::new(self.params.dim, 1.0)
-        }
+        am_residual::round_setup(&self.params.weights, self.params.dim)
     }
 
     fn rounds(
@@ -248,10 +215,13 @@ impl AmImplicitSsp {
         let totals = Totals::release(&self.setup(), n_items, floor, (likes, &mut *run))?;
         let mut popularity = Popularity::new(&totals);
         let first = self.initial_vectors(n_items);
+        trainer::show_round(run, 0, &first, params.dim);
         let mut learned = self.round(prior, &first, &mut popularity, (likes, &mut *run))?;
-        for _ in 1..params.n_rounds {
+        trainer::show_round(run, 1, &learned.vectors, params.dim);
+        for t in 2..=params.n_rounds {
             let at = &learned.vectors;
             learned = self.round(prior, at, &mut popularity, (likes, &mut *run))?;
+            trainer::show_round(run, t, &learned.vectors, params.dim);
         }
         let totals = (totals.released, totals.noise);
         LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
@@ -283,13 +253,8 @@ impl AmImplicitSsp {
     /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes up to `init_scale`. Public, from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
-        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
-        let (dim, scale) = (self.params.dim, self.params.init_scale);
-        let draw = |at: usize| match at % dim {
-            0 => 0.0,
-            _ => scale * (2.0 * rng.random::<f64>() - 1.0),
-        };
-        (0..n_items * dim).map(draw).collect()
+        let taste = |draw| self.params.init_scale * (2.0 * draw - 1.0);
+        am_residual::initial_vectors((n_items, self.params.dim), self.params.init_seed, taste)
     }
 }
 
@@ -540,9 +505,6 @@ impl LikesDesign {
     }
 }
 
-/// Residual at which a solve ends, over that of 0: far below the noise.
-const TOLERANCE: f64 = 1e-5;
-
 /// How popular items are, by all releases so far, each weighed by one over the variance of its noise.
 struct Popularity {
     /// Precision times total weight of each item.
@@ -652,12 +614,8 @@ fn learn(
     let weights = popularity.weights(params.totals_floor);
     let scales = Scales::new(&weights, prior, params.popularity_exponent);
     let made = prior.kernel(&weights, popularity.noise())?;
-    let noise = RidgeNoise::FromRelease {
-        item_norm: (params.item_variance * params.dim as f64).sqrt(),
-    };
-    let l2_penalty = params.label_variance / params.item_variance;
-    let learner = KernelRidge::new(made.kernel, params.dim, noise, l2_penalty)?;
-    let mut learner = learner.with_tolerance(TOLERANCE)?;
+    let variances = (params.item_variance, params.label_variance);
+    let mut learner = am_residual::ridge(made.kernel, params.dim, variances)?;
     let noes = params.item_unobserved_weight * popularity.n_users;
     let each = weights.iter().zip(&scales.items).enumerate();
     let factors = each.map(|(item, (w, s))| match prior.is_unrated(item) {
@@ -849,7 +807,10 @@ mod tests {
                 epsilon,
                 delta: 1e-5,
             };
-            assert!(defaults_for(target).check().is_ok(), "epsilon {epsilon}");
+            assert!(
+                AmImplicitSspParams::for_target(target).check().is_ok(),
+                "epsilon {epsilon}"
+            );
         }
     }
 

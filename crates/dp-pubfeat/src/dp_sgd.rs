@@ -1,8 +1,8 @@
 //! DP-SGD with one pass per item and step: Algorithm 6.
 
-use dp_accounting::{CertificateBuilder, Plan, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ShapeError, UserRow, params};
-use dp_mechanism::{PoissonSampling, Run, SparseBuffer, Trainer, VectorContribution, plan_for};
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, Interactions, Private, ShapeError, UserRow, params};
+use dp_mechanism::{PoissonSampling, Run, SparseBuffer, Trainer, VectorContribution};
 use rayon::prelude::*;
 
 use crate::encoder::{JacobianEntry, Optimiser, OptimiserState, PublicEncoder, SparseRows};
@@ -97,25 +97,12 @@ pub struct DpSgd {
 const OUTPUT: &str = "the encoder after every step, item vectors, settings";
 const SECRET: &str = "who was in the batch of which step stays secret";
 
+trainer::algorithm! {
+    DpSgd of DpSgdParams, over n_rows,
+    /// The trainer of `encoder` on users' given vectors. A run ends with [`Error::Diverged`] when the parameters leave the finite numbers.
+}
+
 impl DpSgd {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &DpSgdParams {
-        &self.params
-    }
-
-    /// What a fit of an encoder with `n_rows` rows of parameters will release, with the least noise for `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_rows: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_rows, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     fn requests(&self, n_rows: usize, adjacency: Adjacency) -> Result<Requests> {
         self.params.setup.unit.check(adjacency)?;
         let n = n_rows.saturating_mul(self.params.setup.dim);
@@ -127,12 +114,6 @@ impl DpSgd {
             self.sampling,
             n,
         ))
-    }
-
-    /// The trainer of `encoder` on users' given vectors. A run ends with [`Error::Diverged`] when the parameters leave the finite numbers.
-    pub fn with<E>(&self, encoder: E) -> With<Self, E> {
-        let (settings, start) = (self.clone(), encoder);
-        With { settings, start }
     }
 
     /// AM-DPSGD for ratings (Algorithm 1 with DP-SGD as item update): every `steps_per_round` steps users fit vectors and levels anew, exactly and locally, at the item vectors of that
@@ -174,12 +155,17 @@ impl DpSgd {
         let items: Vec<u32> = (0_u32..).take(encoder.n_items()).collect();
         let mut at = vec![0.0; items.len() * dim];
         for step in 0..self.params.n_steps {
-            if users.is_some_and(|(_, each)| step.is_multiple_of(each)) {
+            if let Some((_, each)) = users.filter(|(_, each)| step.is_multiple_of(*each)) {
                 encoder.forward(&items, &mut at)?;
+                trainer::show_round(run, step / each, &at, dim);
             }
             let users = users.map(|(user_step, _)| (user_step, &*at));
             let gradient = self.gradient(&encoder, users, rows, run)?;
             advance(&mut encoder, &mut state, &gradient)?;
+        }
+        if let Some((_, each)) = users {
+            encoder.forward(&items, &mut at)?;
+            trainer::show_round(run, self.params.n_steps.div_ceil(each), &at, dim);
         }
         Ok(encoder)
     }

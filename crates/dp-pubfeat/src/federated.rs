@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use dp_accounting::Plan;
 use dp_core::{Interactions, InteractionsBuilder, Private, params};
-use dp_mechanism::{Fitted, Run, Trainer};
+use dp_mechanism::{AskedRound, ClientRecord, Fitted, Run, Trainer};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, ItemStatistics, ProblemSetup, Result, Ssp, StatisticsLearner};
@@ -21,6 +22,8 @@ pub struct Invitation {
     pub n_items: usize,
     /// Bounds on what a client sends.
     pub setup: ProblemSetup,
+    /// Noise multipliers of the release of matrices and of that of right-hand sides.
+    pub noise_multipliers: [f64; 2],
 }
 
 impl Invitation {
@@ -31,8 +34,23 @@ impl Invitation {
     pub fn check(&self) -> Result<()> {
         params::at_least_one("run (its length)", self.run.len())?;
         params::at_least_one("n_items", self.n_items)?;
+        for z in self.noise_multipliers {
+            params::finite_positive("noise_multipliers", z)?;
+        }
         self.setup.check()?;
         self.setup.weights.check_items(self.n_items)
+    }
+}
+
+impl Invitation {
+    /// What a client's policy looks at: one round, and the larger of the bounds on a vector and a label.
+    fn asked(&self) -> AskedRound<'_> {
+        AskedRound {
+            run: &self.run,
+            number: 1,
+            noise_multipliers: &self.noise_multipliers,
+            clip_norm: self.setup.user_norm.max(self.setup.label_bound),
+        }
     }
 }
 
@@ -143,7 +161,7 @@ pub struct StatisticsMessage {
 
 /// One user's device: answers one invitation with the user's vector and examples in integers, and is used up by it.
 ///
-/// Whether a device makes another one for the same run is its own affair; the aggregator counts the first good message of each number.
+/// The device's [`ClientRecord`] answers a run once, within its policy; the aggregator counts the first good message of each number.
 ///
 /// # Privacy
 /// What leaves is [`ExamplesMessage`], bounded here and checked again by the aggregator. The features of items never come here.
@@ -168,15 +186,22 @@ impl<'a> Client<'a> {
         Ok(Self { data, user, number })
     }
 
-    /// Answers an invitation, the only one that this client answers.
+    /// Answers an invitation, the only one that this client answers. `record` has it durably before this returns.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
+    /// [`Refused`](dp_mechanism::Error::Refused) when the policy does not admit the invitation, or this run was answered before;
+    /// [`crate::Error::Mechanism`] when the record cannot be written; [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
     /// records.
-    pub fn answer(self, invitation: &Invitation) -> Result<ExamplesMessage> {
+    pub fn answer(
+        self,
+        invitation: &Invitation,
+        record: &mut ClientRecord,
+    ) -> Result<ExamplesMessage> {
         invitation.check()?;
         let setup = &invitation.setup;
         setup.check_table(self.data, invitation.n_items)?;
+        record.enter(&invitation.asked())?;
+        record.answer(&invitation.asked())?;
         let row = self.data.expose().user(self.user);
         let mut vector = vec![0.0; setup.dim];
         setup.write_vector(row, &mut vector);
@@ -228,16 +253,17 @@ const TRUST: [&str; 3] = [
 ];
 
 impl Aggregator {
-    /// An aggregator of the run named `run`, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
+    /// An aggregator of the run named `run` that `plan` pays for, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
     /// part. What one message can take of memory is bounded by it and by the catalogue.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for settings with more than one release; [`Error::Param`] for an empty roster or catalogue, or a run without a name;
-    /// [`Error::Shape`] for weights of another number of items.
+    /// [`Error::Shape`] for weights of another number of items; [`Error::Mechanism`] for a plan without the two releases.
     pub fn new(
         ssp: &Ssp,
         (n_items, roster_size): (usize, u32),
         run: impl Into<String>,
+        plan: &Plan,
     ) -> Result<Self> {
         if ssp.params().n_resamples != 1 {
             return Err(Error::Unsupported {
@@ -249,6 +275,7 @@ impl Aggregator {
             run: run.into(),
             n_items,
             setup: ssp.params().setup.clone(),
+            noise_multipliers: noise_multipliers(plan)?,
         };
         invitation.check()?;
         Ok(Self {
@@ -297,7 +324,7 @@ impl Aggregator {
     }
 
     /// Sums what came, adds noise, and forgets the messages: [`Ssp`] along `run`, on the table of the clients' examples. Where its plan does not fit the
-    /// settings nothing is paid for or released.
+    /// settings, or has other noise than clients were told, nothing is paid for or released.
     ///
     /// # Errors
     /// As [`Trainer::run`], and nothing that depends on messages.
@@ -308,6 +335,10 @@ impl Aggregator {
             examples,
             ..
         } = self;
+        let told = invitation.noise_multipliers.map(f64::to_bits);
+        if noise_multipliers(run.plan())?.map(f64::to_bits) != told {
+            return Err(other_plan(run.plan()));
+        }
         for assumption in TRUST {
             run.assume(assumption);
         }
@@ -321,6 +352,19 @@ impl Aggregator {
         let run = invitation.run;
         Ok(fitted.map(|()| StatisticsMessage { run, statistics }))
     }
+}
+
+/// Of the release of matrices and of that of right-hand sides: what clients are told.
+fn noise_multipliers(plan: &Plan) -> Result<[f64; 2]> {
+    let found = plan.releases().iter().map(|r| r.noise_multiplier());
+    let found = found.collect::<dp_accounting::Result<Vec<f64>>>()?;
+    found.try_into().map_err(|_| other_plan(plan))
+}
+
+fn other_plan(plan: &Plan) -> Error {
+    let first = plan.releases().first();
+    let label = first.map_or("", |release| release.label()).to_owned();
+    dp_mechanism::Error::Plan { label }.into()
 }
 
 #[allow(
@@ -340,7 +384,7 @@ fn scaled(steps: i32, unit: f64) -> f32 {
 /// # Examples
 /// ```
 /// use dp_pubfeat::federated::{Aggregator, Client, Server};
-/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, FeatureKernel, InteractionsBuilder, KernelRidge, Ledger, NoiseSource, Private};
+/// use dp_pubfeat::{Adjacency, ApproxDp, Budget, ClientPolicy, ClientRecord, FeatureKernel, InteractionsBuilder, KernelRidge, Ledger, NoiseSource, Private};
 /// use dp_pubfeat::{ProblemSetup, RidgeNoise, Run, SspParams, StatisticsLearner, Trainer};
 ///
 /// let mut builder = InteractionsBuilder::new(2).with_feature_dim(1);
@@ -355,9 +399,12 @@ fn scaled(steps: i32, unit: f64) -> f32 {
 /// let plan = ssp.plan(2, target, adjacency)?;
 /// let mut ledger = Ledger::in_memory("devices", Budget::new(target, adjacency)?)?;
 ///
-/// let mut aggregator = Aggregator::new(&ssp, (2, 300), "run 7")?;
+/// let mut aggregator = Aggregator::new(&ssp, (2, 300), "run 7", &plan)?;
+/// let policy = ClientPolicy { least_noise_multiplier: 1.0, ..ClientPolicy::trusting() };
 /// for number in 0..300 {
-///     let message = Client::new(&devices, number as usize, number)?.answer(aggregator.invitation())?;
+///     let mut record = ClientRecord::in_memory(policy.clone())?; // a device keeps it in a file
+///     let client = Client::new(&devices, number as usize, number)?;
+///     let message = client.answer(aggregator.invitation(), &mut record)?;
 ///     aggregator.receive(&message)?; // by any transport
 /// }
 /// let noise = &mut NoiseSource::operating_system();

@@ -56,6 +56,6 @@ pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
 #[allow(clippy::disallowed_types, reason = "for those who drive runs")]
 pub use dp_mechanism::{
-    Fitted, NoiseSource, Observed, ObservedSums, Observer, Progress, Provenance, ReleaseList, Run,
-    RunFolder, Trainer,
+    ClientPolicy, ClientRecord, Fitted, NoiseSource, Observed, ObservedSums, Observer, Progress,
+    Provenance, ReleaseList, Round, Run, RunFolder, Trainer,
 };

@@ -1,11 +1,11 @@
 //! Releases of clipped residuals around what is known already.
 
-use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, UserRow, params};
 use dp_linalg::project_psd_in_place;
 use dp_mechanism::{
     GramGrids, GramSums, ReleasedGrams, ReleasedVector, Run, SparseBuffer, Trainer,
-    VectorContribution, plan_for,
+    VectorContribution,
 };
 
 use crate::features::in_public_range;
@@ -53,7 +53,7 @@ impl ResidualSspParams {
         }
     }
 
-    /// Checks every range.
+    /// Checks every range, and bounds the labels by the first bound.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
@@ -105,25 +105,13 @@ pub struct ResidualSsp {
     params: ResidualSspParams,
 }
 
+trainer::algorithm! {
+    ResidualSsp of ResidualSspParams, over n_items,
+    /// The trainer that has `learner` learn after each step. Residuals are those of the learner's item vectors; a learner whose vectors are not 0 at the
+    /// start is refused when it is run.
+}
+
 impl ResidualSsp {
-    /// The settings, with the labels bounded by the first bound.
-    #[must_use]
-    pub const fn params(&self) -> &ResidualSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         let (params, dim) = (&self.params, self.params.setup.dim);
         params.setup.unit.check(adjacency)?;
@@ -141,13 +129,6 @@ impl ResidualSsp {
         let steps = 1..=params.n_steps;
         all.extend(steps.map(|t| trainer::request(format!("residuals {t}"), step, n_items * dim)));
         Ok(Requests::Shares(all))
-    }
-
-    /// The trainer that has `learner` learn after each step. Residuals are those of the learner's item vectors; a learner whose vectors are not 0 at the
-    /// start is refused when it is run.
-    pub fn with<L>(&self, learner: L) -> With<Self, L> {
-        let (settings, start) = (self.clone(), learner);
-        With { settings, start }
     }
 
     fn steps<L: StatisticsLearner>(
@@ -208,17 +189,7 @@ fn first_release(
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<ResidualSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Given);

@@ -1,11 +1,11 @@
 //! Sufficient statistics perturbation: Algorithms 2 to 5.
 
-use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, UserRow, params};
 use dp_linalg::{packed_len, project_psd_in_place, unpack_symmetric};
 use dp_mechanism::{
     FactorBuffer, FactorContribution, GramGrids, GramLayout, GramSums, PoissonSampling,
-    ReleasedGrams, Run, SparseBuffer, Trainer, VectorContribution, plan_for,
+    ReleasedGrams, Run, SparseBuffer, Trainer, VectorContribution,
 };
 use rayon::prelude::*;
 
@@ -175,17 +175,7 @@ impl Trainer for Ssp {
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<Ssp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         self.settings.describe(certificate)
@@ -293,25 +283,12 @@ pub struct SampledSsp {
 
 const SECRET: &str = "who was in the sample of which step stays secret";
 
+trainer::algorithm! {
+    SampledSsp of SampledSspParams, over n_items,
+    /// The trainer that has `learner` learn from the statistics of each step's sample.
+}
+
 impl SampledSsp {
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &SampledSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, with the least noise for `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         self.params.setup.unit.check(adjacency)?;
         let n = self.n_coordinates(n_items);
@@ -328,12 +305,6 @@ impl SampledSsp {
     const fn n_coordinates(&self, n_items: usize) -> usize {
         let dim = self.params.setup.dim;
         n_items.saturating_mul(packed_len(dim) + dim)
-    }
-
-    /// The trainer that has `learner` learn from the statistics of each step's sample.
-    pub fn with<L>(&self, learner: L) -> With<Self, L> {
-        let (settings, start) = (self.clone(), learner);
-        With { settings, start }
     }
 
     fn release(&self, rows: &Private<Interactions>, run: &mut Run<'_>) -> Result<ItemStatistics> {
@@ -357,17 +328,7 @@ impl SampledSsp {
 }
 
 impl<L: StatisticsLearner + Clone> Trainer for With<SampledSsp, L> {
-    type Data = Private<Interactions>;
-    type Model = L;
-    type Error = Error;
-
-    fn width(&self, _: &Self::Data) -> usize {
-        self.start.n_items()
-    }
-
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.settings.requests(n_items, adjacency)
-    }
+    trainer::trains_a_learner!();
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let said = (&self.settings.params.setup, Vectors::Given);

@@ -2,7 +2,7 @@
 
 use dp_accounting::{CertificateBuilder, PlannedRelease, ReleaseRequest, Requests};
 use dp_core::{DpEvent, Interactions, Private, ReplaceFactor, params};
-use dp_mechanism::{PoissonSampling, Run};
+use dp_mechanism::{PoissonSampling, Round, Run};
 
 use crate::learn::StatisticsLearner;
 use crate::problem::{Vectors, assumptions};
@@ -25,6 +25,62 @@ pub struct With<S, M> {
     /// What a run starts from. Public.
     pub start: M,
 }
+
+/// What checked settings of every algorithm can be asked: the settings, the plan of a fit, and a trainer.
+macro_rules! algorithm {
+    ($name:ident of $params:ty, over $width:ident, $(#[$with:meta])*) => {
+        impl $name {
+            /// The settings.
+            #[must_use]
+            pub const fn params(&self) -> &$params {
+                &self.params
+            }
+
+            #[doc = concat!("What a fit over `", stringify!($width), "` will release, with the least noise for `target`.")]
+            ///
+            /// # Errors
+            /// As [`Ssp::plan`](crate::Ssp::plan).
+            pub fn plan(
+                &self,
+                $width: usize,
+                target: dp_core::ApproxDp,
+                adjacency: dp_core::Adjacency,
+            ) -> crate::Result<dp_accounting::Plan> {
+                let requests = self.requests($width, adjacency)?;
+                Ok(dp_mechanism::plan_for(&requests, target, adjacency)?)
+            }
+
+            $(#[$with])*
+            pub fn with<M>(&self, start: M) -> crate::With<Self, M> {
+                let settings = self.clone();
+                crate::With { settings, start }
+            }
+        }
+    };
+}
+pub(crate) use algorithm;
+
+/// What every trainer of a [`StatisticsLearner`] `L` has: its types, the number of items, and the settings' requests.
+macro_rules! trains_a_learner {
+    () => {
+        type Data = dp_core::Private<dp_core::Interactions>;
+        type Model = L;
+        type Error = crate::Error;
+
+        fn width(&self, _: &Self::Data) -> usize {
+            self.start.n_items()
+        }
+
+        fn requests(
+            &self,
+            n_items: usize,
+            adjacency: dp_core::Adjacency,
+        ) -> crate::Result<dp_accounting::Requests> {
+            self.settings.requests(n_items, adjacency)
+        }
+    };
+}
+pub(crate) use trains_a_learner;
 
 /// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
 pub(crate) fn begin<L: StatisticsLearner + Clone>(
@@ -51,6 +107,16 @@ pub(crate) fn check(
         });
     }
     Ok(())
+}
+
+/// Tells the observer of an alternating run the item vectors after a round, shape `(m, d)`; 0 is before the first.
+pub(crate) fn show_round(run: &mut Run<'_>, round: usize, item_vectors: &[f64], dim: usize) {
+    run.round(&Round {
+        round,
+        parameters: item_vectors,
+        shape: (item_vectors.len() / dim.max(1), dim),
+        local: None,
+    });
 }
 
 /// The certificate: on trust are the unit's meaning, the origin of users' vectors, and `more`.

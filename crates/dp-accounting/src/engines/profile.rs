@@ -11,6 +11,7 @@ use dp_core::Adjacency;
 
 use crate::engines::accountant::{Method, PrivacyBound};
 use crate::engines::loss::{Loss, ULP};
+use crate::engines::rounding::first_true;
 use crate::{Error, Result};
 
 /// Delta of a single mechanism at `epsilon`, from both sides.
@@ -149,23 +150,6 @@ fn exponential(loss: &Loss, epsilon: f64) -> Option<(f64, f64)> {
         value,
         16.0 * ULP * value + 4.0 * ULP * scale * factor.abs() * top,
     ))
-}
-
-/// The smallest non-negative number at which a monotone `test` holds, infinity if at none.
-fn first_true(test: impl Fn(f64) -> bool) -> f64 {
-    if test(0.0) {
-        return 0.0;
-    }
-    let (mut fails, mut holds) = (0_u64, f64::INFINITY.to_bits());
-    while holds - fails > 1 {
-        let middle = fails + (holds - fails) / 2;
-        if test(f64::from_bits(middle)) {
-            holds = middle;
-        } else {
-            fails = middle;
-        }
-    }
-    f64::from_bits(holds)
 }
 
 #[cfg(test)]

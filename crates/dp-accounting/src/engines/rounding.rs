@@ -98,6 +98,24 @@ impl UpwardSum {
     }
 }
 
+/// The smallest non-negative f64 at which a monotone `test` holds, infinity if at none.
+/// The bits of non-negative numbers are ordered as the numbers are, so 64 halvings suffice.
+pub(crate) fn first_true(test: impl Fn(f64) -> bool) -> f64 {
+    if test(0.0) {
+        return 0.0;
+    }
+    let (mut fails, mut holds) = (0_u64, f64::INFINITY.to_bits());
+    while holds - fails > 1 {
+        let middle = fails + (holds - fails) / 2;
+        if test(f64::from_bits(middle)) {
+            holds = middle;
+        } else {
+            fails = middle;
+        }
+    }
+    f64::from_bits(holds)
+}
+
 #[cfg(test)]
 #[allow(clippy::float_cmp, reason = "the last bit is what is tested")]
 mod tests {

@@ -1,8 +1,14 @@
+use std::borrow::Cow;
+
+use dp_core::{Interactions, Private, params};
 use dp_mechanism::{GramGrids, Grid, Observed, ObservedSums, ReleasedGrams, ReleasedVector, Round};
-use dp_multitask::{CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights};
+use dp_multitask::{
+    CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights, TunedModel,
+    Tuning,
+};
 
 use super::shares::{EXACT, OneGrams, same_grams, same_vectors};
-use crate::trainer::{AuditedUsers, differs, failed};
+use crate::trainer::{AuditedUsers, differs, failed, views_of};
 use crate::view::View;
 use crate::{Oracle, Result, Watch};
 
@@ -37,21 +43,112 @@ impl FactorizationOracle {
 
 impl Oracle<FactorModel> for FactorizationOracle {
     fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<FactorModel> + 'a> {
-        Box::new(Replay {
-            fit: &self.fit,
-            users,
-            shown: Vec::new(),
-            weights: TaskWeights::uniform(users.data.n_items()),
-            before: None,
-            item_weights: None,
+        let users = [users.data, users.canaries].map(Cow::Borrowed);
+        Box::new(Replay::new(&self.fit, users))
+    }
+}
+
+/// Oracle for a choice among settings of private matrix factorisation ([`Tuning`]).
+///
+/// Every candidate is held to what [`FactorizationOracle`] holds a run to, on the records that candidates are trained on, and the choice has to
+/// follow from the released scores. What users add to the scores is taken from the trainer's own contributions.
+#[derive(Debug, Clone)]
+pub struct TuningOracle {
+    tuning: Tuning,
+}
+
+impl TuningOracle {
+    /// For runs with these candidates.
+    #[must_use]
+    pub const fn new(tuning: Tuning) -> Self {
+        Self { tuning }
+    }
+}
+
+impl Oracle<TunedModel> for TuningOracle {
+    fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<TunedModel> + 'a> {
+        let part = |table: &Interactions| {
+            let table = Private::new(table.clone());
+            Cow::Owned(self.tuning.training_part(&table).into_exposed())
+        };
+        let candidates = self.tuning.candidates();
+        let training = [users.data, users.canaries].map(part);
+        Box::new(Choice {
+            candidates,
+            all: users,
+            replay: candidates.first().map(|fit| Replay::new(fit, training)),
+            at: 0,
+            views: Vec::new(),
+            scores: Vec::new(),
         })
+    }
+
+    /// Candidates and scores read other records of a user.
+    fn trusts_contributions(&self) -> bool {
+        false
+    }
+}
+
+/// Candidate after candidate, then the scores.
+struct Choice<'a> {
+    candidates: &'a [MatrixFactorization],
+    all: AuditedUsers<'a>,
+    /// The candidate at hand, on the records that it is trained on.
+    replay: Option<Replay<'a>>,
+    at: usize,
+    /// With what users add.
+    views: Vec<View>,
+    scores: Vec<f64>,
+}
+
+impl Watch<TunedModel> for Choice<'_> {
+    fn round(&mut self, round: &Round<'_>) {
+        if let Some(replay) = &mut self.replay {
+            Watch::<FactorModel>::round(replay, round);
+        }
+    }
+
+    fn release(&mut self, seen: &Observed<'_>) -> Result<()> {
+        let candidate = seen.labels[0].strip_prefix("candidate ");
+        let number = candidate.and_then(|rest| rest.split_once(": "));
+        let Some(number) = number.and_then(|(number, _)| number.parse::<usize>().ok()) else {
+            if let ObservedSums::Vector { released, .. } = seen.sums {
+                self.scores = released.values();
+            }
+            self.views.extend(views_of(seen, Some(self.all))?);
+            return Ok(());
+        };
+        let Some(replay) = &mut self.replay else {
+            return Err(differs("candidates"));
+        };
+        if number != self.at {
+            let fit = self.candidates.get(number.saturating_sub(1));
+            replay.start(fit.ok_or_else(|| differs("candidates"))?);
+            self.at = number;
+        }
+        self.views.extend(views_of(seen, Some(replay.users()))?);
+        Watch::<FactorModel>::release(replay, seen)
+    }
+
+    fn finish(self: Box<Self>, model: &TunedModel, views: &mut [View]) -> Result<()> {
+        let best =
+            (0..self.scores.len()).min_by(|&a, &b| self.scores[a].total_cmp(&self.scores[b]));
+        if model.scores != self.scores || best != Some(model.chosen) {
+            return Err(differs("a choice that follows from the scores"));
+        }
+        params::same_size("releases seen", self.views.len(), views.len())?;
+        for (view, filled) in views.iter_mut().zip(self.views) {
+            (view.exact, view.canaries) = (filled.exact, filled.canaries);
+        }
+        Ok(())
     }
 }
 
 /// A run made once more, release by release.
 struct Replay<'a> {
     fit: &'a MatrixFactorization,
-    users: AuditedUsers<'a>,
+    /// Everybody who takes part, and all canaries.
+    tables: [Cow<'a, Interactions>; 2],
     /// The factors that the trainer says it is at.
     shown: Vec<f64>,
     weights: TaskWeights,
@@ -76,8 +173,14 @@ impl Watch<FactorModel> for Replay<'_> {
                 let clip_norm = self.fit.params().count_clip_norm;
                 same_grid(*grid == Grid::new(seen.noise_multipliers[0], clip_norm)?)?;
                 let contribution = CountContribution::new(clip_norm).map_err(failed)?;
-                let n_items = self.users.data.n_items();
-                same_vectors(self.users, (grid, n_items), &contribution, one_user, EXACT)?;
+                let n_items = self.users().data.n_items();
+                same_vectors(
+                    self.users(),
+                    (grid, n_items),
+                    &contribution,
+                    one_user,
+                    EXACT,
+                )?;
                 let counts = NoisyCounts::of(released);
                 self.weights = self.fit.weights(n_items, Some(&counts)).map_err(failed)?;
                 Ok(())
@@ -105,7 +208,30 @@ impl Watch<FactorModel> for Replay<'_> {
     }
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    fn new(fit: &'a MatrixFactorization, tables: [Cow<'a, Interactions>; 2]) -> Self {
+        Self {
+            fit,
+            shown: Vec::new(),
+            weights: TaskWeights::uniform(tables[0].n_items()),
+            tables,
+            before: None,
+            item_weights: None,
+        }
+    }
+
+    /// Another run on the same tables. Its first factors may have been shown already.
+    fn start(&mut self, fit: &'a MatrixFactorization) {
+        self.fit = fit;
+        self.weights = TaskWeights::uniform(self.tables[0].n_items());
+        (self.before, self.item_weights) = (None, None);
+    }
+
+    fn users(&self) -> AuditedUsers<'_> {
+        let [data, canaries] = &self.tables;
+        AuditedUsers { data, canaries }
+    }
+
     fn remember(&mut self, label: &str, released: &ReleasedVector) {
         if label.ends_with(ITEM_WEIGHTS) {
             self.item_weights = Some(self.fit.item_weights(released));
@@ -123,7 +249,7 @@ impl Replay<'_> {
         self.weights.clear_others(&mut factors);
         let statistics = self.fit.statistics(dim, &factors, &self.weights);
         let statistics = statistics.map_err(failed)?;
-        same_grams(self.users, grids, &statistics, one, EXACT)?;
+        same_grams(self.users(), grids, &statistics, one, EXACT)?;
         self.before = Some(released.clone());
         Ok(())
     }

@@ -10,7 +10,7 @@ mod private_sgd;
 mod public_features;
 
 #[cfg(feature = "multitask")]
-pub use factorization::FactorizationOracle;
+pub use factorization::{FactorizationOracle, TuningOracle};
 #[cfg(feature = "pubfeat")]
 pub use feature_rounds::{FeatureRounds, FeatureRoundsOracle};
 #[cfg(feature = "fedsgd")]

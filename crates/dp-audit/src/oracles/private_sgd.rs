@@ -1,8 +1,9 @@
 use dp_accounting::Plan;
 use dp_core::{Interactions, UserSamples, params};
 use dp_fedsgd::{
-    BatchReduction, Client, ClipSchedule, HeldBatches, LocalTraining, Participation,
-    PersonalizedObjective, PpSgd, PpSgdModel, PpSgdTrainer, RoundMessage, UserBatches,
+    BatchReduction, Client, ClientPolicy, ClientRecord, ClipSchedule, HeldBatches, LocalTraining,
+    Participation, PersonalizedObjective, PpSgd, PpSgdModel, PpSgdTrainer, RoundMessage,
+    UserBatches,
 };
 use dp_mechanism::{ClientSampling, Grid, Observed};
 
@@ -182,7 +183,9 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
         user: usize,
         asked: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Entries>> {
-        let mut client = Client::new(self.objective, batches, user, user).map_err(failed)?;
+        let record = ClientRecord::in_memory(ClientPolicy::trusting()).map_err(failed)?;
+        let mut client =
+            Client::new(self.objective, batches, user, user, record).map_err(failed)?;
         let rounds = run.rounds.iter().enumerate();
         let answers = rounds.map(|(at, round)| {
             let answer = client.receive(&round.message, asked(at)).map_err(failed)?;

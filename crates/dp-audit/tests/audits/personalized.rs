@@ -259,7 +259,7 @@ fn too_little_noise_and_a_forgotten_clip_are_found() {
             let refined = residual(dim, adjacency);
             let inner: &dyn AuditedRun = if axes == 1 { &fit } else { &refined };
             let audit = audited(&Broken { inner, bug }, &canaries, 2);
-            assert!(!audit.verdict.holds(), "{name}: {audit}");
+            assert!(audit.verdict.is_violated(), "{name}: {audit}");
         }
     }
 }

@@ -1,13 +1,14 @@
 //! L3: whole runs of private matrix factorisation.
 
 use dp_audit::{
-    AuditedTrainer, Canaries, FactorizationOracle, RunSettings, audit_run, audit_sensitivity,
+    AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, Layout, RunAudit, RunSettings,
+    TuningOracle, Verdict, View, audit_run, audit_sensitivity,
 };
-use dp_core::{Adjacency, ApproxDp, Interactions, Private};
-use dp_mechanism::NoiseSource;
+use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ReplaceFactor, UserRow};
+use dp_mechanism::{Grid, NoiseSource, VectorSum};
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
-    PooledMatrices, ResidualRounds, ScoreModel,
+    PooledMatrices, ResidualRounds, ScoreModel, Tuning, TuningParams,
 };
 
 use crate::support::table;
@@ -277,4 +278,132 @@ fn releases_hold_exactly_what_users_add_given_earlier_releases() {
             a.label
         );
     }
+}
+
+/// Candidates are trained on a part of each user's records and compared on the rest, a tenth; a canary's 11 items leave 9 for the norm of the counts.
+#[test]
+fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
+    let canaries = Canaries::new(Private::new(ratings()), 150, 11, 1e4).unwrap();
+    let fits = [1, 3].map(|dim| settings(2.0, dim));
+    let how = TuningParams {
+        held_out_fraction: 0.2,
+        ..TuningParams::default()
+    };
+    let tuning = Tuning::new(fits.into(), how).unwrap();
+    let oracle = TuningOracle::new(tuning.clone());
+    let adjacency = Adjacency::AddRemoveUser;
+    let trainer = AuditedTrainer::new(tuning, canaries.n_items(), target(4.0), adjacency);
+    let trainer = trainer.unwrap();
+    let runs = RunSettings {
+        n_runs: 4,
+        ..RunSettings::default()
+    };
+    let fresh = NoiseSource::operating_system;
+    // without its oracle the audit takes all records of a user for those of every release
+    assert!(
+        audit_run(&trainer, &canaries, &runs, fresh)
+            .unwrap()
+            .verdict
+            .is_violated()
+    );
+    let audit = audit_run(&trainer.watched_by(oracle), &canaries, &runs, fresh).unwrap();
+    assert!(audit.verdict.holds(), "{audit}");
+    let share = audit.white_box_mu / audit.claimed_mu;
+    assert!((0.95..1.02).contains(&share), "{audit}");
+    assert!((audit.trusted_share - 0.02).abs() < 1e-6, "{audit}");
+}
+
+/// Releases of so many numbers each, with their claimed noise multipliers; a canary has a number of its own in the first. Releases of two
+/// numbers come out with three hundredths of the noise that they claim.
+struct Releases(Vec<(f64, usize)>);
+
+impl AuditedRun for Releases {
+    fn claim(&self) -> (ApproxDp, Gdp) {
+        let mu = self.0.iter().map(|(z, _)| z.powi(-2)).sum::<f64>().sqrt();
+        let (delta, epsilon) = (1e-5, dp_accounting::gdp::epsilon(mu, 1e-5));
+        (ApproxDp { epsilon, delta }, Gdp { mu })
+    }
+
+    fn train(
+        &self,
+        data: &Private<Interactions>,
+        canaries: &Interactions,
+        noise: &mut NoiseSource,
+    ) -> dp_audit::Result<Vec<View>> {
+        let views = self.0.iter().map(|&(z, n)| {
+            let grid = Grid::new(z, 1.0).unwrap();
+            let paid = dp_audit::testing::spends(&[(z, ReplaceFactor::Two, n as u64)])?;
+            let spend = paid.into_iter().next().unwrap();
+            let drawn = VectorSum::empty(n, grid).unwrap().release(spend, noise);
+            let mut integers = drawn.unwrap().integers().to_vec();
+            let full = grid.l2_bound().cast_signed();
+            let mut exact = vec![0; n];
+            let own = |user: UserRow<'_>| -> Vec<(usize, i64)> {
+                let at = user.items().first().map_or(0, |&item| item as usize);
+                vec![(at % n, full)]
+            };
+            if n == 2 {
+                let scale = grid.sigma().cast_signed() / 33;
+                integers = vec![scale, -scale];
+            }
+            for user in data.expose().users() {
+                for (at, z) in own(user) {
+                    exact[at] += z;
+                    integers[at] += z;
+                }
+            }
+            Ok(View {
+                label: format!("{n} numbers"),
+                layout: Layout::Vector {
+                    sigma: grid.sigma(),
+                },
+                noise_multiplier: z,
+                integers,
+                exact,
+                canaries: canaries.users().map(own).collect(),
+            })
+        });
+        views.collect()
+    }
+}
+
+fn audit_of(releases: &[(f64, usize)], base_items: usize) -> RunAudit {
+    let base = Private::new(table(base_items, &[]));
+    let canaries = Canaries::new(base, 20, 1, 1.0).unwrap();
+    let settings = RunSettings {
+        n_runs: 1,
+        ..RunSettings::default()
+    };
+    let releases = Releases(releases.to_vec());
+    audit_run(
+        &releases,
+        &canaries,
+        &settings,
+        NoiseSource::operating_system,
+    )
+    .unwrap()
+}
+
+/// "claimed 31.28, measured .9463, within 299.89 %, 2 draws" ended in "confidence 1 - 3e-8".
+#[test]
+fn noise_of_too_few_numbers_to_measure_is_taken_on_trust_and_said_to_be() {
+    let measured = audit_of(&[(1.0, 4000)], 10);
+    assert_eq!(measured.verdict, Verdict::Holds, "{measured}");
+    assert!(measured.trusted_share <= 0.0);
+    assert!((measured.white_box_confidence.unwrap() - (1.0 - 2e-9)).abs() < 1e-15);
+
+    let little = audit_of(&[(1.0, 4000), (31.28, 2)], 10);
+    assert_eq!(little.verdict, Verdict::Holds, "{little}");
+    assert!((little.trusted_share - 0.00102).abs() < 1e-5, "{little}");
+    assert_eq!(little.white_box_confidence, None);
+    assert!(
+        little.to_string().contains("0.10 % of mu^2 on trust"),
+        "{little}"
+    );
+
+    let all = audit_of(&[(31.28, 2)], 10);
+    assert_eq!(all.verdict, Verdict::Inconclusive, "{all}");
+    assert!(all.inconclusive[0].starts_with("100.00 % of mu^2"), "{all}");
+    let half = audit_of(&[(1.0, 4000), (1.0, 2)], 10);
+    assert_eq!(half.verdict, Verdict::Inconclusive, "{half}");
 }

@@ -1,11 +1,12 @@
 //! Flags of the workflows, from the table of their settings.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use dp_personal::settings::{Kind, Setting, Settings, Source};
 
 /// The settings of a workflow, and how its result is printed.
@@ -20,6 +21,14 @@ impl<S: Settings> Args for Flags<S> {
         let table = S::table();
         for setting in &table {
             command = command.arg(arg(setting, &table));
+        }
+        for (group, members) in groups(&table) {
+            command = command.group(
+                ArgGroup::new(group)
+                    .args(members)
+                    .required(true)
+                    .multiple(true), // what excludes each other says so itself
+            );
         }
         let mut headings = table.iter().filter_map(|setting| setting.heading);
         let heading = headings.find(|heading| *heading == "Output");
@@ -63,6 +72,17 @@ impl Source for Matches<'_> {
         let values = self.0.get_raw(setting.name)?;
         Some(values.map(OsString::from).collect())
     }
+}
+
+/// The groups of which one setting must be given, with their settings.
+fn groups(table: &[Setting]) -> BTreeMap<&'static str, Vec<&'static str>> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    for setting in table {
+        if let Some(group) = setting.one_of {
+            groups.entry(group).or_default().push(setting.name);
+        }
+    }
+    groups
 }
 
 /// A setting as an argument.

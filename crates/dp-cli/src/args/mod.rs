@@ -11,9 +11,11 @@ pub(crate) use account::{AccountArgs, CalibrateArgs};
 pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, DemoSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings,
-    ReportSettings, SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    DemoSettings, EvaluateSettings, FederateSettings, LedgerCreateSettings, LedgerMergeSettings,
+    LedgerShowSettings, LedgerUpgradeSettings, PersonalizeSettings, PredictSettings,
+    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -55,6 +57,26 @@ pub(crate) struct Cli {
     pub(crate) quiet: bool,
 }
 
+/// Flags of `dp ledger`.
+#[derive(Args)]
+pub(crate) struct LedgerArgs {
+    #[command(subcommand)]
+    pub(crate) command: LedgerCommand,
+}
+
+/// What is done with a ledger.
+#[derive(Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Make a ledger before its first run
+    Create(Flags<LedgerCreateSettings>),
+    /// Print what was spent, on what and when, what is left, and what a run like the last one would leave
+    Show(Flags<LedgerShowSettings>),
+    /// Rewrite a ledger with the newest version, for any mechanism or with a larger total; nothing that was spent is lost
+    Upgrade(Flags<LedgerUpgradeSettings>),
+    /// Add up ledgers of one data set in a new one
+    Merge(Flags<LedgerMergeSettings>),
+}
+
 /// Flags of `dp completions`.
 #[derive(Args)]
 pub(crate) struct CompletionsArgs {
@@ -66,6 +88,7 @@ pub(crate) struct CompletionsArgs {
 const EXAMPLES: &str = "\
 Examples:
   dp train ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv --ledger ratings.ledger --new-ledger
+  dp ledger show ratings.ledger
   dp audit ratings.csv.gz --epsilon 1 --delta 1e-6 --items catalogue.csv
   dp verify dp-model
   dp publish dp-model to-publish
@@ -78,7 +101,8 @@ Examples:
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
-use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written.";
+use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
+8 audit inconclusive.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -106,12 +130,16 @@ pub(crate) enum Command {
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
+    /// Make, show, upgrade and merge ledgers, which count what all runs on one data set spend
+    Ledger(LedgerArgs),
     /// Answer questions about the privacy of any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
     /// Make the run of `dp train` many times with planted users and measure what they give away
     Audit(Box<Flags<AuditSettings>>),
+    /// The same for the run of `dp tune`
+    AuditTune(Box<Flags<AuditTuneSettings>>),
     /// The same for the run of `dp personalize`
     AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
     /// The same for the runs of `dp federate`
@@ -136,9 +164,11 @@ impl Command {
             Self::Recommend(_) => "recommend",
             Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
+            Self::Ledger(_) => "ledger",
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
+            Self::AuditTune(_) => "audit-tune",
             Self::AuditPersonalize(_) => "audit-personalize",
             Self::AuditFederate(_) => "audit-federate",
             Self::Completions(_) => "completions",
@@ -210,6 +240,7 @@ mod tests {
             ("personalize", PersonalizeSettings::table()),
             ("federate", FederateSettings::table()),
             ("audit", AuditSettings::table()),
+            ("audit-tune", AuditTuneSettings::table()),
             ("audit-personalize", AuditPersonalizeSettings::table()),
             ("audit-federate", AuditFederateSettings::table()),
         ] {

@@ -3,12 +3,14 @@
 pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
+pub(crate) mod ledger;
 mod runs;
 mod tools;
 mod users;
 
 pub(crate) use runs::{
-    audit, audit_federate, audit_personalize, evaluate, federate, personalize, train, tune,
+    audit, audit_federate, audit_personalize, audit_tune, evaluate, federate, personalize, train,
+    tune,
 };
 pub(crate) use tools::{completions, demo, publish, report, synth, verify};
 pub(crate) use users::{predict, recommend};

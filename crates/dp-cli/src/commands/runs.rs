@@ -1,8 +1,9 @@
 //! Commands that train, and those that measure what was trained.
 
+use dp_personal::audit::Verdict;
 use dp_personal::settings::{
-    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, EvaluateSettings,
-    FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
+    AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
+    EvaluateSettings, FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
 };
 use dp_personal::workflows::audit::AuditOutcome;
 use dp_personal::workflows::federate::FederateOutcome;
@@ -46,6 +47,11 @@ pub(crate) fn audit(flags: &Flags<AuditSettings>) -> Result<()> {
     judge(flags.json, &outcome)
 }
 
+pub(crate) fn audit_tune(flags: &Flags<AuditTuneSettings>) -> Result<()> {
+    let outcome = tune::audit(&flags.settings, &mut Bar::default())?;
+    judge(flags.json, &outcome)
+}
+
 pub(crate) fn audit_personalize(flags: &Flags<AuditPersonalizeSettings>) -> Result<()> {
     let outcome = personalize::audit(&flags.settings, &mut Bar::default())?;
     judge(flags.json, &outcome)
@@ -56,13 +62,13 @@ pub(crate) fn audit_federate(flags: &Flags<AuditFederateSettings>) -> Result<()>
     judge(flags.json, &outcome)
 }
 
-/// A claim that is refuted is told by the exit code as well.
+/// A claim that is refuted, and an audit without power, are told by the exit code as well.
 fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
     show(as_json, &outcome.json, &outcome.text)?;
-    if outcome.verdict.holds() {
-        Ok(())
-    } else {
-        Err(Error::Broken)
+    match outcome.verdict {
+        Verdict::Holds => Ok(()),
+        Verdict::Violated => Err(Error::Broken),
+        Verdict::Inconclusive => Err(Error::Inconclusive),
     }
 }
 

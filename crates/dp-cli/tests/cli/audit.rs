@@ -104,6 +104,42 @@ fn implicit_feedback_is_audited_as_it_is_trained() {
     audit(&sandbox, &["--min-rating", "4"]).exits(2);
 }
 
+#[test]
+fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
+    let sandbox = Sandbox::new();
+    let args = [
+        "audit-tune",
+        "--try",
+        "dim=1",
+        "--try",
+        "dim=2",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-5",
+    ];
+    let trials = ["--canaries", "30", "--runs", "4", "--steps", "1"];
+    let found = holds(sandbox.dp(&[&args[..], &trials, &["--json"]].concat()), 0.9);
+    // two noisy scores cannot be measured in four runs, and the report says how much that is
+    assert!((found["trusted_share"].as_f64().unwrap() - 0.02).abs() < 1e-6);
+    assert!(found["white_box_interval"]["confidence"].is_null());
+    let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
+    for part in [
+        "if 2.00 % of mu^2",
+        "length 1, 2, and the choice among them",
+        "validation scores",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    // half of the budget on the scores, which cannot be measured: nothing is known
+    let trusting = ["--score-share", "0.5"];
+    let weak = sandbox
+        .dp(&[&args[..], &trials, &trusting].concat())
+        .exits(8);
+    weak.says(&["too little power"]);
+    sandbox.dp(&args[..1]).exits(2).says(&["--try"]);
+}
+
 /// What an audit of any other run finds when all is well.
 #[track_caller]
 fn holds(run: Run, least_share: f64) -> serde_json::Value {

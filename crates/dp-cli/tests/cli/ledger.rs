@@ -30,7 +30,8 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         .train(&["--ledger", "l.ledger", "--out", "first", "--force"])
         .exits(3);
 
-    let names = ["first", "first-internal", "l.ledger", "ratings.csv"];
+    let ledger = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let names = [&["first", "first-internal"], &ledger[..], &["ratings.csv"]].concat();
     assert_eq!(sandbox.names(), names);
     assert_eq!(sandbox.read("l.ledger"), spent);
     assert_eq!(sandbox.read("first/item_factors.safetensors"), model);
@@ -264,8 +265,8 @@ fn every_release_of_a_run_is_recorded_and_certified() {
     let recorded = sandbox.read("l.ledger");
     assert_eq!(
         n_lines(&recorded),
-        1 + 2 + 2 * 3,
-        "header, counts, weights, two releases a round of statistics"
+        1 + 1 + 2 + 2 * 3,
+        "header, the key of the users, counts, weights, two releases a round of statistics"
     );
     let certificate = sandbox.value("dp-model/certificate.json");
     let recorded = String::from_utf8(recorded).unwrap();

@@ -8,6 +8,7 @@
 mod account;
 mod arguments;
 mod audit;
+mod binding;
 mod calibrate;
 mod demo;
 mod evaluate;
@@ -23,6 +24,7 @@ mod input_files;
 mod insecure_seed;
 mod item_ids;
 mod ledger;
+mod ledger_kinds;
 mod logs;
 mod malformed;
 mod new_items;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, Sandbox, catalogue, names_in, words};
+use crate::support::{Run, Sandbox, catalogue, names_in, ratings, words};
 
 const FILES: [&str; 6] = [
     "certificate.json",
@@ -50,7 +50,13 @@ fn an_existing_folder_is_replaced_only_when_asked() {
 
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
-    let names = ["dp-model", "dp-model-internal", "l.ledger", "ratings.csv"];
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let names = [
+        &["dp-model", "dp-model-internal"],
+        &kept[..],
+        &["ratings.csv"],
+    ]
+    .concat();
     assert_eq!(sandbox.names(), names);
     // figures of another run do not stay beside the model, nor go unasked
     fs::remove_dir_all(sandbox.path("dp-model")).unwrap();
@@ -125,6 +131,7 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut command = std::process::Command::new("sh");
     command.current_dir(sandbox.path("")).args(["-c", &script]);
+    command.env("DP_NO_LEDGER", "1"); // where no ledger is named
     command.arg(Path::new(env!("CARGO_BIN_EXE_dp")));
     command.args(["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"]);
     command.args(more).output().unwrap().into()
@@ -141,8 +148,14 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
         "item,title\n".to_owned() + &items.collect::<String>(),
     );
     let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
-    let n_paid = || sandbox.text("l.ledger").lines().count() - 1;
-    let left = [".dp-model.partial", "items.csv", "l.ledger", "ratings.csv"];
+    let n_paid = || sandbox.text("l.ledger").matches("\"label\"").count();
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
+    let left = [
+        &[".dp-model.partial", "items.csv"],
+        &kept[..],
+        &["ratings.csv"],
+    ]
+    .concat();
     let partial = |name: &str| sandbox.exists(&format!(".dp-model.partial/{name}"));
     // the first release does not fit into its list, so nobody has seen it
     train_with_little_space(&sandbox, "12", &args)
@@ -150,7 +163,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
         .says(&["releases.list"]);
     assert_eq!(sandbox.names(), left);
     let hidden = names_in(&sandbox.path(".dp-model.partial"));
-    assert_eq!(hidden, [".lock", ".paid", "releases.list"]);
+    assert_eq!(hidden, [".lock", ".paid", "releases.list", "run.json"]);
     assert_eq!(n_paid(), 1);
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
     assert_eq!(n_paid(), 1);
@@ -188,11 +201,13 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
 #[test]
 #[cfg(unix)]
 fn a_ledger_that_cannot_be_written_releases_nothing() {
-    let sandbox = Sandbox::with_ratings();
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(8, 25, 10)); // the files beside the ledger fit
     let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger", "--new-ledger"]);
     run.exits(5).says(&["l.ledger"]);
     assert!(!sandbox.exists("dp-model"));
-    assert_eq!(sandbox.names(), ["l.ledger", "ratings.csv"]);
+    let kept = ["l.ledger", "l.ledger.key", "l.ledger.users", "ratings.csv"];
+    assert_eq!(sandbox.names(), kept);
 }
 
 #[test]

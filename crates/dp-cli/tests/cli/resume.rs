@@ -26,7 +26,7 @@ const LONG_RUN: [&str; 13] = [
 /// Counts once, then two releases a round.
 const N_RELEASES: usize = 601;
 
-const LIST: &str = ".dp-model.partial/releases.list";
+pub(crate) const LIST: &str = ".dp-model.partial/releases.list";
 
 fn long_run() -> Vec<&'static str> {
     let mut args = LONG_RUN.to_vec();
@@ -63,7 +63,7 @@ fn a_killed_run_goes_on_and_pays_for_at_most_one_step_twice() {
 }
 
 /// A long run that was killed when its list had a release.
-fn killed() -> Sandbox {
+pub(crate) fn killed() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
     let mut child = sandbox.command().args(long_run()).spawn().unwrap();
     let has_one = |list: Vec<u8>| String::from_utf8_lossy(&list).contains("previous_hash");
@@ -119,8 +119,18 @@ fn a_list_of_releases_goes_with_its_ledger_and_its_settings() {
     fs::rename(sandbox.path("l.ledger"), sandbox.path("old.ledger")).unwrap();
     sandbox
         .dp(&long_run())
+        .exits(5)
+        .says(&["there is no ledger l.ledger", "restore the ledger"]);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        fs::rename(sandbox.path(name), sandbox.path(&format!("old.{name}"))).unwrap();
+    }
+    sandbox
+        .dp(&long_run())
         .exits(2)
         .says(&["this ledger did not pay for the releases of the interrupted run"]);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        fs::rename(sandbox.path(&format!("old.{name}")), sandbox.path(name)).unwrap();
+    }
     assert!(!sandbox.exists("dp-model") && !sandbox.exists("l.ledger"));
     // refused, the run is still there
     assert_eq!(sandbox.read(LIST), list);

@@ -115,22 +115,26 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         case.run(&whole, &[]).exits(0);
         let uninterrupted = n_paid(&whole);
         let sandbox = Case::sandbox();
-        // room to pay once more for what a kill lost
-        let more: &[&str] = if case.whole {
-            &["--resume", "--ledger-epsilon", "1"]
-        } else {
-            &["--resume", "--ledger-epsilon", "4"]
+        // room to pay once more for what a kill lost, or a ledger for this run alone
+        let more = || {
+            let is_made = sandbox.exists("l.ledger");
+            let more: &[&str] = match (case.whole, is_made) {
+                (true, true) => &["--resume"],
+                (true, false) => &["--resume", "--new-ledger"],
+                (false, _) => &["--resume", "--ledger-epsilon", "4"],
+            };
+            more
         };
         let mut n_kills = 0;
         for n in [1, 2, 4] {
-            n_kills += usize::from(case.is_killed_after(&sandbox, n, more));
+            n_kills += usize::from(case.is_killed_after(&sandbox, n, more()));
             let marks = [".released", ".moving"].map(|mark| format!(".dp-model.partial/{mark}"));
             if sandbox.exists("dp-model") || marks.iter().any(|mark| sandbox.exists(mark)) {
                 break;
             }
         }
         if !sandbox.exists("dp-model") {
-            let run = case.run(&sandbox, more);
+            let run = case.run(&sandbox, more());
             // a kill may have come when the model was there already, or between payment and list where there is no room
             let ended = [0, 7].contains(&run.code)
                 || (case.whole && run.stderr.contains("handed out once"));
@@ -232,7 +236,7 @@ fn users_who_train_only_when_asked_are_not_resumed_and_nothing_is_paid() {
     let args = [&args[..], &["--sampling-probability", "0.5"]].concat();
     let case = Case::new(&args, "dp-model/shared.safetensors", true);
     let sandbox = Case::sandbox();
-    if case.is_killed_after(&sandbox, 4, &["--ledger-epsilon", "1"]) {
+    if case.is_killed_after(&sandbox, 4, &["--new-ledger"]) {
         let ledger = sandbox.read("l.ledger");
         case.run(&sandbox, &["--resume"])
             .exits(2)

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox, words};
 
 /// All there are.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "train",
     "tune",
@@ -19,11 +19,13 @@ const COMMANDS: [&str; 18] = [
     "audit",
     "audit-personalize",
     "audit-federate",
+    "audit-tune",
     "completions",
     "synth",
     "federate",
     "evaluate",
     "report",
+    "ledger",
 ];
 
 #[test]
@@ -56,7 +58,7 @@ fn every_flag_and_exit_code_is_documented() {
             );
         }
     }
-    for code in 0..=7 {
+    for code in 0..=8 {
         assert!(page.contains(&format!("\n| {code} | ")), "exit code {code}");
     }
 }

@@ -121,8 +121,11 @@ impl Sandbox {
         names_in(self.0.path())
     }
 
+    /// The program under test. A run is counted alone where its arguments name no ledger.
     pub(crate) fn command(&self) -> Command {
-        self.program(crate::BINARY)
+        let mut command = self.program(crate::BINARY);
+        command.env("DP_NO_LEDGER", "1");
+        command
     }
 
     /// A program run in the folder.

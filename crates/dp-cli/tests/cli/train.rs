@@ -105,11 +105,11 @@ fn a_declared_catalogue_and_a_ledger_change_what_is_assumed() {
     };
     let (plain, n_items) = assumed(&[]);
     assert!(plain.contains("item ids of the input are public") && n_items == 25);
-    assert!(plain.contains("no ledger file was used"));
+    assert!(plain.contains("no ledger: the guarantee is that of this run alone"));
     let (declared, n_items) = assumed(&["--items", "items.csv"]);
     assert!(!declared.contains("item ids") && n_items == 30);
     let (counted, _) = assumed(&["--ledger", "l.ledger"]);
-    assert!(!counted.contains("no ledger file") && counted.contains("same ledger file"));
+    assert!(!counted.contains("no ledger") && counted.contains("same ledger file"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn open_to_all(sandbox: &Sandbox, run: &Run) -> String {
     let mut all = run.stderr.clone();
     for entry in fs::read_dir(sandbox.path("dp-model")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        if !name.starts_with("internal") && (name.ends_with(".md") || name.ends_with(".json")) {
+        if name.ends_with(".md") || name.ends_with(".json") {
             all += &sandbox.text(&format!("dp-model/{name}"));
         }
     }
@@ -81,8 +81,8 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
     sandbox.write("ratings.csv", text);
     let run = sandbox.train(&[]).exits(0);
     let open = open_to_all(&sandbox, &run);
-    let internal = sandbox.value("dp-model/internal.json")["warnings"].to_string();
-    let page = sandbox.text("dp-model/internal.md");
+    let internal = sandbox.value("dp-model-internal/internal.json")["warnings"].to_string();
+    let page = sandbox.text("dp-model-internal/internal.md");
     for said in [
         "2 user ids differ from another one only in capitals",
         "42 of 42 users have a single record",
@@ -112,7 +112,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
     let run = sandbox.train(&featured).exits(0);
     let said = "the column seen follows the number of ratings of an item";
     assert!(
-        sandbox.value("dp-model/internal.json")["warnings"]
+        sandbox.value("dp-model-internal/internal.json")["warnings"]
             .to_string()
             .contains(said)
     );
@@ -149,7 +149,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
         let run = sandbox.dp(&words(&line)).exits(0);
         let said = "the column visits follows the number of rows of a user";
         assert!(
-            sandbox.value("dp-model/internal.json")["warnings"]
+            sandbox.value("dp-model-internal/internal.json")["warnings"]
                 .to_string()
                 .contains(said),
             "{command}"

@@ -54,6 +54,11 @@ fn command_line() {
 }
 
 #[test]
+fn ledgers() {
+    run("docs/ledgers.md", &[]);
+}
+
+#[test]
 fn tutorial_of_movielens() {
     run("docs/tutorials/movielens.md", &[]);
 }

@@ -610,12 +610,6 @@ impl<T> PerUser<T> {
     pub fn values_mut(&mut self) -> &mut [T] {
         &mut self.values
     }
-
-    /// All values, in the order of the users of the table.
-    #[must_use]
-    pub fn into_values(self) -> Vec<T> {
-        self.values
-    }
 }
 
 /// Records in the order given, by blocks of user numbers: 8 bytes each, and 4 for every run of

@@ -14,7 +14,8 @@ use crate::{BatchReduction, Minibatch, Result};
 /// ||.|| <= C sqrt(1 + a^2 n_extras)
 /// ```
 ///
-/// One joint bound: whatever the extras say, the kernel checks the whole in integers.
+/// One joint bound, which the kernel checks in integers, and one for each extra coordinate, so that one client counts as one:
+/// within `-a C..=a C` and `0..=a C`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RoundLayout {
     pub(crate) n_shared: usize,
@@ -66,6 +67,14 @@ impl RoundLayout {
         let signed = if is_within { size } else { -size };
         let within = self.within.then_some(signed);
         within.into_iter().chain(self.count.then_some(size))
+    }
+
+    /// Ranges of the extra coordinates, which stand last.
+    pub(crate) fn extra_ranges(&self, clip_norm: f64) -> Vec<(f64, f64)> {
+        let size = self.extra * clip_norm;
+        let within = self.within.then_some((-size, size));
+        let count = self.count.then_some((0.0, size));
+        within.into_iter().chain(count).collect()
     }
 
     /// Splits released values: cuts them to the gradient and returns what the extras say.

@@ -201,7 +201,7 @@ impl RunFolder {
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&partial, &path)?;
-            super::list::sync_folder_of(&path)
+            super::sync_folder_of(&path)
         };
         write().map_err(|source| io_error(&path, source))
     }

@@ -176,3 +176,47 @@ fn a_folder_of_another_ledger_or_run_is_refused() {
     assert!(matches!(refused, Err(Error::ListOfAnotherRun { .. })));
     assert_eq!(ledgers[0].n_releases(), 0);
 }
+
+#[test]
+fn a_run_with_too_few_ledgers_or_too_many_is_refused_before_it_begins() {
+    let place = Place::new(false);
+    let budget = schedule(&place.plan);
+    let folder = RunFolder::new(place.folder.path().join("run"));
+    let in_memory = || Ledger::in_memory("made", budget).unwrap();
+    for mut ledgers in [vec![], vec![in_memory(), in_memory()]] {
+        let (noise, observer) = (&mut NoiseSource::insecure_seeded(3), &mut ());
+        let parts = (
+            &mut ledgers[..],
+            &mut *noise,
+            &mut *observer as &mut dyn Observer,
+        );
+        let (users, plan) = (&place.users, &place.plan);
+        let refused = folder.train_with(&place.trainer, users, plan, "r", &InProcess, parts);
+        assert!(matches!(refused, Err(Error::Shape(_))), "{refused:?}");
+        assert!(!folder.is_begun());
+        assert!(ledgers.iter().all(|ledger| ledger.n_releases() == 0));
+    }
+}
+
+/// The ledger holds the schedule, and the process ended before the folder named its lines.
+#[test]
+fn a_schedule_that_was_held_and_never_used_is_adopted_and_not_paid_for_again() {
+    let place = Place::new(true);
+    let budget = schedule(&place.plan);
+    let n_planned = place.plan.releases().len() as u64;
+    drop(place.ledger(budget).hold(&place.plan).unwrap());
+    assert_eq!(place.n_paid(budget), n_planned);
+    let whole = place.train(budget, &mut (), &InProcess).unwrap();
+    assert_eq!(bits(&whole.model), place.expected());
+    assert_eq!(place.n_paid(budget), n_planned);
+
+    // one of which a line was handed out is somebody else's
+    let place = Place::new(true);
+    let mut ledger = place.ledger(budget);
+    let reservation = ledger.hold(&place.plan).unwrap();
+    drop(ledger.take(&reservation, 0).unwrap());
+    drop(ledger);
+    let refused = place.train(budget, &mut (), &InProcess);
+    assert!(matches!(refused, Err(Error::Accounting(_))), "{refused:?}");
+    assert_eq!(place.n_paid(budget), n_planned);
+}

@@ -491,6 +491,17 @@ impl ReleaseList {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+impl ReleaseList {
+    /// Swaps the file for another one, such as a device that is always full.
+    pub(super) fn write_to(&mut self, other: &str) -> io::Result<()> {
+        if let Store::File { file, .. } = &mut self.store {
+            *file = OpenOptions::new().append(true).open(other)?;
+        }
+        Ok(())
+    }
+}
+
 /// Puts what is cut off the end of a list beside it, for whoever wants to know what was there.
 fn keep_torn(path: &Path, end: u64) -> io::Result<()> {
     let mut list = File::open(path)?;
@@ -672,7 +683,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(unix)]
-pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -680,7 +691,7 @@ pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn sync_folder_of(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(()) // folders cannot be synced here
 }
 

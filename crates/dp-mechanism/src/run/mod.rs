@@ -25,6 +25,7 @@ use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
 pub use check::{DealUsers, TrainerCheck, TrainerLaw};
 pub use folder::{LedgerPayer, RunFolder};
+pub(crate) use list::sync_folder_of;
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };

@@ -322,7 +322,8 @@ impl Run<'_> {
     }
 
     /// Draws which of `n_clients` are asked for the next release of the plan, a sum of vectors that the clients send: paid for
-    /// from here on. [`close`](Self::close) adds what they send and makes the release.
+    /// from here on. [`close`](Self::close) adds what they send and makes the release. The last coordinates have ranges of their own, in data units: a message
+    /// with one outside its range counts for nothing ([`VectorSum::from_messages_within`]).
     ///
     /// # Errors
     /// Those of the ledger and of [`ClientSampling::pay_and_sample`]; [`Error::EndOfList`] unless the run is made here.
@@ -331,6 +332,7 @@ impl Run<'_> {
         sampling: impl Into<ClientSampling>,
         n_clients: usize,
         (n, clip_norm): (usize, f64),
+        ranges: &[(f64, f64)],
     ) -> Result<OpenSum> {
         let sampling = sampling.into();
         params::at_least_one("n_coordinates", n)?;
@@ -358,6 +360,7 @@ impl Run<'_> {
             grid,
             lines,
             sample,
+            ranges: ranges.iter().map(|&range| grid.range(range)).collect(),
             list_head: self.list.head().to_owned(),
         })
     }
@@ -385,10 +388,10 @@ impl Run<'_> {
         Ok(Some(floored(grid, made)))
     }
 
-    /// Adds the messages of the clients that were asked and releases the sum: [`VectorSum::from_messages`].
+    /// Adds the messages of the clients that were asked and releases the sum: [`VectorSum::from_messages_within`].
     ///
     /// # Errors
-    /// As [`VectorSum::from_messages`] and [`VectorSum::release`]; those of the list. What was paid for stays paid.
+    /// As [`VectorSum::from_messages_within`] and [`VectorSum::release`]; those of the list. What was paid for stays paid.
     pub fn close<M: AsRef<[i64]>>(
         &mut self,
         open: OpenSum,
@@ -399,6 +402,7 @@ impl Run<'_> {
             grid,
             lines,
             sample,
+            ranges,
             list_head,
             ..
         } = open;
@@ -407,7 +411,8 @@ impl Run<'_> {
                 what: "the round was opened by another run, or before another release".to_owned(),
             });
         }
-        let sum = VectorSum::from_messages(sample, messages, ask.form.n_integers, grid)?;
+        let n = ask.form.n_integers;
+        let sum = VectorSum::from_messages_within(sample, messages, n, grid, &ranges)?;
         let Source::Here { noise, .. } = &mut self.source else {
             return Err(Error::EndOfList);
         };
@@ -440,6 +445,7 @@ pub struct OpenSum {
     grid: Grid,
     lines: Vec<super::PaidLine>,
     sample: PaidSample,
+    ranges: Vec<(i64, i64)>,
     list_head: String,
 }
 

@@ -7,8 +7,8 @@ use dp_core::{Adjacency, ApproxDp, Relation, ReplaceFactor, UserRow};
 use super::*;
 use crate::test_support::{rebuilt, table};
 use crate::{
-    ExponentialMechanism, FactorBuffer, FactorContribution, GramGrids, GramSums, Grid,
-    KroneckerContribution, KroneckerSum, OffDiagonalNoise, PoissonSampling, PrivateQuantile,
+    ExponentialMechanism, FactorBuffer, FactorContribution, FixedSizeSampling, GramGrids, GramSums,
+    Grid, KroneckerContribution, KroneckerSum, OffDiagonalNoise, PoissonSampling, PrivateQuantile,
     RowsBuffer, ScoreChange, ShardAnswer, SparseBuffer, VectorContribution,
 };
 
@@ -181,19 +181,34 @@ pub(super) fn bits(model: &Vec<f64>) -> Vec<u64> {
     model.iter().map(|x| x.to_bits()).collect()
 }
 
+/// No users, in the same public shape.
+fn nobody(data: &Private<Interactions>) -> Private<Interactions> {
+    Private::new(data.expose().without_users())
+}
+
+fn seeded() -> NoiseSource {
+    NoiseSource::insecure_seeded(3)
+}
+
+fn paying<'a>(plan: &'a Plan, payer: &'a mut dyn Payer, noise: &'a mut NoiseSource) -> Run<'a> {
+    Run::paying(plan, payer, noise).unwrap()
+}
+
 fn ledger(plan: &Plan) -> Ledger {
     let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
     Ledger::in_memory("made", budget).unwrap()
 }
 
-fn checked(trainer: &Everything, check: impl FnOnce(TrainerCheck<'_, Everything>)) {
-    let (plan, data) = (plan(trainer), users());
-    let nobody = Private::new(data.expose().without_users());
+fn checked<T>(trainer: &T, plan: &Plan, check: impl FnOnce(TrainerCheck<'_, T>))
+where
+    T: Trainer<Data = Private<Interactions>, Model = Vec<f64>>,
+{
+    let data = users();
     check(TrainerCheck {
         trainer,
-        plan: &plan,
+        plan,
         data: &data,
-        nobody: &nobody,
+        nobody: &nobody(&data),
         table: &|data| data,
         deal: &|k, part| {
             let parts = data.expose().deal(k, part).into_iter();
@@ -206,14 +221,27 @@ fn checked(trainer: &Everything, check: impl FnOnce(TrainerCheck<'_, Everything>
 #[test]
 fn every_kind_of_release_is_a_function_of_the_list_wherever_the_users_are() {
     for sampled in [false, true] {
-        checked(&Everything { sampled }, |check| check.all().unwrap());
+        let trainer = Everything { sampled };
+        checked(&trainer, &plan(&trainer), |check| check.all().unwrap());
     }
 }
 
-/// A trainer that looks at the data beside its releases.
-struct Peeking(Everything);
+/// The releases of another trainer, and a way of its own to train.
+struct Trained<F>(Everything, F);
 
-impl Trainer for Peeking {
+impl<F> Trained<F>
+where
+    F: Fn(&Everything, &Private<Interactions>, &mut Run<'_>) -> Result<Vec<f64>>,
+{
+    fn by(train: F) -> Self {
+        Self(Everything { sampled: false }, train)
+    }
+}
+
+impl<F> Trainer for Trained<F>
+where
+    F: Fn(&Everything, &Private<Interactions>, &mut Run<'_>) -> Result<Vec<f64>>,
+{
     type Data = Private<Interactions>;
     type Model = Vec<f64>;
     type Error = Error;
@@ -231,30 +259,20 @@ impl Trainer for Peeking {
     }
 
     fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<Vec<f64>> {
-        let mut model = self.0.train(data, run)?;
-        model[0] /= data.expose().n_users() as f64;
-        Ok(model)
+        (self.1)(&self.0, data, run)
     }
 }
 
 #[test]
 fn a_trainer_that_looks_at_the_data_beside_its_releases_breaks_the_laws() {
-    let trainer = Peeking(Everything { sampled: false });
-    let (plan, data) = (plan(&trainer.0), users());
-    let nobody = Private::new(data.expose().without_users());
-    let check = TrainerCheck {
-        trainer: &trainer,
-        plan: &plan,
-        data: &data,
-        nobody: &nobody,
-        table: &|data| data,
-        deal: &|k, part| {
-            let parts = data.expose().deal(k, part).into_iter();
-            parts.map(|table| Box::new(Private::new(table))).collect()
-        },
-        bits: &bits,
-    };
-    assert!(check.replay().is_err() && check.workers().is_err());
+    let peeking = Trained::by(|all, data, run| {
+        let mut model = all.train(data, run)?;
+        model[0] /= data.expose().n_users() as f64;
+        Ok(model)
+    });
+    checked(&peeking, &plan(&peeking.0), |check| {
+        assert!(check.replay().is_err() && check.workers().is_err());
+    });
 }
 
 /// Counts what it sees and ends the run after some releases.
@@ -264,6 +282,16 @@ struct Seen {
     entries: Vec<ReleaseEntry>,
     rounds: usize,
     ends_after: usize,
+}
+
+impl Seen {
+    /// Of a run that it does not end.
+    fn all() -> Self {
+        Self {
+            ends_after: usize::MAX,
+            ..Self::default()
+        }
+    }
 }
 
 impl Observer for Seen {
@@ -295,10 +323,8 @@ fn a_run_on_disk_goes_on_after_it_was_cut_off_at_any_byte_and_pays_for_what_is_m
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("releases.list");
     let fit = |payer: &mut dyn Payer| {
-        let noise = &mut NoiseSource::insecure_seeded(3);
         let list = ReleaseList::open(&path, "a run", &plan).unwrap();
-        let run = Run::paying(&plan, payer, noise).unwrap().listed_in(list);
-        trainer.run(&data, run)
+        trainer.run(&data, paying(&plan, payer, &mut seeded()).listed_in(list))
     };
     let whole = fit(&mut Paying::default()).unwrap();
     assert!(whole.certificate.verify().is_ok() && whole.n_releases == 9);
@@ -319,7 +345,7 @@ fn a_run_on_disk_goes_on_after_it_was_cut_off_at_any_byte_and_pays_for_what_is_m
     // what was written the second time is the same list
     assert_eq!(std::fs::read(&path).unwrap().len(), bytes.len());
     let list = ReleaseList::read(&path, "a run", &plan).unwrap();
-    let nobody = Private::new(data.expose().without_users());
+    let nobody = nobody(&data);
     let replayed = trainer.run(&nobody, Run::replay(&plan, list).unwrap());
     assert_eq!(bits(&replayed.unwrap().model), bits(&whole.model));
 }
@@ -354,12 +380,11 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("releases.list");
     let open = |run: &str, plan: &Plan| ReleaseList::open(&path, run, plan);
-    let mut payer = Paying::default();
-    let noise = &mut NoiseSource::insecure_seeded(3);
-    let run = Run::paying(&plan_, &mut payer, noise).unwrap();
     let list = open("a run", &plan_).unwrap();
     assert!(matches!(open("a run", &plan_), Err(Error::List { .. }))); // two writers
-    trainer.run(&data, run.listed_in(list)).unwrap();
+    let (mut payer, noise) = (Paying::default(), &mut seeded());
+    let run = paying(&plan_, &mut payer, noise).listed_in(list);
+    trainer.run(&data, run).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let other = plan(&Everything { sampled: true });
     for refused in [open("another run", &plan_), open("a run", &other)] {
@@ -411,14 +436,9 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
 
 fn entries_of(trainer: &Everything) -> Vec<ReleaseEntry> {
     let (plan, data) = (plan(trainer), users());
-    let mut seen = Seen {
-        ends_after: usize::MAX,
-        ..Seen::default()
-    };
-    let noise = &mut NoiseSource::insecure_seeded(3);
-    let mut payer = Paying::default();
-    let run = Run::paying(&plan, &mut payer, noise).unwrap();
-    trainer.run(&data, run.observed_by(&mut seen)).unwrap();
+    let (mut seen, mut payer, noise) = (Seen::all(), Paying::default(), &mut seeded());
+    let run = paying(&plan, &mut payer, noise).observed_by(&mut seen);
+    trainer.run(&data, run).unwrap();
     seen.entries
 }
 
@@ -427,11 +447,10 @@ fn an_observer_sees_releases_once_and_can_end_a_run_which_keeps_what_was_made() 
     let trainer = Everything { sampled: true };
     let (plan, data) = (plan(&trainer), users());
     let fit = |before: Vec<ReleaseEntry>, seen: &mut Seen| {
-        let noise = &mut NoiseSource::insecure_seeded(3);
-        let mut payer = Paying::default();
-        let run = Run::paying(&plan, &mut payer, noise).unwrap();
         let list = ReleaseList::of_entries("r", &plan, before).unwrap();
-        trainer.run(&data, run.listed_in(list).observed_by(seen))
+        let (mut payer, noise) = (Paying::default(), &mut seeded());
+        let run = paying(&plan, &mut payer, noise).listed_in(list);
+        trainer.run(&data, run.observed_by(seen))
     };
     let mut first = Seen {
         ends_after: 4,
@@ -443,10 +462,7 @@ fn an_observer_sees_releases_once_and_can_end_a_run_which_keeps_what_was_made() 
         ["votes", "matrices", "moments", "records"][..first.releases.len()]
     );
     assert_eq!(first.entries.len(), 4);
-    let mut second = Seen {
-        ends_after: usize::MAX,
-        ..Seen::default()
-    };
+    let mut second = Seen::all();
     fit(first.entries.clone(), &mut second).unwrap();
     assert_eq!(second.releases, ["users", "step 1", "step 2"]);
     assert_eq!((second.entries.len(), second.rounds), (9, 2));
@@ -495,10 +511,9 @@ fn sums_over_everybody_are_paid_for_when_they_have_arrived_and_samples_before_th
         paid: &paid,
         at_sum: Mutex::default(),
     };
-    let noise = &mut NoiseSource::insecure_seeded(3);
-    let mut payer = Noting(&paid, Paying::default());
-    let run = Run::paying(&plan, &mut payer, noise).unwrap();
-    trainer.run(&data, run.summed_by(&backend)).unwrap();
+    let (mut payer, noise) = (Noting(&paid, Paying::default()), &mut seeded());
+    let run = paying(&plan, &mut payer, noise).summed_by(&backend);
+    trainer.run(&data, run).unwrap();
     let expected = [
         (0, false), // votes: nothing is paid while the sum is taken
         (1, false), // matrices and right-hand sides
@@ -529,30 +544,13 @@ fn a_worker_that_dies_costs_nothing_and_the_next_run_goes_on() {
     let trainer = Everything { sampled: false };
     let (plan, data) = (plan(&trainer), users());
     for made in 0..6 {
-        let mut seen = Seen {
-            ends_after: usize::MAX,
-            ..Seen::default()
-        };
-        let mut payer = Paying::default();
-        let noise = &mut NoiseSource::insecure_seeded(3);
+        let (mut seen, mut payer, noise) = (Seen::all(), Paying::default(), &mut seeded());
         let backend = Failing(Mutex::new(made));
-        let run = Run::paying(&plan, &mut payer, noise).unwrap();
-        let failed = trainer.run(
-            &data,
-            run.summed_by(&backend).observed_by(&mut Any(&mut seen)),
-        );
+        let run = paying(&plan, &mut payer, noise).summed_by(&backend);
+        let failed = trainer.run(&data, run.observed_by(&mut seen));
         assert!(matches!(failed, Err(Error::Link { .. })));
         let listed: usize = seen.entries.iter().map(|entry| entry.paid().len()).sum();
         assert_eq!((payer.0, seen.entries.len()), (listed, made));
-    }
-}
-
-/// Keeps entries of a run of any length.
-struct Any<'a>(&'a mut Seen);
-
-impl Observer for Any<'_> {
-    fn listed(&mut self, entry: &ReleaseEntry) {
-        self.0.entries.push(entry.clone());
     }
 }
 
@@ -608,12 +606,10 @@ fn answer_like(answer: &ShardAnswer) -> ShardAnswer {
 fn answers_that_come_twice_or_belong_elsewhere_never_enter_a_sum() {
     let trainer = Everything { sampled: true };
     let (plan, data) = (plan(&trainer), users());
-    let nobody = Private::new(data.expose().without_users());
-    let noise = || NoiseSource::insecure_seeded(3);
-    let mut payer = Paying::default();
-    let mut own = noise();
-    let run = Run::paying(&plan, &mut payer, &mut own).unwrap();
-    let expected = bits(&trainer.run(&data, run).unwrap().model);
+    let nobody = nobody(&data);
+    let (mut payer, noise) = (Paying::default(), &mut seeded());
+    let alone = trainer.run(&data, paying(&plan, &mut payer, noise));
+    let expected = bits(&alone.unwrap().model);
     let bad = |answer: &ShardAnswer| {
         let mut of_another_run = answer_like(answer);
         of_another_run.run = "another".to_owned();
@@ -659,10 +655,10 @@ fn answers_that_come_twice_or_belong_elsewhere_never_enter_a_sum() {
                 let _ = trainer.run(&data, run);
             });
         }
-        let (mut payer, mut noise) = (Paying::default(), noise());
         let list = ReleaseList::hashes_only("r", &plan).unwrap();
-        let run = Run::paying(&plan, &mut payer, &mut noise).unwrap();
-        let fitted = trainer.run(&nobody, run.listed_in(list).summed_by(&backend));
+        let (mut payer, noise) = (Paying::default(), &mut seeded());
+        let run = paying(&plan, &mut payer, noise).listed_in(list);
+        let fitted = trainer.run(&nobody, run.summed_by(&backend));
         assert_eq!(bits(&fitted.unwrap().model), expected);
         assert_eq!(payer.0, 10);
         drop(backend);
@@ -690,10 +686,7 @@ fn plans_and_spends_that_do_not_belong_to_the_trainer_are_refused_before_any_rel
     let trainer = Everything { sampled: false };
     let (own, other) = (plan(&trainer), plan(&Everything { sampled: true }));
     let data = users();
-    let fit = |plan: &Plan, spends| {
-        let noise = &mut NoiseSource::insecure_seeded(3);
-        trainer.fit(&data, plan, spends, noise).map(|_| ())
-    };
+    let fit = |plan: &Plan, spends| trainer.fit(&data, plan, spends, &mut seeded()).map(|_| ());
     assert!(matches!(fit(&other, Vec::new()), Err(Error::Plan { .. })));
     assert!(matches!(fit(&own, Vec::new()), Err(Error::Spends { .. })));
     let mut swapped = ledger(&own).reserve(&own).unwrap();
@@ -711,7 +704,7 @@ fn a_replay_that_inherits_seeded_noise_says_so() {
     let list = ReleaseList::of_entries("", &plan, entries[..3].to_vec()).unwrap();
     let mut payer = Paying::default();
     let noise = &mut NoiseSource::operating_system();
-    let run = Run::paying(&plan, &mut payer, noise).unwrap();
+    let run = paying(&plan, &mut payer, noise);
     let fitted = trainer.run(&data, run.listed_in(list)).unwrap();
     assert_eq!(fitted.provenance, Provenance::SeededNoise);
     assert!(!fitted.certificate.verify().unwrap().is_private());
@@ -727,25 +720,28 @@ fn a_share_of_the_budget_is_planned_as_it_is_asked_for() {
     assert!(requests.first_difference(&plan).is_none());
 }
 
-/// A link of a coordinator that has lost the key of a sample, or has drawn another one.
-struct Forgetful {
+type Meddle = fn(&mut SumRequest);
+
+/// A link that changes what a coordinator asks for, and may ask a second time.
+struct Meddling {
     inner: ChannelLink,
+    meddle: Meddle,
     asks_twice: bool,
     last: Option<SumRequest>,
 }
 
-impl CoordinatorLink for Forgetful {
+impl CoordinatorLink for Meddling {
     fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker> {
-        if let (true, Some(mut request)) = (answer.is_some() && self.asks_twice, self.last.take()) {
-            request.round_key = Some(RoundKey::from_bytes([7; 32]));
+        if let (true, Some(mut request)) = (answer.is_some(), self.last.take()) {
+            (self.meddle)(&mut request);
             return Ok(ToWorker::Sum(request));
         }
         match self.inner.exchange(answer)? {
-            ToWorker::Sum(mut request) if request.round_key.is_some() => {
-                if self.asks_twice {
-                    self.last = Some(request.clone());
-                } else {
-                    request.round_key = None;
+            ToWorker::Sum(mut request) => {
+                match self.asks_twice && request.round_key.is_some() {
+                    true => self.last = Some(request.clone()),
+                    false if self.asks_twice => {}
+                    false => (self.meddle)(&mut request),
                 }
                 Ok(ToWorker::Sum(request))
             }
@@ -755,18 +751,33 @@ impl CoordinatorLink for Forgetful {
 }
 
 #[test]
-fn a_worker_sums_no_sample_without_its_key_and_no_two_samples_of_one_step() {
+fn a_worker_sums_only_what_its_step_asks_for_by_its_own_instructions_and_one_sample() {
     let trainer = Everything { sampled: true };
     let (plan, data) = (plan(&trainer), users());
-    let nobody = Private::new(data.expose().without_users());
-    for asks_twice in [false, true] {
+    let nobody = nobody(&data);
+    let another_key = |request: &mut SumRequest| {
+        request.round_key = Some(RoundKey::from_bytes([7; 32]));
+    };
+    let cases: [(Meddle, bool, &str); 5] = [
+        (|request| request.round_key = None, false, "key of a sample"),
+        (another_key, true, "for other users"),
+        (
+            |request| request.instructions = "none",
+            false,
+            "instructions",
+        ),
+        (|request| request.list_head.clear(), false, "another step"),
+        (|request| request.n_coordinates += 1, false, "another step"),
+    ];
+    for (meddle, asks_twice, said) in cases {
         let (pool, mut links) = worker_channels(1);
         let backend = Coordinator::new(pool);
         let inner = links.remove(0);
         let refused = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                let mut link = Forgetful {
+                let mut link = Meddling {
                     inner,
+                    meddle,
                     asks_twice,
                     last: None,
                 };
@@ -774,52 +785,30 @@ fn a_worker_sums_no_sample_without_its_key_and_no_two_samples_of_one_step() {
                 let run = Run::worker(&plan, shard, &data, &mut link).unwrap();
                 trainer.run(&data, run)
             });
-            let noise = &mut NoiseSource::insecure_seeded(3);
-            let mut payer = Paying::default();
             let list = ReleaseList::hashes_only("r", &plan).unwrap();
-            let run = Run::paying(&plan, &mut payer, noise).unwrap();
-            let run = run.listed_in(list).summed_by(&backend);
-            assert!(trainer.run(&nobody, run).is_err());
+            let (mut payer, noise) = (Paying::default(), &mut seeded());
+            let run = paying(&plan, &mut payer, noise).listed_in(list);
+            assert!(trainer.run(&nobody, run.summed_by(&backend)).is_err());
             drop(backend);
             worker.join().unwrap()
         });
-        assert!(matches!(refused, Err(Error::Link { .. })), "{refused:?}");
-    }
-}
-
-/// Makes some of its releases and says that it is done.
-struct EndsEarly(Everything);
-
-impl Trainer for EndsEarly {
-    type Data = Private<Interactions>;
-    type Model = Vec<f64>;
-    type Error = Error;
-
-    fn width(&self, data: &Private<Interactions>) -> usize {
-        self.0.width(data)
-    }
-
-    fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
-        self.0.requests(width, adjacency)
-    }
-
-    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
-        self.0.describe(certificate)
-    }
-
-    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<Vec<f64>> {
-        let votes = run.vector(data, (self.width(data), 3.0), &Votes(0.4))?;
-        Ok(votes.values())
+        assert!(
+            matches!(refused, Err(Error::Link { what }) if what.contains(said)),
+            "{said}: {refused:?}"
+        );
     }
 }
 
 #[test]
 fn a_run_that_ends_early_is_certified_at_the_guarantee_of_its_whole_plan() {
-    let trainer = EndsEarly(Everything { sampled: false });
+    let trainer = Trained::by(|all, data, run| {
+        let votes = run.vector(data, (all.width(data), 3.0), &Votes(0.4))?;
+        Ok(votes.values())
+    });
     let (plan, data) = (plan(&trainer.0), users());
     let mut payer = Paying::default();
     let noise = &mut NoiseSource::operating_system();
-    let run = Run::paying(&plan, &mut payer, noise).unwrap();
+    let run = paying(&plan, &mut payer, noise);
     let fitted = trainer.run(&data, run).unwrap();
     let certified = fitted.certificate.verify().unwrap().guarantee.unwrap();
     assert!((certified.epsilon - plan.guarantee().epsilon).abs() < 1e-9);
@@ -829,4 +818,96 @@ fn a_run_that_ends_early_is_certified_at_the_guarantee_of_its_whole_plan() {
         (1, 7)
     );
     assert_eq!(payer.0, 1);
+}
+
+/// Nobody knows what a failed write left in the file.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_list_whose_write_failed_takes_no_release_until_it_is_opened_again() {
+    let trainer = Everything { sampled: false };
+    let (plan, entries) = (plan(&trainer), entries_of(&trainer));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("releases.list");
+    let mut list = ReleaseList::open(&path, "", &plan).unwrap();
+    list.append(&entries[0]).unwrap();
+    list.write_to("/dev/full").unwrap();
+    assert!(matches!(list.append(&entries[1]), Err(Error::Io { .. })));
+    list.write_to(path.to_str().unwrap()).unwrap();
+    let refused = list.append(&entries[1]);
+    assert!(matches!(refused, Err(Error::List { .. })), "{refused:?}");
+    assert_eq!((list.len(), list.head()), (1, entries[0].hash()));
+    drop(list);
+    let mut list = ReleaseList::open(&path, "", &plan).unwrap();
+    assert_eq!(list.next_replayed().unwrap().as_ref(), Some(&entries[0]));
+    list.append(&entries[1]).unwrap();
+}
+
+#[test]
+fn a_round_that_the_list_has_is_not_opened_and_paid_for_once_more() {
+    let trainer = Everything { sampled: false };
+    let plan = plan(&trainer);
+    let list = ReleaseList::of_entries("", &plan, entries_of(&trainer)).unwrap();
+    let (mut payer, noise) = (Paying::default(), &mut seeded());
+    let mut run = Run::paying(&plan, &mut payer, noise)
+        .unwrap()
+        .listed_in(list);
+    let requests = trainer.requests(N_ITEMS, plan.adjacency()).unwrap();
+    run.begin(&requests, 1).unwrap();
+    let all = PoissonSampling::new(1.0).unwrap();
+    let refused = run.open(all, 300, (N_ITEMS, 3.0), &[]).err();
+    assert!(
+        matches!(&refused, Some(Error::List { what }) if what.contains("reopened")),
+        "{refused:?}"
+    );
+    drop(run);
+    assert_eq!(payer.0, 0);
+}
+
+/// Samples of fixed size are from a public number of users: of another one, nothing is paid.
+#[test]
+fn a_sample_from_another_number_of_users_is_refused_before_it_is_paid_for() {
+    let data = users();
+    let n_users = data.expose().n_users();
+    for (n, fits) in [(n_users, true), (n_users - 1, false), (n_users + 1, false)] {
+        let sampling = ClientSampling::from(FixedSizeSampling::new(9, n).unwrap());
+        let event = sampling.event(DpEvent::gaussian(2.0));
+        let step = PlannedRelease::new("step", event, N_ITEMS as u64);
+        let plan = Plan::with_noise_multipliers(1e-5, Adjacency::ReplaceUser, vec![step.clone()]);
+        let plan = plan.unwrap();
+        for by_messages in [false, true] {
+            let (mut payer, noise) = (Paying::default(), &mut seeded());
+            let mut run = paying(&plan, &mut payer, noise);
+            let step = step.clone();
+            let requests = Requests::schedule(move |_| vec![step.clone()]);
+            run.begin(&requests, 1).unwrap();
+            let shape = (N_ITEMS, 3.0);
+            let made = if by_messages {
+                run.open(sampling, n_users, shape, &[]).map(|_| ())
+            } else {
+                run.sampled_vector(sampling, &data, shape, &Votes(1.0))
+                    .map(|_| ())
+            };
+            assert_eq!(made.is_ok(), fits, "{made:?}");
+            if let Err(error) = made {
+                assert!(matches!(error, Error::Population { expected } if expected == n));
+            }
+            drop(run);
+            assert_eq!(payer.0, usize::from(fits));
+        }
+    }
+}
+
+#[test]
+fn a_ledger_for_one_schedule_pays_for_no_part_of_it() {
+    let trainer = Everything { sampled: false };
+    let (plan, data) = (plan(&trainer), users());
+    let (mut ledger, noise) = (ledger(&plan), &mut seeded());
+    let run = paying(&plan, &mut ledger, noise);
+    let refused = trainer.run(&data, run);
+    let in_parts = dp_accounting::Error::ScheduleInParts;
+    assert!(
+        matches!(&refused, Err(Error::Accounting(error)) if *error.to_string() == *in_parts.to_string()),
+        "{refused:?}"
+    );
+    assert_eq!(ledger.n_releases(), 0);
 }

@@ -147,14 +147,40 @@ impl VectorSum {
         n_coordinates: usize,
         grid: Grid,
     ) -> Result<PaidSum> {
+        Self::from_messages_within(sample, messages, n_coordinates, grid, &[])
+    }
+
+    /// [`from_messages`](Self::from_messages) of messages whose last coordinates have ranges of their own: a message counts for nothing
+    /// unless each of these integers lies in its range, both ends included. A coordinate that counts clients can so be moved by one client as far as by any other,
+    /// which the bound on the whole message does not see to.
+    ///
+    /// # Privacy
+    /// As there: the ranges are public, and leave messages out.
+    ///
+    /// # Errors
+    /// As there; [`crate::Error::Param`] for more ranges than coordinates.
+    pub fn from_messages_within<M: AsRef<[i64]>>(
+        sample: PaidSample,
+        messages: impl IntoIterator<Item = (usize, M)>,
+        n_coordinates: usize,
+        grid: Grid,
+        ranges: &[(i64, i64)],
+    ) -> Result<PaidSum> {
         params::at_least_one("n_coordinates", n_coordinates)?;
+        params::in_range(
+            "ranges",
+            ranges.len(),
+            0,
+            n_coordinates,
+            "a range for a coordinate at most",
+        )?;
         let (sample, spend) = sample.into_parts();
         let mut counted = vec![false; sample.indices().len()];
         let mut sums = vec![0_i64; n_coordinates];
         for (client, message) in messages {
             let message = message.as_ref();
             // before anything is known of the client, and for every message
-            let good = admitted(message, n_coordinates, &grid);
+            let good = admitted(message, n_coordinates, &grid) & within(message, ranges);
             let place = sample.indices().binary_search(&client).ok();
             let seen = place.and_then(|at| counted.get_mut(at));
             let counts = good && seen.is_some_and(first_time);
@@ -189,6 +215,12 @@ fn add_weighted(sums: &mut [i64], message: &[i64], counts: bool) {
     for (sum, &z) in sums.iter_mut().zip(message) {
         *sum = sum.wrapping_add(z & mask);
     }
+}
+
+/// Whether the last coordinates lie in their ranges.
+fn within(message: &[i64], ranges: &[(i64, i64)]) -> bool {
+    let last = message.iter().rev().zip(ranges.iter().rev());
+    last.fold(true, |all, (z, (low, high))| all & (low <= z) & (z <= high))
 }
 
 /// Whether a message has the right length and an exact norm within the bound.

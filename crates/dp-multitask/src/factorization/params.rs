@@ -109,7 +109,21 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        default_settings(target)
+        Self {
+            n_rounds: 8,
+            round_growth: 1.2,
+            matrix_share: 0.01,
+            item_ridge_factor: 1.0,
+            item_l2_penalty: 3.0,
+            item_update: ItemUpdate::Residual(ResidualRounds {
+                n_statistics_rounds: 4,
+                bounds: ResidualBounds::Geometric { ratio: 0.9 },
+                pull: 0.25,
+                clip: GradientClip::Joint,
+            }),
+            pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
+            ..Self::adadpals_for_target(target)
+        }
     }
 
     /// Defaults of the published algorithm with biases: a matrix of its own for every item, released anew in
@@ -125,7 +139,42 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn adadpals_for_target(target: ApproxDp) -> Self {
-        adadpals_for_target(target)
+        Self {
+            dim: None,
+            rule_epsilon: target.epsilon,
+            n_rounds: 5,
+            round_growth: 2.5,
+            weight_exponent: 0.25,
+            count_share: 0.03,
+            count_clip_norm: 10.0,
+            count_floor: 50.0,
+            matrix_share: 0.2,
+            clip_norm: 0.95,
+            label_center: 3.0,
+            label_bound: 1.0,
+            bias_shrinkage: 30.0,
+            training_penalties: UserPenalties {
+                offset: 20.0,
+                factor: 0.3,
+                factor_per_record: 0.0,
+            },
+            fold_in_penalties: UserPenalties {
+                offset: 20.0,
+                factor: 5.0,
+                factor_per_record: 0.0,
+            },
+            item_ridge_factor: 0.7,
+            item_l2_penalty: 2.0,
+            init_stddev: 0.3,
+            init_seed: 0,
+            feedback: Feedback::Explicit,
+            score_model: ScoreModel::Biased,
+            record_sampling: RecordSampling::All,
+            head_fraction: None,
+            least_head: 0,
+            item_update: ItemUpdate::Ssp,
+            pooled_matrices: None,
+        }
     }
 
     /// Checks every range.
@@ -250,7 +299,36 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn implicit_for_target(target: ApproxDp) -> Self {
-        implicit_for_target(target)
+        // from little noise to much: what the noise does not drown, the user step may use
+        let noisy = target.epsilon < 3.0;
+        Self {
+            n_rounds: 3,
+            round_growth: 2.0,
+            weight_exponent: if noisy { 0.0 } else { 0.1 },
+            count_share: 0.03,
+            clip_norm: if noisy { 0.95 } else { 0.98 },
+            training_penalties: UserPenalties {
+                offset: if noisy { 10.0 } else { 1.0 },
+                factor: 0.1,
+                factor_per_record: 0.0,
+            },
+            fold_in_penalties: UserPenalties {
+                offset: 1.0,
+                factor: if noisy { 1.0 } else { 0.3 },
+                factor_per_record: 0.0,
+            },
+            item_ridge_factor: if noisy { 0.1 } else { 3.0 },
+            item_l2_penalty: 1.0,
+            init_stddev: 0.1,
+            feedback: Feedback::Implicit(ImplicitFeedback {
+                training_unobserved_weight: if noisy { 0.01 } else { 0.3 },
+                fold_in_unobserved_weight: 0.3,
+                item_unobserved_weight: if noisy { 0.3 } else { 0.01 },
+                item_gramian: ItemGramian::Pooled,
+                gramian_share: 0.05,
+            }),
+            ..Self::adadpals_for_target(target)
+        }
     }
 
     /// Defaults for implicit feedback without biases: pooled Gramian, users' factors cut short to a small norm, and only the
@@ -268,7 +346,37 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn implicit_plain_for_target(target: ApproxDp) -> Self {
-        implicit_plain_for_target(target)
+        let of = ImplicitPlain::at(target.epsilon);
+        let penalties = |factor| UserPenalties {
+            offset: 1.0, // without biases there is no offset
+            factor,
+            factor_per_record: 0.0,
+        };
+        Self {
+            score_model: ScoreModel::Plain,
+            dim: Some(1 + of.tastes),
+            n_rounds: of.n_rounds,
+            round_growth: of.round_growth,
+            weight_exponent: of.weight_exponent,
+            count_share: of.count_share,
+            count_clip_norm: of.count_clip_norm,
+            head_fraction: Some(of.head),
+            least_head: LEAST_HEAD,
+            clip_norm: of.clip_norm,
+            training_penalties: penalties(of.penalties[0]),
+            fold_in_penalties: penalties(of.penalties[1]),
+            item_ridge_factor: of.ridge,
+            item_l2_penalty: of.l2_penalty,
+            init_stddev: of.init_stddev,
+            feedback: Feedback::Implicit(ImplicitFeedback {
+                training_unobserved_weight: of.unobserved[0],
+                fold_in_unobserved_weight: of.unobserved[1],
+                item_unobserved_weight: of.unobserved[2],
+                item_gramian: ItemGramian::Pooled,
+                gramian_share: 0.05,
+            }),
+            ..Self::implicit_for_target(target)
+        }
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -551,130 +659,6 @@ const LEAST_TASTES: usize = 2;
 /// Fewest items in the head of the model without biases: lists of smaller catalogues need all of them.
 const LEAST_HEAD: usize = 250;
 
-fn default_settings(target: ApproxDp) -> FactorizationParams {
-    FactorizationParams {
-        n_rounds: 8,
-        round_growth: 1.2,
-        matrix_share: 0.01,
-        item_ridge_factor: 1.0,
-        item_l2_penalty: 3.0,
-        item_update: ItemUpdate::Residual(ResidualRounds {
-            n_statistics_rounds: 4,
-            bounds: ResidualBounds::Geometric { ratio: 0.9 },
-            pull: 0.25,
-            clip: GradientClip::Joint,
-        }),
-        pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
-        ..adadpals_for_target(target)
-    }
-}
-
-pub(super) fn adadpals_for_target(target: ApproxDp) -> FactorizationParams {
-    FactorizationParams {
-        dim: None,
-        rule_epsilon: target.epsilon,
-        n_rounds: 5,
-        round_growth: 2.5,
-        weight_exponent: 0.25,
-        count_share: 0.03,
-        count_clip_norm: 10.0,
-        count_floor: 50.0,
-        matrix_share: 0.2,
-        clip_norm: 0.95,
-        label_center: 3.0,
-        label_bound: 1.0,
-        bias_shrinkage: 30.0,
-        training_penalties: UserPenalties {
-            offset: 20.0,
-            factor: 0.3,
-            factor_per_record: 0.0,
-        },
-        fold_in_penalties: UserPenalties {
-            offset: 20.0,
-            factor: 5.0,
-            factor_per_record: 0.0,
-        },
-        item_ridge_factor: 0.7,
-        item_l2_penalty: 2.0,
-        init_stddev: 0.3,
-        init_seed: 0,
-        feedback: Feedback::Explicit,
-        score_model: ScoreModel::Biased,
-        record_sampling: RecordSampling::All,
-        head_fraction: None,
-        least_head: 0,
-        item_update: ItemUpdate::Ssp,
-        pooled_matrices: None,
-    }
-}
-
-pub(super) fn implicit_for_target(target: ApproxDp) -> FactorizationParams {
-    // from little noise to much: what the noise does not drown, the user step may use
-    let noisy = target.epsilon < 3.0;
-    FactorizationParams {
-        n_rounds: 3,
-        round_growth: 2.0,
-        weight_exponent: if noisy { 0.0 } else { 0.1 },
-        count_share: 0.03,
-        clip_norm: if noisy { 0.95 } else { 0.98 },
-        training_penalties: UserPenalties {
-            offset: if noisy { 10.0 } else { 1.0 },
-            factor: 0.1,
-            factor_per_record: 0.0,
-        },
-        fold_in_penalties: UserPenalties {
-            offset: 1.0,
-            factor: if noisy { 1.0 } else { 0.3 },
-            factor_per_record: 0.0,
-        },
-        item_ridge_factor: if noisy { 0.1 } else { 3.0 },
-        item_l2_penalty: 1.0,
-        init_stddev: 0.1,
-        feedback: Feedback::Implicit(ImplicitFeedback {
-            training_unobserved_weight: if noisy { 0.01 } else { 0.3 },
-            fold_in_unobserved_weight: 0.3,
-            item_unobserved_weight: if noisy { 0.3 } else { 0.01 },
-            item_gramian: ItemGramian::Pooled,
-            gramian_share: 0.05,
-        }),
-        ..adadpals_for_target(target)
-    }
-}
-
-pub(super) fn implicit_plain_for_target(target: ApproxDp) -> FactorizationParams {
-    let of = ImplicitPlain::at(target.epsilon);
-    let penalties = |factor| UserPenalties {
-        offset: 1.0, // without biases there is no offset
-        factor,
-        factor_per_record: 0.0,
-    };
-    FactorizationParams {
-        score_model: ScoreModel::Plain,
-        dim: Some(1 + of.tastes),
-        n_rounds: of.n_rounds,
-        round_growth: of.round_growth,
-        weight_exponent: of.weight_exponent,
-        count_share: of.count_share,
-        count_clip_norm: of.count_clip_norm,
-        head_fraction: Some(of.head),
-        least_head: LEAST_HEAD,
-        clip_norm: of.clip_norm,
-        training_penalties: penalties(of.penalties[0]),
-        fold_in_penalties: penalties(of.penalties[1]),
-        item_ridge_factor: of.ridge,
-        item_l2_penalty: of.l2_penalty,
-        init_stddev: of.init_stddev,
-        feedback: Feedback::Implicit(ImplicitFeedback {
-            training_unobserved_weight: of.unobserved[0],
-            fold_in_unobserved_weight: of.unobserved[1],
-            item_unobserved_weight: of.unobserved[2],
-            item_gramian: ItemGramian::Pooled,
-            gramian_share: 0.05,
-        }),
-        ..implicit_for_target(target)
-    }
-}
-
 /// What the model without biases has otherwise at little, middle and much privacy loss.
 struct ImplicitPlain {
     tastes: usize,
@@ -838,7 +822,7 @@ mod tests {
     }
 
     fn at(epsilon: f64) -> FactorizationParams {
-        default_settings(ApproxDp {
+        FactorizationParams::for_target(ApproxDp {
             epsilon,
             delta: 1e-5,
         })
@@ -852,9 +836,21 @@ mod tests {
                 epsilon,
                 delta: 1e-5,
             };
-            assert!(adadpals_for_target(target).check().is_ok());
-            assert!(implicit_for_target(target).check().is_ok());
-            assert!(implicit_plain_for_target(target).check().is_ok());
+            assert!(
+                FactorizationParams::adadpals_for_target(target)
+                    .check()
+                    .is_ok()
+            );
+            assert!(
+                FactorizationParams::implicit_for_target(target)
+                    .check()
+                    .is_ok()
+            );
+            assert!(
+                FactorizationParams::implicit_plain_for_target(target)
+                    .check()
+                    .is_ok()
+            );
         }
     }
 

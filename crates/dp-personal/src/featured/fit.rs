@@ -13,7 +13,6 @@ use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, sha256};
 use crate::workflows::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
@@ -25,13 +24,14 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args)?.open(&draft, Account::open)?;
+    let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
     let (ratings, split) = read_parts(args)?;
+    let mut opened = opened.bind(&ratings)?;
     let features = items.features(ratings.catalogue())?;
     let load = clock.lap();
 

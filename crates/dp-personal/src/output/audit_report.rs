@@ -79,25 +79,17 @@ impl SampledAuditReport<'_> {
 }
 
 const fn found(verdict: Verdict) -> &'static str {
-    if verdict.holds() {
-        "no violation found"
-    } else {
-        "the claim is REFUTED"
+    match verdict {
+        Verdict::Holds => "no violation found",
+        Verdict::Violated => "the claim is REFUTED",
+        Verdict::Inconclusive => "INCONCLUSIVE, the audit had too little power",
     }
-}
-
-/// Where mu lies according to the noise that came out.
-struct Interval {
-    low: f64,
-    high: f64,
-    /// Probability that it does not.
-    miss: f64,
 }
 
 impl AuditReport<'_> {
     /// The object that `--json` prints.
     pub(crate) fn json(&self) -> Result<Value> {
-        let interval = self.interval();
+        let [low, high] = self.interval();
         let mut object = serde_json::to_value(self.audit)?;
         object["data"] = match self.data {
             Some(path) => path.display().to_string().into(),
@@ -106,9 +98,9 @@ impl AuditReport<'_> {
         object["dim"] = self.dim.into();
         object["n_canaries"] = self.n_canaries.into();
         object["white_box_interval"] = json!({
-            "mu": [interval.low, interval.high],
-            "epsilon": [self.epsilon(interval.low), self.epsilon(interval.high)],
-            "confidence": 1.0 - interval.miss,
+            "mu": [low, high],
+            "epsilon": [self.epsilon(low), self.epsilon(high)],
+            "confidence": self.audit.white_box_confidence,
         });
         Ok(object)
     }
@@ -126,11 +118,13 @@ impl AuditReport<'_> {
         let mut failed: Vec<String> = failed
             .map(|check| format!("{} (p = {:.1e})", check.what, check.p_value))
             .collect();
-        if !self.audit.black_box.verdict.holds() {
+        if self.audit.black_box.verdict.is_violated() {
             failed.push("the bound by outputs alone lies above the claim".to_owned());
         }
         let failed = failed.into_iter().map(|of| format!("failed: {of}"));
-        blocks.extend(failed.map(Block::Warning));
+        let weak = self.audit.inconclusive.iter();
+        let weak = weak.map(|reason| format!("too little power: {reason}"));
+        blocks.extend(failed.chain(weak).map(Block::Warning));
         let limit = "An audit can refute a claim and never prove one.";
         blocks.push(Block::Note(limit.to_owned()));
         if self.data.is_some() {
@@ -153,7 +147,14 @@ impl AuditReport<'_> {
     /// Epsilon and mu as claimed and as measured, each rounded to the side that promises less.
     fn figures(&self) -> Table {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
-        let Interval { low, high, miss } = self.interval();
+        let [low, high] = self.interval();
+        let sure = match audit.white_box_confidence {
+            Some(confidence) => format!("with confidence 1 - {:.0e}", 1.0 - confidence),
+            None => format!(
+                "if {:.2} % of mu^2, too few numbers to measure, is as claimed",
+                100.0 * audit.trusted_share
+            ),
+        };
         let row = |name: &str, [epsilon, mu]: [String; 2], meaning: String| {
             vec![name.to_owned(), epsilon, mu, meaning]
         };
@@ -169,11 +170,7 @@ impl AuditReport<'_> {
                 [audit.white_box_epsilon, mu].map(|x| format!("{x:.4}")),
                 "by the noise that came out".to_owned(),
             ),
-            row(
-                "  from",
-                [self.epsilon(low), low].map(rounded_down),
-                format!("with confidence 1 - {miss:.0e}"),
-            ),
+            row("  from", [self.epsilon(low), low].map(rounded_down), sure),
             row(
                 "  to",
                 [self.epsilon(high), high].map(rounded_up),
@@ -205,10 +202,10 @@ impl AuditReport<'_> {
     /// The noise of each release.
     fn releases(&self) -> Table {
         let rows = self.audit.releases.iter().map(|release| {
-            let mark = if release.verdict.holds() {
-                ""
-            } else {
+            let mark = if release.verdict.is_violated() {
                 "VIOLATED"
+            } else {
+                ""
             };
             vec![
                 release.label.clone(),
@@ -236,16 +233,10 @@ impl AuditReport<'_> {
         all.filter(|check| !check.passed())
     }
 
-    /// The white-box estimate within its error. The noise of one release misses its error with
-    /// probability 2 `level`, that of any with at most the sum.
-    fn interval(&self) -> Interval {
+    /// The white-box estimate within its error.
+    fn interval(&self) -> [f64; 2] {
         let (mu, error) = (self.audit.white_box_mu, self.audit.white_box_error);
-        let misses = self.audit.releases.iter().map(|r| 2.0 * r.level);
-        Interval {
-            low: (mu * (1.0 - error)).max(0.0),
-            high: mu * (1.0 + error),
-            miss: misses.sum(),
-        }
+        [(mu * (1.0 - error)).max(0.0), mu * (1.0 + error)]
     }
 
     /// Epsilon at the claimed delta; 0 for nothing.

@@ -29,6 +29,7 @@ pub(crate) use model_file::{
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport};
 pub(crate) use release::{Release, RunReport, Seconds};
+pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
     Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED,

@@ -180,12 +180,15 @@ pub(crate) trait RunReport {
 
     /// The summary on the screen: what is released, and under a title that says so, where it is asked for, what is internal.
     fn summary(&self, output: &OutputSettings, balance: Option<&str>) -> String {
-        let mut facts = guarantee_facts(self.release().certificate());
+        let certificate = self.release().certificate();
+        let mut facts = guarantee_facts(certificate);
+        // seeded noise has no epsilon that could be added up
+        let balance = balance.filter(|_| certificate.guarantee.is_some());
+        facts.extend(balance.map(|balance| fact("ledger", balance)));
         facts.push(fact("model", self.release().model_line()));
         facts.extend(self.facts());
         facts.push(fact("written to", output.out.display().to_string()));
         facts.push(internal_fact(&output.out, output.show_internal));
-        facts.extend(balance.map(|balance| fact("ledger", balance)));
         if !output.show_internal {
             return terminal(&[Block::Facts(facts)]);
         }

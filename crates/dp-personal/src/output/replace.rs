@@ -1,10 +1,11 @@
 //! Files that take the place of older ones in a folder that stays.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::folder::{remove_if_present, sync_folder};
+use super::folder::{folder_of, remove_if_present, sync_folder};
 use crate::error::{Error, Result};
 
 /// Name, content, and whether the file is for its owner's eyes only.
@@ -40,6 +41,18 @@ pub fn replace_files(folder: &Path, files: &[Replacement<'_>], gone: &[&str]) ->
     }
     sync_folder(folder);
     Ok(())
+}
+
+/// Replaces one file for its owner's eyes, whole or not at all.
+///
+/// # Errors
+/// As [`replace_files`], and when its name is not text.
+pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    let name = path.file_name().and_then(OsStr::to_str).ok_or_else(|| {
+        let reason = "the name is not UTF-8";
+        Error::write(path, io::Error::new(io::ErrorKind::InvalidInput, reason))
+    })?;
+    replace_files(folder_of(path), &[(name, bytes.to_vec(), true)], &[])
 }
 
 /// Name of a file on its way.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dp_mechanism::NoiseSource;
 
-use super::{Range, Shapes, choices, settings};
+use super::{LedgerSettings, Range, Shapes, choices, settings};
 
 choices! {
     /// How the item factors are trained.
@@ -151,40 +151,10 @@ settings! {
         count_share: Option<f64> = { value_name: "SHARE", usual: "0.03", range: Range::open_unit() },
     }
 
-    /// Where the privacy loss is recorded.
-    struct LedgerSettings under "Ledger" {
-        /// Account of this data set over all runs
-        ledger: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::Nothing },
-        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
-        new_ledger: bool = { requires: ["ledger"], shapes: Shapes::Nothing },
-        /// Total epsilon of the ledger, which is made with it where it does not exist yet
-        ledger_epsilon: Option<f64> = {
-            value_name: "E",
-            usual: "as it was made; of a new one, the run's",
-            requires: ["ledger"],
-            range: Range::above(0.0),
-            shapes: Shapes::Nothing,
-        },
-        /// Total delta of the ledger
-        ledger_delta: Option<f64> = {
-            value_name: "D",
-            usual: "as it was made; of a new one, the run's",
-            requires: ["ledger"],
-            range: Range::open_unit(),
-            shapes: Shapes::Nothing,
-        },
-        /// Name of the data set in ledger and certificate
-        data_set: Option<String> = {
-            value_name: "NAME",
-            usual: "the file's name",
-            shapes: Shapes::Nothing, // the name that follows from it does
-        },
-    }
-
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
         /// Go on with the run that was interrupted on its way to `out`, where there is one
-        resume: bool = { requires: ["ledger"], shapes: Shapes::Nothing },
+        resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
 
     /// What is held out for the internal report.
@@ -250,6 +220,14 @@ settings! {
         split: SplitSettings = flatten,
         /// How much is tried.
         trials: TrialSettings = flatten,
+    }
+
+    /// An audit of a choice among candidates.
+    struct AuditTuneSettings {
+        /// What all candidates have in common, and how much is tried.
+        audit: AuditSettings = flatten,
+        /// The candidates.
+        choice: ChoiceSettings = flatten,
     }
 
     /// How much is tried.
@@ -344,19 +322,6 @@ impl FactorSettings {
     }
 }
 
-impl LedgerSettings {
-    /// Of a run that releases nothing.
-    pub(crate) const fn none() -> Self {
-        Self {
-            ledger: None,
-            new_ledger: false,
-            ledger_epsilon: None,
-            ledger_delta: None,
-            data_set: None,
-        }
-    }
-}
-
 impl AuditSettings {
     /// The training on these ratings that is audited.
     pub(crate) fn run_on(&self, ratings: PathBuf) -> TrainSettings {
@@ -371,6 +336,16 @@ impl AuditSettings {
             resume: ResumeSettings { resume: false },
             split: self.split.clone(),
             output: OutputSettings::nowhere(),
+        }
+    }
+}
+
+impl AuditTuneSettings {
+    /// The choice that is audited.
+    pub(crate) fn run(&self) -> TuneSettings {
+        TuneSettings {
+            train: self.audit.run_on(PathBuf::new()),
+            choice: self.choice.clone(),
         }
     }
 }

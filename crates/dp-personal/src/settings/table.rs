@@ -157,6 +157,8 @@ pub struct Setting {
     pub requires: &'static [&'static str],
     /// Settings that must not be given too.
     pub conflicts: &'static [&'static str],
+    /// The group that it is in, where one setting of several must be given.
+    pub one_of: Option<&'static str>,
     /// How it takes part in the run. By its value unless a row says otherwise, so that none is forgotten.
     pub shapes: Shapes,
     /// What it does.
@@ -188,6 +190,7 @@ impl Setting {
             range: None,
             requires: &[],
             conflicts: &[],
+            one_of: None,
             shapes: Shapes::ByValue,
             doc,
         }

@@ -1,6 +1,6 @@
 //! `dp audit`: what whole training runs give away, measured with planted users.
 //!
-//! The runs are those that `dp train`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
+//! The runs are those that `dp train`, `dp tune`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
 //! in memory: nothing of them is released, so no ledger is charged.
 
 use std::path::Path;
@@ -32,7 +32,7 @@ const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const SHAPE: (usize, usize, usize) = (300, 200, 12_000);
 
 /// Users planted in ratings where no number is given.
-const USUAL_CANARIES: usize = 200;
+pub(super) const USUAL_CANARIES: usize = 200;
 
 /// Most items that a planted user is given.
 const MOST_ITEMS: f64 = 100.0;
@@ -77,8 +77,8 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     go_on(watch)?;
     let data = data(args)?;
     let params = with_length(params, &data, target)?;
-    let canaries = canaries(data, trials.n_canaries, &params)?;
-    warn_of_memory(&params, &canaries, &trials.runs);
+    let canaries = canaries(data, trials.n_canaries, (&params, 1.0))?;
+    warn_of_memory([&params], &canaries, &trials.runs);
     let (dim, fit) = (params.dim, params.check()?);
     let run = match dim {
         Some(dim) if args.settings.dim.is_some() => format!("factors of length {dim}, as set"),
@@ -258,7 +258,7 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
 }
 
 /// What a run would train on: the part of the ratings that is not held out, or generated ratings.
-fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
+pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
     let Some(path) = &args.ratings else {
         let (n_users, n_items, n_ratings) = SHAPE;
         let mut rng = ChaCha20Rng::seed_from_u64(args.trials.generated.data_seed);
@@ -272,7 +272,7 @@ fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
 
 /// The settings with the length of the factors that a run without planted users has. The rule
 /// looks at the mean count of an item, which the items of the planted users would pull down.
-fn with_length(
+pub(super) fn with_length(
     mut params: FactorizationParams,
     data: &Private<Interactions>,
     target: ApproxDp,
@@ -288,26 +288,34 @@ fn with_length(
     Ok(params)
 }
 
-/// Users planted in the data, each with as many items as the bound on counts lets one user have in
+/// Users planted in the data, each with so many items that the share of them which is trained on is as many as the bound on counts lets one user have in
 /// full, rated far beyond every bound, so that each is reached. Implicit feedback takes any rating for a yes.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "clamped to 1..=100; the bounds of centre and label keep the rating in the range of f32"
 )]
-fn canaries(
+pub(super) fn canaries(
     data: Private<Interactions>,
     n_canaries: usize,
-    params: &FactorizationParams,
+    (params, trained_on): (&FactorizationParams, f64),
 ) -> Result<Canaries> {
-    let items_each = params.count_clip_norm.powi(2).clamp(1.0, MOST_ITEMS) as usize;
+    let items = params.count_clip_norm.powi(2) / trained_on;
+    let items_each = items.ceil().clamp(1.0, MOST_ITEMS) as usize;
     let rating = params.label_center + 1e4 * params.label_bound;
     Ok(Canaries::new(data, n_canaries, items_each, rating as f32)?)
 }
 
-fn warn_of_memory(params: &FactorizationParams, canaries: &Canaries, trials: &RunSettings) {
-    let dim = params.dim.unwrap_or(1);
-    let per_item = 1 + params.n_rounds * (dim * (dim + 3) / 2);
+pub(super) fn warn_of_memory<'p>(
+    all: impl IntoIterator<Item = &'p FactorizationParams>,
+    canaries: &Canaries,
+    trials: &RunSettings,
+) {
+    let per_item = |params: &FactorizationParams| {
+        let dim = params.dim.unwrap_or(1);
+        1 + params.n_rounds * (dim * (dim + 3) / 2)
+    };
+    let per_item = all.into_iter().map(per_item).sum::<usize>();
     let draws = [per_item, canaries.n_items(), trials.n_runs]
         .into_iter()
         .fold(1, usize::saturating_mul);
@@ -371,7 +379,7 @@ mod tests {
         let mut params = FactorizationParams::for_target(target);
         (params.dim, params.n_rounds) = (Some(1), 1);
         let data = Private::new(dp_core::InteractionsBuilder::new(5).build().0);
-        let canaries = canaries(data, 30, &params).unwrap();
+        let canaries = canaries(data, 30, (&params, 1.0)).unwrap();
         let fit = params.check().unwrap();
         let trainer = factorization(fit, canaries.n_items(), target).unwrap();
         let settings = RunSettings {
@@ -379,7 +387,7 @@ mod tests {
             ..RunSettings::default()
         };
         let audit = measure(&Liar(trainer), &canaries, &settings, &mut Silent).unwrap();
-        assert!(!audit.verdict.holds());
+        assert!(audit.verdict.is_violated());
         let report = AuditReport {
             audit: &audit,
             data: None,

@@ -10,7 +10,7 @@ use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::ledger::{Account, data_set_id};
+use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits};
 use crate::error::{Error, Result};
 use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
@@ -42,7 +42,7 @@ impl<'a> Opening<'a> {
                 Ok(_) | Err(_) => continue, // will not be replaced, or does not exist
             };
             let own = [self.data, Path::new(".")].into_iter();
-            let own = own.chain(self.ledger.ledger.as_deref());
+            let own = own.chain(self.ledger.file());
             for input in own.chain(self.inputs.iter().copied()) {
                 if absolute(input).is_some_and(|path| path.starts_with(&out)) {
                     let (input, out) = (input.display(), folder.display());
@@ -61,21 +61,44 @@ impl<'a> Opening<'a> {
     ///
     /// # Errors
     /// [`Error::Recovered`] when a run that was killed had released its model: that needs no account.
-    pub(crate) fn open(self, draft: &Plan, account: OpenAccount) -> Result<Opened<'a>> {
+    pub(crate) fn open(self, draft: &Plan) -> Result<Unbound<'a>> {
         self.protect()?;
         let (output, ledger) = (self.output, self.ledger);
         OutputFolder::recover(&output.out, output.force)?;
         let data_set = data_set_id(ledger, self.data);
-        let account = account(ledger, data_set.clone(), draft.target(), draft.adjacency())?;
+        let account = Account::open(ledger, data_set.clone(), draft)?;
         let resume = self.resume.resume;
         if !(resume && OutputFolder::is_interrupted(&output.out)) {
             account.check(draft)?;
         }
-        Ok(Opened {
+        Ok(Unbound {
             about: (data_set, draft.target(), draft.adjacency()),
             folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
             account,
             output,
+        })
+    }
+}
+
+/// What a run has opened before the users of its data are known to be those of its ledger.
+pub(crate) struct Unbound<'a> {
+    about: (String, ApproxDp, Adjacency),
+    folder: OutputFolder,
+    account: Account,
+    output: &'a OutputSettings,
+}
+
+impl<'a> Unbound<'a> {
+    /// The same once they are: what this returns can pay.
+    ///
+    /// # Errors
+    /// [`Error::OtherUsers`], [`Error::Binding`] and [`Error::LedgerLost`]: told to the operator alone, before anything is paid.
+    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<Opened<'a>> {
+        Ok(Opened {
+            about: self.about,
+            folder: self.folder,
+            account: self.account.bind(data)?,
+            output: self.output,
             warnings: Vec::new(),
             aside: Aside::default(),
         })
@@ -90,15 +113,12 @@ fn absolute(path: &Path) -> Option<PathBuf> {
         .ok()
 }
 
-/// [`Account::open`] or [`Account::open_schedule`].
-type OpenAccount = fn(&LedgerSettings, String, ApproxDp, Adjacency) -> Result<Account>;
-
 /// Where a run writes, and what pays for it.
 pub(crate) struct Opened<'a> {
     /// The name of the data set, and the guarantee of the run.
     about: (String, ApproxDp, Adjacency),
     folder: OutputFolder,
-    account: Account,
+    account: BoundAccount,
     output: &'a OutputSettings,
     /// What follows from settings alone: public.
     warnings: Vec<String>,
@@ -198,11 +218,7 @@ impl Clock {
 
 /// What is taken on trust of the runs on the same data.
 pub(crate) fn other_runs(ledger: &LedgerSettings) -> String {
-    let runs = match ledger.ledger {
-        Some(_) => "every run on this data set used the same ledger file",
-        None => "this is the only run on this data set: no ledger file was used",
-    };
-    runs.to_owned()
+    ledger.assumption().to_owned()
 }
 
 /// What makes records one user's: a column by its name.
@@ -259,7 +275,7 @@ pub(crate) struct PrivateRun<'a> {
     /// Where its list of releases grows.
     folder: &'a OutputFolder,
     /// What pays for it.
-    account: &'a mut Account,
+    account: &'a mut BoundAccount,
     /// What it will release.
     plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
@@ -311,7 +327,7 @@ impl PrivateRun<'_> {
                 return Ok(certified_after(fitted, account, &run));
             }
         }
-        folder.mark_paid()?;
+        let name = folder.mark_paid(&name_in_ledger(public)?)?;
         if account.has_file() {
             folder.keep_for_resuming();
         }
@@ -320,13 +336,16 @@ impl PrivateRun<'_> {
             account.note_figures_of(&run)?;
         }
         let ledger = account.ledger()?;
+        ledger.set_run(Some(name));
         let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         match fitted {
             Ok(fitted) => Ok(certified_after(fitted, account, &run)),
             Err(error) => Err(match error.into() {
-                Error::Accounting(AccountingError::BudgetSpent { .. }) => account.refused(plan),
+                Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
+                    account.explained(error, plan)
+                }
                 other if account.n_paid() > n_paid => folder.after_payment(other),
                 other => other,
             }),
@@ -363,7 +382,7 @@ fn ends_here(
         return Err(Error::Usage(reason.to_owned()));
     }
     let rest = plan.releases().get(made.len()..).unwrap_or_default();
-    if rest.is_empty() || made.is_empty() || !account.pays_by_release() {
+    if rest.is_empty() || made.is_empty() || !account.pays_by_release(plan) {
         return Ok(false);
     }
     let (delta, adjacency) = (plan.target().delta, plan.adjacency());
@@ -372,6 +391,13 @@ fn ends_here(
         Err(Error::Budget(_)) if has_model_after(made.len()) => Ok(true),
         outcome => outcome.map(|()| false),
     }
+}
+
+/// What the lines of a ledger call a run: its command, and a random number that keeps it apart from other runs.
+fn name_in_ledger(public: &Value) -> Result<String> {
+    let command = public.get("command").and_then(Value::as_str);
+    let number = random_bits()?;
+    Ok(format!("{} {number:016x}", command.unwrap_or("run")))
 }
 
 /// The name of a run in its list of releases: the SHA-256 of everything public that shapes it.

@@ -14,7 +14,6 @@ use crate::settings::{Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
-use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opened, Opening, other_runs, unit_of};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -39,11 +38,12 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
     let draft = fit.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(args)?.open(&draft, Account::open)?;
+    let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     let (ratings, split) = read_parts(args)?;
+    let mut opened = opened.bind(&ratings)?;
     let load = clock.lap();
 
     let fit = with_assumptions(fit, args, &ratings);

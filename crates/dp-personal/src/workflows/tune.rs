@@ -1,13 +1,16 @@
 //! `dp tune`: several settings trained, compared and paid for within one budget.
 
+use dp_audit::{AuditedTrainer, TuningOracle};
 use dp_core::ApproxDp;
 use dp_multitask::{
     FactorizationParams, MatrixFactorization, Trainer, TunedModel, Tuning, TuningParams,
 };
 use serde_json::json;
 
+use super::audit::{
+    AuditOutcome, Audited, Trials, USUAL_CANARIES, canaries, data, warn_of_memory, with_length,
+};
 use super::input::{settings_for, with_given};
-use super::ledger::Account;
 use super::private_run::Clock;
 use super::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
@@ -15,7 +18,9 @@ use super::train::{
 };
 use crate::error::{Error, Result};
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
-use crate::settings::{ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings};
+use crate::settings::{
+    AuditTuneSettings, ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings,
+};
 use crate::watch::{Watch, Watched, go_on};
 
 /// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
@@ -29,19 +34,16 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     // everything public is checked before the data is touched
     let train = &args.train;
     let target = ApproxDp::target(train.target.epsilon, train.target.delta)?;
-    let how = TuningParams {
-        score_share: args.choice.score_share,
-        held_out_fraction: args.choice.held_out_fraction,
-        ..TuningParams::default()
-    };
+    let how = comparison_settings(&args.choice);
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
-    let mut opened = opening(train)?.open(&draft, Account::open)?;
+    let opened = opening(train)?.open(&draft)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     let (ratings, split) = read_parts(train)?;
+    let mut opened = opened.bind(&ratings)?;
     let load = clock.lap();
 
     let assumed = fits
@@ -74,6 +76,50 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         run: Some(&public),
     };
     finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
+}
+
+/// Makes the run of `dp tune` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+///
+/// # Errors
+/// As [`audit`](super::audit::audit()), and when candidates are alike or name a setting that there is not. A claim that is refuted is no error.
+pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    // everything public is checked before the data is touched
+    let (run, audited) = (args.run(), &args.audit);
+    crate::featured::refuse_flags(&audited.features)?;
+    let target = ApproxDp::target(audited.target.epsilon, audited.target.delta)?;
+    let how = comparison_settings(&args.choice);
+    let fits = candidates(&run, how, target)?;
+    Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
+    let of_each = Tuning::target_of_each(fits.len(), how, target, ADJACENCY)?;
+    let trials = Trials::new(&audited.trials, USUAL_CANARIES)?;
+
+    go_on(watch)?;
+    let data = data(audited)?;
+    let with_length = |fit: &MatrixFactorization| with_length(fit.params().clone(), &data, of_each);
+    let all = fits.iter().map(with_length).collect::<Result<Vec<_>>>()?;
+    let trained_on = 1.0 - how.held_out_fraction;
+    let canaries = canaries(data, trials.n_canaries, (&all[0], trained_on))?;
+    warn_of_memory(&all, &canaries, &trials.runs);
+    let lengths: Vec<String> = all.iter().map(|p| p.dim.unwrap_or(1).to_string()).collect();
+    let (dim, lengths) = (all.iter().filter_map(|p| p.dim).max(), lengths.join(", "));
+    let fits = all.into_iter().map(FactorizationParams::check);
+    let tuning = Tuning::new(fits.collect::<Result<_, _>>()?, how)?;
+    let oracle = TuningOracle::new(tuning.clone());
+    let trainer = AuditedTrainer::new(tuning, canaries.n_items(), target, ADJACENCY)?;
+    let what = Audited {
+        data: audited.ratings.as_deref(),
+        dim,
+        run: format!("candidates with factors of length {lengths}, and the choice among them"),
+    };
+    what.measure(&trainer.watched_by(oracle), &canaries, &trials, watch)
+}
+
+fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {
+    TuningParams {
+        score_share: choice.score_share,
+        held_out_fraction: choice.held_out_fraction,
+        ..TuningParams::default()
+    }
 }
 
 /// Settings of every candidate: defaults for its part of the budget, then flags, then its own.

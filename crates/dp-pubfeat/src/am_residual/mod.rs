@@ -6,9 +6,9 @@ mod prior;
 
 use std::borrow::Borrow;
 
-use dp_accounting::{CertificateBuilder, Plan, Requests};
+use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
-use dp_mechanism::{Run, Trainer, plan_for};
+use dp_mechanism::{Run, Trainer};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -62,7 +62,34 @@ impl AmResidualSspParams {
     /// Defaults that follow from epsilon alone. Found on the validation part of MovieLens-1M (`docs/results.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        defaults_for(target)
+        let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
+            e if e < 2.0 => (3, 6, 0.5, 5.0),
+            e if e < 10.0 => (4, 10, 0.7, 5.0),
+            _ => (8, 12, 0.7, 8.0),
+        };
+        Self {
+            dim,
+            n_rounds,
+            round_growth: 1.2,
+            totals_share: 0.08,
+            weights: ExampleWeights::equal(),
+            bound: ShrinkingBound {
+                first: 0.95,
+                ratio: 0.95,
+                floor: 0.7,
+            },
+            taste_norm,
+            user_step: LevelStep {
+                label_center: 3.5,
+                level_penalty: 5.0,
+                l2_penalty,
+            },
+            memory: 0.8,
+            totals_floor: 0.5,
+            item_variance: 0.15,
+            label_variance: 0.08,
+            init_seed: 0,
+        }
     }
 
     /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
@@ -111,7 +138,7 @@ impl AmResidualSspParams {
         self.weights.check()?;
         self.bound.check()?;
         self.user_step.check()?;
-        Ok(AmResidualSsp::of(self))
+        Ok(AmResidualSsp { params: self })
     }
 
     /// The constant `a` in front of users' tastes.
@@ -134,6 +161,41 @@ pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
     }
 }
 
+/// Weights and unit of rounds, in the form that they have elsewhere.
+pub(crate) fn round_setup(weights: &ExampleWeights, dim: usize) -> ProblemSetup {
+    ProblemSetup {
+        weights: weights.clone(),
+        ..ProblemSetup::new(dim, 1.0)
+    }
+}
+
+/// Rows without a bias, with each taste made of a uniform number.
+pub(crate) fn initial_vectors(
+    (n_items, dim): (usize, usize),
+    seed: u64,
+    taste: impl Fn(f64) -> f64,
+) -> Vec<f64> {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let draw = |at: usize| match at % dim {
+        0 => 0.0,
+        _ => taste(rng.random()),
+    };
+    (0..n_items * dim).map(draw).collect()
+}
+
+/// What items are learned by, from the variances of a coordinate of an item vector and of a label.
+pub(crate) fn ridge(
+    kernel: SparseKernel,
+    dim: usize,
+    (item_variance, label_variance): (f64, f64),
+) -> Result<KernelRidge<SparseKernel>> {
+    let noise = RidgeNoise::FromRelease {
+        item_norm: (item_variance * dim as f64).sqrt(),
+    };
+    let l2_penalty = label_variance / item_variance;
+    KernelRidge::new(kernel, dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
+}
+
 /// Shares of rounds, each `growth` times the one before, of what `totals_share` leaves.
 pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
     // counted from the largest, so that growth to a high power cannot overflow; no share underflows
@@ -145,37 +207,6 @@ pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> V
     let shares: Vec<f64> = (0..n_rounds).map(share).collect();
     let whole = shares.iter().sum::<f64>() / (1.0 - totals_share);
     shares.iter().map(|share| share / whole).collect()
-}
-
-fn defaults_for(target: ApproxDp) -> AmResidualSspParams {
-    let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
-        e if e < 2.0 => (3, 6, 0.5, 5.0),
-        e if e < 10.0 => (4, 10, 0.7, 5.0),
-        _ => (8, 12, 0.7, 8.0),
-    };
-    AmResidualSspParams {
-        dim,
-        n_rounds,
-        round_growth: 1.2,
-        totals_share: 0.08,
-        weights: ExampleWeights::equal(),
-        bound: ShrinkingBound {
-            first: 0.95,
-            ratio: 0.95,
-            floor: 0.7,
-        },
-        taste_norm,
-        user_step: LevelStep {
-            label_center: 3.5,
-            level_penalty: 5.0,
-            l2_penalty,
-        },
-        memory: 0.8,
-        totals_floor: 0.5,
-        item_variance: 0.15,
-        label_variance: 0.08,
-        init_seed: 0,
-    }
 }
 
 const OUTPUT: &str =
@@ -222,29 +253,12 @@ pub struct AmResidualSsp {
     params: AmResidualSspParams,
 }
 
+trainer::algorithm! {
+    AmResidualSsp of AmResidualSspParams, over n_items,
+    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+}
+
 impl AmResidualSsp {
-    const fn of(params: AmResidualSspParams) -> Self {
-        Self { params }
-    }
-
-    /// The settings.
-    #[must_use]
-    pub const fn params(&self) -> &AmResidualSspParams {
-        &self.params
-    }
-
-    /// What a fit over `n_items` will release, calibrated to `target`.
-    ///
-    /// # Errors
-    /// As [`Ssp::plan`](crate::Ssp::plan).
-    pub fn plan(&self, n_items: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(plan_for(
-            &self.requests(n_items, adjacency)?,
-            target,
-            adjacency,
-        )?)
-    }
-
     /// Numbers in a round's release.
     const fn n_coordinates(&self, n_items: usize) -> usize {
         let dim = self.params.dim;
@@ -263,18 +277,8 @@ impl AmResidualSsp {
         Ok(Requests::Shares(all))
     }
 
-    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
-    pub fn with<P: Borrow<FeaturePrior>>(&self, prior: P) -> With<Self, P> {
-        let (settings, start) = (self.clone(), prior);
-        With { settings, start }
-    }
-
-    /// Weights and unit, in the form that they have elsewhere.
     fn setup(&self) -> ProblemSetup {
-        ProblemSetup {
-            weights: self.params.weights.clone(),
-            ..ProblemSetup::new(self.params.dim, 1.0)
-        }
+        round_setup(&self.params.weights, self.params.dim)
     }
 
     fn rounds(
@@ -287,8 +291,10 @@ impl AmResidualSsp {
         let floor = params.totals_floor;
         let totals = Totals::release(&self.setup(), n_items, floor, (ratings, &mut *run))?;
         let made = prior.kernel(&totals.items, totals.noise)?;
-        let mut learner = self.learner(made.kernel)?;
+        let variances = (params.item_variance, params.label_variance);
+        let mut learner = ridge(made.kernel, params.dim, variances)?;
         let mut vectors = self.initial_vectors(n_items);
+        trainer::show_round(run, 0, &self.with_biases(vectors.clone()), params.dim);
         let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
         for t in 1..=params.n_rounds {
             let bound = params.bound.at(t);
@@ -310,31 +316,18 @@ impl AmResidualSsp {
             seen.add(&round);
             learner.learn_pooled(&seen.statistics()?)?;
             vectors = learner.item_vectors()?;
+            trainer::show_round(run, t, &self.with_biases(vectors.clone()), params.dim);
         }
         let weights = self.feature_weights(prior, &learner, &made.unknown)?;
         FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
     }
 
-    fn learner(&self, kernel: SparseKernel) -> Result<KernelRidge<SparseKernel>> {
-        let params = &self.params;
-        let noise = RidgeNoise::FromRelease {
-            item_norm: (params.item_variance * params.dim as f64).sqrt(),
-        };
-        let l2_penalty = params.label_variance / params.item_variance;
-        KernelRidge::new(kernel, params.dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
-    }
-
     /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root. Public, from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
-        let mut rng = ChaCha20Rng::seed_from_u64(self.params.init_seed);
-        let dim = self.params.dim;
         let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();
-        let mut draw = |at: usize| match at % dim {
-            0 => 0.0,
-            _ => unit * (rng.random::<f64>() - 0.5),
-        };
-        (0..n_items * dim).map(&mut draw).collect()
+        let taste = |draw| unit * (draw - 0.5);
+        initial_vectors((n_items, self.params.dim), self.params.init_seed, taste)
     }
 
     /// Vectors per unit of users' `x = [a, u]` as rows `[h, q]`: the first coordinate times `a`.
@@ -448,7 +441,10 @@ mod tests {
                 epsilon,
                 delta: 1e-5,
             };
-            assert!(defaults_for(target).check().is_ok(), "epsilon {epsilon}");
+            assert!(
+                AmResidualSspParams::for_target(target).check().is_ok(),
+                "epsilon {epsilon}"
+            );
         }
     }
 }

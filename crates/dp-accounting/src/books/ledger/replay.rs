@@ -298,7 +298,6 @@ mod tests {
             (1, "", mu, Measure::MuSquared),
             (2, GAUSSIAN, mu, Measure::MuSquared),
             (3, GAUSSIAN, mu, Measure::MuSquared),
-            (4, GAUSSIAN, mu, Measure::MuSquared),
             (2, RDP, rdp, Measure::Rdp),
             (2, SCHEDULE, "", Measure::Epsilon),
         ] {

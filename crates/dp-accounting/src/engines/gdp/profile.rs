@@ -4,7 +4,7 @@ use dp_core::ApproxDp;
 
 use crate::Result;
 use crate::engines::quadrature::HALF_LINE;
-use crate::engines::rounding::two_sum;
+use crate::engines::rounding::{first_true, two_sum};
 
 /// Returns the smallest delta for which a mu-GDP mechanism is (epsilon, delta)-DP.
 ///
@@ -199,24 +199,6 @@ pub fn mu_for(target: ApproxDp) -> Result<f64> {
 /// Twice the error of `log_delta` near `delta`.
 fn margin(delta: f64) -> f64 {
     1e-14 + 4e-16 * libm::fabs(libm::log(delta))
-}
-
-/// The smallest non-negative f64 at which a monotone `test` holds, infinity if at none.
-/// The bits of non-negative numbers are ordered as the numbers are, so 64 halvings suffice.
-fn first_true(test: impl Fn(f64) -> bool) -> f64 {
-    if test(0.0) {
-        return 0.0;
-    }
-    let (mut fails, mut holds) = (0_u64, f64::INFINITY.to_bits());
-    while holds - fails > 1 {
-        let middle = fails + (holds - fails) / 2;
-        if test(f64::from_bits(middle)) {
-            holds = middle;
-        } else {
-            fails = middle;
-        }
-    }
-    f64::from_bits(holds)
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn sampled_runs_stay_within_their_claim() {
         let seen = seen(scheme, 6);
         for audit in audits(name, scheme, &seen) {
             eprintln!("{audit}, at {:.1}", audit.threshold);
-            assert!(audit.verdict.holds(), "{audit}");
+            assert!(!audit.verdict.is_violated(), "{audit}");
         }
         assert!(idle_noise_holds(seen), "{name}");
     }
@@ -155,7 +155,7 @@ fn long_sampled_runs_stay_within_their_claim() {
         let seen = seen(scheme, 60);
         for audit in audits(name, scheme, &seen) {
             eprintln!("{audit}, at {:.1}", audit.threshold);
-            assert!(audit.verdict.holds(), "{audit}");
+            assert!(!audit.verdict.is_violated(), "{audit}");
         }
         assert!(idle_noise_holds(seen), "{name}");
     }
@@ -170,7 +170,10 @@ fn sampling_that_is_not_done_and_too_little_noise_are_found() {
     ] {
         let not_sampled = seen(all, 6);
         let audits = audits(name, scheme, &not_sampled);
-        assert!(audits.iter().any(|audit| !audit.verdict.holds()), "{name}");
+        assert!(
+            audits.iter().any(|audit| audit.verdict.is_violated()),
+            "{name}"
+        );
         let mut short = not_sampled;
         short.idle.iter_mut().for_each(|y| *y = *y / 10 * 7);
         assert!(!idle_noise_holds(short), "{name}");

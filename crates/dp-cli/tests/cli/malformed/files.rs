@@ -84,6 +84,29 @@ pub(super) fn with_models() -> Sandbox {
     sandbox
 }
 
+/// With runs that were interrupted, their lists of releases spoilt since.
+pub(super) fn interrupted() -> Sandbox {
+    let sandbox = crate::resume::killed();
+    let whole = sandbox.read(crate::resume::LIST);
+    let header = whole.iter().position(|&byte| byte == b'\n').unwrap();
+    let mut flipped = whole.clone();
+    flipped[header + 400] ^= 1;
+    let newer = replaced(&whole, "\"schema_version\":1 => \"schema_version\":9");
+    let forged = replaced(&whole, "\"insecure\":false => \"insecure\":true");
+    for (out, list) in [
+        ("flipped", &flipped[..]),
+        ("newer", &newer),
+        ("forged", &forged),
+        ("other", b"my notes\nand more of them\n"),
+    ] {
+        let folder = format!(".{out}.partial");
+        fs::create_dir(sandbox.path(&folder)).unwrap();
+        sandbox.write(&format!("{folder}/.lock"), "");
+        sandbox.write(&format!("{folder}/releases.list"), list);
+    }
+    sandbox
+}
+
 /// With models of labelled rows.
 pub(super) fn with_groups() -> Sandbox {
     let sandbox = plain();

@@ -34,6 +34,11 @@ fn of_audits() {
 }
 
 #[test]
+fn of_interrupted_runs() {
+    check(&files::interrupted(), include_str!("resume.txt"));
+}
+
+#[test]
 fn of_questions() {
     check(&files::plain(), include_str!("questions.txt"));
 }

@@ -126,6 +126,39 @@ fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
     assert!(VectorSum::from_messages(paid_for(sample, 1), none, 0, grid).is_err());
 }
 
+/// The bound on the whole message lets one coordinate be as large as all of them.
+#[test]
+fn a_coordinate_with_a_range_of_its_own_moves_by_no_more() {
+    let grid = grid();
+    let bound = grid.l2_bound().cast_signed();
+    let one = bound / 10;
+    let send = |message: Vec<i64>| {
+        let sample = ClientSample::for_tests(poisson(1.0), vec![0]);
+        let (paid, sent) = (paid_for(sample, 3), vec![(0, message)]);
+        let ranges = [(-one, one), (0, one)];
+        let sum = VectorSum::from_messages_within(paid, sent, 3, grid, &ranges);
+        sum.unwrap().sum.sums
+    };
+    for good in [[bound / 2, one, 0], [0, -one, one], [bound / 2, 0, one / 2]] {
+        assert_eq!(send(good.to_vec()), good);
+    }
+    for bad in [
+        [0, 0, 10 * one],
+        [0, 0, one + 1],
+        [0, 0, -1],
+        [0, one + 1, 0],
+        [0, -one - 1, 0],
+        [0, i64::MIN, i64::MAX],
+    ] {
+        assert_eq!(send(bad.to_vec()), [0; 3], "{bad:?}");
+    }
+    assert_eq!(send(vec![0, one]), [0; 3]);
+    let sample = ClientSample::for_tests(poisson(1.0), vec![0]);
+    let none: [(usize, Vec<i64>); 0] = [];
+    let more = VectorSum::from_messages_within(paid_for(sample, 1), none, 1, grid, &[(0, 1); 2]);
+    assert!(more.is_err());
+}
+
 #[test]
 fn a_sample_is_drawn_for_a_spend_of_its_own_scheme_and_releases_with_it() {
     let (draw, n) = (poisson(0.5), 12);

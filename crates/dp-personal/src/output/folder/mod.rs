@@ -296,14 +296,16 @@ impl OutputFolder {
         Ok(certificate)
     }
 
-    /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so.
-    pub(crate) fn mark_paid(&self) -> Result<()> {
+    /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so. Returns the name
+    /// that the run has in its ledger, `name` unless it goes on under an earlier one.
+    pub(crate) fn mark_paid(&self, name: &str) -> Result<String> {
         if !self.has(PAID) {
-            self.write(PAID, b"")?;
+            self.write(PAID, name.as_bytes())?;
         }
         sync_folder(&self.staging);
         sync_folder(folder_of(&self.staging));
-        Ok(())
+        let path = self.path(PAID);
+        fs::read_to_string(&path).map_err(|e| Error::read(&path, e))
     }
 
     /// Writes one file that anybody may read and waits until it is on disk.

@@ -119,7 +119,7 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
 /// A process that is killed while it works on what is released.
 fn killed_after_release(target: &Path) {
     let folder = OutputFolder::create(target, false).unwrap();
-    folder.mark_paid().unwrap();
+    folder.mark_paid("train 1").unwrap();
     folder.write("model.bin", b"paid").unwrap();
     folder.write(super::RELEASED, b"").unwrap();
     folder.write_internal(INTERNAL_RELEASES, b"whole").unwrap();
@@ -313,7 +313,7 @@ fn an_unwritable_place_fails_before_any_work() {
 /// A run that is killed after its first release, and half of a model file.
 fn killed_while_it_trains(target: &Path) {
     let folder = OutputFolder::create(target, false).unwrap();
-    folder.mark_paid().unwrap();
+    folder.mark_paid("train 1").unwrap();
     folder.write(RELEASES, b"header\nentry").unwrap();
     folder.write("half.txt", b"1").unwrap();
     folder._lock.unlock().unwrap();

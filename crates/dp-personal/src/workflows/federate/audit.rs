@@ -1,7 +1,9 @@
 //! `dp audit-federate`: the runs of `dp federate`, made many times with planted users.
 
 use dp_accounting::Plan;
-use dp_audit::{AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, View, audit_epsilon};
+use dp_audit::{
+    AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+};
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
 use dp_mechanism::{NoiseSource, Run};
@@ -100,8 +102,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
                 dim: inputs.dim(),
                 run: what,
             };
-            let broken = audits.iter().find(|audit| !audit.verdict.holds());
-            let verdict = broken.map_or(audits[0].verdict, |audit| audit.verdict);
+            let verdict = Verdict::of_all(audits.iter().map(|audit| audit.verdict));
             Ok(AuditOutcome {
                 verdict,
                 json: report.json(verdict)?,

@@ -13,7 +13,6 @@ use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
 
 /// What was released at one epsilon.
@@ -42,16 +41,12 @@ pub(super) fn run(
     let mut spending = spending(args, settings, n_items)?;
     // the number of features changes neither noise nor cost
     let draft = spending.plan(1, settings.targets[0]).map_err(by_setting)?;
-    let account = if spending.is_gaussian() {
-        Account::open
-    } else {
-        Account::open_schedule
-    };
-    let mut opened = opening.open(&draft, account)?;
+    let opened = opening.open(&draft)?;
     go_on(watch)?;
     let mut clock = Clock::start();
     tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(args, settings, items)?;
+    let mut opened = opened.bind(&source)?;
     let load = clock.lap();
     go_on(watch)?;
     opened.found(source.warnings());

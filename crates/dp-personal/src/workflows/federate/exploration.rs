@@ -12,7 +12,7 @@ use super::source::{Source, items_of};
 use crate::error::{Error, Result};
 use crate::federated::{Figures, Spending};
 use crate::output::{ExplorationReport, FrontierPoint, OutputFolder, warn};
-use crate::settings::FederateSettings;
+use crate::settings::{FederateSettings, LedgerChoice, LedgerFile};
 use crate::watch::{Watch, go_on};
 use crate::workflows::ledger::{data_set_id, note_exploration};
 
@@ -30,7 +30,8 @@ pub(super) fn run(
     settings: &Settings,
     watch: &mut dyn Watch,
 ) -> Result<ExplorationOutcome> {
-    if args.ledger.new_ledger || args.ledger.ledger_epsilon.is_some() {
+    let of_new = |file: &LedgerFile| file.is_new || file.epsilon.is_some();
+    if matches!(&args.ledger.account, LedgerChoice::Ledger(file) if of_new(file)) {
         let text = "`new_ledger` and `ledger_epsilon` with several `epsilon`: an exploration releases nothing and is not paid for; \
                     of a ledger that is there, later certificates say that it was made";
         return Err(Error::Usage(text.to_owned()));
@@ -53,7 +54,7 @@ pub(super) fn run(
             .map_err(by_setting)?;
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
-    if let Some(ledger) = &args.ledger.ledger {
+    if let Some(ledger) = args.ledger.file() {
         // before the first figure is there
         let data_set = data_set_id(&args.ledger, &args.data);
         note_exploration(ledger, Some(&data_set), "several epsilons compared")?;

@@ -12,6 +12,7 @@ use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept};
 use crate::settings::{DataFormat, FederateSettings};
 use crate::warnings;
+use crate::workflows::ledger::HasUsers;
 
 /// A user's votes for items are shortened to this norm.
 const VOTES: f64 = 1.0;
@@ -117,6 +118,15 @@ impl Source {
         let counts = count_of_items(ratings.interactions(), items.catalogue().len(), run)?;
         let items = items.described(&counts);
         Ok(UserRows::of(items.rows_of(&ratings)?, Some(items)))
+    }
+}
+
+impl HasUsers for Source {
+    fn user_ids(&self) -> Private<Vec<&str>> {
+        match self {
+            Self::Rows(table) => table.user_ids(),
+            Self::Ratings(rated) => HasUsers::user_ids(&rated.0),
+        }
     }
 }
 

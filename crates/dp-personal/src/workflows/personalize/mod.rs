@@ -17,7 +17,6 @@ use crate::output::{PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::ledger::Account;
 use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -57,12 +56,13 @@ pub fn personalize(
         resume: &args.resume,
         output: &args.output,
     };
-    let mut opened = opening.open(&draft, Account::open)?;
+    let opened = opening.open(&draft)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     tracing::info!(file = %args.run.data.display(), "reading rows");
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
+    let mut opened = opened.bind(&table)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
     opened.found(warnings::of_rows(&table));

@@ -1,0 +1,21 @@
+//! `dp ledger`: ledgers that are made, shown, upgraded and merged.
+
+use dp_personal::workflows::ledger;
+
+use crate::args::LedgerCommand;
+use crate::error::Result;
+use crate::screen::{print, print_json};
+
+pub(crate) fn run(command: &LedgerCommand) -> Result<()> {
+    let (as_json, report) = match command {
+        LedgerCommand::Create(flags) => (flags.json, ledger::create(&flags.settings)?),
+        LedgerCommand::Upgrade(flags) => (flags.json, ledger::upgrade(&flags.settings)?),
+        LedgerCommand::Merge(flags) => (flags.json, ledger::merge(&flags.settings)?),
+        LedgerCommand::Show(flags) => (flags.json, ledger::show(&flags.settings)?),
+    };
+    if as_json {
+        print_json(&report.json)
+    } else {
+        print(&report.text)
+    }
+}

@@ -1,0 +1,220 @@
+//! What counts a run is said by whoever runs it, and a ledger is that of one data set, by its users.
+
+use std::fs;
+
+use crate::support::{Run, Sandbox, USER, ratings};
+
+/// The program without what the other tests give it: nobody has said yet what counts the run.
+fn unsaid(sandbox: &Sandbox, args: &[&str]) -> Run {
+    let mut command = sandbox.program(crate::BINARY);
+    command.args(args).output().unwrap().into()
+}
+
+const TARGET: [&str; 4] = ["--epsilon", "1", "--delta", "1e-5"];
+
+#[test]
+fn every_command_that_spends_asks_what_counts_the_run() {
+    let sandbox = Sandbox::with_ratings();
+    let commands: [&[&str]; 5] = [
+        &["train", "ratings.csv"],
+        &[
+            "train",
+            "ratings.csv",
+            "--method",
+            "am-ssp",
+            "--items",
+            "i.csv",
+        ],
+        &["tune", "ratings.csv", "--try", "dim=2", "--try", "dim=3"],
+        &["personalize", "ratings.csv", "--rank", "1"],
+        &["federate", "ratings.csv"],
+    ];
+    for command in commands {
+        let args = [command, &TARGET].concat();
+        unsaid(&sandbox, &args)
+            .exits(2)
+            .says(&["--ledger <FILE>", "--no-ledger"]);
+        let both = [&args[..], &["--ledger", "l.ledger", "--no-ledger"]].concat();
+        unsaid(&sandbox, &both).exits(2).says(&[
+            "--ledger <FILE>",
+            "cannot be used with",
+            "--no-ledger",
+        ]);
+    }
+    assert_eq!(sandbox.names(), ["ratings.csv"]);
+}
+
+#[test]
+fn a_file_of_settings_may_say_it_and_flags_override_it() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("s.toml", "[train]\nno-ledger = true\n");
+    let args = [&["train", "ratings.csv", "--config", "s.toml"], &TARGET[..]].concat();
+    unsaid(&sandbox, &args).exits(0);
+    let counted = ["--ledger", "l.ledger", "--ledger-epsilon", "2", "--force"];
+    unsaid(&sandbox, &[&args[..], &counted].concat()).exits(0);
+    assert!(sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn a_run_without_a_ledger_says_so_beside_epsilon_and_in_its_certificate() {
+    let sandbox = Sandbox::with_ratings();
+    let args = [&["train", "ratings.csv", "--no-ledger"], &TARGET[..]].concat();
+    let said = unsaid(&sandbox, &args).exits(0).stdout;
+    let alone =
+        "epsilon 1 for this run alone; no ledger: nothing adds it to other runs on these data";
+    assert!(said.contains(alone), "{said}");
+    let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
+    assert!(
+        certificate.contains("no ledger: the guarantee is that of this run alone"),
+        "{certificate}"
+    );
+    sandbox.dp(&["verify", "dp-model"]).exits(0);
+}
+
+/// Trains on a file with the ledger `l.ledger`, which has room for many runs.
+fn counted(sandbox: &Sandbox, data: &str, more: &[&str]) -> Run {
+    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "20", "--force"];
+    sandbox.dp(&[&["train", data], &TARGET[..], &args, more].concat())
+}
+
+#[test]
+fn two_files_of_one_name_are_not_charged_to_one_ledger() {
+    let sandbox = Sandbox::with_ratings();
+    fs::create_dir(sandbox.path("other")).unwrap();
+    let others = ratings(40, 25, 10).replace(USER, "somebody-else-");
+    sandbox.write("other/ratings.csv", &others);
+    counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
+    let (spent, users) = (sandbox.read("l.ledger"), sandbox.read("l.ledger.users"));
+    let refused = counted(&sandbox, "other/ratings.csv", &[]).exits(5).says(&[
+        "fewer than half of the users match those that the ledger l.ledger was charged for",
+        "nothing was paid or released",
+        "--same-data-set",
+    ]);
+    assert_eq!(refused.stdout, "");
+    // neither is anything spent or remembered, nor does a file tell of it
+    assert_eq!(sandbox.read("l.ledger"), spent);
+    assert_eq!(sandbox.read("l.ledger.users"), users);
+    let names = [
+        "first",
+        "first-internal",
+        "l.ledger",
+        "l.ledger.key",
+        "l.ledger.users",
+        "other",
+        "ratings.csv",
+    ];
+    assert_eq!(sandbox.names(), names);
+
+    counted(&sandbox, "other/ratings.csv", &["--same-data-set"]).exits(0);
+    counted(&sandbox, "other/ratings.csv", &[]).exits(0);
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+}
+
+#[test]
+fn data_that_grow_stay_the_data_of_their_ledger() {
+    let sandbox = Sandbox::with_ratings();
+    for n_users in [40, 60, 100, 180] {
+        sandbox.write("ratings.csv", ratings(n_users, 25, 10));
+        counted(&sandbox, "ratings.csv", &[]).exits(0);
+    }
+    // a part of them as well
+    sandbox.write("ratings.csv", ratings(40, 25, 10));
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+}
+
+#[test]
+fn commands_know_each_others_users() {
+    let sandbox = Sandbox::with_ratings();
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    let rows = [
+        "--user-col",
+        "user",
+        "--target-col",
+        "rating",
+        "--feature-cols",
+        "x",
+        "--rank",
+        "1",
+    ];
+    let personalize = |users: &str| {
+        let mut text = "user,x,rating\n".to_owned();
+        for at in 0..120 {
+            text.push_str(&format!("{users}{},{},{}\n", at / 3, at % 7, at % 5));
+        }
+        sandbox.write("rows.csv", text);
+        let ledger = [
+            "--ledger",
+            "l.ledger",
+            "--data-set",
+            "ratings.csv",
+            "--force",
+        ];
+        sandbox.dp(&[&["personalize", "rows.csv"], &TARGET[..], &rows, &ledger].concat())
+    };
+    personalize("stranger-")
+        .exits(5)
+        .says(&["fewer than half of the users"]);
+    personalize(USER).exits(0);
+}
+
+#[test]
+fn a_binding_that_is_lost_is_refused_until_the_operator_says_so() {
+    let sandbox = Sandbox::with_ratings();
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        let bytes = sandbox.read(name);
+        fs::remove_file(sandbox.path(name)).unwrap();
+        counted(&sandbox, "ratings.csv", &[]).exits(5).says(&[
+            &format!("{name} is missing"),
+            "restore it from a backup",
+            "--same-data-set",
+        ]);
+        counted(&sandbox, "ratings.csv", &["--same-data-set"]).exits(0);
+        assert_ne!(sandbox.read(name), bytes);
+        counted(&sandbox, "ratings.csv", &[]).exits(0);
+    }
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    counted(&sandbox, "ratings.csv", &[])
+        .exits(5)
+        .says(&["there is no ledger l.ledger", "restore the ledger"]);
+    assert!(!sandbox.exists("l.ledger"));
+}
+
+#[test]
+#[cfg(unix)]
+fn the_key_and_the_users_are_for_their_owner_alone_and_in_no_release() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::with_ratings();
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    for name in ["l.ledger.key", "l.ledger.users"] {
+        let mode = fs::metadata(sandbox.path(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+        let text = String::from_utf8(sandbox.read(name)).unwrap();
+        assert!(!text.contains(USER));
+        let secrets = text.split('"').filter(|word| word.len() >= 32);
+        for secret in secrets {
+            for released in crate::support::names_in(&sandbox.path("dp-model")) {
+                let found = String::from_utf8_lossy(&sandbox.read(&format!("dp-model/{released}")))
+                    .into_owned();
+                assert!(!found.contains(secret), "{released} has a part of {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_paid_before_the_users_are_remembered() {
+    let sandbox = Sandbox::with_ratings();
+    // a folder in the key's place cannot be replaced by a file
+    fs::create_dir(sandbox.path("l.ledger.key")).unwrap();
+    sandbox.write("l.ledger.key/x", "");
+    counted(&sandbox, "ratings.csv", &[]).exits(7);
+    let lines = String::from_utf8(sandbox.read("l.ledger")).unwrap();
+    assert_eq!(lines.lines().count(), 1, "the ledger has paid: {lines}");
+    assert!(!sandbox.exists("l.ledger.users") && !sandbox.exists("dp-model"));
+    fs::remove_dir_all(sandbox.path("l.ledger.key")).unwrap();
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+}

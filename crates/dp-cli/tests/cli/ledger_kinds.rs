@@ -1,0 +1,327 @@
+//! `dp ledger`, and ledgers that count runs of every command together.
+
+use std::fs::File;
+
+use serde_json::Value;
+
+use crate::personalize::samples;
+use crate::support::{Run, Sandbox};
+
+/// Rows of 120 users, and a ledger of this kind and epsilon for them.
+fn sandbox(kind: &str, epsilon: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(120));
+    let budget = ["--epsilon", epsilon, "--delta", "1e-5", "--kind", kind];
+    let made = ["ledger", "create", "l.ledger", "--data-set", "rows.csv"];
+    sandbox.dp(&[&made[..], &budget].concat()).exits(0);
+    sandbox
+}
+
+const COUNTED: [&str; 5] = ["--delta", "1e-5", "--ledger", "l.ledger", "--force"];
+
+/// A run of Gaussian releases alone.
+fn personalize(sandbox: &Sandbox, epsilon: &str) -> Run {
+    let args = [
+        "personalize",
+        "rows.csv",
+        "--rank",
+        "1",
+        "--epsilon",
+        epsilon,
+    ];
+    sandbox.dp(&[&args[..], &COUNTED].concat())
+}
+
+/// A run of another kind: one of three alphas is chosen, or users are sampled.
+fn federate(sandbox: &Sandbox, epsilon: &str, more: &[&str]) -> Run {
+    let args = [
+        "federate",
+        "rows.csv",
+        "--rounds",
+        "12",
+        "--epsilon",
+        epsilon,
+    ];
+    sandbox.dp(&[&args[..], &COUNTED, more].concat())
+}
+
+const CHOICE: [&str; 2] = ["--alpha-grid", "0,1,inf"];
+const SAMPLED: [&str; 4] = ["--alpha-grid", "1", "--sampling-probability", "0.2"];
+
+fn show(sandbox: &Sandbox) -> Value {
+    let shown = sandbox.dp(&["ledger", "show", "l.ledger", "--json"]);
+    shown.exits(0).json()
+}
+
+#[test]
+fn one_mixed_ledger_pays_for_runs_of_every_kind() {
+    let sandbox = sandbox("mixed", "8");
+    personalize(&sandbox, "1").exits(0);
+    federate(&sandbox, "1", &CHOICE).exits(0);
+    let said = federate(&sandbox, "1", &SAMPLED).exits(0).stdout;
+    assert!(
+        said.contains("more run") && said.contains("of 8 left"),
+        "{said}"
+    );
+    let certificate = sandbox.read("dp-model/certificate.json");
+    let certificate = String::from_utf8(certificate).unwrap();
+    assert!(certificate.contains("every run on this data set used the same ledger file"));
+    sandbox
+        .dp(&["verify", "dp-model", "--ledger", "l.ledger"])
+        .exits(0);
+
+    let shown = show(&sandbox);
+    let runs = shown["runs"].as_array().unwrap();
+    assert_eq!((shown["kind"].as_str(), runs.len()), (Some("mixed"), 3));
+    let shares = runs.iter().map(|run| run["share"].as_f64().unwrap());
+    let spent = shown["balance"]["spent"].as_f64().unwrap();
+    let budget = shown["balance"]["budget"].as_f64().unwrap();
+    assert!((shares.sum::<f64>() - spent / budget).abs() < 1e-9);
+    // together they cost less than their epsilons, and a run of Gaussian releases fits as it says
+    let left = shown["left"]["epsilon"].as_f64().unwrap();
+    assert!(left > 8.0 - 3.0, "{left}");
+    personalize(&sandbox, &format!("{}", left * 1.001)).exits(3);
+    personalize(&sandbox, &format!("{}", left * 0.9999)).exits(0);
+    federate(&sandbox, "1", &SAMPLED)
+        .exits(3)
+        .says(&["in Gaussian releases", "a mixed ledger of epsilon"]);
+}
+
+#[test]
+fn the_epsilon_that_a_refusal_names_is_enough() {
+    let sandbox = sandbox("mixed", "0.9");
+    let refused = federate(&sandbox, "1", &CHOICE).exits(3);
+    let (_, needed) = refused
+        .stderr
+        .split_once("a mixed ledger of epsilon ")
+        .unwrap();
+    let needed = needed.split_whitespace().next().unwrap().to_owned();
+    assert!(needed.parse::<f64>().unwrap() > 1.0, "{needed}");
+    // the order is another one there, and the best for this run
+    std::fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    let made = ["--ledger-epsilon", &needed];
+    federate(&sandbox, "1", &[&CHOICE[..], &made].concat()).exits(0);
+    assert_eq!(show(&sandbox)["kind"], "mixed");
+}
+
+#[test]
+fn a_gaussian_ledger_refuses_other_releases_and_says_how_to_go_on() {
+    let sandbox = sandbox("gaussian", "4");
+    personalize(&sandbox, "1").exits(0);
+    let before = sandbox.read("l.ledger");
+    for other in [&CHOICE[..], &SAMPLED] {
+        federate(&sandbox, "1", other).exits(5).says(&[
+            "l.ledger counts Gaussian releases alone",
+            "dp ledger upgrade l.ledger",
+        ]);
+    }
+    assert_eq!(sandbox.read("l.ledger"), before);
+    // one alpha and everybody is Gaussian
+    federate(&sandbox, "1", &["--alpha-grid", "1"]).exits(0);
+    assert_eq!(show(&sandbox)["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_kind_of_a_new_ledger_follows_from_the_run_unless_it_is_said() {
+    for (run, more, kind) in [
+        (
+            &["--alpha-grid", "1"][..],
+            &["--new-ledger"][..],
+            "gaussian",
+        ),
+        (
+            &["--alpha-grid", "1"],
+            &["--ledger-epsilon", "4", "--ledger-kind", "mixed"],
+            "mixed",
+        ),
+        (&CHOICE, &["--ledger-epsilon", "4"], "mixed"),
+        (&CHOICE, &["--new-ledger"], "one run"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.write("rows.csv", samples(120));
+        federate(&sandbox, "1", &[run, more].concat()).exits(0);
+        assert_eq!(show(&sandbox)["kind"], kind, "{run:?} {more:?}");
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(120));
+    let gaussian = ["--ledger-epsilon", "4", "--ledger-kind", "gaussian"];
+    federate(&sandbox, "1", &[&CHOICE[..], &gaussian].concat())
+        .exits(5)
+        .says(&["--ledger-kind mixed"]);
+    assert_eq!(sandbox.names(), ["rows.csv"]);
+    // and an existing one is of the kind that it is
+    federate(
+        &sandbox,
+        "1",
+        &[&CHOICE[..], &["--ledger-epsilon", "4"]].concat(),
+    )
+    .exits(0);
+    federate(
+        &sandbox,
+        "1",
+        &[&["--alpha-grid", "1"][..], &gaussian].concat(),
+    )
+    .exits(5)
+    .says(&["kind"]);
+}
+
+#[test]
+fn a_ledger_is_made_before_its_first_run_and_never_over_another() {
+    let sandbox = sandbox("gaussian", "2");
+    let made = ["ledger", "create", "l.ledger", "--data-set", "rows.csv"];
+    let again = [&made[..], &["--epsilon", "9", "--delta", "1e-5"]].concat();
+    sandbox.dp(&again).exits(5).says(&["exists already"]);
+    assert_eq!(show(&sandbox)["epsilon"], 2.0);
+    personalize(&sandbox, "1").exits(0);
+    std::fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    sandbox.dp(&again).exits(5).says(&["restore the ledger"]);
+    sandbox
+        .dp(&["ledger", "show", "l.ledger"])
+        .exits(5)
+        .says(&["l.ledger"]);
+}
+
+#[test]
+fn what_is_shown_is_what_was_spent_and_what_is_left() {
+    let sandbox = sandbox("gaussian", "2");
+    let empty = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0).stdout;
+    for part in ["rows.csv", "epsilon 2, delta 1e-5", "nothing", "not bound"] {
+        assert!(empty.contains(part), "{part}: {empty}");
+    }
+    let said = personalize(&sandbox, "1").exits(0).stdout;
+    let (_, told) = said.split_once("l.ledger: epsilon ").unwrap();
+    let told: f64 = told.split_whitespace().next().unwrap().parse().unwrap();
+    let shown = show(&sandbox);
+    let left = &shown["left"];
+    assert!((left["epsilon"].as_f64().unwrap() - told).abs() < 1e-4);
+    // mu(2, 1e-5)^2 / mu(1, 1e-5)^2 = 3.5
+    assert_eq!(left["runs_like_the_last"], 2.0);
+    let run = &shown["runs"][0];
+    assert!(
+        (run["epsilon"].as_f64().unwrap() - 1.0).abs() < 1e-3,
+        "{run}"
+    );
+    assert_eq!(shown["runs"].as_array().unwrap().len(), 1);
+    assert!(run["time"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(shown["bound"], true);
+    let after = left["epsilon_after_one"].as_f64().unwrap();
+    personalize(&sandbox, "1").exits(0);
+    let shown = show(&sandbox);
+    assert!((shown["left"]["epsilon"].as_f64().unwrap() - after).abs() < 1e-9);
+    assert_eq!(shown["runs"].as_array().unwrap().len(), 2);
+    personalize(&sandbox, "1").exits(0);
+    let text = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0).stdout;
+    assert!(text.contains("one like the last does not fit"), "{text}");
+}
+
+#[test]
+fn a_ledger_is_shown_while_a_run_writes_to_it_and_is_not_touched() {
+    let sandbox = sandbox("gaussian", "4");
+    personalize(&sandbox, "1").exits(0);
+    let held = File::options().append(true).open(sandbox.path("l.ledger"));
+    let held = held.unwrap();
+    held.lock().unwrap();
+    let before = sandbox.read("l.ledger");
+    sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0);
+    held.unlock().unwrap();
+    assert_eq!(sandbox.read("l.ledger"), before);
+}
+
+#[test]
+fn a_gaussian_ledger_becomes_a_mixed_one_and_keeps_what_was_spent() {
+    let sandbox = sandbox("gaussian", "2");
+    personalize(&sandbox, "1").exits(0);
+    let before = show(&sandbox);
+    let verify = ["verify", "dp-model", "--ledger", "l.ledger"];
+    sandbox.dp(&verify).exits(0);
+    let upgrade = ["ledger", "upgrade", "l.ledger", "--kind", "mixed"];
+    sandbox.dp(&upgrade).exits(2).says(&["--delta", "1e-5"]);
+    let total = ["--epsilon", "6", "--delta", "2e-5"];
+    let said = sandbox.dp(&[&upgrade[..], &total].concat()).exits(0).stdout;
+    assert!(said.contains("l.ledger.bak-1"), "{said}");
+    let after = show(&sandbox);
+    assert_eq!(
+        (after["kind"].as_str(), &after["bound"]),
+        (Some("mixed"), &true.into())
+    );
+    assert_eq!(after["n_releases"], before["n_releases"]);
+    assert!(after["balance"]["spent"].as_f64().unwrap() > 0.0);
+    // models that were made before were paid for here
+    sandbox.dp(&verify).exits(0);
+    federate(&sandbox, "1", &CHOICE).exits(0);
+    // the old file pays for nothing more
+    let old = ["--ledger", "l.ledger.bak-1", "--delta", "1e-5", "--force"];
+    let args = ["personalize", "rows.csv", "--rank", "1", "--epsilon", "0.1"];
+    sandbox
+        .dp(&[&args[..], &old].concat())
+        .exits(5)
+        .says(&["is closed", "l.ledger"]);
+}
+
+#[test]
+fn two_ledgers_of_one_data_set_are_added_up() {
+    let sandbox = sandbox("gaussian", "2");
+    let made = ["ledger", "create", "m.ledger", "--data-set", "rows.csv"];
+    let made = [&made[..], &["--epsilon", "2", "--delta", "1e-5"]].concat();
+    sandbox.dp(&made).exits(0);
+    let args = ["personalize", "rows.csv", "--rank", "1", "--epsilon", "1"];
+    let run = |ledger: &str| {
+        let rest = ["--delta", "1e-5", "--force", "--ledger", ledger];
+        sandbox.dp(&[&args[..], &rest].concat())
+    };
+    run("l.ledger").exits(0);
+    run("m.ledger").exits(0);
+    let (one, spent) = (show(&sandbox), |of: &Value| {
+        of["balance"]["spent"].as_f64().unwrap()
+    });
+    sandbox
+        .dp(&["ledger", "merge", "l.ledger", "--out", "both.ledger"])
+        .exits(2)
+        .says(&["two ledgers or more"]);
+    let merge = [
+        "ledger",
+        "merge",
+        "l.ledger",
+        "m.ledger",
+        "--out",
+        "both.ledger",
+        "--json",
+    ];
+    let both = sandbox.dp(&merge).exits(0).json();
+    assert_eq!(
+        (both["epsilon"].as_f64(), both["kind"].as_str()),
+        (Some(4.0), Some("gaussian"))
+    );
+    assert_eq!(
+        both["n_releases"].as_u64(),
+        one["n_releases"].as_u64().map(|n| 2 * n)
+    );
+    assert!((spent(&both) / spent(&one) - 2.0).abs() < 1e-9);
+    for closed in ["l.ledger", "m.ledger"] {
+        run(closed).exits(5).says(&["is closed", "both.ledger"]);
+    }
+    // it knows the users of the last one
+    assert_eq!(both["bound"], true);
+    assert_eq!(
+        sandbox.read("both.ledger.key"),
+        sandbox.read("m.ledger.key")
+    );
+    run("both.ledger").exits(0);
+    // ledgers of different data sets are not added up
+    let other = ["ledger", "create", "o.ledger", "--data-set", "other.csv"];
+    sandbox
+        .dp(&[&other[..], &["--epsilon", "2", "--delta", "1e-5"]].concat())
+        .exits(0);
+    sandbox
+        .dp(&[
+            "ledger",
+            "merge",
+            "both.ledger",
+            "o.ledger",
+            "--out",
+            "all.ledger",
+        ])
+        .exits(5)
+        .says(&["data_set"]);
+    assert!(!sandbox.exists("all.ledger"));
+}

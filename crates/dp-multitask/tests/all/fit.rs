@@ -1,0 +1,274 @@
+//! Whole fits: what they need, what they repeat, what they recover.
+
+use dp_accounting::{Plan, Spend};
+use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_data::RatingSplit;
+use dp_mechanism::{Error as RunError, NoiseSource};
+use dp_multitask::{
+    Error, FactorModel, FactorizationParams, Fitted, MatrixFactorization, NonPrivateAls,
+    Provenance, Run, Trainer,
+};
+
+use crate::support::{ADJACENCY, Steps, error, pay, ratings, target};
+
+fn small_ratings() -> RatingSplit {
+    ratings(1200, 150, 60_000)
+}
+
+fn plan_and_spends(
+    fit: &MatrixFactorization,
+    n_items: usize,
+    target: ApproxDp,
+) -> (Plan, Vec<Spend>) {
+    let plan = fit.plan(n_items, target, ADJACENCY).unwrap();
+    let spends = pay(&plan);
+    (plan, spends)
+}
+
+fn fit_seeded(
+    data: &Private<Interactions>,
+    params: FactorizationParams,
+    seed: u64,
+) -> Fitted<FactorModel> {
+    let target = target(params.rule_epsilon);
+    let fit = params.check().unwrap();
+    let (plan, spends) = plan_and_spends(&fit, data.expose().n_items(), target);
+    let mut noise = NoiseSource::insecure_seeded(seed);
+    fit.fit(data, &plan, spends, &mut noise).unwrap()
+}
+
+#[test]
+fn order_of_users_and_threads_do_not_change_a_single_bit() {
+    let split = small_ratings();
+    let mut params = FactorizationParams::adadpals_for_target(target(5.0));
+    params.dim = Some(4);
+    let reference = fit_seeded(&split.train, params.clone(), 7);
+    let table = split.train.expose();
+    let mut builder = InteractionsBuilder::new(table.n_items());
+    for (new, old) in (0..).zip((0..table.n_users()).rev()) {
+        for (item, value) in table.user(old).iter() {
+            builder.push(new, item, value).unwrap();
+        }
+    }
+    let reversed = Private::new(builder.build().0);
+    for n_threads in [1, 2, 8] {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(n_threads)
+            .build()
+            .unwrap();
+        let again = pool.install(|| fit_seeded(&reversed, params.clone(), 7));
+        assert_eq!(again.model, reference.model);
+    }
+    let other = fit_seeded(&split.train, params, 8);
+    assert_ne!(other.model, reference.model);
+}
+
+#[test]
+fn with_little_noise_the_model_nears_the_non_private_one() {
+    let split = small_ratings();
+    let als = NonPrivateAls {
+        dim: 4,
+        ..NonPrivateAls::default()
+    };
+    let best = error(&als.fit(&split.train).unwrap(), &split);
+    let mut errors = Vec::new();
+    for epsilon in [1.0, 38.0] {
+        let mut params = FactorizationParams::adadpals_for_target(target(epsilon));
+        params.dim = Some(4);
+        errors.push(error(&fit_seeded(&split.train, params, 3).model, &split));
+    }
+    assert!(errors[1] < best + 0.04, "{errors:?} against {best}");
+    assert!(
+        errors[1] < errors[0] - 0.03,
+        "noise must cost accuracy: {errors:?}"
+    );
+}
+
+#[test]
+fn seeded_noise_marks_the_certificate_and_real_noise_does_not() {
+    let split = small_ratings();
+    let params = FactorizationParams::adadpals_for_target(target(1.0));
+    let seeded = fit_seeded(&split.train, params.clone(), 1);
+    assert!(!seeded.certificate.verify().unwrap().is_private());
+    assert_eq!(seeded.model.provenance(), Provenance::SeededNoise);
+    let fit = params.check().unwrap().assuming("a test");
+    let (plan, spends) = plan_and_spends(&fit, 150, target(1.0));
+    let mut noise = NoiseSource::operating_system();
+    let mut seen = Steps::default();
+    let run = Run::new(&plan, spends, &mut noise).unwrap();
+    let fitted = fit.run(&split.train, run.observed_by(&mut seen)).unwrap();
+    let verified = fitted.certificate.verify().unwrap();
+    assert!(verified.is_private());
+    assert_eq!(fitted.model.provenance(), Provenance::Private);
+    let epsilon = verified.guarantee.unwrap().epsilon;
+    assert!((0.9999..=1.0).contains(&epsilon));
+    assert!(fitted.certificate.assumptions.iter().any(|a| a == "a test"));
+    let last = seen.0.last().unwrap();
+    assert_eq!(
+        (last.done, last.total),
+        (plan.releases().len(), plan.releases().len())
+    );
+}
+
+#[test]
+fn a_fit_takes_exactly_the_spends_of_its_plan() {
+    let split = small_ratings();
+    let fit = FactorizationParams::adadpals_for_target(target(1.0))
+        .check()
+        .unwrap();
+    let run = |plan: &Plan, spends: Vec<Spend>| {
+        let mut noise = NoiseSource::insecure_seeded(0);
+        fit.fit(&split.train, plan, spends, &mut noise)
+    };
+    let (plan, mut spends) = plan_and_spends(&fit, 150, target(1.0));
+    spends.pop();
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Spends {
+            found: 10,
+            expected: 11,
+            ..
+        }))
+    ));
+
+    let (_, mut spends) = plan_and_spends(&fit, 150, target(1.0));
+    spends.swap(0, 1);
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Spends { .. }))
+    ));
+
+    // spends for less noise than the plan promises
+    let (_, spends) = plan_and_spends(&fit, 150, target(2.0));
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Spends { .. }))
+    ));
+
+    let (plan, spends) = plan_and_spends(&fit, 151, target(1.0));
+    assert!(matches!(
+        run(&plan, spends),
+        Err(Error::Mechanism(RunError::Plan { .. }))
+    ));
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    type Change = fn(&mut FactorizationParams);
+    let changes: [(&str, Change); 27] = [
+        ("dim", |p| p.dim = Some(0)),
+        ("dim", |p| p.dim = Some(257)),
+        ("n_rounds", |p| p.n_rounds = 0),
+        ("n_rounds", |p| p.n_rounds = 1001),
+        ("round_growth", |p| p.round_growth = 0.0),
+        ("weight_exponent", |p| p.weight_exponent = -0.1),
+        ("weight_exponent", |p| p.weight_exponent = f64::NAN),
+        ("count_share", |p| p.count_share = 0.0),
+        ("count_share", |p| p.count_share = 1.0),
+        ("count_clip_norm", |p| p.count_clip_norm = 0.0),
+        ("count_floor", |p| p.count_floor = f64::INFINITY),
+        ("matrix_share", |p| p.matrix_share = 1.0),
+        ("clip_norm", |p| p.clip_norm = 0.0),
+        ("clip_norm", |p| p.clip_norm = 1.0),
+        ("label_center", |p| p.label_center = f64::NAN),
+        ("label_bound", |p| p.label_bound = 0.0),
+        ("bias_shrinkage", |p| p.bias_shrinkage = -1.0),
+        ("user factor penalty", |p| p.training_penalties.factor = 0.0),
+        ("user offset penalty", |p| {
+            p.fold_in_penalties.offset = f64::NAN;
+        }),
+        ("item_ridge_factor", |p| p.item_ridge_factor = 0.0),
+        ("item_l2_penalty", |p| p.item_l2_penalty = -1.0),
+        ("init_stddev", |p| p.init_stddev = 0.0),
+        ("label_bound", |p| p.label_bound = 1e308),
+        ("label_center", |p| p.label_center = -1e308),
+        ("item_ridge_factor", |p| p.item_ridge_factor = 1e308),
+        ("item_l2_penalty", |p| p.item_l2_penalty = 1e7),
+        ("weight_exponent", |p| p.weight_exponent = 1e7),
+    ];
+    for (name, change) in changes {
+        let mut params = FactorizationParams::adadpals_for_target(target(1.0));
+        change(&mut params);
+        match params.check() {
+            Err(Error::Param(bad)) => assert_eq!(bad.name, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn fold_in_is_the_minimiser_of_its_objective() {
+    let split = small_ratings();
+    let mut params = FactorizationParams::adadpals_for_target(target(20.0));
+    params.dim = Some(3);
+    params.fold_in_penalties.factor_per_record = 0.2;
+    let model = fit_seeded(&split.train, params, 2).model;
+    let table = split.train.expose();
+    let row = table.user(5);
+    let personal = model.fold_in(row).unwrap();
+    let scoring = *model.scoring();
+    let start = scoring.bias.center + scoring.bias.of(row.values());
+    // written out from the definition: squared errors plus penalties
+    let objective = |offset: f64, v: &[f64]| {
+        let mut sum = scoring.penalties.offset * offset * offset;
+        let per_user =
+            scoring.penalties.factor + row.len() as f64 * scoring.penalties.factor_per_record;
+        sum += per_user * v.iter().map(|v| v * v).sum::<f64>();
+        for (item, y) in row.iter() {
+            let factors = &model.item_factors()[item as usize * 3..][..3];
+            let fitted = start + offset + factors[0] + factors[1] * v[0] + factors[2] * v[1];
+            sum += (f64::from(y) - fitted).powi(2);
+        }
+        sum
+    };
+    let offset = personal.offset() - start;
+    let v = personal.factor().to_vec();
+    let least = objective(offset, &v);
+    for step in [1e-3, -1e-3] {
+        assert!(objective(offset + step, &v) > least);
+        for k in 0..2 {
+            let mut moved = v.clone();
+            moved[k] += step;
+            assert!(objective(offset, &moved) > least);
+        }
+    }
+}
+
+#[test]
+fn a_user_without_records_gets_the_public_model() {
+    let split = small_ratings();
+    let params = FactorizationParams::adadpals_for_target(target(5.0));
+    let model = fit_seeded(&split.train, params, 2).model;
+    let mut builder = InteractionsBuilder::new(150);
+    builder.ensure_users(1);
+    let (nobody, _) = builder.build();
+    let personal = model.fold_in(nobody.user(0)).unwrap();
+    assert!((personal.offset() - 3.0).abs() < 1e-12);
+    assert!(personal.factor().iter().all(|v| v.abs() < 1e-12));
+    let best = model.recommend(&personal, 3, &[]).unwrap();
+    assert_eq!(best.len(), 3);
+    assert!(best[0].1 >= best[1].1 && best[1].1 >= best[2].1);
+    let rest = model.recommend(&personal, 500, &[best[0].0]).unwrap();
+    assert_eq!(rest.len(), 149);
+    assert!(rest.iter().all(|&(item, _)| item != best[0].0));
+}
+
+#[test]
+fn history_with_unknown_items_is_a_typed_error() {
+    let split = small_ratings();
+    let params = FactorizationParams::adadpals_for_target(target(5.0));
+    let model = fit_seeded(&split.train, params, 2).model;
+    let mut builder = InteractionsBuilder::new(151);
+    builder.push(0, 150, 4.0).unwrap();
+    let (table, _) = builder.build();
+    assert!(matches!(model.fold_in(table.user(0)), Err(Error::Shape(_))));
+}
+
+#[test]
+fn an_empty_table_trains_to_noise_without_an_error() {
+    let nobody = Private::new(InteractionsBuilder::new(20).build().0);
+    let mut params = FactorizationParams::adadpals_for_target(target(1.0));
+    params.dim = Some(3);
+    let fitted = fit_seeded(&nobody, params, 1);
+    assert!(fitted.model.item_factors().iter().all(|v| v.is_finite()));
+}

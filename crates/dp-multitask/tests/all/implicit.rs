@@ -1,0 +1,382 @@
+//! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
+
+use dp_core::InteractionsBuilder;
+use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{
+    FactorModel, FactorizationParams, Feedback, Fitted, ImplicitFeedback, ItemGramian,
+    MatrixFactorization, Observed, ObservedSums, Run, ScoreModel, Trainer,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use crate::support::{ADJACENCY, See, pay, target};
+
+const N_ITEMS: usize = 60;
+
+/// Users of three tastes: mostly items of one's own third, the first items of it more often.
+fn split() -> UserSplit {
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    let n_users = 1500;
+    for user in 0..n_users {
+        for _ in 0..12 {
+            let third = if rng.random_range(0..10) < 8 {
+                user % 3
+            } else {
+                rng.random_range(0..3)
+            };
+            let place = rng.random_range(0..20_u32).min(rng.random_range(0..20));
+            builder.push(user, third * 20 + place, 1.0).unwrap();
+        }
+    }
+    builder.ensure_users(n_users as usize);
+    let ids = (0..n_users).map(|user| format!("u{user}")).collect();
+    let catalogue = ItemCatalogue::from_ids((0..N_ITEMS).map(|item| item.to_string()));
+    let source = CatalogueSource::Declared;
+    let ratings = Ratings::new(builder.build().0, ids, catalogue, source).unwrap();
+    UserSplit::new(
+        &ratings,
+        SplitFractions::new(0.7, 0.1, 0.2).unwrap(),
+        0.8,
+        1,
+    )
+    .unwrap()
+}
+
+fn params(epsilon: f64) -> FactorizationParams {
+    let mut params = FactorizationParams::implicit_for_target(target(epsilon));
+    params.dim = Some(5);
+    params
+}
+
+fn settings(params: &mut FactorizationParams) -> &mut ImplicitFeedback {
+    match &mut params.feedback {
+        Feedback::Implicit(settings) => settings,
+        Feedback::Explicit => unreachable!("made with implicit feedback"),
+    }
+}
+
+fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> Fitted<FactorModel> {
+    fit_seen(split, &params.check().unwrap(), epsilon, |_| ())
+}
+
+/// A fit, with what it releases shown to `see`.
+fn fit_seen(
+    split: &UserSplit,
+    fit: &MatrixFactorization,
+    epsilon: f64,
+    see: impl FnMut(&Observed<'_>),
+) -> Fitted<FactorModel> {
+    let plan = fit.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+    let (mut noise, mut see) = (NoiseSource::insecure_seeded(3), See(see));
+    let run = Run::new(&plan, pay(&plan), &mut noise).unwrap();
+    fit.run(&split.train, run.observed_by(&mut see)).unwrap()
+}
+
+/// The sum in a release, if it is one vector other than the counts.
+fn sum_of<'a>(seen: &Observed<'a>) -> Option<&'a dp_mechanism::ReleasedVector> {
+    match seen.sums {
+        ObservedSums::Vector { released, .. } if seen.labels[0] != "item counts" => Some(released),
+        _ => None,
+    }
+}
+
+fn recalls(fitted: &Fitted<FactorModel>, split: &UserSplit) -> (f64, f64) {
+    let test = &split.test;
+    let recall = |lists| {
+        let mut sums = RankingSums::new(10, None).unwrap();
+        sums.add_all(&lists, &test.targets).unwrap();
+        sums.finish().unwrap().recall
+    };
+    let counts = fitted.model.counts().unwrap();
+    let popular = counts.most_popular_for_all(&test.history, 10).unwrap();
+    let model = fitted.model.recommend_all(&test.history, 10).unwrap();
+    (recall(model), recall(popular))
+}
+
+#[test]
+fn with_little_noise_lists_beat_popularity_by_far_in_every_mode() {
+    let split = split();
+    for (gramian, a0) in [
+        (ItemGramian::Pooled, 0.01),
+        (ItemGramian::PerItem, 0.01),
+        (ItemGramian::PerItem, 0.0),
+    ] {
+        let mut params = params(20.0);
+        settings(&mut params).item_gramian = gramian;
+        settings(&mut params).item_unobserved_weight = a0;
+        let (model, popular) = recalls(&fit(&split, params, 20.0), &split);
+        assert!(
+            model > popular + 0.15,
+            "{gramian:?}: {model} against {popular}"
+        );
+    }
+}
+
+/// The published model: no biases, each item's own matrix.
+fn published(epsilon: f64) -> FactorizationParams {
+    let mut params = params(epsilon);
+    params.score_model = ScoreModel::Plain;
+    params.clip_norm = 0.3;
+    settings(&mut params).item_gramian = ItemGramian::PerItem;
+    params
+}
+
+#[test]
+fn without_biases_lists_beat_popularity_and_no_item_has_one() {
+    let split = split();
+    let fitted = fit(&split, published(20.0), 20.0);
+    let (model, popular) = recalls(&fitted, &split);
+    assert!(model > popular + 0.15, "{model} against {popular}");
+    let rows = fitted.model.item_factors().chunks_exact(5);
+    assert!(rows.clone().all(|row| row[0].abs() <= 0.0));
+}
+
+/// The defaults without biases, at a length for few items.
+fn plain(epsilon: f64) -> FactorizationParams {
+    FactorizationParams {
+        dim: Some(5),
+        ..FactorizationParams::implicit_plain_for_target(target(epsilon))
+    }
+}
+
+#[test]
+fn one_matrix_for_all_items_does_without_biases_too() {
+    let split = split();
+    let (model, popular) = recalls(&fit(&split, plain(20.0), 20.0), &split);
+    assert!(model > popular + 0.15, "{model} against {popular}");
+}
+
+#[test]
+fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
+    let split = split();
+    let mut params = plain(20.0);
+    (params.dim, params.n_rounds) = (Some(3), 1);
+    let (ridge_factor, l2_penalty) = (params.item_ridge_factor, params.item_l2_penalty);
+    let a0 = settings(&mut params).item_unobserved_weight;
+    let fit = params.check().unwrap();
+    let mut sums = Vec::new();
+    let fitted = fit_seen(&split, &fit, 20.0, |seen| {
+        let sum = sum_of(seen).map(|released| (released.values(), released.noise_stddev()));
+        sums.extend(sum);
+    });
+    let [(gramian, _), (rhs, stddev)] = &sums[..] else {
+        panic!("{} sums", sums.len());
+    };
+    // two tastes: the inverse by hand; the off-diagonal entry carries sqrt 2, and with this little noise G has no part
+    // that is not positive
+    let ridge = ridge_factor * stddev * 2.0_f64.sqrt() + l2_penalty;
+    let (a, b, c) = (gramian[0], gramian[1] / 2.0_f64.sqrt(), gramian[2]);
+    assert!(a * c > b * b && a > 0.0);
+    let (a, b, c) = (a0 * a + ridge, a0 * b, a0 * c + ridge);
+    let det = a * c - b * b;
+    for (row, rhs) in fitted
+        .model
+        .item_factors()
+        .chunks_exact(3)
+        .zip(rhs.chunks(2))
+    {
+        let expected = [
+            (c * rhs[0] - b * rhs[1]) / det,
+            (a * rhs[1] - b * rhs[0]) / det,
+        ];
+        for (x, y) in row[1..].iter().zip(expected) {
+            assert!((x - y).abs() < 1e-9, "{x} {y}");
+        }
+    }
+}
+
+#[test]
+fn without_biases_the_noise_of_the_gramian_follows_the_clip_norm() {
+    let split = split();
+    let fit = published(5.0).check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let planned = &plan.releases()[1];
+    assert_eq!(planned.label(), "round 1: Gramian of all users");
+    let multiplier = planned.noise_multiplier().unwrap();
+    let mut seen = Vec::new();
+    fit_seen(&split, &fit, 5.0, |one| {
+        let sum = sum_of(one).map(|released| (released.len(), released.noise_stddev()));
+        seen.extend(sum);
+    });
+    let (n, stddev) = seen[0];
+    assert_eq!(n, 10); // four coordinates
+    let expected = multiplier * 0.3 * 0.3;
+    assert!((stddev / expected - 1.0).abs() < 0.01, "{stddev}");
+}
+
+#[test]
+fn only_the_head_is_learnt() {
+    let split = split();
+    for (fraction, least_head, n_head) in [(0.5, 0, 30), (0.1, 20, 20), (0.5, 20, 30)] {
+        let mut head = params(2.0);
+        (head.head_fraction, head.least_head) = (Some(fraction), least_head);
+        assert_eq!(head.n_head(N_ITEMS), Some(n_head));
+        let head = fit(&split, head, 2.0);
+        let counts = head.model.counts().unwrap().values();
+        let mut sorted = counts.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        for (row, &count) in head.model.item_factors().chunks_exact(5).zip(counts) {
+            let learnt = row.iter().any(|x| x.abs() > 0.0);
+            assert_eq!(learnt, count >= sorted[N_ITEMS - n_head], "count {count}");
+        }
+    }
+}
+
+#[test]
+fn a_head_of_at_least_so_many_items_is_all_of_a_small_catalogue() {
+    let plain = plain(5.0);
+    assert_eq!(plain.n_head(N_ITEMS), None);
+    assert_eq!(plain.n_head(250), None);
+    assert_eq!(plain.n_head(251), Some(250));
+    assert_eq!(plain.n_head(10_000), Some(1500));
+    assert_eq!(params(5.0).n_head(10_000), None);
+}
+
+#[test]
+fn the_certificate_lists_every_release_and_no_gramian_where_it_has_no_weight() {
+    let split = split();
+    let labels = |gramian, a0| {
+        let mut params = params(5.0);
+        params.n_rounds = 1;
+        settings(&mut params).item_gramian = gramian;
+        settings(&mut params).item_unobserved_weight = a0;
+        let fitted = fit(&split, params, 5.0);
+        let releases = &fitted.certificate.releases;
+        releases
+            .iter()
+            .map(|release| release.label.clone())
+            .collect::<Vec<_>>()
+    };
+    let (counts, matrices) = ("item counts", "round 1: item matrices");
+    let (gramian, rhs) = (
+        "round 1: Gramian of all users",
+        "round 1: item right-hand sides",
+    );
+    assert_eq!(labels(ItemGramian::Pooled, 0.0), [counts, gramian, rhs]);
+    assert_eq!(
+        labels(ItemGramian::PerItem, 0.1),
+        [counts, gramian, matrices, rhs]
+    );
+    assert_eq!(labels(ItemGramian::PerItem, 0.0), [counts, matrices, rhs]);
+}
+
+#[test]
+fn the_shares_of_a_plan_spend_the_whole_target() {
+    for gramian in [ItemGramian::Pooled, ItemGramian::PerItem] {
+        let mut params = params(1.0);
+        settings(&mut params).item_gramian = gramian;
+        let plan = params
+            .check()
+            .unwrap()
+            .plan(N_ITEMS, target(1.0), ADJACENCY)
+            .unwrap();
+        let spent = plan.guarantee().epsilon;
+        assert!(spent <= 1.0 && spent > 0.9999, "{spent}");
+    }
+}
+
+#[test]
+fn the_gramian_is_released_once_a_round_for_all_items() {
+    let split = split();
+    let fit = params(5.0).check().unwrap();
+    let mut lengths = Vec::new();
+    fit_seen(&split, &fit, 5.0, |seen| {
+        lengths.extend(sum_of(seen).map(dp_mechanism::ReleasedVector::len));
+    });
+    assert_eq!(lengths, [15, 5 * N_ITEMS].repeat(fit.params().n_rounds));
+}
+
+/// With biases everybody's factor has norm 1, so a share of the Gramian has the norm that is paid for: a bound that is a percent too small
+/// leaves users out, one that is too large wastes noise.
+#[test]
+fn a_share_of_the_gramian_fills_its_bound() {
+    let split = split();
+    let train = split.train.expose();
+    let fit = params(5.0).check().unwrap();
+    let mut n_seen = 0;
+    fit_seen(&split, &fit, 5.0, |seen| {
+        let label = seen.labels[0];
+        let ObservedSums::Vector { grid, one_user, .. } = seen.sums else {
+            return;
+        };
+        if !label.contains("Gramian") {
+            return;
+        }
+        for user in train.users().filter(|user| !user.is_empty()).take(50) {
+            let square: f64 = one_user(user)
+                .iter()
+                .map(|&(_, z)| (z as f64).powi(2))
+                .sum();
+            let filled = square.sqrt() / grid.l2_bound() as f64;
+            assert!(filled > 0.999 && filled <= 1.0, "{label}: {filled}");
+            n_seen += 1;
+        }
+    });
+    assert!(n_seen >= 50);
+}
+
+#[test]
+fn settings_and_models_survive_serde() {
+    let params = params(5.0);
+    let text = serde_json::to_string(&params).unwrap();
+    assert_eq!(
+        serde_json::from_str::<FactorizationParams>(&text).unwrap(),
+        params
+    );
+    // settings written before there was a choice mean ratings
+    let explicit = FactorizationParams::for_target(target(5.0));
+    let mut value = serde_json::to_value(&explicit).unwrap();
+    value.as_object_mut().unwrap().remove("feedback").unwrap();
+    assert_eq!(
+        serde_json::from_value::<FactorizationParams>(value).unwrap(),
+        explicit
+    );
+}
+
+#[test]
+fn bad_settings_are_named() {
+    for (name, set) in [
+        (
+            "gramian_share",
+            (|s| s.gramian_share = 1.0) as fn(&mut ImplicitFeedback),
+        ),
+        ("item_unobserved_weight", |s| {
+            s.item_unobserved_weight = -1.0;
+        }),
+        ("training_unobserved_weight", |s| {
+            s.training_unobserved_weight = f64::NAN;
+        }),
+        ("fold_in_unobserved_weight", |s| {
+            s.fold_in_unobserved_weight = 1e9;
+        }),
+    ] {
+        let mut params = params(1.0);
+        set(settings(&mut params));
+        match params.check() {
+            Err(dp_multitask::Error::Param(error)) => assert_eq!(error.name, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let huge = params(1.0)
+        .check()
+        .unwrap()
+        .plan(usize::MAX / 8, target(1.0), ADJACENCY);
+    assert!(matches!(huge, Err(dp_multitask::Error::Param(_))));
+}
+
+#[test]
+fn a_user_without_history_gets_the_items_that_people_like_in_general() {
+    let split = split();
+    let fitted = fit(&split, params(20.0), 20.0);
+    let mut nobody = InteractionsBuilder::new(N_ITEMS);
+    nobody.ensure_users(1);
+    let personal = fitted.model.fold_in(nobody.build().0.user(0)).unwrap();
+    assert!(
+        personal
+            .factor()
+            .iter()
+            .all(|v| v.to_bits() == 0.0_f64.to_bits())
+    );
+}

@@ -1,0 +1,265 @@
+//! What counts the privacy loss of a run: a ledger file, or nothing beside the run itself.
+
+use std::path::{Path, PathBuf};
+
+use super::{Range, Setting, Settings, Shapes, Source, Unread, choices, settings};
+
+choices! {
+    /// What a ledger counts, over any number of runs.
+    enum LedgerKind {
+        /// Gaussian releases alone, which add up exactly.
+        Gaussian = "gaussian",
+        /// Releases of any mechanism, sampled ones and noisy choices among them, at a Renyi order fixed when it is made.
+        Mixed = "mixed",
+    }
+}
+
+/// Where the privacy loss of a run is counted. There is no default: whoever runs says which.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LedgerChoice {
+    /// A ledger file: it adds the run to all other runs on the same data and refuses what does not fit the budget.
+    Ledger(LedgerFile),
+    /// No ledger: epsilon is that of this run alone, and nothing adds it to other runs on the same data. The summary and
+    /// the certificate say so.
+    NoLedger,
+}
+
+/// A ledger file, and what may be said of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LedgerFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it is to be made, with the budget of the run or the one below; then it must not exist yet.
+    pub is_new: bool,
+    /// Total epsilon of the ledger, which is made with it where it does not exist yet; `None` takes that of the file.
+    pub epsilon: Option<f64>,
+    /// Total delta of the ledger; `None` takes that of the file, or the run's for a new one.
+    pub delta: Option<f64>,
+    /// What it counts; `None` takes what the file counts. A new one counts Gaussian releases where the run has no others. Else it
+    /// counts any mechanism where `epsilon` is given, and without it this one run.
+    pub kind: Option<LedgerKind>,
+    /// The operator's word that these are the data of the ledger although few of its users are among them.
+    pub same_data_set: bool,
+}
+
+impl LedgerFile {
+    /// A file with the budget that it has.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            ..Self::default()
+        }
+    }
+}
+
+settings! {
+    /// A ledger that is made before its first run.
+    struct LedgerCreateSettings {
+        /// The file, which must not exist
+        file: PathBuf = { positional: true },
+        /// Name of the data set: by default runs name it after their file
+        data_set: String = { value_name: "NAME" },
+        /// Total epsilon (nats) of all runs, for adding or removing one user
+        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Total delta of all runs; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        kind: LedgerKind = { value_name: "KIND", default: "gaussian" },
+    }
+
+    /// A ledger that is looked at.
+    struct LedgerShowSettings {
+        /// The ledger; it is only read
+        file: PathBuf = { positional: true },
+    }
+
+    /// A ledger that is rewritten with the newest version, another kind or a larger total.
+    struct LedgerUpgradeSettings {
+        /// The ledger; the old file is kept beside it
+        file: PathBuf = { positional: true },
+        /// mixed (any mechanism) or gaussian
+        kind: Option<LedgerKind> = { value_name: "KIND", usual: "the ledger's own" },
+        /// Total epsilon, at least the ledger's
+        epsilon: Option<f64> = { value_name: "E", usual: "the ledger's", range: Range::above(0.0) },
+        /// Total delta, at least the ledger's; above it for another kind
+        delta: Option<f64> = { value_name: "D", usual: "the ledger's", range: Range::open_unit() },
+    }
+
+    /// Ledgers of one data set that are added up.
+    struct LedgerMergeSettings {
+        /// The ledgers; they stay where they are, closed
+        files: Vec<PathBuf> = { positional: true, value_name: "FILE" },
+        /// The new ledger, which must not exist
+        out: PathBuf = { value_name: "FILE" },
+        /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
+        kind: Option<LedgerKind> = { value_name: "KIND", usual: "gaussian if all are, else mixed" },
+        /// Total epsilon
+        epsilon: Option<f64> = { value_name: "E", usual: "the sum of the ledgers'", range: Range::above(0.0) },
+        /// Total delta; above the sum of the ledgers' unless their budgets add up in the new one
+        delta: Option<f64> = { value_name: "D", usual: "the sum of the ledgers'", range: Range::open_unit() },
+    }
+
+    /// Where the privacy loss is recorded.
+    struct LedgerSettings under "Ledger" {
+        /// What counts it.
+        account: LedgerChoice = flatten,
+        /// Name of the data set in ledger and certificate
+        data_set: Option<String> = {
+            value_name: "NAME",
+            usual: "the file's name",
+            shapes: Shapes::Nothing, // the name that follows from it does
+        },
+    }
+
+}
+
+#[allow(
+    unreachable_pub,
+    reason = "the table's structs are public; this one is read into a choice"
+)]
+mod flags {
+    use std::path::PathBuf;
+
+    use super::{LedgerKind, Range, Shapes, settings};
+
+    settings! {
+    /// The choice as flags.
+    struct LedgerFlags {
+        /// Account of this data set over all runs
+        ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account", shapes: Shapes::Nothing },
+        /// Count this run alone: no ledger adds it to other runs on these data
+        no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
+        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
+        new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
+        /// Total epsilon; makes a missing ledger
+        ledger_epsilon: Option<f64> = {
+            value_name: "E",
+            usual: "the ledger's or the run's",
+            requires: ["ledger"],
+            conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
+            range: Range::above(0.0),
+        },
+        /// Total delta of the ledger
+        ledger_delta: Option<f64> = {
+            value_name: "D",
+            usual: "as it was made; of a new one, the run's",
+            requires: ["ledger"],
+            conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
+            range: Range::open_unit(),
+        },
+        /// Of a new ledger: gaussian (exact) or mixed (any mechanism)
+        ledger_kind: Option<LedgerKind> = {
+            value_name: "KIND",
+            usual: "by the run",
+            requires: ["ledger"],
+            conflicts: ["no_ledger"],
+            shapes: Shapes::Nothing,
+        },
+        /// These are the ledger's data, although few of its users are among them
+        same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
+    }
+    }
+}
+
+use flags::LedgerFlags;
+
+impl Settings for LedgerChoice {
+    fn rows(heading: Option<&'static str>) -> Vec<Setting> {
+        LedgerFlags::rows(heading)
+    }
+
+    fn read(source: &dyn Source) -> Result<Self, Unread> {
+        let given = LedgerFlags::read(source)?;
+        let refused = |reason: &str| Unread {
+            name: "ledger".to_owned(),
+            reason: reason.to_owned(),
+        };
+        let is_of_a_file = given.new_ledger
+            || given.same_data_set
+            || given.ledger_epsilon.is_some()
+            || given.ledger_delta.is_some()
+            || given.ledger_kind.is_some();
+        if given.ledger.is_none() && is_of_a_file {
+            return Err(refused("what is said of a ledger needs its file"));
+        }
+        match (given.ledger, given.no_ledger) {
+            (Some(path), false) => Ok(Self::Ledger(LedgerFile {
+                path,
+                is_new: given.new_ledger,
+                epsilon: given.ledger_epsilon,
+                kind: given.ledger_kind,
+                delta: given.ledger_delta,
+                same_data_set: given.same_data_set,
+            })),
+            (None, true) => Ok(Self::NoLedger),
+            (Some(_), true) => Err(refused("cannot go with `no_ledger`")),
+            (None, false) => Err(refused(
+                "give a file that counts all runs on these data, or `no_ledger` for a run that is counted alone",
+            )),
+        }
+    }
+
+    fn shaping(&self) -> crate::error::Result<Vec<(&'static str, serde_json::Value)>> {
+        Ok(Vec::new()) // what is taken on trust of other runs does shape a run
+    }
+}
+
+impl LedgerSettings {
+    /// Of a run that releases nothing.
+    pub(crate) const fn none() -> Self {
+        Self {
+            account: LedgerChoice::NoLedger,
+            data_set: None,
+        }
+    }
+
+    /// The ledger file, where there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.account {
+            LedgerChoice::Ledger(file) => Some(&file.path),
+            LedgerChoice::NoLedger => None,
+        }
+    }
+
+    /// What a certificate takes on trust of other runs on the same data.
+    pub(crate) const fn assumption(&self) -> &'static str {
+        match self.account {
+            LedgerChoice::Ledger(_) => "every run on this data set used the same ledger file",
+            LedgerChoice::NoLedger => {
+                "no ledger: the guarantee is that of this run alone, and other runs on this data set add to it"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Given;
+
+    #[test]
+    fn a_run_is_not_begun_before_someone_said_what_counts_it() {
+        let read = |given: Given| given.settings::<LedgerSettings>();
+        let unread = read(Given::default()).unwrap_err();
+        assert_eq!(unread.name, "ledger");
+        assert!(unread.reason.contains("`no_ledger`"), "{unread}");
+        let both = Given::default()
+            .with("ledger", "l")
+            .with("no_ledger", "true");
+        assert!(read(both).unwrap_err().reason.contains("`no_ledger`"));
+        let without = Given::default()
+            .with("no_ledger", "true")
+            .with("ledger_epsilon", "3");
+        assert!(read(without).is_err());
+        let alone = read(Given::default().with("no_ledger", "true")).unwrap();
+        assert_eq!(
+            (alone.account.clone(), alone.file()),
+            (LedgerChoice::NoLedger, None)
+        );
+        let counted = read(Given::default().with("ledger", "l")).unwrap();
+        assert_eq!(counted.account, LedgerChoice::Ledger(LedgerFile::at("l")));
+    }
+}

@@ -1,0 +1,453 @@
+//! `dp ledger`: ledgers that are made, shown, upgraded and merged.
+
+use std::path::Path;
+
+use dp_accounting::{
+    Balance, Budget, BudgetKind, Ledger, LedgerEntry, LedgerSummary, Measure, ReleaseRecord, gdp,
+    usable_delta,
+};
+use dp_core::ApproxDp;
+use dp_page::{Block, Table, terminal};
+use serde_json::{Value, json};
+
+use super::binding;
+use super::{epsilon_left, runs_left, users_key};
+use crate::error::{Error, Result};
+use crate::output::{rounded_down, rounded_up};
+use crate::settings::{
+    LedgerCreateSettings, LedgerKind, LedgerMergeSettings, LedgerShowSettings,
+    LedgerUpgradeSettings,
+};
+use crate::workflows::train::ADJACENCY;
+
+/// What a ledger says.
+#[derive(Debug, Clone)]
+pub struct LedgerReport {
+    /// By a documented schema.
+    pub json: Value,
+    /// In words, for a terminal.
+    pub text: String,
+}
+
+/// Makes a ledger before its first run, whole or not at all.
+///
+/// # Errors
+/// When the file exists, when another ledger was lost in its place, or when the budget cannot be aimed at.
+pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
+    let total = ApproxDp::target(args.epsilon, args.delta)?;
+    let budget = args.kind.budget(total)?;
+    binding::refuse_leftovers(&args.file)?;
+    drop(Ledger::create(&args.file, &args.data_set, budget)?);
+    report(&args.file)
+}
+
+/// What was spent from a ledger, on what and when, what is left, and what a run like the last would leave. Only reads the
+/// file, also while a run writes to it.
+///
+/// # Errors
+/// When the file is no whole ledger, or cannot be read.
+pub fn show(args: &LedgerShowSettings) -> Result<LedgerReport> {
+    report(&args.file)
+}
+
+/// Rewrites a ledger as one of the newest version, of another kind or a larger total where these are given. It keeps every release and what was
+/// spent; the old file stays beside it, closed.
+///
+/// # Errors
+/// When no such ledger can take over: the total must be at least the old one, and of another kind delta above the old one, which covers that the
+/// change was decided after seeing releases. The ledger is then as it was.
+pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
+    let found = Ledger::audit(&args.file)?;
+    let old = found.budget.target();
+    let stays = args.kind.is_none() || args.kind == LedgerKind::of(found.budget.kind());
+    let delta = match args.delta {
+        Some(delta) => delta,
+        None if stays => old.delta,
+        None => {
+            return Err(Error::Usage(format!(
+                "`delta` is needed for another kind, above the ledger's {:e}: that much covers what was released so far, and \
+                 only the rest can be spent",
+                old.delta
+            )));
+        }
+    };
+    let target = ApproxDp::target(args.epsilon.unwrap_or(old.epsilon), delta)?;
+    let kind = match args.kind {
+        Some(kind) if !stays => kind.budget(target)?.kind(),
+        _ => found.budget.kind(),
+    };
+    let kept = Ledger::upgrade(&args.file, kind, target)?;
+    let mut report = report(&args.file)?;
+    let kept = kept.display().to_string();
+    report.text = format!(
+        "upgraded; the old ledger is closed and kept as {kept}\n\n{}",
+        report.text
+    );
+    if let Value::Object(json) = &mut report.json {
+        json.insert("kept".to_owned(), json!(kept));
+    }
+    Ok(report)
+}
+
+/// Adds up ledgers of one data set in a new one, which counts everything that any of them paid for. The old files stay where they are, closed.
+///
+/// # Errors
+/// When they are of different data sets, or what was spent does not fit the total. Nothing is changed then.
+pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
+    if args.files.len() < 2 {
+        return Err(Error::Usage(
+            "`files`: two ledgers or more are merged".to_owned(),
+        ));
+    }
+    let found = args.files.iter().map(Ledger::audit);
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let sum =
+        |of: fn(ApproxDp) -> f64| found.iter().map(|one| of(one.budget.target())).sum::<f64>();
+    let target = ApproxDp::target(
+        args.epsilon.unwrap_or_else(|| sum(|total| total.epsilon)),
+        args.delta.unwrap_or_else(|| sum(|total| total.delta)),
+    )?;
+    let kinds = found.iter().map(|one| LedgerKind::of(one.budget.kind()));
+    let are_gaussian = kinds
+        .into_iter()
+        .all(|kind| kind == Some(LedgerKind::Gaussian));
+    let usual = if are_gaussian {
+        LedgerKind::Gaussian
+    } else {
+        LedgerKind::Mixed
+    };
+    let kind = args.kind.unwrap_or(usual).budget(target)?.kind();
+    binding::refuse_leftovers(&args.out)?;
+    Ledger::merge(&args.files, &args.out, kind, target)?;
+    if let Some(key) = users_key(&Ledger::audit(&args.out)?.notes) {
+        binding::carry_over(&args.files, &args.out, key)?;
+    }
+    report(&args.out)
+}
+
+impl LedgerKind {
+    /// A budget of this kind for runs of which nothing is known.
+    fn budget(self, total: ApproxDp) -> Result<Budget> {
+        Ok(match self {
+            Self::Gaussian => Budget::new(total, ADJACENCY)?,
+            Self::Mixed => Budget::rdp_for(total, ADJACENCY, &[])?,
+        })
+    }
+}
+
+fn report(path: &Path) -> Result<LedgerReport> {
+    let found = Ledger::audit(path)?;
+    let shown = Shown::of(&found, path);
+    Ok(LedgerReport {
+        json: shown.json(),
+        text: shown.text(),
+    })
+}
+
+/// Releases that were paid for by one run.
+struct PaidRun<'a> {
+    /// The command that made it, where the file says so.
+    command: Option<&'a str>,
+    /// When it began to pay, nanoseconds since 1970, where the file says so.
+    time: Option<u64>,
+    releases: Vec<&'a ReleaseRecord>,
+    /// In the measure of the budget; none in a ledger of one run.
+    cost: Option<f64>,
+}
+
+/// A ledger, ready to be shown.
+struct Shown<'a> {
+    found: &'a LedgerSummary,
+    path: &'a Path,
+    runs: Vec<PaidRun<'a>>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(found: &'a LedgerSummary, path: &'a Path) -> Self {
+        let lines: Vec<_> = found.entries.iter().zip(&found.releases).collect();
+        // up to version 3 no line says of which run it is, nor when it was paid
+        let is_one = |a: &LedgerEntry, b: &LedgerEntry| match (&a.run, &b.run) {
+            (None, None) => a.time == b.time,
+            (a, b) => a == b,
+        };
+        let counts = found.budget.kind() != BudgetKind::Schedule;
+        let runs = lines
+            .chunk_by(|a, b| is_one(a.0, b.0))
+            .map(|lines| PaidRun {
+                command: lines[0]
+                    .0
+                    .run
+                    .as_deref()
+                    .and_then(|run| run.split(' ').next()),
+                time: lines[0].0.time,
+                releases: lines.iter().map(|line| line.1).collect(),
+                cost: counts.then(|| lines.iter().map(|line| line.0.cost).sum()),
+            });
+        Self {
+            found,
+            path,
+            runs: runs.collect(),
+        }
+    }
+
+    /// The largest epsilon of a Gaussian run that fits, now and after one more run like the last.
+    fn left(&self) -> (f64, Option<f64>) {
+        let budget = &self.found.budget;
+        let epsilon = |left| epsilon_left(budget, left, budget.target().delta);
+        let after = self.found.left_after_another();
+        (epsilon(self.found.balance.left()), after.map(epsilon))
+    }
+
+    /// How many more runs like the last one fit.
+    fn more(&self) -> Option<f64> {
+        let cost = self.runs.last()?.cost?;
+        Some(runs_left(self.found.balance, cost))
+    }
+
+    /// Epsilon of a Gaussian run by itself, at the ledger's delta.
+    fn epsilon(&self, run: &PaidRun<'_>) -> Option<f64> {
+        let delta = usable_delta(self.found.budget.target().delta);
+        let is_gaussian = self.found.balance.measure == Measure::MuSquared;
+        run.cost
+            .filter(|_| is_gaussian)
+            .map(|mu_squared| gdp::epsilon(mu_squared.sqrt(), delta))
+    }
+
+    fn share(&self, cost: f64) -> f64 {
+        cost / self.found.balance.budget
+    }
+
+    fn is_bound(&self) -> bool {
+        binding::is_bound(self.path)
+    }
+
+    fn text(&self) -> String {
+        let (found, budget) = (self.found, &self.found.budget);
+        let total = budget.target();
+        let mut facts: Vec<(String, String)> = Vec::new();
+        let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
+        fact(
+            "ledger",
+            format!(
+                "{}, made {}, version {}",
+                self.path.display(),
+                minute(found.created),
+                found.schema_version
+            ),
+        );
+        fact(
+            "data set",
+            format!("{} ({})", found.data_set_id, budget.adjacency()),
+        );
+        fact(
+            "budget",
+            format!(
+                "epsilon {}, delta {:e} for {}",
+                total.epsilon,
+                total.delta,
+                in_words(budget.kind())
+            ),
+        );
+        fact("spent", self.spent());
+        let (left, after) = self.left();
+        let left = rounded_down(left);
+        match (budget.kind(), self.more()) {
+            (BudgetKind::Schedule, _) if found.releases.is_empty() => {
+                fact("left", format!("epsilon {left}, for one run"));
+            }
+            (BudgetKind::Schedule, _) => {
+                fact("left", "nothing: it was made for one run".to_owned());
+            }
+            (_, None) => fact("left", format!("epsilon {left}")),
+            (_, Some(more)) => {
+                let next = match after {
+                    Some(after) => {
+                        format!(
+                            "; one like the last would leave epsilon {}",
+                            rounded_down(after)
+                        )
+                    }
+                    None => "; one like the last does not fit".to_owned(),
+                };
+                fact("left", format!("epsilon {left}{next}, {more:.0} would fit"));
+            }
+        }
+        if !found.held.is_empty() {
+            let n = found.held.len();
+            fact(
+                "held",
+                format!("{n} releases are paid for and not made yet"),
+            );
+        }
+        if let Some(successor) = &found.successor {
+            fact("closed", format!("its spends go on in {successor}"));
+        }
+        if found.torn {
+            let what = "the last line broke off in a crash; the next run seals it";
+            fact("torn", what.to_owned());
+        }
+        let users = if self.is_bound() {
+            "bound to its users: back up the files .key and .users beside it as well"
+        } else {
+            "not bound to its users: the next run does that"
+        };
+        fact("users", users.to_owned());
+        let rows = self.runs.iter().map(|run| {
+            let (first, last) = (run.releases.first(), run.releases.last());
+            let label =
+                |of: Option<&&ReleaseRecord>| of.map_or_else(String::new, |r| r.label.clone());
+            let what = match run.releases.len() {
+                1 => label(first),
+                _ => format!("{} ... {}", label(first), label(last)),
+            };
+            let number = |x: Option<f64>| x.map_or_else(|| "-".to_owned(), rounded_up);
+            vec![
+                run.time.map_or_else(|| "-".to_owned(), minute),
+                run.command.unwrap_or("-").to_owned(),
+                what,
+                run.releases.len().to_string(),
+                number(self.epsilon(run)),
+                run.cost.map_or_else(
+                    || "-".to_owned(),
+                    |cost| format!("{:.1} %", 100.0 * self.share(cost)),
+                ),
+            ]
+        });
+        let mut blocks = vec![Block::Facts(facts)];
+        if !self.runs.is_empty() {
+            let heads = ["paid", "by", "for", "releases", "epsilon", "budget"];
+            blocks.push(Block::Table(Table::new("", heads, rows).with_text([1, 2])));
+        }
+        terminal(&blocks)
+    }
+
+    fn spent(&self) -> String {
+        let Balance {
+            spent,
+            budget,
+            measure,
+            ..
+        } = self.found.balance;
+        let n = self.found.releases.len();
+        let by = match n {
+            0 => return "nothing".to_owned(),
+            1 => "1 release".to_owned(),
+            _ => format!("{n} releases"),
+        };
+        let (share, spent, budget) = (
+            100.0 * spent / budget,
+            rounded_up(spent),
+            rounded_down(budget),
+        );
+        format!("{share:.1} % by {by} ({measure}: {spent} of {budget})")
+    }
+
+    fn json(&self) -> Value {
+        let (found, budget) = (self.found, &self.found.budget);
+        let (left, after) = self.left();
+        let runs = self.runs.iter().map(|run| {
+            let labels = run.releases.iter().map(|release| &release.label);
+            json!({
+                "time": run.time.map(second),
+                "command": run.command,
+                "n_releases": run.releases.len(),
+                "releases": labels.collect::<Vec<_>>(),
+                "epsilon": self.epsilon(run),
+                "share": run.cost.map(|cost| self.share(cost)),
+            })
+        });
+        json!({
+            "ledger": self.path.display().to_string(),
+            "schema_version": found.schema_version,
+            "created": second(found.created),
+            "data_set": found.data_set_id,
+            "adjacency": budget.adjacency(),
+            "kind": LedgerKind::of(budget.kind()).map_or("one run", LedgerKind::name),
+            "epsilon": budget.target().epsilon,
+            "delta": budget.target().delta,
+            "balance": found.balance,
+            "left": {
+                "epsilon": left,
+                "runs_like_the_last": self.more(),
+                "epsilon_after_one": after,
+            },
+            "n_releases": found.releases.len(),
+            "n_held": found.held.len(),
+            "torn": found.torn,
+            "bound": self.is_bound(),
+            "successor": found.successor,
+            "runs": runs.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn in_words(kind: BudgetKind) -> String {
+    match kind {
+        BudgetKind::Gaussian => "all runs; counts Gaussian releases, exactly".to_owned(),
+        BudgetKind::Rdp { order } => {
+            format!("all runs; counts any mechanism, by Renyi divergence of order {order:.3}")
+        }
+        BudgetKind::Schedule => "one run of any mechanisms".to_owned(),
+    }
+}
+
+/// A moment to the minute, in UTC.
+fn minute(nanoseconds: u64) -> String {
+    let (date, time) = moment(nanoseconds);
+    let (hour, minute) = (time / 3600, time / 60 % 60);
+    format!("{date} {hour:02}:{minute:02} UTC")
+}
+
+/// A moment to the second, in UTC, by ISO 8601.
+fn second(nanoseconds: u64) -> String {
+    let (date, time) = moment(nanoseconds);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{date}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Date and second of the day, from nanoseconds since 1970.
+fn moment(nanoseconds: u64) -> (String, u64) {
+    let seconds = nanoseconds / 1_000_000_000;
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (format!("{year:04}-{month:02}-{:02}", days + 1), time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_date() {
+        // `date -u -d @N`
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_795_423_336, "2026-11-23T08:42:16Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(second(seconds * 1_000_000_000 + 7), expected);
+        }
+        assert_eq!(minute(1_795_423_336_000_000_000), "2026-11-23 08:42 UTC");
+        assert!(!minute(u64::MAX).is_empty());
+    }
+}

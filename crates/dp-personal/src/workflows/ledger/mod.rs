@@ -1,0 +1,370 @@
+//! The account that pays for a training run.
+
+mod binding;
+mod commands;
+mod explorations;
+
+use std::path::Path;
+
+use dp_accounting::{
+    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, LedgerNote, Plan, gdp,
+    usable_delta,
+};
+use dp_core::{Adjacency, ApproxDp};
+use dp_mechanism::PaidLine;
+
+use self::binding::{Binding, Recorded};
+pub(crate) use self::binding::{HasUsers, random_bits};
+pub use self::commands::{LedgerReport, create, merge, show, upgrade};
+pub(crate) use self::explorations::note_exploration;
+use crate::error::{Error, Result, Shortfall};
+use crate::output::{folder_of, rounded_down};
+use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
+
+/// A ledger that is opened before the data is read and, where it is new, made only when
+/// something is paid: a run that fails on its input must not fix anybody's budget.
+pub(crate) struct Account {
+    file: Option<LedgerFile>,
+    data_set: String,
+    /// Of a ledger that is made.
+    new_budget: Budget,
+    ledger: Option<Ledger>,
+}
+
+impl Account {
+    /// The account of a run that will make the releases of `draft`, but for their numbers of draws.
+    ///
+    /// An existing ledger keeps budget and kind that it was made with, which must be those of the settings where these
+    /// name any. A new one is made where the settings ask for it, with their budget or else the run's. Its kind follows
+    /// from the run: Gaussian releases add up exactly; others take a mixed ledger where a budget for several runs is
+    /// named, and else a ledger for this one run.
+    ///
+    /// # Errors
+    /// Of a ledger that is missing or unfit; [`Error::GaussianLedger`] for releases that are not Gaussian.
+    pub(crate) fn open(args: &LedgerSettings, data_set: String, draft: &Plan) -> Result<Self> {
+        let file = match &args.account {
+            LedgerChoice::Ledger(file) => Some(file.clone()),
+            LedgerChoice::NoLedger => None,
+        };
+        let new_budget = new_budget(file.as_ref(), draft)?;
+        let ledger = match &file {
+            None => Some(Ledger::in_memory(&data_set, new_budget)?),
+            Some(file) => open_ledger(file, &data_set, draft.adjacency())?,
+        };
+        let account = Self {
+            file,
+            data_set,
+            new_budget,
+            ledger,
+        };
+        let counts_gaussians = account.budget().kind() == BudgetKind::Gaussian;
+        match &account.file {
+            Some(file) if counts_gaussians && !is_gaussian(draft) => Err(Error::GaussianLedger {
+                ledger: file.path.clone(),
+                is_new: account.ledger.is_none(),
+            }),
+            _ => Ok(account),
+        }
+    }
+
+    /// Refuses early what paying would refuse after the data was read.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        let affords = match &self.ledger {
+            Some(ledger) => ledger.affords(plan),
+            None => Ledger::in_memory(&self.data_set, self.new_budget)?.affords(plan),
+        };
+        affords.map_err(|error| self.explained(error, plan))
+    }
+
+    /// What a ledger says about a plan, with figures that the operator can act on.
+    pub(crate) fn explained(&self, error: AccountingError, plan: &Plan) -> Error {
+        let AccountingError::BudgetSpent {
+            requested,
+            spent,
+            budget,
+            ..
+        } = error
+        else {
+            return error.into();
+        };
+        let kept = self.budget();
+        let needed = kept.epsilon_for(spent + requested).ok();
+        let left = epsilon_left(kept, (budget - spent).max(0.0), plan.target().delta);
+        Error::Budget(Box::new(Shortfall {
+            ledger: self.file.as_ref().map_or_else(
+                || "the ledger".to_owned(),
+                |file| format!("the ledger {}", file.path.display()),
+            ),
+            data_set: self.data_set.clone(),
+            asked: plan.target(),
+            left,
+            needed: needed.filter(|_| !is_gaussian(plan)),
+            total: kept.target(),
+            n_releases: self.ledger.as_ref().map_or(0, Ledger::n_releases),
+        }))
+    }
+
+    fn budget(&self) -> &Budget {
+        let kept = self.ledger.as_ref().map(Ledger::budget);
+        kept.unwrap_or(&self.new_budget)
+    }
+
+    /// Says what is about to be paid for.
+    pub(crate) fn announce(&self, plan: &Plan) {
+        let (n_releases, target) = (plan.releases().len(), plan.target());
+        tracing::info!(
+            n_releases,
+            epsilon = target.epsilon,
+            delta = target.delta,
+            "paying for the plan"
+        );
+        for release in plan.releases() {
+            tracing::trace!(label = release.label(), "planned release");
+        }
+    }
+
+    /// Releases paid for, by whichever run.
+    pub(crate) fn n_paid(&self) -> u64 {
+        self.ledger.as_ref().map_or(0, Ledger::n_releases)
+    }
+
+    /// Whether what is paid is on disk.
+    pub(crate) const fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether the releases of a plan are paid for one by one, and not the whole plan at once.
+    pub(crate) fn pays_by_release(&self, plan: &Plan) -> bool {
+        self.budget().kind() != BudgetKind::Schedule && is_gaussian(plan)
+    }
+
+    /// Whether the ledger has all of these lines.
+    pub(crate) fn has_paid(&self, lines: &[PaidLine]) -> bool {
+        let ledger = self.ledger.as_ref();
+        lines.iter().all(|line| {
+            ledger.is_some_and(|ledger| {
+                ledger.data_set_id() == line.data_set && ledger.contains(&line.release_id)
+            })
+        })
+    }
+
+    /// The account once the users of the run are known to be those of its ledger: only such a one pays.
+    ///
+    /// # Errors
+    /// As [`Binding::check`].
+    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<BoundAccount> {
+        let binding = match &self.file {
+            None => None,
+            Some(file) => {
+                let recorded = self.ledger.as_ref().map(|ledger| Recorded {
+                    key: users_key(ledger.notes()),
+                    has_paid: ledger.n_releases() > 0,
+                });
+                let users = data.user_ids();
+                let checked = Binding::check(&file.path, recorded, &users, file.same_data_set)?;
+                Some(checked)
+            }
+        };
+        Ok(BoundAccount {
+            account: self,
+            binding,
+        })
+    }
+
+    /// What the file says after the run, or that there is none.
+    pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
+        let Some(file) = &self.file else {
+            let epsilon = plan.target().epsilon;
+            return Some(format!(
+                "epsilon {epsilon} for this run alone; no ledger: nothing adds it to other runs on these data"
+            ));
+        };
+        let ledger = self.ledger.as_ref()?;
+        let file = file.path.display();
+        if ledger.budget().kind() == BudgetKind::Schedule {
+            return Some(format!(
+                "{file}: spent on this run; it was made for one run"
+            ));
+        }
+        let total = ledger.budget().target();
+        let balance = ledger.balance();
+        let more = match runs_left(balance, ledger.budget().cost(plan).ok()?) {
+            m if m < 1.0 => "not enough for another run like this".to_owned(),
+            m if m < 2.0 => "enough for 1 more run like this".to_owned(),
+            m => format!("enough for {m:.0} more runs like this"),
+        };
+        Some(format!(
+            "{file}: epsilon {} of {} left at delta {:e}, {more}",
+            rounded_down(epsilon_left(ledger.budget(), balance.left(), total.delta)),
+            total.epsilon,
+            total.delta,
+        ))
+    }
+}
+
+/// An account whose ledger is that of the users of the run.
+pub(crate) struct BoundAccount {
+    account: Account,
+    binding: Option<Binding>,
+}
+
+impl std::ops::Deref for BoundAccount {
+    type Target = Account;
+
+    fn deref(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl BoundAccount {
+    /// The ledger, which is made where there is none, with the users of this run among those that it remembers.
+    pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
+        let account = &mut self.account;
+        let ledger = match (account.ledger.take(), &account.file) {
+            (Some(ledger), _) => ledger,
+            (None, Some(file)) => {
+                Ledger::create(&file.path, &account.data_set, account.new_budget)?
+            }
+            (None, None) => Ledger::in_memory(&account.data_set, account.new_budget)?,
+        };
+        let ledger = account.ledger.insert(ledger);
+        if let Some(binding) = &mut self.binding {
+            binding.write()?;
+            let key = binding.key_hash();
+            if users_key(ledger.notes()) != Some(&key) {
+                match ledger.note(USERS_KEY, &key) {
+                    // a file of an older version has no notes: there the files beside it must say it alone
+                    Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(ledger)
+    }
+}
+
+/// The note of a ledger that names the key of its users.
+const USERS_KEY: &str = "users-key";
+
+/// The hash of the key that a ledger was bound with last.
+fn users_key(notes: &[LedgerNote]) -> Option<&str> {
+    let mut keys = notes.iter().rev().filter(|note| note.name == USERS_KEY);
+    keys.next().map(|note| note.text.as_str())
+}
+
+/// The ledger of a file, where there is one; where there is none, it must be asked for.
+fn open_ledger(file: &LedgerFile, data_set: &str, adjacency: Adjacency) -> Result<Option<Ledger>> {
+    let path = &file.path;
+    if path.symlink_metadata().is_err() {
+        let folder = folder_of(path);
+        if !folder.is_dir() {
+            let (path, folder) = (path.display(), folder.display());
+            let reason = format!("`ledger` {path}: there is no folder {folder}");
+            return Err(Error::Usage(reason));
+        }
+        if !file.is_new && file.epsilon.is_none() {
+            return Err(AccountingError::LedgerMissing { path: path.clone() }.into());
+        }
+        return Ok(None);
+    }
+    if file.is_new {
+        return Err(AccountingError::LedgerExists { path: path.clone() }.into());
+    }
+    let ledger = Ledger::open(path, data_set, adjacency)?;
+    let budget = ledger.budget();
+    let found = budget.target();
+    let is_other =
+        |asked: Option<f64>, found: f64| asked.filter(|asked| asked.to_bits() != found.to_bits());
+    let differing = [
+        (
+            "epsilon",
+            is_other(file.epsilon, found.epsilon),
+            found.epsilon,
+        ),
+        ("delta", is_other(file.delta, found.delta), found.delta),
+    ];
+    let mismatch = |field, found: String, expected: String| {
+        Err(AccountingError::LedgerMismatch {
+            path: path.clone(),
+            field,
+            found,
+            expected,
+        }
+        .into())
+    };
+    for (field, asked, found) in differing {
+        if let Some(asked) = asked {
+            return mismatch(field, found.to_string(), asked.to_string());
+        }
+    }
+    match file.kind {
+        Some(kind) if Some(kind) != LedgerKind::of(budget.kind()) => {
+            mismatch("kind", budget.kind().to_string(), kind.name().to_owned())
+        }
+        _ => Ok(Some(ledger)),
+    }
+}
+
+impl LedgerKind {
+    /// The kind of a budget; none for a ledger of one run.
+    pub(crate) const fn of(kind: BudgetKind) -> Option<Self> {
+        match kind {
+            BudgetKind::Gaussian => Some(Self::Gaussian),
+            BudgetKind::Rdp { .. } => Some(Self::Mixed),
+            BudgetKind::Schedule => None,
+        }
+    }
+}
+
+/// The budget of a ledger that is made for a run.
+fn new_budget(file: Option<&LedgerFile>, draft: &Plan) -> Result<Budget> {
+    let (run, adjacency) = (draft.target(), draft.adjacency());
+    let (epsilon, delta) = file.map_or((None, None), |file| (file.epsilon, file.delta));
+    let total = ApproxDp::target(epsilon.unwrap_or(run.epsilon), delta.unwrap_or(run.delta));
+    let total = total.map_err(|mut error| {
+        error.name = match error.name {
+            "epsilon" => "ledger_epsilon",
+            _ => "ledger_delta",
+        };
+        error
+    })?;
+    let kind = match file.and_then(|file| file.kind) {
+        Some(kind) => Some(kind),
+        None if is_gaussian(draft) => Some(LedgerKind::Gaussian),
+        None => epsilon.map(|_| LedgerKind::Mixed),
+    };
+    Ok(match kind {
+        Some(LedgerKind::Gaussian) => Budget::new(total, adjacency)?,
+        Some(LedgerKind::Mixed) => Budget::rdp_for(total, adjacency, &[(draft, 1)])?,
+        None => Budget::schedule(total, adjacency)?,
+    })
+}
+
+fn is_gaussian(plan: &Plan) -> bool {
+    plan.mu_squared().is_ok()
+}
+
+/// The largest epsilon at `delta` of a Gaussian run that fits where so much is left of a budget, in its measure.
+fn epsilon_left(budget: &Budget, left: f64, delta: f64) -> f64 {
+    let mu = match budget.kind() {
+        BudgetKind::Gaussian => left.sqrt(),
+        // a Gaussian mechanism has the divergence order * mu^2 / 2; a part in 10^12 is for roundings
+        BudgetKind::Rdp { order } => (2.0 * left / order).sqrt() * (1.0 - 1e-12),
+        BudgetKind::Schedule => return left,
+    };
+    gdp::epsilon(mu, usable_delta(delta))
+}
+
+/// How many runs of a cost what is left of a budget pays for.
+fn runs_left(balance: Balance, cost: f64) -> f64 {
+    // a run that fits exactly is not to be lost to a rounding
+    (balance.left() / cost * (1.0 + 1e-12)).floor()
+}
+
+/// The name of a data set: by flag, or that of its file.
+pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
+    args.data_set.clone().unwrap_or_else(|| {
+        let name = data.file_name().unwrap_or(data.as_os_str());
+        name.to_string_lossy().into_owned()
+    })
+}

@@ -1,0 +1,14 @@
+//! Whole runs: recovery with little noise, no harm with much, bad data, settings and payments that do not fit.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::disallowed_types, reason = "tests start runs")]
+
+mod bad_input;
+mod exponential;
+mod golden;
+mod learns;
+mod observed;
+mod runs;
+mod settings;
+mod support;
+mod targets;
