@@ -85,7 +85,7 @@ settings! {
             requires: ["ratings"],
             shapes: Shapes::ByContents,
         },
-        /// Instead of `items`: publish every item id in the ratings, also one that a single user has
+        /// Publish all item ids of the ratings, in place of `items`
         item_ids_are_public: bool = { conflicts: ["items"] },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },

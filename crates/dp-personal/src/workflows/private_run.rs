@@ -25,6 +25,8 @@ const GIVEN: &str = "given";
 pub(crate) struct Opening<'a> {
     /// The file of private data.
     pub(crate) data: &'a Path,
+    /// The public list of items, and which column of the data names users.
+    pub(crate) catalogue: Option<(&'a Path, Option<&'a String>)>,
     /// The other files that it reads.
     pub(crate) inputs: Vec<&'a Path>,
     pub(crate) ledger: &'a LedgerSettings,
@@ -56,6 +58,14 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
+    /// Refuses a catalogue that shows of itself that it was made from the data.
+    pub(crate) fn check_catalogue(&self) -> Result<()> {
+        let check = |(items, users): (&Path, Option<&String>)| {
+            dp_data::check_catalogue(items, self.data, users.map(String::as_str))
+        };
+        Ok(self.catalogue.map_or(Ok(()), check)?)
+    }
+
     /// Opens the account and makes the folder. `draft` has the cost of the run, which does not depend on the data; what the ledger
     /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it.
     ///
@@ -71,6 +81,7 @@ impl<'a> Opening<'a> {
         if !(resume && OutputFolder::is_interrupted(&output.out)) {
             account.check(draft)?;
         }
+        self.check_catalogue()?;
         Ok(Unbound {
             about: (data_set, draft.target(), draft.adjacency()),
             folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
