@@ -335,7 +335,13 @@ fn a_run_over_another_column_of_users_is_not_finished_as_this_one() {
     };
     assert!(is_interrupted(run(&session, &mut Interrupt)));
     let begun = bytes(&folder);
-    let error = run(&[], &mut Silent).unwrap_err().to_string();
+    // the users are not those of the ledger, whoever says so
+    assert!(matches!(
+        run(&[], &mut Silent),
+        Err(Error::OtherUsers { .. })
+    ));
+    let told = [("same_data_set", vec!["true".to_owned()])];
+    let error = run(&told, &mut Silent).unwrap_err().to_string();
     assert!(
         error.contains("`user_col` was session, and is not given"),
         "{error}"

@@ -45,7 +45,7 @@ fn several_epsilons_are_named_by_the_certificates_of_later_runs() {
     // nothing is looked at where it cannot be noted
     let elsewhere = run.replace("l.ledger", "other.ledger");
     let missing = format!("{elsewhere} --epsilon 0.5,1 --out x");
-    sandbox.dp(&words(&missing)).exits(5);
+    sandbox.run(&words(&missing)).exits(5);
     assert!(!sandbox.exists("x-internal") && !sandbox.exists("other.ledger"));
 }
 

@@ -170,7 +170,9 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     assert_eq!(n_paid(), 1);
 
     // where the list of 98 kB fits and the catalogue of 1.2 MB does not, all is paid and half a catalogue does not stay
-    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    for file in kept {
+        fs::remove_file(sandbox.path(file)).unwrap();
+    }
     train_with_little_space(&sandbox, "400", &args)
         .exits(7)
         .says(&["items.csv"]);

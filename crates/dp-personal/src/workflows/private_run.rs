@@ -318,9 +318,9 @@ impl PrivateRun<'_> {
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
-        match folder.begun_with()? {
-            Some(begun) => refuse_another(&begun, public)?,
-            None => folder.begin_with(public)?,
+        let begun = folder.begun_with()?;
+        if let Some(begun) = &begun {
+            refuse_another(begun, public)?;
         }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
@@ -330,12 +330,13 @@ impl PrivateRun<'_> {
                     "the ledger has no room for the rest of this run (a step lost in a crash stays \
                      paid): finishing with the rounds already made",
                 );
+                let name = folder.mark_paid(&name_in_ledger(public)?)?;
                 if shows_internal {
-                    account.note_figures_of(&run)?;
+                    account.note_figures_of(&name)?;
                 }
                 let replay = Run::replay(plan, list).map_err(failed)?;
                 let fitted = trainer.run(data, replay.observed_by(observer))?;
-                return Ok(certified_after(fitted, account, &run));
+                return Ok(certified_after(fitted, account, &name));
             }
         }
         let name = folder.mark_paid(&name_in_ledger(public)?)?;
@@ -344,15 +345,18 @@ impl PrivateRun<'_> {
         }
         account.announce(plan);
         if shows_internal {
-            account.note_figures_of(&run)?;
+            account.note_figures_of(&name)?;
         }
         let ledger = account.ledger()?;
-        ledger.set_run(Some(name));
+        ledger.set_run(Some(name.clone()));
+        if begun.is_none() {
+            folder.begin_with(public)?;
+        }
         let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
         match fitted {
-            Ok(fitted) => Ok(certified_after(fitted, account, &run)),
+            Ok(fitted) => Ok(certified_after(fitted, account, &name)),
             Err(error) => Err(match error.into() {
                 Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
                     account.explained(error, plan)

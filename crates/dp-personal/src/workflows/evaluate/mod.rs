@@ -45,8 +45,8 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let run: Option<ReleasedRun> = files::read_run_file(&args.model, RELEASED)?;
     let said = run.and_then(|run| run.held_out());
     let split = split_of(args, said)?;
-    note_on_ledger(&args.model)?;
     let parts = Parts::read(args, split, &items, implicit)?;
+    note_on_ledger(&args.model)?;
     let scores = if implicit {
         of_lists(&model, &parts, args.non_private)?
     } else {
