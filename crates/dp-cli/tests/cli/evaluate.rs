@@ -156,9 +156,7 @@ fn all_of_it_is_internal_and_printed_only_when_asked() {
     let run = sandbox.dp(&args).exits(0);
     run.prints(&[kept, "--show-internal"]);
     assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
-    let run = sandbox
-        .dp(&[&args[..], &["--json", "--show-internal"]].concat())
-        .exits(0);
+    let run = sandbox.dp(&[&args[..], &["--json"]].concat()).exits(0);
     assert!(run.json().get("internal").is_none(), "{}", run.stdout);
 
     let found = evaluate(&sandbox, &["--save", "--non-private"]);

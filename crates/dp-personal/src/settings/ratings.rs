@@ -167,7 +167,7 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for model, certificate and reports; private figures go to DIR-internal
+        /// Folder for what is released; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, whatever it holds
         force: bool = { shapes: Shapes::Nothing },
