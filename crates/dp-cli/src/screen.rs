@@ -74,9 +74,11 @@ fn told(error: &Error, command: &str) -> String {
             let expected = with_flags(&text[of.name.len()..], |name| flag_of(command, name));
             format!("{flag}{expected}")
         }
-        Error::Workflow(WorkflowError::Usage(_) | WorkflowError::Model { .. }) => {
-            with_flags(&text, flag)
-        }
+        Error::Workflow(
+            WorkflowError::Usage(_)
+            | WorkflowError::Model { .. }
+            | WorkflowError::AfterPayment { .. },
+        ) => with_flags(&text, flag),
         _ => text,
     }
 }

@@ -11,7 +11,7 @@ fn dp(sandbox: &Sandbox, line: &str) -> Run {
     command.output().unwrap().into()
 }
 
-const TARGET: &str = "--epsilon 1 --delta 1e-5 --ledger l.ledger";
+const TARGET: &str = "--epsilon 1 --delta 1e-5 --ledger l.ledger --ledger-epsilon 3";
 
 #[test]
 fn no_id_is_published_without_a_catalogue_or_a_word_of_the_operator() {

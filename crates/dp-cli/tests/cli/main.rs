@@ -12,6 +12,7 @@ mod binding;
 mod calibrate;
 mod demo;
 mod evaluate;
+mod explorations;
 mod feature_columns;
 mod features;
 mod features_implicit;

@@ -104,7 +104,7 @@ fn a_newer_certificate_is_refused() {
     let text = sandbox.text("dp-model/certificate.json");
     sandbox.write(
         "newer.json",
-        text.replacen("\"schema_version\": 2", "\"schema_version\": 7", 1),
+        text.replacen("\"schema_version\": 3", "\"schema_version\": 7", 1),
     );
     sandbox
         .dp(&["verify", "newer.json"])

@@ -23,6 +23,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let fit = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
+    dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
     let draft = fit.plan(1, target, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
 

@@ -32,7 +32,7 @@ pub(crate) use release::{Release, RunReport, Seconds};
 pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
-    ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED,
+    Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED,
     ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate, read_run_file,
 };
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run_files::{
-    ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
+    Aside, ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
     SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
@@ -142,14 +142,14 @@ pub(crate) trait RunReport {
     fn objects(&self) -> (Value, Value);
 
     /// Writes what the guarantee does not cover, for the eyes of the folder's owner.
-    fn write_internal(&self, folder: &OutputFolder, warnings: &[String]) -> Result<()> {
+    fn write_internal(&self, folder: &OutputFolder, aside: &Aside) -> Result<()> {
         if let Some(users) = self.user_table()? {
             folder.write_internal("internal-users.csv", &users)?;
         }
         let (release, mut internal) = (self.release(), self.internal());
         let certificate = read_certificate(&folder.path(CERTIFICATE))?;
         internal.certificate = Some(certificate.digest.clone());
-        internal.warnings = warnings.to_vec();
+        internal.aside = aside.clone();
         folder.write_internal(INTERNAL, &pretty(&internal)?)?;
         let mut run = ReportedRun::ending(folder, certificate, release.run(), release.factors())?;
         run.internal = Some(internal);
@@ -241,7 +241,7 @@ pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalR
         by_round: None,
         charts: Vec::new(),
         data: Vec::new(),
-        warnings: Vec::new(),
+        aside: Aside::default(),
         seconds,
     }
 }

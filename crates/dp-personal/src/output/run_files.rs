@@ -2,7 +2,7 @@
 //! the rest. `dp report` makes its pages from them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
 use dp_multitask::NoisyCounts;
@@ -62,10 +62,21 @@ pub(crate) struct InternalRun {
     pub(crate) charts: Vec<ChartData>,
     /// What was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
-    /// What records say and their owner should look at. Earlier versions wrote none.
+    /// What stands beside it.
+    #[serde(flatten)]
+    pub(crate) aside: Aside,
+    pub(crate) seconds: Seconds,
+}
+
+/// What internal files say beside what was measured. Earlier versions wrote none of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    /// What records say and their owner should look at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
-    pub(crate) seconds: Seconds,
+    /// The ledger of the run, which is to note who looks at its figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ledger: Option<PathBuf>,
 }
 
 /// The figure of a run that others are compared with.

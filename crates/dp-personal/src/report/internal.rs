@@ -223,7 +223,7 @@ fn data_handling(run: &ReportedRun<'_>) -> Section {
     };
     if let Some(internal) = &run.internal {
         blocks.push(table("Read by the run", &internal.data));
-        let warnings = internal.warnings.iter();
+        let warnings = internal.aside.warnings.iter();
         blocks.extend(warnings.map(|text| Block::Warning(sentence(text))));
         let of = internal.seconds;
         blocks.push(Block::Note(format!(

@@ -129,7 +129,7 @@ mod flags {
         ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account", shapes: Shapes::Nothing },
         /// Count this run alone: no ledger adds it to other runs on these data
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
-        /// Make the ledger, which must not exist; its budget is this run's or `ledger_epsilon`
+        /// Make the ledger, which must not exist; its budget: this run's or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
         /// Total epsilon; makes a missing ledger
         ledger_epsilon: Option<f64> = {

@@ -85,7 +85,7 @@ settings! {
             requires: ["ratings"],
             shapes: Shapes::ByContents,
         },
-        /// Instead of `items`: publish every item id in the ratings, also one that a single user has
+        /// Publish all item ids of the ratings, in place of `items`
         item_ids_are_public: bool = { conflicts: ["items"] },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
@@ -167,7 +167,7 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for model, certificate and reports; figures of private data go to DIR-internal
+        /// Folder for what is released; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, whatever it holds
         force: bool = { shapes: Shapes::Nothing },

@@ -15,7 +15,8 @@ use rand_chacha::ChaCha20Rng;
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Metrics, model_rmse};
 use crate::output::{
-    CERTIFICATE, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease, TrainReport,
+    Aside, CERTIFICATE, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease,
+    TrainReport,
 };
 use crate::settings::{DemoSettings, Method};
 use crate::watch::{Watch, Watched, go_on};
@@ -142,7 +143,7 @@ fn train(
                 evaluate: start.elapsed().as_secs_f64(),
             },
         };
-        report.write_internal(folder, &[])?;
+        report.write_internal(folder, &Aside::default())?;
     }
     Ok(metrics)
 }

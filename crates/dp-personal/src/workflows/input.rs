@@ -110,25 +110,19 @@ fn set_head(params: &mut FactorizationParams, fraction: f64) {
     params.least_head = 0;
 }
 
-/// Refuses ratings whose item ids would be published though nobody said that they may be, and a catalogue that shows of itself
-/// that it was made from them.
-pub(crate) fn check_items(args: &InputSettings, ratings: &Path) -> Result<()> {
-    match (&args.items, args.item_ids_are_public) {
-        (Some(items), false) => {
-            let users = args.user_col.as_deref();
-            Ok(dp_data::check_catalogue(items, ratings, users)?)
-        }
-        (None, true) => Ok(()),
+/// Refuses ratings whose item ids would be published though nobody said that they may be.
+pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
+    let text = match (&args.items, args.item_ids_are_public) {
+        (Some(_), false) | (None, true) => return Ok(()),
         (Some(_), true) => {
-            let text = "`items` and `item_ids_are_public` exclude each other: with a catalogue no id of the ratings is published";
-            Err(Error::Usage(text.to_owned()))
+            "`items` and `item_ids_are_public` exclude each other: with a catalogue no id of the ratings is published"
         }
         (None, false) => {
-            let text = "item ids are published with the model: give `items`, a public catalogue (ratings of other items are left out), \
-                        or `item_ids_are_public` if everybody may know every id in the ratings, also one that a single user has";
-            Err(Error::Usage(text.to_owned()))
+            "item ids are published with the model: give `items`, a public catalogue (ratings of other items are left out), \
+             or `item_ids_are_public` if everybody may know every id in the ratings, also one that a single user has"
         }
-    }
+    };
+    Err(Error::Usage(text.to_owned()))
 }
 
 /// Ratings, with the catalogue that was declared or else the items found in them.

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits};
 use crate::error::{Error, Result};
-use crate::output::{self, OutputFolder, Release, RunReport, internal_beside, warn};
+use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
 use crate::warnings;
 
@@ -25,6 +25,8 @@ const GIVEN: &str = "given";
 pub(crate) struct Opening<'a> {
     /// The file of private data.
     pub(crate) data: &'a Path,
+    /// The public list of items, and which column of the data names users.
+    pub(crate) catalogue: Option<(&'a Path, Option<&'a String>)>,
     /// The other files that it reads.
     pub(crate) inputs: Vec<&'a Path>,
     pub(crate) ledger: &'a LedgerSettings,
@@ -56,6 +58,14 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
+    /// Refuses a catalogue that shows of itself that it was made from the data.
+    pub(crate) fn check_catalogue(&self) -> Result<()> {
+        let check = |(items, users): (&Path, Option<&String>)| {
+            dp_data::check_catalogue(items, self.data, users.map(String::as_str))
+        };
+        Ok(self.catalogue.map_or(Ok(()), check)?)
+    }
+
     /// Opens the account and makes the folder. `draft` has the cost of the run, which does not depend on the data; what the ledger
     /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it.
     ///
@@ -71,6 +81,7 @@ impl<'a> Opening<'a> {
         if !(resume && OutputFolder::is_interrupted(&output.out)) {
             account.check(draft)?;
         }
+        self.check_catalogue()?;
         Ok(Unbound {
             about: (data_set, draft.target(), draft.adjacency()),
             folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
@@ -100,7 +111,7 @@ impl<'a> Unbound<'a> {
             account: self.account.bind(data)?,
             output: self.output,
             warnings: Vec::new(),
-            found: Vec::new(),
+            aside: Aside::default(),
         })
     }
 }
@@ -122,8 +133,8 @@ pub(crate) struct Opened<'a> {
     output: &'a OutputSettings,
     /// What follows from settings alone: public.
     warnings: Vec<String>,
-    /// What records say of themselves: internal.
-    found: Vec<String>,
+    /// What internal files say beside figures.
+    aside: Aside,
 }
 
 impl Opened<'_> {
@@ -166,12 +177,13 @@ impl Opened<'_> {
             account: &mut self.account,
             plan,
             public,
+            shows_internal: self.output.show_internal,
         }
     }
 
     /// Keeps what records say of themselves for the internal files.
     pub(crate) fn found(&mut self, more: Vec<String>) {
-        self.found.extend(more);
+        self.aside.warnings.extend(more);
     }
 
     /// Writes what may be published.
@@ -187,9 +199,11 @@ impl Opened<'_> {
         plan: &Plan,
         measure: impl FnOnce() -> Result<R>,
     ) -> Result<(Value, String)> {
+        let mut aside = self.aside;
+        aside.ledger = self.account.path();
         let report = self.folder.commit_after(|folder| {
             let report = measure()?;
-            report.write_internal(folder, &self.found)?;
+            report.write_internal(folder, &aside)?;
             Ok(report)
         })?;
         let balance = self.account.balance(plan);
@@ -277,6 +291,8 @@ pub(crate) struct PrivateRun<'a> {
     plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
     public: &'a Value,
+    /// Whether figures that nobody pays for are printed when it is done.
+    shows_internal: bool,
 }
 
 impl PrivateRun<'_> {
@@ -298,12 +314,13 @@ impl PrivateRun<'_> {
             account,
             plan,
             public,
+            shows_internal,
         } = self;
         let run = run_name(public)?;
         let releases = folder.releases();
-        match folder.begun_with()? {
-            Some(begun) => refuse_another(&begun, public)?,
-            None => folder.begin_with(public)?,
+        let begun = folder.begun_with()?;
+        if let Some(begun) = &begun {
+            refuse_another(begun, public)?;
         }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
@@ -313,8 +330,13 @@ impl PrivateRun<'_> {
                     "the ledger has no room for the rest of this run (a step lost in a crash stays \
                      paid): finishing with the rounds already made",
                 );
+                let name = folder.mark_paid(&name_in_ledger(public)?)?;
+                if shows_internal {
+                    account.note_figures_of(&name)?;
+                }
                 let replay = Run::replay(plan, list).map_err(failed)?;
-                return Ok(trainer.run(data, replay.observed_by(observer))?);
+                let fitted = trainer.run(data, replay.observed_by(observer))?;
+                return Ok(certified_after(fitted, account, &name));
             }
         }
         let name = folder.mark_paid(&name_in_ledger(public)?)?;
@@ -322,19 +344,43 @@ impl PrivateRun<'_> {
             folder.keep_for_resuming();
         }
         account.announce(plan);
+        if shows_internal {
+            account.note_figures_of(&name)?;
+        }
         let ledger = account.ledger()?;
-        ledger.set_run(Some(name));
+        ledger.set_run(Some(name.clone()));
+        if begun.is_none() {
+            folder.begin_with(public)?;
+        }
         let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
         let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
-        fitted.map_err(|error| match error.into() {
-            Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
-                account.explained(error, plan)
-            }
-            other if account.n_paid() > n_paid => folder.after_payment(other),
-            other => other,
-        })
+        match fitted {
+            Ok(fitted) => Ok(certified_after(fitted, account, &name)),
+            Err(error) => Err(match error.into() {
+                Error::Accounting(error @ AccountingError::BudgetSpent { .. }) => {
+                    account.explained(error, plan)
+                }
+                other if account.n_paid() > n_paid => folder.after_payment(other),
+                other => other,
+            }),
+        }
     }
+}
+
+/// The certificate of a run, with what was looked at before it by what its ledger notes.
+fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fitted<M> {
+    let certificate = fitted
+        .certificate
+        .after_explorations(&account.explorations(run));
+    fitted.certificate = if account.has_file() {
+        certificate
+    } else {
+        certificate.with_assumption(
+            "no ledger notes whether figures of this data set were looked at before the settings were chosen",
+        )
+    };
+    fitted
 }
 
 /// Whether the releases made must do, because the account has no room for the rest.

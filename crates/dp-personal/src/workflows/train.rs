@@ -77,8 +77,10 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 
 /// What a training on ratings opens.
 pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
-    check_items(&args.input, &args.ratings)?;
+    check_items(&args.input)?;
+    let catalogue = args.input.items.as_deref();
     Ok(Opening {
+        catalogue: catalogue.map(|items| (items, args.input.user_col.as_ref())),
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,

@@ -110,7 +110,7 @@ fn several_epsilons_explore_and_release_nothing() {
     assert_eq!(best, ["0.0", "1.0", "1.0"]);
     assert_eq!(winners[0]["epsilon"], 0.3);
     let refused = federate(&sandbox, &["--epsilon", "1,2", "--ledger", "l.ledger"]);
-    refused.exits(2).says(&["--ledger"]);
+    refused.exits(2).says(&["--new-ledger"]); // an exploration makes none
     assert!(!sandbox.exists("l.ledger"));
 }
 

@@ -2,6 +2,8 @@
 
 mod scores;
 
+use std::path::Path;
+
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,11 +11,12 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::output::{
-    self as files, EVALUATION, HeldOutBy, INTERNAL_HEAD, RELEASED, ReleasedRun, SCHEMA_VERSION,
-    internal_beside, make_internal_folder, read_model, released,
+    self as files, EVALUATION, HeldOutBy, INTERNAL, INTERNAL_HEAD, InternalRun, RELEASED,
+    ReleasedRun, SCHEMA_VERSION, internal_beside, make_internal_folder, read_model, released,
 };
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
+use crate::workflows::ledger::note_exploration;
 use crate::workflows::verify::checked_certificate;
 
 pub(crate) use self::scores::{MODEL, NON_PRIVATE};
@@ -43,6 +46,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let said = run.and_then(|run| run.held_out());
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
+    note_on_ledger(&args.model)?;
     let scores = if implicit {
         of_lists(&model, &parts, args.non_private)?
     } else {
@@ -80,6 +84,20 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         )
     };
     Ok(EvaluateOutcome { json, text })
+}
+
+/// Notes in the ledger of the model's run, before there is any figure, that its data are looked at.
+fn note_on_ledger(model: &Path) -> Result<()> {
+    let run: Option<InternalRun> = files::read_run_file(&internal_beside(model), INTERNAL)?;
+    let Some(ledger) = run.and_then(|run| run.aside.ledger) else {
+        return Ok(());
+    };
+    if let Err(error) = note_exploration(&ledger, None, "a model measured by dp evaluate") {
+        files::warn(&format!(
+            "the ledger of the run cannot note that its data are looked at: {error}; certificates of later runs will not say so"
+        ));
+    }
+    Ok(())
 }
 
 /// Flags that mean nothing with this kind of model.

@@ -11,9 +11,10 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
 use crate::federated::{Figures, Spending};
-use crate::output::{ExplorationReport, FrontierPoint, OutputFolder};
-use crate::settings::FederateSettings;
+use crate::output::{ExplorationReport, FrontierPoint, OutputFolder, warn};
+use crate::settings::{FederateSettings, LedgerChoice, LedgerFile};
 use crate::watch::{Watch, go_on};
+use crate::workflows::ledger::{data_set_id, note_exploration};
 
 /// What an exploration found: computed from private data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
@@ -29,9 +30,10 @@ pub(super) fn run(
     settings: &Settings,
     watch: &mut dyn Watch,
 ) -> Result<ExplorationOutcome> {
-    if args.ledger.file().is_some() {
-        let text = "`ledger` with several `epsilon`: an exploration releases nothing and is not paid for; \
-                    give one `epsilon`, or `no_ledger`";
+    let of_new = |file: &LedgerFile| file.is_new || file.epsilon.is_some();
+    if matches!(&args.ledger.account, LedgerChoice::Ledger(file) if of_new(file)) {
+        let text = "`new_ledger` and `ledger_epsilon` with several `epsilon`: an exploration releases nothing and is not paid for; \
+                    of a ledger that is there, later certificates say that it was made";
         return Err(Error::Usage(text.to_owned()));
     }
     if args.output.publish_releases {
@@ -52,6 +54,15 @@ pub(super) fn run(
             .map_err(by_setting)?;
     }
     let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    if let Some(ledger) = args.ledger.file() {
+        // before the first figure is there
+        let data_set = data_set_id(&args.ledger, &args.data);
+        note_exploration(ledger, Some(&data_set), "several epsilons compared")?;
+    } else {
+        warn(
+            "no ledger notes that this data set was looked at: certificates of later runs on it cannot say so",
+        );
+    }
     let start = Instant::now();
     let (mut points, mut metric) = (Vec::new(), "");
     for (at, &target) in settings.targets.iter().enumerate() {

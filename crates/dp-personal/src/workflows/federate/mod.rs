@@ -45,6 +45,11 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
     let settings = Settings::new(args)?;
     let opening = Opening {
         data: &args.data,
+        catalogue: args
+            .run
+            .items
+            .as_deref()
+            .map(|items| (items, args.run.columns.user_col.as_ref())),
         inputs: [&args.run.items, &args.run.ranges.bounds]
             .into_iter()
             .flatten()
@@ -56,6 +61,7 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
     };
     if settings.targets.len() > 1 {
         opening.protect()?;
+        opening.check_catalogue()?;
         exploration::run(args, &settings, watch).map(FederateOutcome::Exploration)
     } else {
         let outcome = certified::run(args, &settings, opening, watch)?;

@@ -34,11 +34,8 @@ pub(super) struct UserRows {
 
 /// The public list of items, of ratings.
 pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
-    let Some(items) = &args.run.items else {
-        return Ok(None);
-    };
-    dp_data::check_catalogue(items, &args.data, args.run.columns.user_col.as_deref())?;
-    ItemTable::read(items).map(Some)
+    let read = |path: &std::path::PathBuf| ItemTable::read(path);
+    args.run.items.as_ref().map(read).transpose()
 }
 
 impl Source {

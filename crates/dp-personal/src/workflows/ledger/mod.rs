@@ -2,6 +2,7 @@
 
 mod binding;
 mod commands;
+mod explorations;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use dp_mechanism::PaidLine;
 use self::binding::{Binding, Recorded};
 pub(crate) use self::binding::{HasUsers, random_bits};
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
+pub(crate) use self::explorations::note_exploration;
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
 use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};

@@ -50,6 +50,7 @@ pub fn personalize(
     let settings = Settings::new(args)?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
     let opening = Opening {
+        catalogue: None,
         data: &args.run.data,
         inputs: args.run.ranges.bounds.as_deref().into_iter().collect(),
         ledger: &args.ledger,

@@ -1,0 +1,67 @@
+//! Notes in a ledger that figures of its data were looked at which nobody pays for.
+
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Error as AccountingError, Ledger};
+
+use super::{Account, BoundAccount};
+use crate::error::Result;
+
+/// The name of such notes.
+const EXPLORATION: &str = "exploration";
+/// Ends a note of a run, before the run's name.
+const BY_RUN: &str = ", run ";
+
+fn by_run(run: &str) -> String {
+    format!("{BY_RUN}{run}")
+}
+
+impl Account {
+    /// What was looked at on this data set by others than the run of this name, as far as the ledger notes it.
+    pub(crate) fn explorations(&self, run: &str) -> Vec<&str> {
+        let notes = self.ledger.iter().flat_map(Ledger::notes);
+        let all = notes.filter(|note| note.name == EXPLORATION);
+        let others = all.filter(|note| !note.text.ends_with(&by_run(run)));
+        let texts = others.map(|note| note.text.as_str());
+        texts
+            .map(|text| text.rsplit_once(BY_RUN).map_or(text, |(kind, _)| kind))
+            .collect()
+    }
+
+    /// Where the file is, whatever the current folder is later.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.file.as_ref()?.path.canonicalize().ok()
+    }
+}
+
+impl BoundAccount {
+    /// Notes durably, once for a run, that it shows figures which nobody pays for. Nothing without a file.
+    ///
+    /// # Errors
+    /// Of a ledger that cannot be written, or of a version that has no notes.
+    pub(crate) fn note_figures_of(&mut self, run: &str) -> Result<()> {
+        let text = format!("figures that a run printed{}", by_run(run));
+        if self.has_file() {
+            let ledger = self.ledger()?;
+            if ledger.notes().iter().all(|note| note.text != text) {
+                ledger.note(EXPLORATION, &text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notes in a ledger, durably, that figures of its data set are looked at which nobody pays for; later certificates name it.
+///
+/// # Errors
+/// Of a ledger that is missing or cannot be written, of another data set than `data_set`, or of a version that has no notes.
+pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str) -> Result<()> {
+    if !ledger.exists() {
+        let path = ledger.to_owned();
+        return Err(AccountingError::LedgerMissing { path }.into());
+    }
+    let found = Ledger::audit(ledger)?;
+    let data_set = data_set.unwrap_or(&found.data_set_id);
+    let mut opened = Ledger::open(ledger, data_set, found.budget.adjacency())?;
+    Ok(opened.note(EXPLORATION, kind)?)
+}
