@@ -545,7 +545,11 @@ mod tests {
         drop(again);
         // a budget that is stricter than what was spent allows nothing more
         let mut strict = ClientRecord::open(&path, policy(0.1)).unwrap();
-        let refused = strict.answer(&asked(5));
+        let cheap = AskedRound {
+            noise_multipliers: &[1e6],
+            ..asked(5)
+        };
+        let refused = strict.answer(&cheap);
         assert!(matches!(refused, Err(Error::Refused(Refusal::Lifetime))));
         drop(strict);
         for bytes in [
