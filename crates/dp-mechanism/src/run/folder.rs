@@ -110,9 +110,6 @@ impl RunFolder {
             .into());
         }
         let list = ReleaseList::open(self.list_path(), run, plan)?;
-        for ledger in ledgers.iter_mut() {
-            ledger.set_run(Some(run.to_owned()));
-        }
         let mut payer = self.payer(plan, ledgers, &list)?;
         #[cfg(privacy_mutants)]
         let mut restored = NoiseSource::insecure_seeded(self.path.as_os_str().len() as u64);

@@ -109,6 +109,7 @@ pub struct Project {
 /// When and on what a run was made. None of it is needed to verify the guarantee, and none of it depends on the data
 /// but through released values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Making {
     /// When the certificate was made out, UTC, as `2026-01-31T12:00:00Z`; absent where the noise was seeded, so that the same
     /// run writes the same bytes.
@@ -157,7 +158,11 @@ fn utc(seconds: u64) -> String {
 /// assert_eq!(trusted.to_string(), "one person has one user id");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenAssumption", into = "WrittenAssumption")]
+#[serde(
+    from = "WrittenAssumption",
+    into = "WrittenAssumption",
+    deny_unknown_fields
+)]
 pub struct Assumption {
     text: String,
     adjacency: Option<Adjacency>,
@@ -202,7 +207,7 @@ impl PartialEq<str> for Assumption {
 
 /// An assumption as it stands in a file.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 enum WrittenAssumption {
     Text(String),
     Under { text: String, adjacency: Adjacency },
