@@ -71,7 +71,7 @@ pub(crate) enum LedgerCommand {
     Create(Flags<LedgerCreateSettings>),
     /// Print what was spent, on what and when, what is left, and what a run like the last one would leave
     Show(Flags<LedgerShowSettings>),
-    /// Rewrite a ledger with the newest version, for any mechanism or with a larger total; nothing that was spent is lost
+    /// Rewrite a ledger with the newest version, for any mechanism or a larger total; spends are kept
     Upgrade(Flags<LedgerUpgradeSettings>),
     /// Add up ledgers of one data set in a new one
     Merge(Flags<LedgerMergeSettings>),

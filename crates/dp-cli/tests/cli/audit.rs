@@ -120,12 +120,12 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     ];
     let trials = ["--canaries", "30", "--runs", "4", "--steps", "1"];
     let found = holds(sandbox.dp(&[&args[..], &trials, &["--json"]].concat()), 0.9);
-    // two noisy scores cannot be measured in four runs, and the report says how much that is
-    assert!((found["trusted_share"].as_f64().unwrap() - 0.02).abs() < 1e-6);
+    // two noisy scores and matrices of length 1 and 2 are too few numbers in four runs, and the report says how much that is
+    assert!((found["trusted_share"].as_f64().unwrap() - 0.0291).abs() < 1e-4);
     assert!(found["white_box_interval"]["confidence"].is_null());
     let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
     for part in [
-        "if 2.00 % of mu^2",
+        "if 2.91 % of mu^2",
         "length 1, 2, and the choice among them",
         "validation scores",
     ] {
@@ -194,6 +194,11 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     assert_eq!(found["releases"].as_array().unwrap().len(), 6);
     let sampled = ["--sampling-probability", "0.5"];
     let found = sandbox.dp(&[&run[..], &TARGET, &trials, &sampled].concat());
+    let found = found.exits(8).json();
+    // samples hide who was drawn: 60 outputs of each kind bound nothing
+    assert_eq!(found["verdict"], "inconclusive");
+    let many = ["--runs", "20", "--canaries", "60"];
+    let found = sandbox.dp(&[&run[..], &TARGET, &trials[..2], &many, &sampled].concat());
     let found = found.exits(0).json();
     assert_eq!(found["verdict"], "holds");
     assert_eq!(found["audits"].as_array().unwrap().len(), 3);

@@ -70,7 +70,11 @@ fn words_of(code: &str) -> impl Iterator<Item = &str> {
 
 /// The code before the tests of a file.
 fn without_comments(text: &str) -> String {
-    let code = text.split("#[cfg(test)]").next().unwrap().lines();
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap()
+        .lines();
     let code = code.filter(|line| !line.trim_start().starts_with("//"));
     code.flat_map(|line| [line, "\n"]).collect()
 }

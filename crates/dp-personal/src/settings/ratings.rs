@@ -190,7 +190,7 @@ settings! {
     /// What is chosen from, and how.
     struct ChoiceSettings under "Candidates (each is trained and paid for)" {
         /// A candidate: settings that differ from the flags; repeat for more
-        candidates: Vec<String> = { long: "try", value_name: "dim=4,reg=0.5,..." },
+        candidates: Vec<String> = { long: "try", value_name: "dim=4,..." },
         /// Share of the budget spent on comparing them
         score_share: f64 = { value_name: "SHARE", default: "0.02", range: Range::open_unit() },
         /// Share of each user's ratings that candidates are compared on

@@ -260,7 +260,9 @@ pub struct Unread {
 /// let given = Given::default()
 ///     .with("ratings", "ratings.csv")
 ///     .with("epsilon", "1")
-///     .with("delta", "1e-5");
+///     .with("delta", "1e-5")
+///     .with("items", "items.csv")
+///     .with("ledger", "ratings.ledger");
 /// let settings: TrainSettings = given.settings()?;
 /// assert_eq!(settings.split.split_seed, 0);
 /// assert!(given.with("epsilom", "1").settings::<TrainSettings>().is_err());

@@ -4,6 +4,8 @@
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::{Error, Result};
 
@@ -346,13 +348,25 @@ fn already_there(path: &Path) -> Error {
     }
 }
 
+/// Takes the lock of a file, or finds it held for a fifth of a second. One try is not enough: a process that starts another
+/// shares its locks with it for an instant, even when it lets go of the file meanwhile.
 fn lock(file: &File, path: &Path) -> Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::LedgerLocked {
-            path: path.to_owned(),
-        },
-        TryLockError::Error(source) => io_error(path, source),
-    })
+    let mut tries = 0;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if tries < 20 => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::LedgerLocked {
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(io_error(path, source)),
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -55,8 +55,8 @@ impl LedgerSummary {
     /// Reads the bytes of a ledger file.
     ///
     /// # Errors
-    /// [`Error::LedgerCorrupt`], with an empty path, when they are not a whole ledger;
-    /// [`Error::LedgerMismatch`] for a newer `schema_version`.
+    /// [`crate::Error::LedgerCorrupt`], with an empty path, when they are not a whole ledger;
+    /// [`crate::Error::LedgerMismatch`] for a newer `schema_version`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::of(bytes, Path::new(""))
     }
