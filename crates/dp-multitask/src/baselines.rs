@@ -77,7 +77,7 @@ impl NonPrivateAls {
         let by_item = table.item_major();
         let mut factors = initial_factors(table.n_items(), self.dim, 0.1, self.init_seed)?;
         for _ in 0..self.n_rounds {
-            let users = UserSide::solve(table, &factors, &scoring)?;
+            let users = UserSide::solve(table, &factors, &scoring, self.penalties())?;
             users.item_step(by_item, self.l2_penalty, &mut factors)?;
         }
         FactorModel::new(scoring, factors, Provenance::NonPrivate)
@@ -91,12 +91,16 @@ impl NonPrivateAls {
                 shrinkage: self.l2_penalty,
             },
             score_model: ScoreModel::Biased,
-            penalties: UserPenalties {
-                offset: self.l2_penalty,
-                factor: self.l2_penalty,
-                factor_per_record: 0.0,
-            },
+            penalties: Some(self.penalties()),
             unobserved_weight: self.unobserved_weight,
+        }
+    }
+
+    const fn penalties(&self) -> UserPenalties {
+        UserPenalties {
+            offset: self.l2_penalty,
+            factor: self.l2_penalty,
+            factor_per_record: 0.0,
         }
     }
 }
@@ -142,13 +146,18 @@ impl Normal {
 }
 
 impl UserSide {
-    fn solve(table: &Interactions, item_factors: &[f64], scoring: &Scoring) -> Result<Self> {
+    fn solve(
+        table: &Interactions,
+        item_factors: &[f64],
+        scoring: &Scoring,
+        penalties: UserPenalties,
+    ) -> Result<Self> {
         let dim = scoring.dim;
         let design = scoring.design(item_factors);
         let step = UserStep {
             design: &design,
             bias: scoring.bias,
-            penalties: scoring.penalties,
+            penalties,
         };
         let mut factors = AlignedVec::zeros(table.n_users() * dim);
         factors.fill(1.0);

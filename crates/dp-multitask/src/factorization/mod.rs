@@ -4,6 +4,7 @@ mod fit;
 mod implicit;
 mod item_update;
 mod model;
+mod own_strength;
 mod params;
 mod user_step;
 

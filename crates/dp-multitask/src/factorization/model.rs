@@ -7,7 +7,10 @@ use rayon::prelude::*;
 use super::item_update::ScoreModel;
 use super::params::in_public_range;
 use super::user_step::{Design, UserScratch, UserStep};
-use crate::{LocalBias, NoisyCounts, Provenance, Result};
+use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
+
+/// Why some models need penalties.
+pub(super) const NO_WEIGHING: &str = "penalties of the fold-in by each user's own records, unless records are ratings and scores have biases";
 
 /// Ridge penalties of the local user step, each in units of squared item factors.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -44,8 +47,10 @@ pub struct Scoring {
     /// What a predicted rating is made of.
     #[serde(default, skip_serializing_if = "ScoreModel::is_biased")]
     pub score_model: ScoreModel,
-    /// Ridge of the user step.
-    pub penalties: UserPenalties,
+    /// Ridge of the user step. `None`, for ratings with biases: every user weighs penalties, and how much of the item biases to
+    /// take, by the evidence of own records; see [`FactorModel::fold_in`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub penalties: Option<UserPenalties>,
     /// With implicit feedback, the weight `a0` of every item as a weak no; `None` for ratings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved_weight: Option<f64>,
@@ -65,11 +70,11 @@ impl Scoring {
 /// Item factors and the constants to use them with. Public when its factors were released.
 ///
 /// ```text
-/// rating of user j for item i:  offset_j + h_i + <q_i, v_j>
+/// rating of user j for item i:  offset_j + b_j h_i + <q_i, v_j>
 /// ```
 ///
-/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste coordinates. `offset_j`
-/// and `v_j` come from [`fold_in`](Self::fold_in) and stay with the user.
+/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste coordinates. `offset_j`,
+/// `v_j` and `b_j`, which is 1 where penalties are fixed, come from [`fold_in`](Self::fold_in) and stay with the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FactorModel {
     scoring: Scoring,
@@ -88,7 +93,11 @@ impl FactorModel {
         params::at_least_one("dim", scoring.dim)?;
         params::finite("label_center", scoring.bias.center)?;
         params::finite_non_negative("bias_shrinkage", scoring.bias.shrinkage)?;
-        scoring.penalties.check()?;
+        match &scoring.penalties {
+            Some(penalties) => penalties.check()?,
+            None if scoring.unobserved_weight.is_none() && scoring.score_model.is_biased() => {}
+            None => return Err(Error::Unsupported { what: NO_WEIGHING }),
+        }
         if let Some(weight) = scoring.unobserved_weight {
             params::finite_non_negative("unobserved_weight", weight)?;
             in_public_range("unobserved_weight", weight.max(1e-6))?;
@@ -154,6 +163,11 @@ impl FactorModel {
 
     /// A personal model from one user's own records, seen in training or not.
     ///
+    /// Where the model has no penalties, the user weighs 54 ways to fit (three penalties of the offset, five of the tastes or no tastes,
+    /// and all, half or nothing of the item biases) by their marginal likelihood given the user's own records and a fixed public prior,
+    /// and takes the mean of their fits. What was shared then helps a user or is left aside: with no item biases and no tastes a fit is
+    /// the user's own shrunken mean.
+    ///
     /// # Privacy
     /// Local: computed from released factors and the user's own records, and meant to stay with
     /// the user. Together with the released factors the whole is jointly private.
@@ -163,8 +177,8 @@ impl FactorModel {
     pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalModel> {
         self.check_items(user)?;
         let design = self.design();
-        let step = self.user_step(&design);
-        Ok(step.personal_model(user, &mut UserScratch::new(self.dim())?))
+        let fit = self.user_fit(&design);
+        Ok(fit(user, &mut UserScratch::new(self.dim())?))
     }
 
     /// Personal models of all users, in user order. Private, like the data they come from.
@@ -179,13 +193,13 @@ impl FactorModel {
             );
         }
         let design = self.design();
-        let step = self.user_step(&design);
+        let fit = self.user_fit(&design);
         let models: Result<Vec<_>> = (0..data.n_users())
             .into_par_iter()
             .map_init(
                 || UserScratch::new(self.dim()),
                 |scratch, user| match scratch {
-                    Ok(scratch) => Ok(step.personal_model(data.user(user), scratch)),
+                    Ok(scratch) => Ok(fit(data.user(user), scratch)),
                     Err(error) => Err((*error).into()),
                 },
             )
@@ -228,11 +242,20 @@ impl FactorModel {
         self.scoring.design(&self.item_factors)
     }
 
-    fn user_step<'a>(&self, design: &'a Design) -> UserStep<'a> {
-        UserStep {
+    /// How one user is fitted.
+    fn user_fit<'a>(
+        &self,
+        design: &'a Design,
+    ) -> impl Fn(UserRow<'_>, &mut UserScratch) -> PersonalModel + Sync + use<'a> {
+        let bias = self.scoring.bias;
+        let step = self.scoring.penalties.map(|penalties| UserStep {
             design,
-            bias: self.scoring.bias,
-            penalties: self.scoring.penalties,
+            bias,
+            penalties,
+        });
+        move |user, scratch| match &step {
+            Some(step) => step.personal_model(user, scratch),
+            None => design.weighed_model(bias.center, user, scratch),
         }
     }
 
@@ -288,7 +311,7 @@ impl FactorModel {
             .zip(&personal.factor)
             .map(|(q, v)| q * v)
             .sum();
-        personal.offset + row[0] + taste
+        personal.offset + personal.bias_weight * row[0] + taste
     }
 
     /// The `k` items with the highest predicted rating, best first, without those in `exclude`
@@ -302,7 +325,7 @@ impl FactorModel {
         k: usize,
         exclude: &[u32],
     ) -> Result<Vec<(u32, f64)>> {
-        let mut vector = vec![1.0];
+        let mut vector = vec![personal.bias_weight];
         vector.extend_from_slice(&personal.factor);
         let best = top_k(&self.item_factors, &vector, k, exclude)?;
         Ok(best
@@ -361,6 +384,7 @@ impl FactorModel {
 )]
 pub struct PersonalModel {
     pub(crate) offset: f64,
+    pub(crate) bias_weight: f64,
     pub(crate) factor: Vec<f64>,
 }
 
@@ -369,6 +393,12 @@ impl PersonalModel {
     #[must_use]
     pub const fn offset(&self) -> f64 {
         self.offset
+    }
+
+    /// How much of the item biases the user takes, 0 to 1; 1 where the model has fixed penalties.
+    #[must_use]
+    pub const fn bias_weight(&self) -> f64 {
+        self.bias_weight
     }
 
     /// The user's factor, length `dim - 1`.

@@ -7,7 +7,7 @@ use super::implicit::{Feedback, ImplicitFeedback, ItemGramian};
 use super::item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
-use super::model::{Scoring, UserPenalties};
+use super::model::{NO_WEIGHING, Scoring, UserPenalties};
 use crate::allocation::n_head;
 use crate::regression::{GradientClip, ResidualBounds};
 use crate::{Error, LocalBias, Result, WeightTotals};
@@ -56,8 +56,10 @@ pub struct FactorizationParams {
     pub bias_shrinkage: f64,
     /// Penalties of the local user step while training.
     pub training_penalties: UserPenalties,
-    /// Penalties of the local user step with the finished factors (fold-in).
-    pub fold_in_penalties: UserPenalties,
+    /// Penalties of the local user step with the finished factors (fold-in). `None`, for ratings with biases: by each user's own records;
+    /// see [`FactorModel::fold_in`](crate::FactorModel::fold_in).
+    #[serde(default)]
+    pub fold_in_penalties: Option<UserPenalties>,
     /// Ridge of the item step in units of `noise stddev * sqrt(dim)`, above 0: noise of the matrices where each
     /// item has one, of the right-hand sides where they are pooled.
     pub item_ridge_factor: f64,
@@ -122,6 +124,7 @@ impl FactorizationParams {
                 clip: GradientClip::Joint,
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
+            fold_in_penalties: None,
             ..Self::adadpals_for_target(target)
         }
     }
@@ -158,11 +161,11 @@ impl FactorizationParams {
                 factor: 0.3,
                 factor_per_record: 0.0,
             },
-            fold_in_penalties: UserPenalties {
+            fold_in_penalties: Some(UserPenalties {
                 offset: 20.0,
                 factor: 5.0,
                 factor_per_record: 0.0,
-            },
+            }),
             item_ridge_factor: 0.7,
             item_l2_penalty: 2.0,
             init_stddev: 0.3,
@@ -220,7 +223,9 @@ impl FactorizationParams {
             in_public_range(name, value.max(LEAST))?;
         }
         self.training_penalties.check()?;
-        self.fold_in_penalties.check()?;
+        if let Some(penalties) = &self.fold_in_penalties {
+            penalties.check()?;
+        }
         self.record_sampling.check()?;
         if let Some(fraction) = self.head_fraction {
             params::open_unit("head_fraction", fraction)?;
@@ -246,6 +251,9 @@ impl FactorizationParams {
         if implicit && self.item_update != ItemUpdate::Ssp {
             let what = "implicit feedback with another item update than SSP";
             return Err(Error::Unsupported { what });
+        }
+        if self.fold_in_penalties.is_none() && (implicit || !self.score_model.is_biased()) {
+            return Err(Error::Unsupported { what: NO_WEIGHING });
         }
         let per_item_only = implicit
             || !self.score_model.is_biased()
@@ -312,11 +320,11 @@ impl FactorizationParams {
                 factor: 0.1,
                 factor_per_record: 0.0,
             },
-            fold_in_penalties: UserPenalties {
+            fold_in_penalties: Some(UserPenalties {
                 offset: 1.0,
                 factor: if noisy { 1.0 } else { 0.3 },
                 factor_per_record: 0.0,
-            },
+            }),
             item_ridge_factor: if noisy { 0.1 } else { 3.0 },
             item_l2_penalty: 1.0,
             init_stddev: 0.1,
@@ -364,7 +372,7 @@ impl FactorizationParams {
             least_head: LEAST_HEAD,
             clip_norm: of.clip_norm,
             training_penalties: penalties(of.penalties[0]),
-            fold_in_penalties: penalties(of.penalties[1]),
+            fold_in_penalties: Some(penalties(of.penalties[1])),
             item_ridge_factor: of.ridge,
             item_l2_penalty: of.l2_penalty,
             init_stddev: of.init_stddev,

@@ -103,6 +103,43 @@ impl Design {
         self
     }
 
+    /// `sum x_i x_i^T` and `sum y_i x_i` over the user's records.
+    pub(crate) fn sums<'s>(
+        &self,
+        user: UserRow<'_>,
+        label: impl Fn(f32) -> f64 + Copy,
+        scratch: &'s mut UserScratch,
+    ) -> Result<(&'s [f64], &'s [f64]), dp_linalg::Error> {
+        let labels = user.values().iter().map(|&y| label(y));
+        self.write_sums(user, labels, scratch)?;
+        Ok((&scratch.matrix, &scratch.solution))
+    }
+
+    fn write_sums(
+        &self,
+        user: UserRow<'_>,
+        labels: impl Iterator<Item = f64> + Clone,
+        scratch: &mut UserScratch,
+    ) -> Result<(), dp_linalg::Error> {
+        let items = user.items();
+        let out = (&mut scratch.matrix[..], &mut scratch.solution[..]);
+        match &self.rows {
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "single precision by design"
+            )]
+            Rows::Single(rows) => {
+                // in units in which no label overflows single precision
+                let unit = labels.clone().fold(1.0, |most: f64, y| most.max(y.abs()));
+                let labels = labels.map(|y| (y / unit) as f32);
+                scratch.single.write(rows, items, labels, out)?;
+                scratch.solution.iter_mut().for_each(|b| *b *= unit);
+            }
+            Rows::Double(rows) => scratch.double.write(rows, items, labels, out)?,
+        }
+        Ok(())
+    }
+
     pub(crate) const fn is_implicit(&self) -> bool {
         self.unobserved.is_some()
     }
@@ -113,6 +150,17 @@ impl Design {
 
     pub(crate) const fn dim(&self) -> usize {
         self.dim
+    }
+
+    /// The bias `h_i` of an item.
+    pub(crate) fn item_bias(&self, item: u32) -> f64 {
+        self.item_bias[item as usize]
+    }
+
+    /// The row `[1, q_i]` of an item.
+    pub(crate) fn row(&self, item: u32) -> impl Iterator<Item = f64> {
+        let start = item as usize * self.dim;
+        (start..start + self.dim).map(|at| self.rows.get(at))
     }
 }
 
@@ -247,23 +295,13 @@ impl UserStep<'_> {
         scratch: &mut UserScratch,
     ) -> Result<(), dp_linalg::Error> {
         let dim = self.design.dim;
-        let (labels, items) = (scratch.labels.iter().copied(), user.items());
-        let out = (&mut scratch.matrix[..], &mut scratch.solution[..]);
-        match &self.design.rows {
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "single precision by design"
-            )]
-            Rows::Single(rows) => {
-                // in units in which no label overflows single precision
-                let unit = labels.clone().fold(1.0, |most: f64, y| most.max(y.abs()));
-                let labels = labels.map(|y| (y / unit) as f32);
-                scratch.single.write(rows, items, labels, out)?;
-                scratch.solution.iter_mut().for_each(|b| *b *= unit);
-            }
-            Rows::Double(rows) => scratch.double.write(rows, items, labels, out)?,
-        }
         let taste = self.penalties.factor + user.len() as f64 * self.penalties.factor_per_record;
+        let labels = std::mem::take(&mut scratch.labels);
+        let written = self
+            .design
+            .write_sums(user, labels.iter().copied(), scratch);
+        scratch.labels = labels;
+        written?;
         scratch.matrix[0] += self.penalties.offset;
         for k in 1..dim {
             scratch.matrix[k * dim + k] += taste;
@@ -285,6 +323,7 @@ impl UserStep<'_> {
         let solution = self.solve(user, scratch);
         PersonalModel {
             offset: solution.offset + self.center(),
+            bias_weight: 1.0,
             factor: solution.factor.to_vec(),
         }
     }

@@ -6,7 +6,7 @@ use dp_data::RatingSplit;
 use dp_mechanism::{Error as RunError, NoiseSource};
 use dp_multitask::{
     Error, FactorModel, FactorizationParams, Fitted, MatrixFactorization, NonPrivateAls,
-    Provenance, Run, Trainer,
+    Provenance, Run, Trainer, UserPenalties,
 };
 
 use crate::support::{ADJACENCY, Steps, error, pay, ratings, target};
@@ -175,7 +175,10 @@ fn settings_out_of_range_are_refused_by_name() {
         ("bias_shrinkage", |p| p.bias_shrinkage = -1.0),
         ("user factor penalty", |p| p.training_penalties.factor = 0.0),
         ("user offset penalty", |p| {
-            p.fold_in_penalties.offset = f64::NAN;
+            p.fold_in_penalties = Some(UserPenalties {
+                offset: f64::NAN,
+                ..p.training_penalties
+            });
         }),
         ("item_ridge_factor", |p| p.item_ridge_factor = 0.0),
         ("item_l2_penalty", |p| p.item_l2_penalty = -1.0),
@@ -201,7 +204,12 @@ fn fold_in_is_the_minimiser_of_its_objective() {
     let split = small_ratings();
     let mut params = FactorizationParams::adadpals_for_target(target(20.0));
     params.dim = Some(3);
-    params.fold_in_penalties.factor_per_record = 0.2;
+    let penalties = UserPenalties {
+        offset: 20.0,
+        factor: 5.0,
+        factor_per_record: 0.2,
+    };
+    params.fold_in_penalties = Some(penalties);
     let model = fit_seeded(&split.train, params, 2).model;
     let table = split.train.expose();
     let row = table.user(5);
@@ -210,9 +218,8 @@ fn fold_in_is_the_minimiser_of_its_objective() {
     let start = scoring.bias.center + scoring.bias.of(row.values());
     // written out from the definition: squared errors plus penalties
     let objective = |offset: f64, v: &[f64]| {
-        let mut sum = scoring.penalties.offset * offset * offset;
-        let per_user =
-            scoring.penalties.factor + row.len() as f64 * scoring.penalties.factor_per_record;
+        let mut sum = penalties.offset * offset * offset;
+        let per_user = penalties.factor + row.len() as f64 * penalties.factor_per_record;
         sum += per_user * v.iter().map(|v| v * v).sum::<f64>();
         for (item, y) in row.iter() {
             let factors = &model.item_factors()[item as usize * 3..][..3];

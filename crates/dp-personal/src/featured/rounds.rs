@@ -154,11 +154,11 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
         dim,
         bias: no_mean(0.0),
         score_model: ScoreModel::Biased,
-        penalties: UserPenalties {
+        penalties: Some(UserPenalties {
             offset,
             factor,
             factor_per_record: 0.0,
-        },
+        }),
         unobserved_weight: None,
     }
 }

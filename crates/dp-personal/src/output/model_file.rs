@@ -30,8 +30,9 @@ pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 const FACTORS_TENSOR: &str = "item_factors";
 /// Key of the header entry that holds [`FactorHeader`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
-/// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Models of ratings stay at 1.
-const FACTORS_SCHEMA: u32 = 3;
+/// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Schema 4 leaves penalties to the users.
+/// Models of ratings with penalties stay at 1.
+const FACTORS_SCHEMA: u32 = 4;
 
 /// What a reader needs besides the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -54,7 +55,8 @@ pub(crate) fn model_files(
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = FactorHeader {
         schema_version: match model.scoring() {
-            of if of.score_model == ScoreModel::Plain => FACTORS_SCHEMA,
+            of if of.penalties.is_none() => FACTORS_SCHEMA,
+            of if of.score_model == ScoreModel::Plain => 3,
             of if of.unobserved_weight.is_some() => 2,
             _ => 1,
         },

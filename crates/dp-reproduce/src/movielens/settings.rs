@@ -220,7 +220,7 @@ fn plain(row: Plain, target: ApproxDp) -> Published {
             round_growth: row.round_growth,
             clip_norm: row.clip_norm,
             training_penalties: penalties(row.training),
-            fold_in_penalties: penalties(row.fold_in),
+            fold_in_penalties: Some(penalties(row.fold_in)),
             label_center: LABEL_CENTER,
             label_bound: row.label_bound,
             init_stddev: row.init_stddev,
@@ -318,7 +318,7 @@ fn listed(row: &Listed, target: ApproxDp) -> Published {
             item_ridge_factor: row.ridge,
             item_l2_penalty: row.l2_penalty,
             training_penalties: penalties(row.training),
-            fold_in_penalties: penalties(row.fold_in),
+            fold_in_penalties: Some(penalties(row.fold_in)),
             feedback: Feedback::Implicit(ImplicitFeedback {
                 training_unobserved_weight: row.training_unobserved,
                 fold_in_unobserved_weight: row.fold_in_unobserved,
