@@ -451,6 +451,15 @@ pub enum AdditiveLoss {
 }
 
 impl AdditiveLoss {
+    /// One loss of every kind, with three classes where it has classes: for tests of what must hold for all of them.
+    pub const ONE_OF_EACH: [Self; 5] = [
+        Self::Squared,
+        Self::Logistic,
+        Self::Softmax { n_classes: 3 },
+        Self::OneVsAll { n_classes: 3 },
+        Self::OneVsAllLogistic { n_classes: 3 },
+    ];
+
     /// Scores that it takes.
     #[must_use]
     pub const fn n_scores(self) -> usize {
@@ -634,17 +643,9 @@ mod tests {
         }
     }
 
-    const ALL: [AdditiveLoss; 5] = [
-        AdditiveLoss::Squared,
-        AdditiveLoss::Logistic,
-        AdditiveLoss::Softmax { n_classes: 3 },
-        AdditiveLoss::OneVsAll { n_classes: 3 },
-        AdditiveLoss::OneVsAllLogistic { n_classes: 3 },
-    ];
-
     #[test]
     fn derivatives_are_those_of_the_values() {
-        for loss in ALL {
+        for loss in AdditiveLoss::ONE_OF_EACH {
             for y in [0.0, 1.0, 2.0, 1.5, -1.0] {
                 let at = [0.3, -1.2, 4.0];
                 let at = &at[..loss.n_scores()];
@@ -665,7 +666,7 @@ mod tests {
 
     #[test]
     fn large_scores_do_not_overflow() {
-        for loss in ALL {
+        for loss in AdditiveLoss::ONE_OF_EACH {
             for score in [800.0, -800.0] {
                 let mut at = vec![score; loss.n_scores()];
                 at[0] = -score;

@@ -292,32 +292,21 @@ mod tests {
         assert_eq!(with_flags("`n_rounds`", flag("tune")), "--steps");
     }
 
-    /// The number in `[default: X]` of a flag's help.
-    fn stated_default(flag: &str) -> Option<f64> {
-        let command = Cli::command();
-        let train = command.find_subcommand("train").unwrap();
-        let arg = train.get_arguments().find(|arg| arg.get_id() == flag);
-        let help = arg.unwrap().get_help().unwrap().to_string();
-        let (_, stated) = help.split_once("[default: ")?;
-        stated.strip_suffix(']')?.parse().ok()
-    }
-
     #[test]
     fn the_help_states_the_defaults_of_the_library() {
         for epsilon in [0.1, 1.0, 5.0, 20.0] {
             let target = ApproxDp::target(epsilon, 1e-5).unwrap();
             let params = FactorizationParams::for_target(target);
             assert_eq!(params.dim, None);
-            for (flag, value) in [
-                ("n_rounds", params.n_rounds as f64),
-                ("weight_exponent", params.weight_exponent),
-                ("clip_norm", params.clip_norm),
-                ("label_center", params.label_center),
-                ("label_bound", params.label_bound),
-                ("item_ridge_factor", params.item_ridge_factor),
-                ("count_share", params.count_share),
-            ] {
-                assert_eq!(stated_default(flag), Some(value), "{flag} at {epsilon}");
+            let params = serde_json::to_value(params).unwrap();
+            let stated = TrainSettings::table().into_iter().filter_map(|row| {
+                let usual: f64 = row.usual?.parse().ok()?;
+                Some((row.name, usual, params.get(row.name)?.as_f64()))
+            });
+            let stated: Vec<_> = stated.collect();
+            assert!(stated.len() >= 7, "{stated:?}");
+            for (name, usual, value) in stated {
+                assert_eq!(Some(usual), value, "{name} at {epsilon}");
             }
         }
     }

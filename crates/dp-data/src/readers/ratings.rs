@@ -11,8 +11,7 @@ use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadS
 
 /// Reads a file of ratings and takes the items found there as the catalogue.
 ///
-/// Plain or gzip, told by the content; with the feature `parquet` also Parquet, told by content or name, where columns are found
-/// by name, null is an empty field and row groups are read one after the other; Windows line ends, blank lines and a byte-order mark are
+/// The file is a table in any of the [formats](crate#formats); Windows line ends, blank lines and a byte-order mark are
 /// fine. Ids are kept byte for byte. Records are merged by the rules of
 /// [`InteractionsBuilder`]: values that are NaN, infinite or beyond `f32` are left out, the
 /// last record of a user-item pair counts.

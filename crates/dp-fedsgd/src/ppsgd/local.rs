@@ -427,13 +427,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_user_is_left_in_the_working_memory_of_the_next() {
-        for loss in [
-            AdditiveLoss::Squared,
-            AdditiveLoss::Logistic,
-            AdditiveLoss::Softmax { n_classes: 3 },
-            AdditiveLoss::OneVsAll { n_classes: 3 },
-            AdditiveLoss::OneVsAllLogistic { n_classes: 3 },
-        ] {
+        for loss in AdditiveLoss::ONE_OF_EACH {
             let model = AdditiveModel::new(loss, DIM).unwrap();
             let scratch = &mut StepScratch::new(DIM);
             let mut seen = Vec::new();

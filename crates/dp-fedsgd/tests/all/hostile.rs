@@ -107,12 +107,7 @@ fn norms_of_everybody<O: PersonalizedObjective>(objective: &O, data: &UserSample
 #[test]
 fn nobody_adds_more_than_the_bound_and_models_stay_finite() {
     let data = users(500, 3);
-    for loss in [
-        AdditiveLoss::Squared,
-        AdditiveLoss::Logistic,
-        AdditiveLoss::Softmax { n_classes: 3 },
-        AdditiveLoss::OneVsAll { n_classes: 3 },
-    ] {
+    for loss in AdditiveLoss::ONE_OF_EACH {
         let model = AdditiveModel::new(loss, 3).unwrap();
         assert_eq!(norms_of_everybody(&model, &data), 4 * 500);
         assert_eq!(norms_of_everybody(&Broken(model), &data), 4 * 500);

@@ -15,16 +15,7 @@ use crate::workflows::input::check_feedback;
 /// Defaults from the target and from what the records mean, overridden by flags; flags of other methods are refused.
 pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds> {
     let settings = &args.settings;
-    for (given, name) in [
-        (settings.weight_exponent.is_some(), "weight_exponent"),
-        (settings.item_ridge_factor.is_some(), "item_ridge_factor"),
-        (settings.count_share.is_some(), "count_share"),
-    ] {
-        if given {
-            return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
-        }
-    }
-    if let Some(name) = settings.of_lists() {
+    if let Some(name) = settings.without_features() {
         return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
     }
     check_feedback(&args.feedback, settings)?;

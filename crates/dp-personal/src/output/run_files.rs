@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
 use dp_multitask::NoisyCounts;
+use dp_page::{BarRow, Bars, Chart, Unit};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -153,6 +154,42 @@ impl HeldOutBy {
     }
 }
 
+/// Rows that are shown; of more, the largest.
+const MOST_ROWS: usize = 60;
+
+impl ChartData {
+    /// Its rows as bars, for pages and terminals; `file` is its name where a run writes it as one.
+    pub(crate) fn chart(&self, file: Option<String>) -> Chart {
+        let mut note = self.note.clone();
+        let mut shown: Vec<usize> = (0..self.rows.len()).collect();
+        if shown.len() > MOST_ROWS {
+            let size = |row: &usize| {
+                let first = self.rows[*row].1.first().copied().flatten();
+                first.map_or(0.0, f64::abs)
+            };
+            shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
+            shown.truncate(MOST_ROWS);
+            note = format!("{note}; the {MOST_ROWS} largest of {}", self.rows.len());
+        }
+        let rows = shown.into_iter().map(|row| {
+            let (label, values) = &self.rows[row];
+            BarRow {
+                label: label.clone(),
+                detail: String::new(),
+                values: values.clone(),
+            }
+        });
+        let bars = Bars {
+            series: self.series.clone(),
+            unit: Unit::Plain,
+            rows: rows.collect(),
+        };
+        let mut chart = Chart::bars(&self.title, note, bars);
+        chart.file = file;
+        chart
+    }
+}
+
 impl Headline {
     /// The figure, unless the run ran away.
     pub(crate) fn finite(&self) -> Option<f64> {
@@ -236,4 +273,36 @@ pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
         path: path.to_owned(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_rows_the_largest_are_shown() {
+        let row = |n: i32| {
+            (
+                n.to_string(),
+                vec![Some(f64::from(if n % 2 == 0 { n } else { -n }))],
+            )
+        };
+        let data = |n| ChartData {
+            title: String::new(),
+            note: "coefficients".to_owned(),
+            series: vec!["w".to_owned()],
+            rows: (0..n).map(row).collect(),
+        };
+        let labels = |n| -> Vec<String> {
+            let rows = data(n).chart(None).numbers().unwrap().rows;
+            rows.into_iter().map(|row| row[0].clone()).collect()
+        };
+        assert_eq!(labels(60)[0], "0");
+        let many = labels(200);
+        assert_eq!((many.len(), many[0].as_str()), (60, "199"));
+        assert_eq!(
+            data(200).chart(None).note,
+            "coefficients; the 60 largest of 200"
+        );
+    }
 }

@@ -4,7 +4,7 @@ use dp_page::{BarRow, Bars, Block, Chart, Kind, Number, Page, Section, Table, Un
 
 use super::convergence::convergence;
 use super::privacy::sentence;
-use super::released::{chart, facts, footer};
+use super::released::{facts, footer};
 use super::run::ReportedRun;
 use super::runs::{evaluated, privacy_utility};
 use crate::output::ChartData;
@@ -66,7 +66,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
     // charts by popularity stand in a section of their own
     let charts = internal.into_iter().flat_map(|internal| &internal.charts);
     let charts = charts.filter(|data| !is_popularity(data)).enumerate();
-    blocks.extend(charts.map(|(at, data)| Block::Chart(chart(data, run.figure(at, true)))));
+    blocks.extend(charts.map(|(at, data)| Block::Chart(data.chart(run.figure(at, true)))));
     let command = internal.map(|internal| internal.command.as_str());
     blocks.extend(users_note(command).map(|words| Block::Note(words.to_owned())));
     blocks.extend(
@@ -121,7 +121,7 @@ fn popularity(run: &ReportedRun<'_>) -> Section {
         blocks.extend(
             charts
                 .filter(|data| is_popularity(data))
-                .map(|data| Block::Chart(chart(data, None))),
+                .map(|data| Block::Chart(data.chart(None))),
         );
     }
     if blocks.is_empty() {

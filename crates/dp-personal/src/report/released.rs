@@ -1,13 +1,13 @@
 //! The page that may be published: released values only.
 
-use dp_page::{BarRow, Bars, Block, Chart, Kind, Page, Section, Table, Unit};
+use dp_page::{Block, Kind, Page, Section, Table};
 
 use super::nearest::{Wanted, nearest};
 use super::privacy::{budget, guarantee, scope};
 use super::run::ReportedRun;
 use super::{items, runs};
 use crate::error::Result;
-use crate::output::{ChartData, Comparison};
+use crate::output::Comparison;
 
 /// The page of the first run, with the others beside it.
 pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<Page> {
@@ -22,7 +22,7 @@ pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<
         sections.extend(released.comparison.as_ref().map(candidates));
         if !released.charts.is_empty() {
             let charts = released.charts.iter().enumerate();
-            let charts = charts.map(|(at, data)| Block::Chart(chart(data, run.figure(at, false))));
+            let charts = charts.map(|(at, data)| Block::Chart(data.chart(run.figure(at, false))));
             sections.push(Section::new("model", "The model", charts.collect()));
         }
     }
@@ -112,40 +112,6 @@ pub(super) fn footer(run: &ReportedRun<'_>) -> String {
     )
 }
 
-/// Rows that are shown; of more, the largest.
-const MOST_ROWS: usize = 60;
-
-/// Rows of numbers as bars, with a file or without.
-pub(super) fn chart(data: &ChartData, file: Option<String>) -> Chart {
-    let mut note = data.note.clone();
-    let mut shown: Vec<usize> = (0..data.rows.len()).collect();
-    if shown.len() > MOST_ROWS {
-        let size = |row: &usize| {
-            let first = data.rows[*row].1.first().copied().flatten();
-            first.map_or(0.0, f64::abs)
-        };
-        shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        shown.truncate(MOST_ROWS);
-        note = format!("{note}; the {MOST_ROWS} largest of {}", data.rows.len());
-    }
-    let rows = shown.into_iter().map(|row| {
-        let (label, values) = &data.rows[row];
-        BarRow {
-            label: label.clone(),
-            detail: String::new(),
-            values: values.clone(),
-        }
-    });
-    let bars = Bars {
-        series: data.series.clone(),
-        unit: Unit::Plain,
-        rows: rows.collect(),
-    };
-    let mut chart = Chart::bars(&data.title, note, bars);
-    chart.file = file;
-    chart
-}
-
 /// What `dp tune` released about its candidates.
 fn candidates(comparison: &Comparison) -> Section {
     let scored = comparison.candidates.iter().zip(&comparison.scores);
@@ -185,36 +151,4 @@ fn settings(run: &ReportedRun<'_>) -> Option<Section> {
         Block::Code("All settings as JSON", text),
     ];
     Some(Section::new("settings", "Settings", blocks))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_rows_the_largest_are_shown() {
-        let row = |n: i32| {
-            (
-                n.to_string(),
-                vec![Some(f64::from(if n % 2 == 0 { n } else { -n }))],
-            )
-        };
-        let data = |n| ChartData {
-            title: String::new(),
-            note: "coefficients".to_owned(),
-            series: vec!["w".to_owned()],
-            rows: (0..n).map(row).collect(),
-        };
-        let labels = |n| -> Vec<String> {
-            let rows = chart(&data(n), None).numbers().unwrap().rows;
-            rows.into_iter().map(|row| row[0].clone()).collect()
-        };
-        assert_eq!(labels(60)[0], "0");
-        let many = labels(200);
-        assert_eq!((many.len(), many[0].as_str()), (60, "199"));
-        assert_eq!(
-            chart(&data(200), None).note,
-            "coefficients; the 60 largest of 200"
-        );
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use dp_mechanism::NoiseSource;
+use dp_multitask::FactorizationParams;
 
 use super::{LedgerSettings, Range, Shapes, choices, settings};
 
@@ -45,7 +46,7 @@ choices! {
 settings! {
     /// A training run on ratings.
     struct TrainSettings {
-        /// Ratings: csv or tsv with a header, MovieLens `::` or tab, or gzip of these; Parquet
+        /// Ratings: a table with user, item and rating (csv, tsv, MovieLens, ...; gzip too)
         ratings: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Method and guarantee.
         target: TargetSettings = flatten,
@@ -299,7 +300,7 @@ settings! {
     struct RecommendSettings {
         /// Folder written by `dp train`
         model: PathBuf = { value_name: "DIR" },
-        /// The user's own ratings: csv, tsv or Parquet with columns item and rating
+        /// The user's own ratings: a table with columns item and rating
         history: PathBuf = { value_name: "FILE" },
         /// Items that the model does not have, with the columns of its features, to be ranked too
         items: Option<PathBuf> = { value_name: "FILE" },
@@ -311,6 +312,42 @@ settings! {
 }
 
 impl FactorSettings {
+    /// These settings where they are given, `params` where they are not.
+    pub(crate) fn over(&self, mut params: FactorizationParams) -> FactorizationParams {
+        params.dim = self.dim.or(params.dim);
+        params.n_rounds = self.n_rounds.unwrap_or(params.n_rounds);
+        for (setting, given) in [
+            (&mut params.weight_exponent, self.weight_exponent),
+            (&mut params.clip_norm, self.clip_norm),
+            (&mut params.label_center, self.label_center),
+            (&mut params.label_bound, self.label_bound),
+            (&mut params.item_ridge_factor, self.item_ridge_factor),
+            (&mut params.count_share, self.count_share),
+        ] {
+            *setting = given.unwrap_or(*setting);
+        }
+        if let Some(fraction) = self.head_fraction {
+            // 1 means all items; a head that was asked for has no least size
+            let is_all = (fraction - 1.0).abs() <= 0.0;
+            params.head_fraction = (!is_all).then_some(fraction);
+            params.least_head = 0;
+        }
+        params
+    }
+
+    /// The first setting given that `method` am-ssp does not have.
+    pub(crate) fn without_features(&self) -> Option<&'static str> {
+        let own = [
+            (self.weight_exponent.is_some(), "weight_exponent"),
+            (self.item_ridge_factor.is_some(), "item_ridge_factor"),
+            (self.count_share.is_some(), "count_share"),
+        ];
+        let given = own
+            .into_iter()
+            .find_map(|(given, name)| given.then_some(name));
+        given.or_else(|| self.of_lists())
+    }
+
     /// The first setting given that only rounds of implicit feedback have.
     pub(crate) fn of_lists(&self) -> Option<&'static str> {
         [

@@ -60,7 +60,7 @@ settings! {
 
     /// What a shared subspace is learned from, and how.
     struct PersonalRunSettings {
-        /// Rows: csv or tsv with a header (or gzip), or Parquet; several rows to a user
+        /// Rows: a table (csv, tsv, ...; gzip too) with several rows to a user
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
@@ -140,7 +140,7 @@ settings! {
 
     /// A model that users share in part, learned in rounds.
     struct FederateSettings {
-        /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
+        /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user; several explore
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
@@ -248,7 +248,7 @@ settings! {
 
     /// An audit of `dp federate`: its runs, made many times with planted users.
     struct AuditFederateSettings {
-        /// Rows: csv or tsv with a header (or gzip), Parquet, LEAF JSON, or with `items` ratings
+        /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },

@@ -77,37 +77,7 @@ pub(crate) fn settings_for(
             defaults
         }
     };
-    Ok(with_given(defaults, args))
-}
-
-/// The settings that are given, over others.
-pub(crate) fn with_given(
-    mut params: FactorizationParams,
-    args: &FactorSettings,
-) -> FactorizationParams {
-    params.dim = args.dim.or(params.dim);
-    params.n_rounds = args.n_rounds.unwrap_or(params.n_rounds);
-    for (setting, flag) in [
-        (&mut params.weight_exponent, args.weight_exponent),
-        (&mut params.clip_norm, args.clip_norm),
-        (&mut params.label_center, args.label_center),
-        (&mut params.label_bound, args.label_bound),
-        (&mut params.item_ridge_factor, args.item_ridge_factor),
-        (&mut params.count_share, args.count_share),
-    ] {
-        *setting = flag.unwrap_or(*setting);
-    }
-    if let Some(fraction) = args.head_fraction {
-        set_head(&mut params, fraction);
-    }
-    params
-}
-
-/// The head as it is asked for, with no least size; 1 means all items.
-fn set_head(params: &mut FactorizationParams, fraction: f64) {
-    let is_all = (fraction - 1.0).abs() <= 0.0;
-    params.head_fraction = (!is_all).then_some(fraction);
-    params.least_head = 0;
+    Ok(args.over(defaults))
 }
 
 /// Refuses ratings whose item ids would be published though nobody said that they may be.

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::audit::{
     AuditOutcome, Audited, Trials, USUAL_CANARIES, canaries, data, warn_of_memory, with_length,
 };
-use super::input::{settings_for, with_given};
+use super::input::settings_for;
 use super::private_run::Clock;
 use super::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
@@ -203,7 +203,7 @@ fn with_settings(params: FactorizationParams, text: &str) -> Result<Factorizatio
         own = own.with(known.name, value.trim());
     }
     let own: FactorSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
-    Ok(with_given(params, &own))
+    Ok(own.over(params))
 }
 
 fn comparison(choice: &ChoiceSettings, tuned: &TunedModel) -> Comparison {
