@@ -388,7 +388,7 @@ mod tests {
     /// Models of the same length that predict the centre plus this much for every item.
     fn models(biases: &[f64]) -> Vec<FactorModel> {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
-        let scoring = FactorizationParams::for_target(target).scoring(1);
+        let scoring = FactorizationParams::adadpals_for_target(target).scoring(1);
         let model = |&bias| FactorModel::new(scoring, vec![bias; 30], Provenance::Private);
         biases.iter().map(|bias| model(bias).unwrap()).collect()
     }

@@ -80,3 +80,61 @@ fn without_a_ledger_a_certificate_says_that_nothing_notes_it() {
     let said = "no ledger notes whether figures of this data set were looked at";
     assert!(certificate(&sandbox, "dp-model").contains(said));
 }
+
+/// Two runs of one ledger, and then what is done with them; the certificate of the run after that.
+fn after(deed: impl FnOnce(&Sandbox)) -> String {
+    let sandbox = Sandbox::with_ratings();
+    let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger";
+    dp(&sandbox, &format!("{run} --ledger-epsilon 4 --out first"));
+    dp(&sandbox, &format!("{run} --out second"));
+    deed(&sandbox);
+    dp(&sandbox, &format!("{run} --out later"));
+    certificate(&sandbox, "later")
+}
+
+#[test]
+fn pages_that_compare_runs_or_were_asked_for_are_named_by_later_certificates() {
+    let kind = "runs shown by dp report";
+    for pages in [
+        "report first second --out pages --internal",
+        "report first second",
+        "report first --out pages --internal",
+    ] {
+        let later = after(|sandbox| dp(sandbox, pages));
+        let is_said = later.contains("1 times") && later.contains(kind);
+        assert!(is_said && !later.contains(CLAIM), "{pages}: {later}");
+    }
+    // released values alone, and a page of what the run itself left, compare nothing
+    for pages in ["report first second --out pages", "report first"] {
+        let later = after(|sandbox| dp(sandbox, pages));
+        assert!(later.contains(CLAIM), "{pages}: {later}");
+    }
+}
+
+#[test]
+fn a_model_is_noted_in_the_ledger_that_goes_on_with_its_own() {
+    let sandbox = Sandbox::with_ratings();
+    let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger-epsilon 2";
+    dp(&sandbox, &format!("{run} --ledger l.ledger --out first"));
+    dp(&sandbox, &format!("{run} --ledger m.ledger --out second"));
+    dp(&sandbox, "ledger merge l.ledger m.ledger --out both.ledger");
+    let looked = sandbox.dp(&words("evaluate ratings.csv --model first"));
+    assert_eq!(looked.exits(0).stderr, "");
+    let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger both.ledger --out later";
+    dp(&sandbox, run);
+    let later = certificate(&sandbox, "later");
+    assert!(later.contains("a model measured by dp evaluate") && !later.contains(CLAIM));
+}
+
+#[test]
+fn what_no_ledger_can_note_is_said_to_whoever_looks() {
+    let sandbox = Sandbox::with_ratings();
+    let run =
+        "train ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger --new-ledger --out first";
+    dp(&sandbox, run);
+    std::fs::remove_dir_all(sandbox.path("first-internal")).unwrap();
+    let looked = sandbox.dp(&words("evaluate ratings.csv --model first"));
+    looked
+        .exits(0)
+        .says(&["cannot note that its data are looked at", "is missing"]);
+}

@@ -325,3 +325,98 @@ fn two_ledgers_of_one_data_set_are_added_up() {
         .says(&["data_set"]);
     assert!(!sandbox.exists("all.ledger"));
 }
+
+/// Two ledgers of the same rows that have paid for a run each.
+fn two_ledgers() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(120));
+    for ledger in ["l.ledger", "m.ledger"] {
+        let rest = ["--ledger", ledger, "--ledger-epsilon", "2", "--force"];
+        pays(&sandbox, &rest).exits(0);
+    }
+    sandbox
+}
+
+fn pays(sandbox: &Sandbox, more: &[&str]) -> Run {
+    let args = ["personalize", "rows.csv", "--rank", "1", "--delta", "1e-5"];
+    sandbox.dp(&[&args[..], &["--epsilon", "1"], more].concat())
+}
+
+fn merge(sandbox: &Sandbox, files: [&str; 2]) -> Run {
+    let args = [&["ledger", "merge"][..], &files, &["--out", "both.ledger"]].concat();
+    sandbox.dp(&args)
+}
+
+#[test]
+#[cfg(unix)]
+fn a_ledger_is_not_added_to_itself() {
+    let sandbox = two_ledgers();
+    let before = sandbox.read("l.ledger");
+    std::os::unix::fs::symlink("l.ledger", sandbox.path("link.ledger")).unwrap();
+    for again in ["l.ledger", "./l.ledger", "link.ledger"] {
+        merge(&sandbox, ["l.ledger", again])
+            .exits(2)
+            .says(&[&format!("{again} is named twice")]);
+    }
+    std::fs::copy(sandbox.path("l.ledger"), sandbox.path("copy.ledger")).unwrap();
+    merge(&sandbox, ["l.ledger", "copy.ledger"])
+        .exits(2)
+        .says(&["a copy of the other"]);
+    assert_eq!(sandbox.read("l.ledger"), before);
+    assert!(!sandbox.exists("both.ledger"));
+}
+
+#[test]
+fn ledgers_in_use_are_not_merged_and_none_is_closed() {
+    let sandbox = two_ledgers();
+    let before = ["l.ledger", "m.ledger"].map(|name| sandbox.read(name));
+    for held in ["l.ledger", "m.ledger"] {
+        let file = File::options().append(true).open(sandbox.path(held));
+        let file = file.unwrap();
+        file.lock().unwrap();
+        merge(&sandbox, ["l.ledger", "m.ledger"])
+            .exits(5)
+            .says(&[held]);
+        file.unlock().unwrap();
+    }
+    assert_eq!(
+        ["l.ledger", "m.ledger"].map(|name| sandbox.read(name)),
+        before
+    );
+    let left_over = |name: &String| name.contains("both") || name.contains("pending");
+    assert!(!sandbox.names().iter().any(left_over));
+    merge(&sandbox, ["l.ledger", "m.ledger"]).exits(0);
+}
+
+#[test]
+fn a_merged_ledger_without_the_key_of_its_users_says_so_and_pays_for_nothing_until_told() {
+    for damage in ["missing", "damaged", "of another ledger"] {
+        let sandbox = two_ledgers();
+        let key = sandbox.path("m.ledger.key");
+        match damage {
+            "missing" => std::fs::remove_file(key).unwrap(),
+            "damaged" => sandbox.write("m.ledger.key", "{}"),
+            _ => drop(std::fs::copy(sandbox.path("l.ledger.key"), key).unwrap()),
+        }
+        let said = merge(&sandbox, ["l.ledger", "m.ledger"]).exits(0);
+        let said = said.says(&[
+            "is missing or damaged",
+            "both.ledger.key",
+            "--same-data-set",
+        ]);
+        // every spend is counted whether or not users are known
+        assert!(said.stdout.contains("runs are refused until"), "{damage}");
+        let before = sandbox.read("both.ledger");
+        let on_both = ["--ledger", "both.ledger", "--force"];
+        pays(&sandbox, &on_both)
+            .exits(5)
+            .says(&["both.ledger.key is missing"]);
+        assert_eq!(sandbox.read("both.ledger"), before, "{damage}");
+        // once the operator vouches for the data, they are remembered again
+        let same = [&on_both[..], &["--same-data-set"]].concat();
+        pays(&sandbox, &same).exits(0);
+        pays(&sandbox, &on_both).exits(0);
+        let shown = sandbox.dp(&["ledger", "show", "both.ledger"]).exits(0);
+        assert!(shown.stdout.contains("bound to its users: back up"));
+    }
+}

@@ -22,6 +22,7 @@ mod notation;
 mod pages;
 mod public_types;
 mod shell;
+mod threats;
 
 use markdown::Step;
 use pages::{root, run};

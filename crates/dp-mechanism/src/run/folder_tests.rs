@@ -19,6 +19,18 @@ impl Observer for EndAfter {
     }
 }
 
+/// Does something to the ledger's file after the last release of a run, which nothing is paid for after.
+struct AfterTheLast<F>(F);
+
+impl<F: FnMut()> Observer for AfterTheLast<F> {
+    fn progress(&mut self, at: Progress) -> ControlFlow<()> {
+        if at.done == at.total {
+            self.0();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Loses its workers at the sum of one step.
 struct FailsAt(usize);
 
@@ -136,6 +148,45 @@ fn a_release_that_was_taken_and_not_listed_is_paid_for_again_where_there_is_room
         matches!(&refused, Err(Error::Accounting(dp_accounting::Error::AlreadyTaken { label })) if label == named),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_ledger_replaced_after_the_last_payment_is_made_whole_or_keeps_the_model_back() {
+    let place = Place::new(false);
+    let target = dp_core::ApproxDp::target(30.0, 1e-5).unwrap();
+    let budget = Budget::rdp(target, place.plan.adjacency(), 8.0).unwrap();
+    drop(place.ledger(budget));
+    let (path, older) = (
+        place.folder.path().join("ledger"),
+        place.folder.path().join("older"),
+    );
+    std::fs::copy(&path, &older).unwrap();
+    // gone, and nobody knows what was spent
+    let elsewhere = place.folder.path().join("elsewhere");
+    let mut remove = AfterTheLast(|| std::fs::rename(&path, &elsewhere).unwrap());
+    let refused = place.train(budget, &mut remove, &InProcess);
+    assert!(
+        matches!(
+            &refused,
+            Err(Error::Accounting(
+                dp_accounting::Error::LedgerReplaced { .. }
+            ))
+        ),
+        "{refused:?}"
+    );
+    // restored: everything comes from the list
+    std::fs::rename(&elsewhere, &path).unwrap();
+    assert!(place.train(budget, &mut (), &InProcess).is_ok());
+
+    // an older copy gets the lines that it lacks before the model leaves
+    std::fs::remove_dir_all(place.folder.path().join("run")).unwrap();
+    std::fs::rename(&older, &path).unwrap();
+    std::fs::copy(&path, &older).unwrap();
+    let mut put_back = AfterTheLast(|| std::fs::rename(&older, &path).unwrap());
+    assert!(place.train(budget, &mut put_back, &InProcess).is_ok());
+    assert!(!older.exists());
+    let n_planned = place.plan.releases().len() as u64;
+    assert_eq!(place.n_paid(budget), n_planned);
 }
 
 #[test]

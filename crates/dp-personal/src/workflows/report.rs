@@ -1,4 +1,5 @@
-//! `dp report`: pages about runs that are done. Reads folders alone; nothing is spent.
+//! `dp report`: pages about runs that are done. Reads folders alone; nothing is spent. A page that compares runs by private figures, and one that
+//! was asked for, leave a note in the ledgers of the runs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use crate::output::{
 };
 use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
 use crate::settings::ReportSettings;
+use crate::workflows::ledger::note_exploration_of;
 
 /// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
 /// runs stand beside each other.
@@ -28,7 +30,8 @@ pub struct Reported {
     pub internal: Vec<PathBuf>,
 }
 
-/// Writes pages about runs that are done. It reads folders alone; nothing is spent.
+/// Writes pages about runs that are done. It reads folders alone; nothing is spent. Where an internal page was asked for or shows several runs, their
+/// ledgers note it.
 ///
 /// # Errors
 /// When a folder holds no run, a certificate does not hold, or the pages cannot be written.
@@ -50,8 +53,12 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
         output::make_folder(out)?;
     }
     let beside = internal_beside(out);
-    let (internal, mut released): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|(_, _, internal)| *internal);
+    let is_internal = |(_, _, internal): &Replacement<'_>| *internal;
+    if files.iter().any(is_internal) && (runs.len() > 1 || args.internal) {
+        let internal = runs.iter().map(|run| run.internal.as_ref());
+        note_exploration_of(internal.filter(Option::is_some), "runs shown by dp report");
+    }
+    let (internal, mut released): (Vec<_>, Vec<_>) = files.into_iter().partition(is_internal);
     if !internal.is_empty() {
         make_internal_folder(&beside)?;
     }

@@ -23,6 +23,16 @@ fn names_of_releases_say_nothing_about_the_lines() {
     for name in all {
         assert!(name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()));
     }
+    // nor is a name the hash of any line, which whoever guesses the line could test
+    let (_folder, path) = scratch();
+    let mut ledger = open(&path).unwrap();
+    let spends = [plan(0.3), plan(0.4)].map(|plan| ledger.reserve(&plan).unwrap());
+    let text = fs::read_to_string(&path).unwrap();
+    for spend in spends.iter().flatten() {
+        let name = spend.release_id();
+        assert!(text.contains(&format!("\"id\":\"{name}\"")));
+        assert_eq!(text.matches(name).count(), 1, "{text}");
+    }
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 mod scores;
 
-use std::path::Path;
-
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,7 +14,7 @@ use crate::output::{
 };
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
-use crate::workflows::ledger::note_exploration;
+use crate::workflows::ledger::note_exploration_of;
 use crate::workflows::verify::checked_certificate;
 
 pub(crate) use self::scores::{MODEL, NON_PRIVATE};
@@ -46,7 +44,10 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let said = run.and_then(|run| run.held_out());
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
-    note_on_ledger(&args.model)?;
+    let internal: Option<InternalRun> =
+        files::read_run_file(&internal_beside(&args.model), INTERNAL)?;
+    // before there is any figure
+    note_exploration_of([internal.as_ref()], "a model measured by dp evaluate");
     let scores = if implicit {
         of_lists(&model, &parts, args.non_private)?
     } else {
@@ -84,20 +85,6 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         )
     };
     Ok(EvaluateOutcome { json, text })
-}
-
-/// Notes in the ledger of the model's run, before there is any figure, that its data are looked at.
-fn note_on_ledger(model: &Path) -> Result<()> {
-    let run: Option<InternalRun> = files::read_run_file(&internal_beside(model), INTERNAL)?;
-    let Some(ledger) = run.and_then(|run| run.aside.ledger) else {
-        return Ok(());
-    };
-    if let Err(error) = note_exploration(&ledger, None, "a model measured by dp evaluate") {
-        files::warn(&format!(
-            "the ledger of the run cannot note that its data are looked at: {error}; certificates of later runs will not say so"
-        ));
-    }
-    Ok(())
 }
 
 /// Flags that mean nothing with this kind of model.

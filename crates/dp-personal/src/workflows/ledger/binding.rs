@@ -168,8 +168,8 @@ pub(super) fn is_bound(ledger: &Path) -> bool {
     is_there(&files.key) && is_there(&files.users)
 }
 
-/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is lost, the next run
-/// says so.
+/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is missing or damaged, it warns, and runs are
+/// refused until the operator restores it or says `--same-data-set`.
 pub(super) fn carry_over(old: &[PathBuf], new: &Path, key: &str) -> Result<()> {
     let recorded = Recorded {
         key: Some(key),
@@ -177,6 +177,11 @@ pub(super) fn carry_over(old: &[PathBuf], new: &Path, key: &str) -> Result<()> {
     };
     let mut all = old.iter().map(|path| Files::beside(path));
     let Some(from) = all.find(|files| files.read(recorded).is_ok()) else {
+        let new = new.display();
+        warn(&format!(
+            "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: runs with {new} are refused \
+             until you put both beside it as {new}.key and {new}.users, or say --same-data-set"
+        ));
         return Ok(());
     };
     let to = Files::beside(new);

@@ -1,6 +1,6 @@
 //! `dp ledger`: ledgers that are made, shown, upgraded and merged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dp_accounting::{
     Balance, Budget, BudgetKind, Ledger, LedgerEntry, LedgerSummary, Measure, ReleaseRecord, gdp,
@@ -99,6 +99,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
             "`files`: two ledgers or more are merged".to_owned(),
         ));
     }
+    refuse_repeated(&args.files)?;
     let found = args.files.iter().map(Ledger::audit);
     let found = found.collect::<Result<Vec<_>, _>>()?;
     let sum =
@@ -123,6 +124,20 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
         binding::carry_over(&args.files, &args.out, key)?;
     }
     report(&args.out)
+}
+
+/// Refuses a ledger that is named twice, also by way of a link: it cannot be added to itself.
+fn refuse_repeated(files: &[PathBuf]) -> Result<()> {
+    let mut seen = Vec::with_capacity(files.len());
+    for file in files {
+        let path = file.canonicalize().unwrap_or_else(|_| file.clone());
+        if seen.contains(&path) {
+            let text = format!("`files`: {} is named twice", file.display());
+            return Err(Error::Usage(text));
+        }
+        seen.push(path);
+    }
+    Ok(())
 }
 
 impl LedgerKind {
@@ -286,8 +301,11 @@ impl<'a> Shown<'a> {
             let what = "the last line broke off in a crash; the next run seals it";
             fact("torn", what.to_owned());
         }
+        let was_bound = users_key(&found.notes).is_some() && !found.releases.is_empty();
         let users = if self.is_bound() {
             "bound to its users: back up the files .key and .users beside it as well"
+        } else if was_bound {
+            "its .key or .users file is missing: runs are refused until both are restored, or --same-data-set"
         } else {
             "not bound to its users: the next run does that"
         };

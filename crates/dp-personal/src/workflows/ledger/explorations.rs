@@ -1,11 +1,13 @@
 //! Notes in a ledger that figures of its data were looked at which nobody pays for.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Error as AccountingError, Ledger};
 
 use super::{Account, BoundAccount};
 use crate::error::Result;
+use crate::output::{InternalRun, warn};
 
 /// The name of such notes.
 const EXPLORATION: &str = "exploration";
@@ -64,4 +66,43 @@ pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str
     let data_set = data_set.unwrap_or(&found.data_set_id);
     let mut opened = Ledger::open(ledger, data_set, found.budget.adjacency())?;
     Ok(opened.note(EXPLORATION, kind)?)
+}
+
+/// Notes the same, once for each ledger, in those that paid for finished runs, as their internal files name them. A warning where that
+/// cannot be done: a model may be measured where its ledger is not.
+pub(crate) fn note_exploration_of<'a>(
+    runs: impl IntoIterator<Item = Option<&'a InternalRun>>,
+    kind: &str,
+) {
+    let lost = |why: &str| {
+        warn(&format!(
+            "the ledger of the run cannot note that its data are looked at: {why}; certificates of later runs will not say so"
+        ));
+    };
+    let mut ledgers = BTreeSet::new();
+    for run in runs {
+        match run {
+            Some(run) => ledgers.extend(run.aside.ledger.as_deref().map(last_of)),
+            None => lost("the folder of internal files, which names it, is missing"),
+        }
+    }
+    for ledger in ledgers {
+        if let Err(error) = note_exploration(&ledger, None, kind) {
+            lost(&error.to_string());
+        }
+    }
+}
+
+/// The ledger that goes on with the spends of this one, as far as the files lie side by side.
+fn last_of(ledger: &Path) -> PathBuf {
+    let mut last = ledger.to_owned();
+    let mut seen = BTreeSet::new();
+    while seen.insert(last.clone())
+        && let Ok(found) = Ledger::audit(&last)
+        && let Some(successor) = found.successor
+        && last.with_file_name(&successor).exists()
+    {
+        last.set_file_name(successor);
+    }
+    last
 }

@@ -16,7 +16,7 @@ use dp_mechanism::PaidLine;
 use self::binding::{Binding, Recorded};
 pub(crate) use self::binding::{HasUsers, random_bits};
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
-pub(crate) use self::explorations::note_exploration;
+pub(crate) use self::explorations::{note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{folder_of, rounded_down};
 use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
