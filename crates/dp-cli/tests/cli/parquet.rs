@@ -104,7 +104,10 @@ mod with_the_feature {
             run(&sandbox, &train).exits(0);
             let recommend = format!("recommend --model {kind} --history mine.{kind} --json");
             let evaluate = format!("evaluate ratings.{kind} --model {kind} --json");
-            let answers = [recommend, evaluate].map(|line| run(&sandbox, &line).exits(0).stdout);
+            let answers = [recommend, evaluate].map(|line| {
+                let answer = run(&sandbox, &line).exits(0).stdout;
+                answer.replace(&format!("{kind}-internal"), "internal folder")
+            });
             let files = ["item_factors.safetensors", "items.csv"];
             (
                 answers,
