@@ -17,6 +17,7 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
             "provenance": found.provenance,
             "n_history": found.n_history,
             "n_unknown_items": found.n_unknown_items,
+            "orders_alike": found.orders_alike,
             "recommendations": ranked(&found),
         }));
     }
@@ -54,6 +55,11 @@ fn ranking(found: &Recommendations) -> String {
         1 => "from 1 own rating:\n".to_owned(),
         n => format!("from {n} own ratings:\n"),
     };
+    if found.orders_alike && found.n_history > 0 {
+        text.push_str(
+            "(this model has no tastes: own ratings move predictions, not the order of items)\n",
+        );
+    }
     if found.n_unknown_items > 0 {
         text.push_str(&format!(
             "({} more on items the model does not know)\n",

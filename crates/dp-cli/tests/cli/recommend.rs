@@ -198,3 +198,20 @@ fn a_missing_model_is_named() {
         .exits(4)
         .says(&["cannot read dp-model/item_factors.safetensors"]);
 }
+
+#[test]
+fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let tastes = recommend(&sandbox, &["--json"]).exits(0).json();
+    assert_eq!(tastes["orders_alike"], false);
+    let again = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --dim 1");
+    sandbox.dp(&[&again[..], &["--force"]].concat()).exits(0);
+    let first = recommend(&sandbox, &["--json"]).exits(0).json();
+    assert_eq!(first["orders_alike"], true);
+    recommend(&sandbox, &[])
+        .exits(0)
+        .prints(&["this model has no tastes"]);
+    sandbox.write("me.csv", "item,rating\nitem-3,1\nitem-4,5\n");
+    let other = recommend(&sandbox, &["--json"]).exits(0).json();
+    assert_eq!(items(&other), items(&first));
+}

@@ -29,7 +29,7 @@ struct Candidate {
 }
 
 /// Logarithm of the public prior weight of a candidate, with its mode in the middle of the grid and at the whole of the item biases. Chosen
-/// on splits of MovieLens, Jester and InstEval (`docs/results.md`).
+/// on splits of `MovieLens`, Jester and `InstEval` (`docs/results.md`).
 fn log_prior(offset: f64, taste: Option<f64>, bias_weight: f64) -> f64 {
     let step = |x: f64, middle: f64, ratio: f64| ((x / middle).ln() / ratio.ln()).powi(2);
     let taste = step(taste.unwrap_or(1024.0), 16.0, 4.0);

@@ -30,6 +30,8 @@ pub struct Recommendations {
     pub implicit: bool,
     /// Whether there is nothing to rank by: the model has no item biases and has learnt none of the items that the user likes.
     pub says_nothing: bool,
+    /// Whether all users have the same order of items: the model has item biases only, and own ratings move the level of predictions.
+    pub orders_alike: bool,
     /// How private the model is.
     pub provenance: Provenance,
     /// Own ratings that the user was folded in from, those below the least rating included.
@@ -71,6 +73,7 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
         items: best.into_iter().map(recommended).collect(),
         implicit,
         says_nothing,
+        orders_alike: model.dim() == 1,
         provenance: model.provenance(),
         n_history: row.len(),
         n_unknown_items: history.n_unknown_items,
