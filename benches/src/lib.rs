@@ -4,4 +4,4 @@ mod memory;
 mod timing;
 
 pub use memory::peak_megabytes;
-pub use timing::{Contestant, Seconds, Timing, median_seconds, processor_seconds, take_turns};
+pub use timing::{Contestant, Seconds, Timing, processor_seconds, take_turns};

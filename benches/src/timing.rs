@@ -119,16 +119,6 @@ pub fn take_turns(
     times.into_iter().map(summary).collect()
 }
 
-/// The medians of [`take_turns`].
-pub fn median_seconds(
-    contestants: &mut [Contestant<'_>],
-    n_repetitions: usize,
-    seconds: f64,
-) -> Vec<f64> {
-    let timings = take_turns(contestants, n_repetitions, seconds);
-    timings.into_iter().map(|timing| timing.median).collect()
-}
-
 fn summary(mut times: Vec<f64>) -> Timing {
     times.sort_by(f64::total_cmp);
     Timing {

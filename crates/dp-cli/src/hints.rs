@@ -83,6 +83,12 @@ fn hint(error: &WorkflowError) -> Option<String> {
         WorkflowError::OutputExists { .. } => {
             "choose another --out, or pass --force where the command has it"
         }
+        WorkflowError::NotReplaced { .. } => {
+            "choose another place for the output, or move elsewhere what is there; a ledger that is gone cannot be made again"
+        }
+        WorkflowError::ReleasesMissing { .. } => {
+            "where the model is not in its --out yet, the same command puts it there once the ledger has all lines again"
+        }
         WorkflowError::Recovered { .. } => {
             "to train anew, run again with another --out or with --force"
         }

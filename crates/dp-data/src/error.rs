@@ -139,6 +139,8 @@ pub enum CatalogueFault {
         /// Line of the second one, counted from 1; of Parquet the row.
         line: usize,
     },
+    /// Most of what it says about items are ids of users in the data.
+    UserIds,
 }
 
 impl fmt::Display for CatalogueFault {
@@ -149,6 +151,7 @@ impl fmt::Display for CatalogueFault {
             Self::RepeatedId { line } => {
                 write!(f, "line {line} repeats an item id; expected each item once")
             }
+            Self::UserIds => f.write_str("most of its titles or feature values are ids of users"),
         }
     }
 }

@@ -9,6 +9,7 @@ use dp_accounting::GaussianFilter;
 use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, params};
 use serde::{Deserialize, Serialize};
 
+use crate::run::{io_error, sync_folder_of};
 use crate::{Error, Result};
 
 /// Version of the format of a client's record.
@@ -444,7 +445,7 @@ impl Store {
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&partial, &self.path)?;
-            crate::run::sync_folder_of(&self.path)
+            sync_folder_of(&self.path)
         };
         write().map_err(|source| self.failed(source))?;
         self.poisoned = false;
@@ -469,13 +470,6 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-fn io_error(path: &Path, source: io::Error) -> Error {
-    Error::Io {
-        path: path.to_owned(),
-        source,
-    }
 }
 
 fn unusable(path: &Path, what: &'static str) -> Error {

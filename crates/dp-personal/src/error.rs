@@ -37,6 +37,20 @@ pub enum Error {
         /// Whether a run with `resume` goes on from what was released.
         resumable: bool,
     },
+    /// A model whose releases its ledger lacks: the budget that they cost would be spent a second time.
+    #[error(
+        "the ledger {} lacks releases of the model in {}: {source}; do not publish the model before the ledger's newest \
+         version is back in its place",
+        ledger.display(), model.display()
+    )]
+    ReleasesMissing {
+        /// The ledger.
+        ledger: PathBuf,
+        /// Where the model is.
+        model: PathBuf,
+        /// What the ledger lacks, or why it cannot be asked.
+        source: Box<AccountingError>,
+    },
     /// An input file that cannot be read.
     #[error(transparent)]
     Data(#[from] dp_data::Error),
@@ -152,6 +166,14 @@ pub enum Error {
     OutputExists {
         /// The output.
         path: PathBuf,
+    },
+    /// Output in whose place something stands that no run left there, or that holds a ledger.
+    #[error("{} is not replaced: {reason}", path.display())]
+    NotReplaced {
+        /// The output.
+        path: PathBuf,
+        /// What is there.
+        reason: String,
     },
     /// Output of an earlier run, which ended between payment and its last file, was put in its place.
     #[error(
@@ -304,13 +326,15 @@ impl Error {
             Self::GaussianLedger { .. }
             | Self::OtherUsers { .. }
             | Self::Binding { .. }
-            | Self::LedgerLost { .. } => ErrorKind::Ledger,
+            | Self::LedgerLost { .. }
+            | Self::ReleasesMissing { .. } => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }
             | Self::Artifact { .. }
             | Self::NotReleased { .. }
             | Self::NotPublished { .. } => ErrorKind::Broken,
             Self::OutputExists { .. }
+            | Self::NotReplaced { .. }
             | Self::Recovered { .. }
             | Self::OutputBusy { .. }
             | Self::Write { .. }

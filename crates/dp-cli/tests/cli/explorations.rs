@@ -3,7 +3,7 @@
 use dp_accounting::Ledger;
 
 use crate::personalize::samples;
-use crate::support::{Sandbox, words};
+use crate::support::{Run, Sandbox, words};
 
 const CLAIM: &str = "not chosen by looking";
 
@@ -137,4 +137,47 @@ fn what_no_ledger_can_note_is_said_to_whoever_looks() {
     looked
         .exits(0)
         .says(&["cannot note that its data are looked at", "is missing"]);
+}
+
+/// `dp evaluate --show-internal`, of somebody who said nothing of ledgers.
+fn printed(sandbox: &Sandbox, more: &str) -> Run {
+    let line = format!("evaluate ratings.csv --show-internal {more}");
+    let mut command = sandbox.program(crate::BINARY);
+    command.args(words(&line)).output().unwrap().into()
+}
+
+#[test]
+fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
+    let sandbox = Sandbox::with_ratings();
+    let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger";
+    dp(&sandbox, &format!("{run} --ledger-epsilon 4 --out first"));
+    dp(&sandbox, "publish first copy");
+    let n_notes = || Ledger::audit(sandbox.path("l.ledger")).unwrap().notes.len();
+    let before = n_notes();
+    // a copy does not say where its ledger is
+    let refused = printed(&sandbox, "--model copy").exits(2);
+    refused.says(&["--ledger", "--no-ledger"]);
+    let said = printed(&sandbox, "--model copy --no-ledger").exits(0);
+    said.says(&["no ledger notes"]);
+    assert_eq!(n_notes(), before);
+    let noted = printed(&sandbox, "--model copy --ledger l.ledger");
+    assert_eq!(noted.exits(0).stderr, "");
+    assert_eq!(n_notes(), before + 1);
+    // a ledger that is gone notes nothing
+    std::fs::rename(sandbox.path("l.ledger"), sandbox.path("away.ledger")).unwrap();
+    let refused = printed(&sandbox, "--model first");
+    assert_eq!(refused.exits(5).stdout, "");
+    let said = printed(&sandbox, "--model first --no-ledger").exits(0);
+    said.says(&["cannot note"]);
+    let noted = printed(&sandbox, "--model first --ledger away.ledger");
+    assert_eq!(noted.exits(0).stderr, "");
+}
+
+#[test]
+fn without_a_ledger_whoever_is_shown_figures_is_told_that_nothing_notes_it() {
+    let sandbox = Sandbox::with_ratings();
+    let shown = sandbox.train(&["--show-internal"]).exits(0);
+    shown.says(&["no ledger notes that figures"]);
+    let shown = printed(&sandbox, "--model dp-model").exits(0);
+    shown.says(&["no ledger notes that figures"]);
 }

@@ -1,6 +1,6 @@
 //! Item ids are published only where a catalogue, or the operator, says that they may be.
 
-use crate::support::{Run, Sandbox, catalogue, ratings, words};
+use crate::support::{Run, Sandbox, USER, catalogue, ratings, words};
 
 /// Without the leave that tests give themselves.
 fn dp(sandbox: &Sandbox, line: &str) -> Run {
@@ -80,4 +80,24 @@ fn data_given_as_a_catalogue_are_refused_before_anything_is_paid() {
     dp(&sandbox, &named)
         .exits(4)
         .says(&["it has a column of users"]);
+}
+
+#[test]
+fn a_catalogue_that_names_users_as_titles_or_features_is_refused_before_anything_is_paid() {
+    let sandbox = Sandbox::with_ratings();
+    let items = (0..25).map(|item| format!("item-{item},{USER}{item},{USER}{}\n", item / 2));
+    let items = items.collect::<String>();
+    sandbox.write("titles.csv", "item,title,x\n".to_owned() + &items);
+    sandbox.write("features.csv", "item,x,genres\n".to_owned() + &items);
+    for command in [
+        "train ratings.csv --items titles.csv",
+        "tune ratings.csv --try dim=2 --try dim=3 --items titles.csv",
+        "train ratings.csv --items features.csv --method am-ssp --feature-cols genres",
+        "federate ratings.csv --rounds 2 --alpha-grid 1 --items features.csv",
+    ] {
+        let refused = dp(&sandbox, &format!("{command} {TARGET}")).exits(4);
+        assert!(!refused.stderr.contains(USER), "{}", refused.stderr);
+        refused.says(&["are ids of users"]);
+        assert!(!sandbox.exists("l.ledger") && !sandbox.exists("dp-model"));
+    }
 }

@@ -45,9 +45,14 @@ fn an_existing_folder_is_replaced_only_when_asked() {
         .train(&spend)
         .exits(7)
         .says(&["dp-model exists", "--force"]);
+    let forced = ["--ledger", "l.ledger", "--force"];
+    let refused = ["dp-model is not replaced", "certificate.json"];
+    sandbox.train(&forced).exits(7).says(&refused);
     assert_eq!(names_in(&sandbox.path("dp-model")), ["diary.txt"]);
     assert!(!sandbox.exists("l.ledger"), "paid for nothing");
 
+    // what lies beside released files goes with them
+    sandbox.write("dp-model/certificate.json", "{}");
     sandbox.train(&["--ledger", "l.ledger", "--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
@@ -60,11 +65,16 @@ fn an_existing_folder_is_replaced_only_when_asked() {
     assert_eq!(sandbox.names(), names);
     // figures of another run do not stay beside the model, nor go unasked
     fs::remove_dir_all(sandbox.path("dp-model")).unwrap();
+    fs::remove_dir_all(sandbox.path("dp-model-internal")).unwrap();
+    fs::create_dir(sandbox.path("dp-model-internal")).unwrap();
     sandbox.write("dp-model-internal/notes.txt", "mine");
     sandbox
         .train(&[])
         .exits(7)
         .says(&["dp-model-internal exists", "--force"]);
+    let refused = ["dp-model-internal is not replaced"];
+    sandbox.train(&["--force"]).exits(7).says(&refused);
+    sandbox.write("dp-model-internal/internal.md", "| users | 40 |");
     sandbox.train(&["--force"]).exits(0);
     assert_eq!(names_in(&sandbox.path("dp-model-internal")), INTERNAL);
 }
@@ -111,6 +121,31 @@ fn replacing_never_deletes_what_the_run_needs() {
         names_in(&sandbox.path("work")),
         ["items.csv", "l.ledger", "ratings.csv"]
     );
+}
+
+#[test]
+fn a_folder_that_holds_a_ledger_is_never_replaced() {
+    for place in ["dp-model", "dp-model-internal", "dp-model/books"] {
+        let sandbox = Sandbox::with_model();
+        fs::create_dir_all(sandbox.path(place)).unwrap();
+        let ledger = format!("{place}/l.ledger");
+        sandbox.train(&["--out", "x", "--ledger", &ledger]).exits(0);
+        sandbox.train(&["--out", "y"]).exits(0);
+        for rest in ["", ".key", ".users"] {
+            let file = format!("{ledger}{rest}");
+            let said = [&file[..], "belongs to a ledger"];
+            let force = sandbox.train(&["--force"]).exits(7);
+            // the first one of them that is met
+            force.says(&[place, said[1]]);
+            if !place.ends_with("internal") {
+                let publish = ["publish", "y", "dp-model", "--force"];
+                sandbox.dp(&publish).exits(7).says(&[said[1]]);
+            }
+            assert!(sandbox.exists(&file));
+            fs::remove_file(sandbox.path(&file)).unwrap();
+        }
+        sandbox.train(&["--force"]).exits(0);
+    }
 }
 
 #[test]
@@ -233,14 +268,14 @@ fn the_internal_report_is_for_its_owner_only() {
 }
 
 /// What a process leaves that is killed while it measures a model of the given folder.
-fn killed(sandbox: &Sandbox, model: &str) {
+fn killed(sandbox: &Sandbox, model: &str, certificate: &str) {
     let left = format!(".{model}.partial");
     fs::create_dir_all(sandbox.path(&left).join("internal")).unwrap();
     for (name, text) in [
         (".lock", ""),
         (".paid", ""),
         (".released", ""),
-        ("certificate.json", "{}"),
+        ("certificate.json", certificate),
         ("internal/internal.json", "{\"schema"),
     ] {
         sandbox.write(&format!("{left}/{name}"), text);
@@ -255,7 +290,10 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
     let private = ["--epsilon", "1", "--delta", "1e-5", "--ledger", "l.ledger"];
     // no room for another run, as after a run that paid with a ledger of its own
     sandbox.train(&private[4..]).exits(0);
-    let ledger = sandbox.read("l.ledger");
+    let (ledger, certificate) = (
+        sandbox.read("l.ledger"),
+        sandbox.text("dp-model/certificate.json"),
+    );
     let featured = ["--items", "items.csv", "--method", "am-ssp"];
     let rows = words("--user-col user --target-col rating --bounds b.csv");
     for (command, more) in [
@@ -265,7 +303,7 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
         ("personalize", &["--rank", "1"]),
         ("federate", &rows),
     ] {
-        killed(&sandbox, "found");
+        killed(&sandbox, "found", &certificate);
         let args = [
             &[command, "ratings.csv", "--out", "found"],
             &private[..],
@@ -279,6 +317,24 @@ fn every_command_that_pays_first_looks_for_what_a_killed_run_released() {
         fs::remove_dir(sandbox.path("found-internal")).unwrap();
         assert_eq!(sandbox.read("l.ledger"), ledger);
         fs::remove_dir_all(sandbox.path("found")).unwrap();
+
+        // not where the ledger has forgotten it, and not where nobody says which ledger it was
+        killed(&sandbox, "found", &certificate);
+        let older = String::from_utf8(ledger.clone()).unwrap();
+        let older: String = older.split_inclusive('\n').take(2).collect();
+        sandbox.write("l.ledger", older);
+        let missing = [
+            "l.ledger lacks releases",
+            ".found.partial",
+            "do not publish",
+        ];
+        sandbox.dp(&args).exits(5).says(&missing);
+        let mut alone = args.clone();
+        alone.retain(|arg| !arg.contains("ledger"));
+        sandbox.dp(&alone).exits(2).says(&["give --ledger"]);
+        assert!(!sandbox.exists("found") && sandbox.exists(".found.partial/certificate.json"));
+        sandbox.write("l.ledger", &ledger);
+        fs::remove_dir_all(sandbox.path(".found.partial")).unwrap();
     }
 }
 

@@ -114,19 +114,35 @@ fn a_released_file_that_was_changed_or_is_missing_is_found() {
 }
 
 #[test]
-fn folders_of_earlier_versions_have_no_list_and_internal_files_beside_the_released_ones() {
+fn without_its_list_of_files_a_folder_does_not_pass() {
     let sandbox = Sandbox::with_model();
     fs::remove_file(sandbox.path("dp-model/manifest.json")).unwrap();
+    let private = sandbox.read("dp-model-internal/internal.md");
+    sandbox.write("dp-model/report.md", private);
+    for command in [&["verify", "dp-model"][..], &["publish", "dp-model", "x"]] {
+        sandbox.dp(command).exits(6).says(&["manifest.json"]);
+    }
+    assert!(!sandbox.exists("x"));
+}
+
+#[test]
+fn what_a_run_needs_while_it_goes_on_does_not_belong_in_a_finished_folder() {
+    let sandbox = Sandbox::with_model();
+    for name in [
+        ".paid",
+        ".released",
+        "held.json",
+        "run.json",
+        ".lock",
+        ".moving",
+    ] {
+        let path = format!("dp-model/{name}");
+        sandbox.write(&path, "| users | 40 |");
+        let verified = sandbox.dp(&["verify", "dp-model"]).exits(6);
+        verified.says(&[&format!("{path} is not covered by the certificate")]);
+        fs::remove_file(sandbox.path(&path)).unwrap();
+    }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
-    sandbox.write("dp-model/internal.json", "{}");
-    sandbox.write("dp-model/internal.md", "| users | 40 |");
-    sandbox
-        .dp(&["verify", "dp-model"])
-        .exits(6)
-        .says(&["internal.json", "1 other file"]);
-    sandbox.dp(&["publish", "dp-model", "copy"]).exits(0);
-    assert_eq!(names_in(&sandbox.path("copy")), PUBLISHED);
-    sandbox.dp(&["verify", "copy"]).exits(0);
 }
 
 #[test]
@@ -143,12 +159,21 @@ fn what_is_there_is_replaced_only_when_asked_or_empty() {
         .says(&["full exists", "--force"]);
     assert_eq!(names_in(&sandbox.path("full")), ["notes.txt"]);
     fs::create_dir(sandbox.path("full-internal")).unwrap();
-    sandbox
-        .dp(&["publish", "dp-model", "full", "--force"])
-        .exits(0);
+    let forced = ["publish", "dp-model", "full", "--force"];
+    let refused = sandbox.dp(&forced).exits(7);
+    refused.says(&["full is not replaced"]);
+    sandbox.write("full/certificate.json", "{}");
+    sandbox.dp(&forced).exits(0);
     assert_eq!(names_in(&sandbox.path("full")), PUBLISHED);
     assert!(sandbox.exists("full-internal"), "not of the copy");
-    for dest in ["dp-model", "dp-model/copy", "."] {
+    for dest in [
+        "dp-model",
+        "dp-model/copy",
+        "dp-model/new/copy",
+        "new/../dp-model/new/copy",
+        "dp-model-internal/new/copy",
+        ".",
+    ] {
         sandbox
             .dp(&["publish", "dp-model", dest, "--force"])
             .exits(2)

@@ -139,3 +139,34 @@ fn the_catalogue_is_released_in_the_order_of_the_factors_with_hostile_ids_intact
     ];
     assert_eq!(found, expected);
 }
+
+#[test]
+fn what_a_run_does_not_use_of_a_public_file_changes_nothing_that_is_released() {
+    let sandbox = Sandbox::with_ratings();
+    let train = "train ratings.csv --epsilon 1 --delta 1e-5 --items items.csv --insecure-seed 1";
+    let federate = "federate ratings.csv --epsilon 4 --delta 1e-5 --rounds 2 --alpha-grid 1 \
+                    --items items.csv --insecure-seed 1";
+    for (at, command) in [
+        train.to_owned(),
+        format!("{train} --method am-ssp --feature-cols genres"),
+        federate.to_owned(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let released = [3, 4].map(|count| {
+            let items = (0..25).map(|item| {
+                let (genre, count) = (item % 3, item * count);
+                format!("item-{item},Title {item},g{genre},{count}\n")
+            });
+            let items = "item,title,genres,count\n".to_owned() + &items.collect::<String>();
+            sandbox.write("items.csv", items);
+            let out = format!("out-{at}-{count}");
+            let args = format!("{command} --out {out}");
+            sandbox.dp(&words(&args)).exits(0);
+            // the certificate has random names of releases
+            sandbox.text(&format!("{out}/report.json"))
+        });
+        assert_eq!(released[0], released[1], "{command}");
+    }
+}

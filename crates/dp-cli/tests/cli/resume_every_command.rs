@@ -220,8 +220,7 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
         let name = case.model.strip_prefix("dp-model/").unwrap();
         certificate.artifacts.retain(|file| file.name != name);
         let certificate = certificate.with_artifact(name, &model);
-        sandbox.write("dp-model/certificate.json", certificate.to_json());
-        fs::remove_file(sandbox.path("dp-model/manifest.json")).unwrap();
+        sandbox.issue("dp-model", &certificate);
         let found = recompute(&[]).exits(6).json();
         assert_eq!(found["recomputed"]["result"], "differs", "{:?}", case.args);
 

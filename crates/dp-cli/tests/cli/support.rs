@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use dp_accounting::Certificate;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -114,6 +115,21 @@ impl Sandbox {
 
     pub(crate) fn exists(&self, name: &str) -> bool {
         fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    /// Puts a certificate into a folder of released files, and what it says of them into their list.
+    pub(crate) fn issue(&self, folder: &str, certificate: &Certificate) {
+        let manifest = format!("{folder}/manifest.json");
+        let mut list = self.value(&manifest);
+        list["certificate"] = certificate.digest.clone().into();
+        let files = list["files"].as_object_mut().unwrap();
+        files.remove("certificate.json");
+        files.retain(|name, _| self.exists(&format!("{folder}/{name}")));
+        for file in &certificate.artifacts {
+            files.insert(file.name.clone(), file.sha256.clone().into());
+        }
+        self.write(&manifest, list.to_string());
+        self.write(&format!("{folder}/certificate.json"), certificate.to_json());
     }
 
     /// Everything in the folder, hidden things included, sorted.

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use super::format::Header;
 use super::table::{Table, open, open_table, plain_or_gzip};
-use crate::{CatalogueFault, ColumnRole, Error, Expected, ItemCatalogue, ItemTable, Result};
+use crate::{
+    CatalogueFault, ColumnRole, Error, Expected, ItemCatalogue, ItemTable, Ratings, Result,
+};
 
 /// What is publicly known of an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -202,6 +204,32 @@ pub fn check_catalogue(
         }
     }
     Ok(())
+}
+
+/// Refuses a catalogue that says about its items who used them: more than half of the distinct texts, two or more, are ids of users in
+/// the ratings.
+///
+/// # Privacy
+/// Titles and feature values are published. The comparison with private ids is told to the operator alone, before anything is paid.
+///
+/// # Errors
+/// [`Error::NotACatalogue`].
+pub fn check_no_user_ids<'a>(
+    catalogue: impl AsRef<Path>,
+    texts: impl IntoIterator<Item = &'a str>,
+    ratings: &Ratings,
+) -> Result<()> {
+    let users = ratings.user_ids().expose().iter();
+    let users: HashSet<&str> = users.map(String::as_str).collect();
+    let texts: HashSet<&str> = texts.into_iter().collect();
+    let n_users = texts.intersection(&users).count();
+    if n_users < 2 || 2 * n_users <= texts.len() {
+        return Ok(());
+    }
+    Err(Error::NotACatalogue {
+        path: catalogue.as_ref().display().to_string(),
+        fault: CatalogueFault::UserIds,
+    })
 }
 
 #[cfg(unix)]

@@ -104,10 +104,8 @@ impl Payer for Counting {
         account: usize,
     ) -> dp_accounting::Result<Vec<Spend>> {
         self.n_paid = self.n_paid.saturating_add(releases.len());
-        let releases = plan.releases().get(releases).unwrap_or_default().to_vec();
-        let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-        let part = Plan::with_noise_multipliers(delta, adjacency, releases)?;
-        let budget = Budget::schedule(part.target(), adjacency)?;
+        let part = plan.part(releases)?;
+        let budget = Budget::schedule(part.target(), part.adjacency())?;
         Ledger::in_memory(&format!("account {account}"), budget)?.reserve(&part)
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use dp_accounting::{BudgetKind, Ledger, Plan, Reservation, Spend};
+use dp_accounting::{BudgetKind, Error as AccountingError, Ledger, Plan, Reservation, Spend};
 
-use super::{Fitted, Observer, PaidLine, Payer, ReleaseList, Run, Trainer};
+use super::{Fitted, Observer, PaidLine, Payer, ReleaseList, Run, Trainer, io_error};
 use crate::{Error, InProcess, NoiseSource, Result, SumBackend};
 
 const LIST: &str = "releases.list";
@@ -22,7 +22,7 @@ const HELD: &str = "held.json";
 /// | ledger | plan | paid | a crash costs |
 /// |---|---|---|---|
 /// | Gaussian or Renyi budget | any that it can count, all users | release by release, each before its noise | a release that was paid for and not yet listed |
-/// | the same, or one schedule | with samples | whole, before the first coin; each release is taken from the ledger before its coins or noise | the same, if the ledger has no room to pay for it again the run ends |
+/// | the same, or one schedule | with samples | whole, before the first coin; each release is taken from the ledger before its coins or noise | a release that was taken and not yet listed: it is paid for again, and the run ends where the ledger has no room. A crash between the payment and the note of its ledger lines costs the whole plan, unless the ledger is for one schedule |
 ///
 /// # Privacy
 /// The folder holds released values and names of ledger lines. What is not covered: somebody who restores an older copy of folder
@@ -148,7 +148,7 @@ impl RunFolder {
             if held.contains_key(&account) {
                 continue;
             }
-            let missing = rest_of(plan, n_listed(account))?;
+            let missing = plan.part(n_listed(account)..plan.releases().len())?;
             if pays_release_by_release(plan, ledger) {
                 ledger.affords(&missing)?;
             } else if n_listed(account) == 0 {
@@ -204,6 +204,17 @@ impl RunFolder {
     }
 }
 
+/// What ends a run whose release was taken before a crash: `lost`, where the ledger has no room for it a second time, and not where it
+/// failed in another way.
+pub(super) fn if_no_room(lost: AccountingError, again: AccountingError) -> AccountingError {
+    match again {
+        AccountingError::BudgetSpent { .. }
+        | AccountingError::ScheduleReserved { .. }
+        | AccountingError::ScheduleInParts => lost,
+        other => other,
+    }
+}
+
 /// Every release in the list must have been paid for in these ledgers.
 fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
     let paid = list.paid_before().iter().all(|line| {
@@ -221,13 +232,6 @@ fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
 /// Whether each release can be paid for when the run comes to it: a filter counts it, and no sample needs a payment in advance.
 fn pays_release_by_release(plan: &Plan, ledger: &Ledger) -> bool {
     ledger.budget().kind() != BudgetKind::Schedule && plan.mu_squared().is_ok()
-}
-
-/// The plan without its first releases.
-fn rest_of(plan: &Plan, n_made: usize) -> Result<Plan> {
-    let rest = plan.releases().get(n_made..).unwrap_or_default().to_vec();
-    let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-    Ok(Plan::with_noise_multipliers(delta, adjacency, rest)?)
 }
 
 /// Pays out of ledgers: release by release, or by taking what they hold for the run.
@@ -255,9 +259,10 @@ impl Payer for LedgerPayer<'_> {
             match ledger.take(reservation, release) {
                 Ok(spend) => spends.push(spend),
                 // taken before a crash and never listed: it stays spent, and is paid for again where there is room
-                Err(lost @ dp_accounting::Error::AlreadyTaken { .. }) => {
+                Err(lost @ AccountingError::AlreadyTaken { .. }) => {
                     let again = release..release.saturating_add(1);
-                    spends.extend(ledger.pay(plan, again, account).map_err(|_| lost)?);
+                    let paid = ledger.pay(plan, again, account);
+                    spends.extend(paid.map_err(|error| if_no_room(lost, error))?);
                 }
                 Err(error) => return Err(error),
             }
@@ -268,12 +273,5 @@ impl Payer for LedgerPayer<'_> {
     fn has_paid(&self, line: &PaidLine) -> bool {
         let ledger = self.ledgers.get(line.account);
         ledger.is_some_and(|ledger| ledger.has_paid(line))
-    }
-}
-
-fn io_error(path: &Path, source: io::Error) -> Error {
-    Error::Io {
-        path: path.to_owned(),
-        source,
     }
 }

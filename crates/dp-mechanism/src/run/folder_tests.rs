@@ -1,7 +1,8 @@
 use std::ops::ControlFlow;
 
-use dp_accounting::{Budget, Ledger};
+use dp_accounting::{Budget, Error as AccountingError, Ledger};
 
+use super::folder::if_no_room;
 use super::tests::{Everything, bits, plan, users};
 use super::*;
 use crate::ShardSum;
@@ -270,4 +271,21 @@ fn a_schedule_that_was_held_and_never_used_is_adopted_and_not_paid_for_again() {
     let refused = place.train(budget, &mut (), &InProcess);
     assert!(matches!(refused, Err(Error::Accounting(_))), "{refused:?}");
     assert_eq!(place.n_paid(budget), n_planned);
+}
+
+#[test]
+fn only_a_ledger_without_room_says_that_a_release_was_taken() {
+    let taken = || AccountingError::AlreadyTaken {
+        label: "sum".to_owned(),
+    };
+    let full = AccountingError::Io {
+        path: "l.ledger".into(),
+        source: std::io::ErrorKind::StorageFull.into(),
+    };
+    assert!(matches!(
+        if_no_room(taken(), full),
+        AccountingError::Io { .. }
+    ));
+    let no_room = if_no_room(taken(), AccountingError::ScheduleInParts);
+    assert!(matches!(no_room, AccountingError::AlreadyTaken { .. }));
 }

@@ -82,7 +82,7 @@ pub struct PaidLine {
     pub account: usize,
     /// The ledger's data set.
     pub data_set: String,
-    /// Hash of the ledger's line.
+    /// The id of the ledger's line: random since version 4 of ledgers, and the line's hash before.
     pub release_id: String,
 }
 
@@ -386,20 +386,6 @@ impl ReleaseList {
         Ok(list)
     }
 
-    /// The name of the run that the list at `path` belongs to.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::List`] when it is not a list of releases.
-    pub fn run_of(path: impl AsRef<Path>) -> Result<String> {
-        let path = path.as_ref();
-        let failed = |error| io_error(path, error);
-        let mut reader = BufReader::new(File::open(path).map_err(failed)?);
-        let line = read_line(&mut reader).map_err(failed)?;
-        let header: Header = serde_json::from_slice(&line.unwrap_or_default())
-            .map_err(|_| damaged(path, "not a list of releases"))?;
-        Ok(header.run)
-    }
-
     /// The name of the run.
     #[must_use]
     pub fn run(&self) -> &str {
@@ -455,14 +441,19 @@ impl ReleaseList {
 
     /// Whether releases are left that were there before the run.
     pub(super) fn is_replaying(&mut self) -> Result<bool> {
-        Ok(match &mut self.replay {
+        let is_left = match &mut self.replay {
             Replay::None => false,
             Replay::Memory(entries) => entries.len() > 0,
             Replay::File(reader) => {
                 let next = reader.fill_buf();
                 !next.map_err(list_error)?.is_empty()
             }
-        })
+        };
+        if !is_left {
+            // what is appended to the file from here on was not there before
+            self.replay = Replay::None;
+        }
+        Ok(is_left)
     }
 
     /// Adds a release that was just made; returns when it is durable.
@@ -695,7 +686,7 @@ pub(crate) fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(()) // folders cannot be synced here
 }
 
-fn io_error(path: &Path, source: io::Error) -> Error {
+pub(crate) fn io_error(path: &Path, source: io::Error) -> Error {
     Error::Io {
         path: path.to_owned(),
         source,

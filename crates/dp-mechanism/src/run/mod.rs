@@ -25,10 +25,10 @@ use crate::{ClientSampling, Error, NoiseSource, Result, RoundKey};
 
 pub use check::{DealUsers, TrainerCheck, TrainerLaw};
 pub use folder::{LedgerPayer, RunFolder};
-pub(crate) use list::sync_folder_of;
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
+pub(crate) use list::{io_error, sync_folder_of};
 pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;

@@ -41,9 +41,7 @@ impl Payer for Ledger {
         if self.budget().kind() == BudgetKind::Schedule && !whole {
             return Err(dp_accounting::Error::ScheduleInParts);
         }
-        let releases = plan.releases().get(releases).unwrap_or_default().to_vec();
-        let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-        self.reserve(&Plan::with_noise_multipliers(delta, adjacency, releases)?)
+        self.reserve(&plan.part(releases)?)
     }
 
     fn has_paid(&self, line: &PaidLine) -> bool {

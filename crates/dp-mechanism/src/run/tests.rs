@@ -373,6 +373,34 @@ impl Payer for Paying {
 }
 
 #[test]
+fn what_is_appended_after_a_replay_is_not_replayed() {
+    let trainer = Everything { sampled: false };
+    let (plan_, folder) = (plan(&trainer), tempfile::tempdir().unwrap());
+    let path = folder.path().join("releases.list");
+    let open = || ReleaseList::open(&path, "a run", &plan_).unwrap();
+    let entry = |step, previous: &str| {
+        let form = ReleaseForm {
+            kind: ReleaseKind::Vector,
+            labels: vec!["sum".to_owned()],
+            grids: Vec::new(),
+            n_integers: 1,
+            n_candidates: 0,
+        };
+        ReleaseEntry::new(form, Vec::new(), false, vec![1], (step, previous)).unwrap()
+    };
+    let mut list = open();
+    let head = list.head().to_owned();
+    list.append(&entry(0, &head)).unwrap();
+    drop(list);
+    let mut again = open();
+    assert!(again.is_replaying().unwrap());
+    let replayed = again.next_replayed().unwrap().unwrap();
+    assert!(!again.is_replaying().unwrap());
+    again.append(&entry(1, replayed.hash())).unwrap();
+    assert!(!again.is_replaying().unwrap());
+}
+
+#[test]
 fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are() {
     let trainer = Everything { sampled: false };
     let plan_ = plan(&trainer);
@@ -390,7 +418,6 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
     for refused in [open("another run", &plan_), open("a run", &other)] {
         assert!(matches!(refused, Err(Error::ListOfAnotherRun { .. })));
     }
-    assert_eq!(ReleaseList::run_of(&path).unwrap(), "a run");
     // a changed byte in the middle is damage, not the end of the list
     let newline = bytes.iter().position(|&b| b == b'\n').unwrap();
     for at in [newline + 30, newline + 400] {

@@ -163,11 +163,6 @@ impl<P: WorkerPool> Coordinator<P> {
     pub const fn new(pool: P) -> Self {
         Self { pool }
     }
-
-    /// The pool.
-    pub fn into_pool(self) -> P {
-        self.pool
-    }
 }
 
 impl<P: WorkerPool> SumBackend for Coordinator<P> {

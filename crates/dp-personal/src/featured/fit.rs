@@ -32,6 +32,10 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
     let (ratings, split) = read_parts(args)?;
+    for column in 0..items.table.columns().len() {
+        let names = items.vocabulary.names(column).iter();
+        dp_data::check_no_user_ids(items_path, names.map(String::as_str), &ratings)?;
+    }
     let mut opened = opened.bind(&ratings)?;
     let features = items.features(ratings.catalogue())?;
     let load = clock.lap();

@@ -47,6 +47,11 @@ impl ItemTable {
         &self.catalogue
     }
 
+    /// All genres, each once.
+    pub fn genres(&self) -> &[String] {
+        &self.genres
+    }
+
     /// Stands for the items and what is said of them.
     pub(crate) fn sha256(&self) -> String {
         let said = self.items.iter().map(|item| format!("{item:?}\n"));

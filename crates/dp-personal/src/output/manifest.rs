@@ -7,13 +7,15 @@ use std::path::Path;
 use dp_accounting::Certificate;
 use serde::{Deserialize, Serialize};
 
-use super::{CERTIFICATE, MARKS, pretty};
+use super::{CERTIFICATE, pretty};
 use crate::error::{Error, Result};
 use crate::workflows::sha256;
 
 /// Lists all released files of a folder but itself.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA_VERSION: u32 = 1;
+/// Certificates of this version and newer ones never stand in a folder without a list.
+const LISTED_SCHEMA: u32 = 3;
 /// Released files beside those of the certificate, in folders of earlier versions, which have no list.
 const UNLISTED: [&str; 5] = [
     "report.md",
@@ -23,7 +25,7 @@ const UNLISTED: [&str; 5] = [
     "coefficients.svg",
 ];
 /// What the names of files begin with that must not be published.
-const INTERNAL_PREFIX: &str = "internal";
+pub(crate) const INTERNAL_PREFIX: &str = "internal";
 
 /// The released files of a run: names and SHA-256.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,12 +87,18 @@ impl Manifest {
     /// The released files of a folder whose certificate holds, and names of what else lies there.
     ///
     /// # Errors
-    /// When a file of the list is not there or another, or the list belongs to another certificate.
+    /// When a file of the list is not there or another, or the list belongs to another certificate or is missing.
     pub(crate) fn released_files(
         folder: &Path,
         certificate: &Certificate,
     ) -> Result<(Vec<Named>, Vec<String>)> {
         let manifest = Self::read(folder)?;
+        if manifest.is_none() && certificate.schema_version >= LISTED_SCHEMA {
+            return Err(Error::Artifact {
+                path: folder.join(MANIFEST),
+                reason: "it lists the released files, and is not there".to_owned(),
+            });
+        }
         let own = |of: &Self| of.certificate == certificate.digest;
         if !manifest.as_ref().is_none_or(own) {
             return Err(Error::Artifact {
@@ -108,7 +116,7 @@ impl Manifest {
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name == MANIFEST || MARKS.contains(&name.as_str()) {
+            if name == MANIFEST {
                 continue;
             }
             let listed = |of: &Self| of.files.contains_key(&name);

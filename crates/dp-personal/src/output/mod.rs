@@ -19,10 +19,9 @@ pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::{FederatedRelease, FederatedReport, ITEM_FEATURES};
 pub use folder::folder_of;
 pub(crate) use folder::{
-    INTERNAL_RELEASES, MARKS, OutputFolder, RELEASES, internal_beside, make_folder,
-    make_internal_folder,
+    INTERNAL_RELEASES, OutputFolder, RELEASES, internal_beside, make_folder, make_internal_folder,
 };
-pub(crate) use manifest::{MANIFEST, Manifest};
+pub(crate) use manifest::{INTERNAL_PREFIX, MANIFEST, Manifest};
 pub(crate) use model_file::{
     CERTIFICATE, FACTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE, catalogue_sha256,
     model_files, read_model, read_shared, read_subspace, shared_bytes, subspace_bytes,

@@ -14,6 +14,9 @@ choices! {
     }
 }
 
+/// What a run that a ledger pays for takes on trust of other runs on the same data.
+pub(crate) const ONE_LEDGER: &str = "every run on this data set used the same ledger file";
+
 /// Where the privacy loss of a run is counted. There is no default: whoever runs says which.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LedgerChoice {
@@ -227,7 +230,7 @@ impl LedgerSettings {
     /// What a certificate takes on trust of other runs on the same data.
     pub(crate) const fn assumption(&self) -> &'static str {
         match self.account {
-            LedgerChoice::Ledger(_) => "every run on this data set used the same ledger file",
+            LedgerChoice::Ledger(_) => ONE_LEDGER,
             LedgerChoice::NoLedger => {
                 "no ledger: the guarantee is that of this run alone, and other runs on this data set add to it"
             }

@@ -18,4 +18,5 @@ pub use rows::*;
 pub use table::{Given, Kind, Range, Setting, Settings, Shapes, Source, Unread, Value};
 pub use tools::*;
 
+pub(crate) use ledger::ONE_LEDGER;
 pub(crate) use table::{choices, settings, words};

@@ -170,7 +170,7 @@ settings! {
     struct OutputSettings under "Output" {
         /// Folder for what is released; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
-        /// Replace the output folder, whatever it holds
+        /// Replace the output folder, unless it holds a ledger or other than a run's files
         force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
         publish_releases: bool = { shapes: Shapes::Nothing },
@@ -294,6 +294,10 @@ settings! {
         show_internal: bool = {},
         /// Keep them as well as print them
         save: bool = {},
+        /// Ledger that notes the look, where the run's internal files do not name it
+        ledger: Option<PathBuf> = { value_name: "FILE" },
+        /// Print although no ledger notes it
+        no_ledger: bool = { conflicts: ["ledger"] },
     }
 
     /// Recommendations for one user.

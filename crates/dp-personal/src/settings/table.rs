@@ -115,7 +115,8 @@ impl fmt::Display for Range {
 pub enum Shapes {
     /// Its value: the run depends on it, or what its certificate says does.
     ByValue,
-    /// What stands in the public file that it names.
+    /// What stands in the public file that it names. The hash of the whole file is never published, since it depends on parts of the
+    /// file that the run does not use.
     ByContents,
     /// Nothing: it says where things are, how they are shown, or what pays.
     Nothing,

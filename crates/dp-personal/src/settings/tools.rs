@@ -68,7 +68,7 @@ settings! {
         model: PathBuf = { positional: true, value_name: "DIR" },
         /// Folder for the copy
         dest: PathBuf = { positional: true, value_name: "DEST" },
-        /// Replace that folder, whatever it holds
+        /// Replace that folder, unless it holds a ledger or other than a run's files
         force: bool = {},
     }
 

@@ -111,7 +111,10 @@ pub(crate) fn read(path: &Path, args: &InputSettings) -> Result<Ratings> {
     Ok(match &args.items {
         Some(items) => {
             let catalogue = dp_data::read_catalogue(items)?;
-            dp_data::read_ratings_with_catalogue(path, &format, catalogue)?
+            let ratings = dp_data::read_ratings_with_catalogue(path, &format, catalogue)?;
+            let titles = ratings.catalogue().titles().iter().flatten();
+            dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;
+            ratings
         }
         None => dp_data::read_ratings(path, &format)?,
     })

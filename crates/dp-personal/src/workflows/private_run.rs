@@ -10,14 +10,16 @@ use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits};
+use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits, refuse_unpaid};
 use crate::error::{Error, Result};
 use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
-use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings};
+use crate::settings::{
+    LedgerSettings, ONE_LEDGER, OutputSettings, ResumeSettings, Settings, Shapes,
+};
 use crate::warnings;
 
 /// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
-const RUN_SCHEMA: u32 = 2;
+const RUN_SCHEMA: u32 = 3;
 /// Under which name the values of the settings stand.
 const GIVEN: &str = "given";
 
@@ -70,11 +72,13 @@ impl<'a> Opening<'a> {
     /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it.
     ///
     /// # Errors
-    /// [`Error::Recovered`] when a run that was killed had released its model: that needs no account.
+    /// [`Error::Recovered`] when a run that was killed had released its model and its ledger has all releases;
+    /// [`Error::ReleasesMissing`] when it has not.
     pub(crate) fn open(self, draft: &Plan) -> Result<Unbound<'a>> {
         self.protect()?;
         let (output, ledger) = (self.output, self.ledger);
-        OutputFolder::recover(&output.out, output.force)?;
+        let may_recover = |left: &Path| refuse_unpaid(ledger, left);
+        OutputFolder::recover(&output.out, output.force, &may_recover)?;
         let data_set = data_set_id(ledger, self.data);
         let account = Account::open(ledger, data_set.clone(), draft)?;
         let resume = self.resume.resume;
@@ -84,7 +88,12 @@ impl<'a> Opening<'a> {
         self.check_catalogue()?;
         Ok(Unbound {
             about: (data_set, draft.target(), draft.adjacency()),
-            folder: OutputFolder::create_or_resume(&output.out, output.force, resume)?,
+            folder: OutputFolder::create_or_resume(
+                &output.out,
+                output.force,
+                resume,
+                &may_recover,
+            )?,
             account,
             output,
         })
@@ -111,6 +120,7 @@ impl<'a> Unbound<'a> {
             account: self.account.bind(data)?,
             output: self.output,
             warnings: Vec::new(),
+            files: Map::new(),
             aside: Aside::default(),
         })
     }
@@ -133,13 +143,17 @@ pub(crate) struct Opened<'a> {
     output: &'a OutputSettings,
     /// What follows from settings alone: public.
     warnings: Vec<String>,
+    /// Hashes of the files that settings name. They never leave the run: what a run does not use of a public file may come from
+    /// the data.
+    files: Map<String, Value>,
     /// What internal files say beside figures.
     aside: Aside,
 }
 
 impl Opened<'_> {
     /// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
-    /// shaping nothing, what the operator answers for, and `own`, what the model is made again from.
+    /// shaping nothing and those that name files, what the operator answers for, and `own`, what the model is made again from and
+    /// what stands for the used parts of files.
     pub(crate) fn public<S: Settings>(
         &mut self,
         command: &str,
@@ -148,10 +162,14 @@ impl Opened<'_> {
         own: Value,
     ) -> Result<Value> {
         let (data_set, target, adjacency) = &self.about;
-        let given = args.shaping()?.into_iter();
-        let given: Map<String, Value> = given
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
+        let names_file = |name: &str| {
+            let mut table = S::table().into_iter();
+            table.any(|setting| setting.name == name && setting.shapes == Shapes::ByContents)
+        };
+        let shaping = args.shaping()?.into_iter();
+        let shaping = shaping.map(|(name, value)| (name.to_owned(), value));
+        let given: Map<String, Value>;
+        (self.files, given) = shaping.partition(|(name, _)| names_file(name));
         let n_users = given.get("n_users").and_then(Value::as_f64);
         self.warnings = warnings::of_settings(*target, n_users);
         self.warnings.iter().for_each(|text| warn(text));
@@ -177,6 +195,7 @@ impl Opened<'_> {
             account: &mut self.account,
             plan,
             public,
+            files: &self.files,
             shows_internal: self.output.show_internal,
         }
     }
@@ -194,19 +213,27 @@ impl Opened<'_> {
 
     /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
     /// happens. The object for programs, and the summary in words.
+    ///
+    /// # Errors
+    /// [`Error::ReleasesMissing`] when the ledger was replaced or rolled back since it paid: before the move, the model stays in the
+    /// hidden folder.
     pub(crate) fn close<R: RunReport>(
         self,
         plan: &Plan,
         measure: impl FnOnce() -> Result<R>,
     ) -> Result<(Value, String)> {
-        let mut aside = self.aside;
-        aside.ledger = self.account.path();
-        let report = self.folder.commit_after(|folder| {
-            let report = measure()?;
-            report.write_internal(folder, &aside)?;
-            Ok(report)
-        })?;
-        let balance = self.account.balance(plan);
+        let (mut account, mut aside) = (self.account, self.aside);
+        aside.ledger = account.path();
+        let report = self.folder.commit_after(
+            |folder| {
+                let report = measure()?;
+                report.write_internal(folder, &aside)?;
+                Ok(report)
+            },
+            |hidden| account.confirm(hidden),
+        )?;
+        account.confirm(&self.output.out)?;
+        let balance = account.balance(plan);
         let summary = report.summary(self.output, balance.as_deref());
         Ok((report.json(self.output), summary))
     }
@@ -227,11 +254,6 @@ impl Clock {
     }
 }
 
-/// What is taken on trust of the runs on the same data.
-pub(crate) fn other_runs(ledger: &LedgerSettings) -> String {
-    ledger.assumption().to_owned()
-}
-
 /// What makes records one user's: a column by its name.
 pub(crate) fn unit_of(user_col: Option<&String>) -> String {
     match user_col {
@@ -242,6 +264,15 @@ pub(crate) fn unit_of(user_col: Option<&String>) -> String {
 
 /// Refuses to go on with a run that was begun with something else, and names what.
 fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
+    let had_ledger = |of: &Value| {
+        let mut assumptions = of["assumptions"].as_array().into_iter().flatten();
+        assumptions.any(|text| text == ONE_LEDGER)
+    };
+    if !had_ledger(begun) && had_ledger(now) {
+        let reason = "`resume`: the interrupted run had no ledger, so that nothing says what it paid for; leave `resume` out \
+                      for a new run";
+        return Err(Error::Usage(reason.to_owned()));
+    }
     let mut differing = differences(&begun[GIVEN], &now[GIVEN], |name, was, is| {
         format!("`{name}` was {}, and is {}", shown(was), shown(is))
     });
@@ -291,6 +322,8 @@ pub(crate) struct PrivateRun<'a> {
     plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
     public: &'a Value,
+    /// Hashes of the files that settings name.
+    files: &'a Map<String, Value>,
     /// Whether figures that nobody pays for are printed when it is done.
     shows_internal: bool,
 }
@@ -314,13 +347,18 @@ impl PrivateRun<'_> {
             account,
             plan,
             public,
+            files,
             shows_internal,
         } = self;
+        let mut shaping = public.clone();
+        if let Some(given) = shaping.get_mut(GIVEN).and_then(Value::as_object_mut) {
+            given.extend(files.clone());
+        }
         let run = run_name(public)?;
         let releases = folder.releases();
         let begun = folder.begun_with()?;
         if let Some(begun) = &begun {
-            refuse_another(begun, public)?;
+            refuse_another(begun, &shaping)?;
         }
         let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
         if releases.is_begun() {
@@ -350,7 +388,7 @@ impl PrivateRun<'_> {
         let ledger = account.ledger()?;
         ledger.set_run(Some(name.clone()));
         if begun.is_none() {
-            folder.begin_with(public)?;
+            folder.begin_with(&shaping)?;
         }
         let n_paid = ledger.n_releases();
         let ledgers = std::slice::from_mut(ledger);
@@ -400,9 +438,7 @@ fn ends_here(
     if rest.is_empty() || made.is_empty() || !account.pays_by_release(plan) {
         return Ok(false);
     }
-    let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-    let rest = Plan::with_noise_multipliers(delta, adjacency, rest.to_vec())?;
-    match account.check(&rest) {
+    match account.check(&plan.part(made.len()..plan.releases().len())?) {
         Err(Error::Budget(_)) if has_model_after(made.len()) => Ok(true),
         outcome => outcome.map(|()| false),
     }
@@ -424,4 +460,90 @@ pub(crate) fn run_name(public: &Value) -> Result<String> {
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::output::TrainReport;
+    use crate::settings::{Given, TrainSettings};
+
+    /// What happens to the file of a ledger while a model that it paid for is measured: the error, and whether the model is in its place.
+    fn while_measured(deed: impl FnOnce(&Path)) -> (Option<Error>, bool) {
+        let dir = tempfile::tempdir().unwrap();
+        let [data, out, ledger] =
+            ["ratings.csv", "model", "l.ledger"].map(|at| dir.path().join(at));
+        let rows = (0..40).map(|row| format!("{},{},3\n", row / 4, row % 5));
+        fs::write(
+            &data,
+            "user,item,rating\n".to_owned() + &rows.collect::<String>(),
+        )
+        .unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let given = Given::default()
+            .with("ratings", text(&data))
+            .with("out", text(&out))
+            .with("ledger", text(&ledger))
+            .with("new_ledger", "true")
+            .with("item_ids_are_public", "true")
+            .with("epsilon", "1")
+            .with("delta", "1e-5");
+        let args: TrainSettings = given.settings().unwrap();
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let requests = dp_multitask::FactorizationParams::for_target(target);
+        let plan = requests
+            .check()
+            .unwrap()
+            .plan(5, target, Adjacency::AddRemoveUser)
+            .unwrap();
+        let opening = Opening {
+            data: &data,
+            catalogue: None,
+            inputs: Vec::new(),
+            ledger: &args.ledger,
+            resume: &args.resume,
+            output: &args.output,
+        };
+        let unbound = opening.open(&plan).unwrap();
+        let ratings = crate::workflows::input::read(&data, &args.input);
+        let mut opened = unbound.bind(&ratings.unwrap()).unwrap();
+        opened.account.ledger().unwrap().reserve(&plan).unwrap();
+        opened.folder.write("model.bin", b"paid").unwrap();
+        let closed = opened.close::<TrainReport<'_>>(&plan, || {
+            deed(&ledger);
+            Err(Error::Cancelled)
+        });
+        (closed.err(), out.exists())
+    }
+
+    #[test]
+    fn a_ledger_that_loses_releases_while_their_model_is_measured_keeps_it_back() {
+        let (error, is_in_place) = while_measured(|_| ());
+        assert!(matches!(error, Some(Error::Cancelled)) && is_in_place);
+        let rolled_back = |ledger: &Path| {
+            let text = fs::read_to_string(ledger).unwrap();
+            let older: String = text.split_inclusive('\n').take(2).collect();
+            fs::write(ledger, older).unwrap();
+        };
+        let deeds: [fn(&Path); 3] = [
+            rolled_back,
+            |ledger| fs::remove_file(ledger).unwrap(),
+            |ledger| {
+                fs::write(ledger.with_extension("new"), "{}\n").unwrap();
+                fs::rename(ledger.with_extension("new"), ledger).unwrap();
+            },
+        ];
+        for deed in deeds {
+            let (error, is_in_place) = while_measured(deed);
+            let error = error.unwrap();
+            assert!(matches!(error, Error::ReleasesMissing { .. }), "{error}");
+            assert_eq!(error.kind(), crate::error::ErrorKind::Ledger);
+            assert!(
+                error.to_string().contains("l.ledger") && !is_in_place,
+                "{error}"
+            );
+        }
+    }
 }

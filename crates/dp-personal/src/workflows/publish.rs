@@ -1,7 +1,7 @@
 //! `dp publish`: a copy of the released files of a run, and of nothing else.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use dp_accounting::Status;
 
@@ -53,17 +53,10 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
 /// A copy inside the folder would be one more file of it, a folder around it would be replaced with it, and that of its internal files
 /// holds what must not be published.
 fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
-    let whole = |path: &Path| -> Option<PathBuf> {
-        let folder = crate::output::folder_of(path).canonicalize().ok();
-        path.canonicalize()
-            .ok()
-            .or_else(|| Some(folder?.join(path.file_name()?)))
-    };
-    let Some(to_whole) = whole(to) else {
-        return Ok(());
-    };
+    let whole = |path: &Path| whole(path).map_err(|e| Error::write(path, e));
+    let to_whole = whole(to)?;
     for own in [from.to_owned(), internal_beside(from)] {
-        let own_whole = whole(&own).unwrap_or_default();
+        let own_whole = whole(&own)?;
         if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
             let (to, own) = (to.display(), own.display());
             let text =
@@ -72,4 +65,25 @@ fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The path without links and `..`: that of the nearest folder above it which exists, and the rest.
+fn whole(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let mut rest = Vec::new();
+    for above in path.ancestors() {
+        if let Ok(mut whole) = above.canonicalize() {
+            for part in rest.into_iter().rev() {
+                match part {
+                    Component::ParentDir => {
+                        whole.pop();
+                    }
+                    part => whole.push(part),
+                }
+            }
+            return Ok(whole);
+        }
+        rest.extend(above.components().next_back());
+    }
+    Err(io::ErrorKind::NotFound.into())
 }

@@ -14,7 +14,7 @@ use crate::settings::{Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
-use crate::workflows::private_run::{Clock, Opened, Opening, other_runs, unit_of};
+use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -186,7 +186,7 @@ pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String
     }
     let unit = args.input.user_col.as_ref();
     all.extend(unit.map(|name| unit_of(Some(name))));
-    all.push(other_runs(&args.ledger));
+    all.push(args.ledger.assumption().to_owned());
     all
 }
 

@@ -130,6 +130,16 @@ impl Plan {
         Ok(plan)
     }
 
+    /// A plan of some of the releases, counted from 0, with the guarantee that follows from them at this plan's delta; of none where
+    /// the plan has fewer.
+    ///
+    /// # Errors
+    /// Those of [`with_noise_multipliers`](Self::with_noise_multipliers).
+    pub fn part(&self, releases: std::ops::Range<usize>) -> Result<Self> {
+        let part = self.releases.get(releases).unwrap_or_default().to_vec();
+        Self::with_noise_multipliers(self.target.delta, self.adjacency, part)
+    }
+
     /// The least noise for which the releases that `releases` lists meet `target`, for mechanisms of
     /// any kind: the route for sampled steps. Returns the plan and the noise multiplier found.
     ///

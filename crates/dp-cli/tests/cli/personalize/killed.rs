@@ -67,6 +67,7 @@ fn a_model_that_is_there_is_not_replaced_by_one_that_was_left() {
     let sandbox = killed_while_it_measures();
     fs::create_dir(sandbox.path("dp-model")).unwrap();
     sandbox.write("dp-model/other.txt", "another model");
+    sandbox.write("dp-model/certificate.json", "{}");
     personalize(&sandbox, &SLOW)
         .exits(7)
         .says(&["dp-model exists"]);

@@ -62,9 +62,7 @@ fn bind(sandbox: &Sandbox, values: Option<&str>) {
         sandbox.write("dp-model/report.json", values);
         certificate = certificate.with_artifact("report.json", values.as_bytes());
     }
-    sandbox.write("dp-model/certificate.json", certificate.to_json());
-    // the list of files names the certificate that was there; folders of earlier versions have none
-    let _ = fs::remove_file(sandbox.path("dp-model/manifest.json"));
+    sandbox.issue("dp-model", &certificate);
 }
 
 #[test]

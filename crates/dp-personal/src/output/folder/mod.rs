@@ -4,7 +4,7 @@ mod paths;
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
@@ -12,7 +12,7 @@ use dp_mechanism::RunFolder;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::output::warn;
+use crate::output::{CERTIFICATE, INTERNAL_PREFIX, warn};
 
 pub use self::paths::folder_of;
 use self::paths::{LOCK, Parents, is_present, sibling, take_over};
@@ -27,16 +27,22 @@ const RELEASED: &str = ".released";
 const MOVING: &str = ".moving";
 /// Where internal files stand until the folder is committed.
 const INTERNAL_PART: &str = "internal";
-/// Files that a process may leave in a finished folder when it is killed as it ends: nobody's, and never published.
-pub(crate) const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
+/// Files that a process may leave in a finished folder when it is killed as it ends: nobody's, never published, and refused by
+/// `dp verify`, which cannot know what is in them.
+const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
 /// The list of releases while the run goes on, and where it is published.
 pub(crate) const RELEASES: &str = "releases.list";
 /// The same where it is not published.
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
 /// Which lines of the ledger are the run's, where its whole plan was paid at once.
 const HELD: &str = "held.json";
+/// How the file of a ledger begins.
+const LEDGER_START: &[u8; 23] = br#"{"ledger":"dp-personal""#;
 /// What shapes the run, until it is done.
 const RUN: &str = "run.json";
+
+/// Whether what a killed process left may be put into place: asked with the hidden folder before anything is moved.
+pub(crate) type MayRecover<'a> = &'a dyn Fn(&Path) -> Result<()>;
 
 /// Files are written into a hidden folder beside the final one and moved by one rename; internal ones go to a folder of
 /// their own, which only its owner can open.
@@ -60,20 +66,32 @@ pub(crate) struct OutputFolder {
 impl OutputFolder {
     /// Makes the hidden folder, so that a path that cannot be written fails before any work.
     pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
-        Self::create_or_resume(target, replace, false)
+        Self::create_or_resume(target, replace, false, &|_| Ok(()))
     }
 
     /// The same of a folder without internal files: what lies beside `target` is not touched.
     pub(crate) fn create_released(target: &Path, replace: bool) -> Result<Self> {
-        Self::make(target, None, replace, false)
+        Self::make(target, None, replace, false, &|_| Ok(()))
     }
 
     /// The same as [`create`](Self::create), which with `resume` keeps the releases of a run that was interrupted there.
-    pub(crate) fn create_or_resume(target: &Path, replace: bool, resume: bool) -> Result<Self> {
-        Self::make(target, Some(internal_beside(target)), replace, resume)
+    pub(crate) fn create_or_resume(
+        target: &Path,
+        replace: bool,
+        resume: bool,
+        may_recover: MayRecover<'_>,
+    ) -> Result<Self> {
+        let internal = Some(internal_beside(target));
+        Self::make(target, internal, replace, resume, may_recover)
     }
 
-    fn make(target: &Path, internal: Option<PathBuf>, replace: bool, resume: bool) -> Result<Self> {
+    fn make(
+        target: &Path,
+        internal: Option<PathBuf>,
+        replace: bool,
+        resume: bool,
+        may_recover: MayRecover<'_>,
+    ) -> Result<Self> {
         if target.file_name().is_none() {
             let reason = format!(
                 "`out` {} does not name a folder to be made",
@@ -81,13 +99,13 @@ impl OutputFolder {
             );
             return Err(Error::Usage(reason));
         }
-        Self::recover_with(target, internal.clone(), replace)?;
+        Self::recover_with(target, internal.clone(), replace, may_recover)?;
         for folder in [Some(target), internal.as_deref()].into_iter().flatten() {
             refuse_present(folder, replace)?;
         }
         let staged = Self::staged(target, internal, replace)?;
         if staged.is_whole() {
-            return Err(staged.put_into_place()?); // killed a moment ago
+            return Err(staged.put_into_place(may_recover)?); // killed a moment ago
         }
         if resume && has_releases(&staged.staging) {
             return staged.resumed();
@@ -164,12 +182,17 @@ impl OutputFolder {
     /// Moves the model of a run that was killed after it had released it into place. Ask before anything is paid for another one.
     ///
     /// # Errors
-    /// [`Error::Recovered`] when there was such a model.
-    pub(crate) fn recover(target: &Path, replace: bool) -> Result<()> {
-        Self::recover_with(target, Some(internal_beside(target)), replace)
+    /// [`Error::Recovered`] when there was such a model; those of `may_recover`, which leave it where it is.
+    pub(crate) fn recover(target: &Path, replace: bool, may_recover: MayRecover<'_>) -> Result<()> {
+        Self::recover_with(target, Some(internal_beside(target)), replace, may_recover)
     }
 
-    fn recover_with(target: &Path, internal: Option<PathBuf>, replace: bool) -> Result<()> {
+    fn recover_with(
+        target: &Path,
+        internal: Option<PathBuf>,
+        replace: bool,
+        may_recover: MayRecover<'_>,
+    ) -> Result<()> {
         let left = sibling(target, "partial");
         let is_whole = [RELEASED, MOVING].map(|mark| is_present(&left.join(mark)));
         if target.file_name().is_none() || is_whole == [false; 2] {
@@ -185,11 +208,12 @@ impl OutputFolder {
         for folder in [Some(target), internal].into_iter().flatten() {
             refuse_present(folder, replace)?;
         }
-        Err(found.put_into_place()?)
+        Err(found.put_into_place(may_recover)?)
     }
 
     /// Commits what a killed process released; internal files that may be half-written go.
-    fn put_into_place(self) -> Result<Error> {
+    fn put_into_place(self, may_recover: MayRecover<'_>) -> Result<Error> {
+        may_recover(&self.staging)?;
         let internal = self.staging.join(INTERNAL_PART);
         let failed = |e| Error::write(&internal, e);
         if self.has(INTERNAL_PART) && !self.has(MOVING) {
@@ -352,8 +376,13 @@ impl OutputFolder {
     }
 
     /// Does the rest of the work and moves the folder to its final path whether that failed or not: what was written
-    /// before is paid for and stays. When the process is killed meanwhile, [`recover`](Self::recover) does it.
-    pub(crate) fn commit_after<T>(mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    /// before is paid for and stays. When the process is killed meanwhile, or `may_move` refuses the hidden folder,
+    /// [`recover`](Self::recover) does it.
+    pub(crate) fn commit_after<T>(
+        mut self,
+        work: impl FnOnce(&Self) -> Result<T>,
+        may_move: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<T> {
         self.keep = true;
         match self.write(RELEASED, b"") {
             Ok(()) => sync_folder(&self.staging),
@@ -363,6 +392,7 @@ impl OutputFolder {
             )),
         }
         let done = work(&self);
+        may_move(&self.staging)?;
         self.commit()?;
         done
     }
@@ -491,13 +521,71 @@ fn has_releases(folder: &Path) -> bool {
             .any(|name| is_begun(name) == Some(true))
 }
 
+/// Refuses what is there, unless it may be replaced and is what a run left there.
 fn refuse_present(target: &Path, replace: bool) -> Result<()> {
     if is_present(target) && !replace {
         return Err(Error::OutputExists {
             path: target.to_owned(),
         });
     }
-    Ok(())
+    refuse_foreign(target)
+}
+
+/// Refuses to replace anything but an empty folder, released files with their certificate, and internal files; and any folder that holds
+/// a ledger, or the files that bind one to its users.
+fn refuse_foreign(target: &Path) -> Result<()> {
+    let refused = |reason: String| {
+        Err(Error::NotReplaced {
+            path: target.to_owned(),
+            reason,
+        })
+    };
+    if !is_present(target) {
+        return Ok(());
+    }
+    if !target.is_dir() {
+        return refused("it is no folder".to_owned());
+    }
+    let mut is_ours = true; // as an empty one is
+    for entry in fs::read_dir(target).map_err(|e| Error::read(target, e))? {
+        let name = entry.map_err(|e| Error::read(target, e))?.file_name();
+        is_ours = name == CERTIFICATE || name.to_string_lossy().starts_with(INTERNAL_PREFIX);
+        if is_ours {
+            break;
+        }
+    }
+    if !is_ours {
+        return refused(format!(
+            "it holds files, and neither {CERTIFICATE} nor internal files of a run"
+        ));
+    }
+    match ledger_in(target).map_err(|e| Error::read(target, e))? {
+        Some(name) => refused(format!("{} belongs to a ledger", name.display())),
+        None => Ok(()),
+    }
+}
+
+/// A ledger, or a file that binds one to its users, anywhere in a folder.
+fn ledger_in(folder: &Path) -> io::Result<Option<PathBuf>> {
+    for entry in fs::read_dir(folder)? {
+        let (entry, mut start) = (entry?, [0; LEDGER_START.len()]);
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        let is_beside_one = path
+            .extension()
+            .is_some_and(|end| end == "key" || end == "users");
+        let is_ledger = kind.is_file()
+            && File::open(&path)?.read_exact(&mut start).is_ok()
+            && start == *LEDGER_START;
+        if is_beside_one || is_ledger {
+            return Ok(Some(path));
+        }
+        if kind.is_dir()
+            && let Some(inside) = ledger_in(&path)?
+        {
+            return Ok(Some(inside));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

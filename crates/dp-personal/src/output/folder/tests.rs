@@ -36,6 +36,9 @@ fn an_existing_folder_is_kept_until_the_new_one_is_whole() {
     let target = dir.path().join("model");
     fs::create_dir(&target).unwrap();
     fs::write(target.join("old.txt"), "old").unwrap();
+    let foreign = OutputFolder::create(&target, true);
+    assert!(matches!(foreign, Err(Error::NotReplaced { .. })));
+    fs::write(target.join(CERTIFICATE), "{}").unwrap();
     assert!(matches!(
         OutputFolder::create(&target, false),
         Err(Error::OutputExists { .. })
@@ -110,7 +113,8 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
     let target = dir.path().join("model");
     let folder = OutputFolder::create(&target, false).unwrap();
     folder.write("model.bin", b"paid").unwrap();
-    let failed: Result<()> = folder.commit_after(|_| Err(Error::Usage("no".to_owned())));
+    let failed: Result<()> =
+        folder.commit_after(|_| Err(Error::Usage("no".to_owned())), |_| Ok(()));
     assert!(matches!(failed, Err(Error::Usage(_))));
     assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
     assert_eq!(names(dir.path()), BOTH);
@@ -120,7 +124,7 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
 fn killed_after_release(target: &Path) {
     let folder = OutputFolder::create(target, false).unwrap();
     folder.mark_paid("train 1").unwrap();
-    folder.write("model.bin", b"paid").unwrap();
+    folder.write(CERTIFICATE, b"paid").unwrap();
     folder.write(super::RELEASED, b"").unwrap();
     folder.write_internal(INTERNAL_RELEASES, b"whole").unwrap();
     folder.write_internal("internal.json", b"half").unwrap();
@@ -137,12 +141,12 @@ fn what_was_released_before_a_kill_is_moved_into_place_once() {
         OutputFolder::create(&target, false),
         Err(Error::Recovered { .. })
     ));
-    assert_eq!(fs::read(target.join("model.bin")).unwrap(), b"paid");
-    assert_eq!(names(&target), ["model.bin"]);
+    assert_eq!(fs::read(target.join(CERTIFICATE)).unwrap(), b"paid");
+    assert_eq!(names(&target), [CERTIFICATE]);
     assert_eq!(names(dir.path()), BOTH);
     let internal = dir.path().join("model-internal");
     assert_eq!(names(&internal), [INTERNAL_RELEASES]);
-    OutputFolder::recover(&target, false).unwrap();
+    OutputFolder::recover(&target, false, &|_| Ok(())).unwrap();
     OutputFolder::create(&target, true).unwrap();
 }
 
@@ -174,7 +178,7 @@ fn after_a_kill_between_the_moves_both_folders_are_the_new_ones() {
             let target = dir.path().join("model");
             if replace {
                 let old = OutputFolder::create(&target, false).unwrap();
-                old.write("old.bin", b"old").unwrap();
+                old.write(CERTIFICATE, b"old").unwrap();
                 old.write_internal("internal.md", b"old").unwrap();
                 old.commit().unwrap();
             }
@@ -270,13 +274,13 @@ fn what_a_living_process_releases_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("model");
     let folder = OutputFolder::create(&target, false).unwrap();
-    let done = folder.commit_after(|folder| {
+    let work = |folder: &OutputFolder| {
         folder.write("model.bin", b"paid")?;
-        let other = OutputFolder::recover(&target, false);
+        let other = OutputFolder::recover(&target, false, &|_| Ok(()));
         assert!(matches!(other, Err(Error::OutputBusy { .. })));
         Ok(())
-    });
-    done.unwrap();
+    };
+    folder.commit_after(work, |_| Ok(())).unwrap();
     assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
 }
 
@@ -327,7 +331,7 @@ fn an_interrupted_run_keeps_its_releases_when_it_is_resumed_and_loses_them_other
     assert!(!OutputFolder::is_interrupted(&target));
     killed_while_it_trains(&target);
     assert!(OutputFolder::is_interrupted(&target));
-    let resumed = OutputFolder::create_or_resume(&target, false, true).unwrap();
+    let resumed = OutputFolder::create_or_resume(&target, false, true, &|_| Ok(())).unwrap();
     assert_eq!(fs::read(resumed.path(RELEASES)).unwrap(), b"header\nentry");
     assert!(!resumed.path("half.txt").exists());
     // a run that fails again can be resumed again
@@ -349,6 +353,6 @@ fn a_list_that_was_settled_before_a_kill_is_resumed_too() {
     fs::create_dir(staging.join(INTERNAL_PART)).unwrap();
     let hidden = staging.join(INTERNAL_PART).join(INTERNAL_RELEASES);
     fs::rename(staging.join(RELEASES), &hidden).unwrap();
-    let resumed = OutputFolder::create_or_resume(&target, false, true).unwrap();
+    let resumed = OutputFolder::create_or_resume(&target, false, true, &|_| Ok(())).unwrap();
     assert!(resumed.path(RELEASES).exists() && !hidden.exists());
 }

@@ -2,6 +2,7 @@
 
 mod scores;
 
+use dp_accounting::Certificate;
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,11 +11,13 @@ use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::output::{
     self as files, EVALUATION, HeldOutBy, INTERNAL, INTERNAL_HEAD, InternalRun, RELEASED,
-    ReleasedRun, SCHEMA_VERSION, internal_beside, make_internal_folder, read_model, released,
+    ReleasedRun, SCHEMA_VERSION, internal_beside, make_internal_folder, read_model, released, warn,
 };
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
-use crate::workflows::ledger::note_exploration_of;
+use crate::workflows::ledger::{
+    UNNOTED, is_paid_by_ledger, last_of, note_exploration, note_exploration_of,
+};
 use crate::workflows::verify::checked_certificate;
 
 pub(crate) use self::scores::{MODEL, NON_PRIVATE};
@@ -47,7 +50,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let internal: Option<InternalRun> =
         files::read_run_file(&internal_beside(&args.model), INTERNAL)?;
     // before there is any figure
-    note_exploration_of([internal.as_ref()], "a model measured by dp evaluate");
+    note(args, &certificate, internal.as_ref())?;
     let scores = if implicit {
         of_lists(&model, &parts, args.non_private)?
     } else {
@@ -87,6 +90,40 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     Ok(EvaluateOutcome { json, text })
 }
 
+/// Leaves a note in the ledger that the model is measured. Figures that are printed have one, unless the operator says that there is no
+/// ledger to note it.
+fn note(
+    args: &EvaluateSettings,
+    certificate: &Certificate,
+    internal: Option<&InternalRun>,
+) -> Result<()> {
+    const KIND: &str = "a model measured by dp evaluate";
+    let output = &args.output;
+    let known = internal.and_then(|run| run.aside.ledger.clone());
+    let Some(ledger) = output.ledger.clone().or(known) else {
+        if !output.show_internal {
+            note_exploration_of([internal], KIND);
+        } else if output.no_ledger || !is_paid_by_ledger(certificate) {
+            warn(UNNOTED);
+        } else {
+            let text = "`show_internal`: a ledger paid for this model, and the folder of internal files, which names it, does not say \
+                        where it is; give `ledger`, which notes that the model was measured, or `no_ledger`";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        return Ok(());
+    };
+    let noted = note_exploration(&last_of(&ledger), Some(&certificate.data_set_id), KIND);
+    match noted {
+        Err(error) if output.no_ledger || !output.show_internal => {
+            warn(&format!(
+                "the ledger of the run cannot note that its data are looked at: {error}; certificates of later runs will not say so"
+            ));
+            Ok(())
+        }
+        noted => noted,
+    }
+}
+
 /// Flags that mean nothing with this kind of model.
 fn refuse(args: &EvaluateSettings, implicit: bool) -> Result<()> {
     if implicit || args.min_rating.is_none() {
@@ -107,7 +144,7 @@ fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy
         return Ok(own);
     }
     let Some(run) = run else {
-        files::warn("the run does not say what it held out: make sure that the flags do");
+        warn("the run does not say what it held out: make sure that the flags do");
         return Ok(own);
     };
     if run.no_split {

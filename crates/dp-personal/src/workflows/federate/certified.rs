@@ -13,7 +13,7 @@ use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
+use crate::workflows::private_run::{Clock, Opening, unit_of};
 
 /// What was released at one epsilon.
 #[derive(Debug, Clone)]
@@ -199,5 +199,5 @@ fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
         }
         DataFormat::Csv => "names of columns and their ranges are public",
     };
-    vec![other_runs(&args.ledger), unit, public.to_owned()]
+    vec![args.ledger.assumption().to_owned(), unit, public.to_owned()]
 }

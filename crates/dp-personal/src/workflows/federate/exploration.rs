@@ -1,5 +1,6 @@
 //! Several epsilons: a run for each with each alpha, to look at. Nothing of it is released.
 
+use std::path::Path;
 use std::time::Instant;
 
 use dp_core::ApproxDp;
@@ -14,7 +15,7 @@ use crate::federated::{Figures, Spending};
 use crate::output::{ExplorationReport, FrontierPoint, OutputFolder, warn};
 use crate::settings::{FederateSettings, LedgerChoice, LedgerFile};
 use crate::watch::{Watch, go_on};
-use crate::workflows::ledger::{data_set_id, note_exploration};
+use crate::workflows::ledger::{UNNOTED, data_set_id, note_exploration, refuse_unpaid};
 
 /// What an exploration found: computed from private data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
@@ -53,15 +54,15 @@ pub(super) fn run(
             .plan(1, target)
             .map_err(by_setting)?;
     }
-    let folder = OutputFolder::create(&args.output.out, args.output.force)?;
+    let (out, force) = (&args.output.out, args.output.force);
+    let may_recover = |left: &Path| refuse_unpaid(&args.ledger, left);
+    let folder = OutputFolder::create_or_resume(out, force, false, &may_recover)?;
     if let Some(ledger) = args.ledger.file() {
         // before the first figure is there
         let data_set = data_set_id(&args.ledger, &args.data);
         note_exploration(ledger, Some(&data_set), "several epsilons compared")?;
     } else {
-        warn(
-            "no ledger notes that this data set was looked at: certificates of later runs on it cannot say so",
-        );
+        warn(UNNOTED);
     }
     let start = Instant::now();
     let (mut points, mut metric) = (Vec::new(), "");

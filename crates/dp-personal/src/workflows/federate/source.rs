@@ -44,7 +44,7 @@ impl Source {
         settings: &Settings,
         items: Option<ItemTable>,
     ) -> Result<Self> {
-        if let Some(items) = items {
+        if let (Some(items), Some(path)) = (items, &args.run.items) {
             let format = RatingsFormat::default().with_columns(RatingsColumns {
                 user: args.run.columns.user_col.clone(),
                 item: None,
@@ -52,6 +52,8 @@ impl Source {
             });
             let catalogue = items.catalogue().clone();
             let ratings = dp_data::read_ratings_with_catalogue(&args.data, &format, catalogue)?;
+            let genres = items.genres().iter().map(String::as_str);
+            dp_data::check_no_user_ids(path, genres, &ratings)?;
             return Ok(Self::Ratings(Box::new((ratings, items))));
         }
         Ok(Self::Rows(match settings.format {

@@ -9,6 +9,8 @@ use super::{Account, BoundAccount};
 use crate::error::Result;
 use crate::output::{InternalRun, warn};
 
+/// Said where there is no ledger to note it.
+pub(crate) const UNNOTED: &str = "no ledger notes that figures of this data set are looked at: certificates of later runs on it cannot say so";
 /// The name of such notes.
 const EXPLORATION: &str = "exploration";
 /// Ends a note of a run, before the run's name.
@@ -37,11 +39,14 @@ impl Account {
 }
 
 impl BoundAccount {
-    /// Notes durably, once for a run, that it shows figures which nobody pays for. Nothing without a file.
+    /// Notes durably, once for a run, that it shows figures which nobody pays for. A warning without a file.
     ///
     /// # Errors
     /// Of a ledger that cannot be written, or of a version that has no notes.
     pub(crate) fn note_figures_of(&mut self, run: &str) -> Result<()> {
+        if !self.has_file() {
+            warn(UNNOTED);
+        }
         let text = format!("figures that a run printed{}", by_run(run));
         if self.has_file() {
             let ledger = self.ledger()?;
@@ -94,7 +99,7 @@ pub(crate) fn note_exploration_of<'a>(
 }
 
 /// The ledger that goes on with the spends of this one, as far as the files lie side by side.
-fn last_of(ledger: &Path) -> PathBuf {
+pub(crate) fn last_of(ledger: &Path) -> PathBuf {
     let mut last = ledger.to_owned();
     let mut seen = BTreeSet::new();
     while seen.insert(last.clone())

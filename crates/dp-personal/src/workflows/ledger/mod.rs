@@ -7,8 +7,8 @@ mod explorations;
 use std::path::Path;
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, LedgerNote, Plan, gdp,
-    usable_delta,
+    Balance, Budget, BudgetKind, Certificate, Error as AccountingError, Ledger, LedgerNote, Plan,
+    gdp, usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
@@ -16,10 +16,10 @@ use dp_mechanism::PaidLine;
 use self::binding::{Binding, Recorded};
 pub(crate) use self::binding::{HasUsers, random_bits};
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
-pub(crate) use self::explorations::{note_exploration, note_exploration_of};
+pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
-use crate::output::{folder_of, rounded_down};
-use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings};
+use crate::output::{CERTIFICATE, folder_of, read_certificate, rounded_down};
+use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings, ONE_LEDGER};
 
 /// A ledger that is opened before the data is read and, where it is new, made only when
 /// something is paid: a run that fails on its input must not fix anybody's budget.
@@ -217,6 +217,19 @@ impl std::ops::Deref for BoundAccount {
 }
 
 impl BoundAccount {
+    /// Makes sure that the ledger's file has everything that was paid out of it for the model in this folder.
+    pub(crate) fn confirm(&mut self, model: &Path) -> Result<()> {
+        let account = &mut self.account;
+        let (Some(ledger), Some(file)) = (&mut account.ledger, &account.file) else {
+            return Ok(());
+        };
+        ledger.confirm().map_err(|source| Error::ReleasesMissing {
+            ledger: file.path.clone(),
+            model: model.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
     /// The ledger, which is made where there is none, with the users of this run among those that it remembers.
     pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
         let account = &mut self.account;
@@ -241,6 +254,37 @@ impl BoundAccount {
         }
         Ok(ledger)
     }
+}
+
+/// Whether a run says in its certificate that a ledger paid for it.
+pub(crate) fn is_paid_by_ledger(certificate: &Certificate) -> bool {
+    let mut assumptions = certificate.assumptions.iter();
+    assumptions.any(|text| text == ONE_LEDGER)
+}
+
+/// Refuses a model that a killed run left where its ledger does not have all of its releases: the run was paid for, and the file
+/// that is there now has forgotten it. What holds no certificate was not paid for.
+pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
+    let path = left.join(CERTIFICATE);
+    if !path.exists() {
+        return Ok(());
+    }
+    let certificate = read_certificate(&path)?;
+    let Some(ledger) = args.file() else {
+        return match is_paid_by_ledger(&certificate) {
+            true => Err(Error::Usage(format!(
+                "the model in {} was paid for out of a ledger, which says whether it may be released: give `ledger`",
+                left.display()
+            ))),
+            false => Ok(()),
+        };
+    };
+    let audited = Ledger::audit(ledger).and_then(|found| found.covers(&certificate));
+    audited.map_err(|source| Error::ReleasesMissing {
+        ledger: ledger.to_owned(),
+        model: left.to_owned(),
+        source: Box::new(source),
+    })
 }
 
 /// The note of a ledger that names the key of its users.

@@ -17,7 +17,7 @@ use crate::output::{PersonalRelease, PersonalReport, Seconds};
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::private_run::{Clock, Opening, other_runs, unit_of};
+use crate::workflows::private_run::{Clock, Opening, unit_of};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -119,7 +119,7 @@ pub fn personalize(
 fn assumptions(args: &PersonalizeSettings) -> [String; 3] {
     let columns = "names of columns and their ranges are public".to_owned();
     let unit = unit_of(args.run.columns.user_col.as_ref());
-    [columns, other_runs(&args.ledger), unit]
+    [columns, args.ledger.assumption().to_owned(), unit]
 }
 
 fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
