@@ -97,9 +97,9 @@ pub enum Error {
         measure: Measure,
     },
     /// The ledger pays for one whole schedule, and it has.
-    #[error("the ledger paid for its one schedule already: {n_releases} releases are reserved")]
+    #[error("the ledger paid for its one schedule already: {n_releases} releases are reserved{}", if *n_releases == 0 { ", and the remains of an interrupted line are counted" } else { "" })]
     ScheduleReserved {
-        /// Releases reserved.
+        /// Releases reserved, without the remains of an interrupted line.
         n_releases: u64,
     },
     /// A held release was handed out before; a release is made once.

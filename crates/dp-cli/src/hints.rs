@@ -53,6 +53,10 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "each data set has a ledger of its own: name the one of these data; where they are the same data and the users were \
              renamed, or most of them left, pass --same-data-set"
         }
+        WorkflowError::LedgerCut { .. } => {
+            "restore the newest copy of the ledger; where it cannot be found, --same-data-set goes on without what was forgotten, \
+             and every guarantee of the ledger is that of what it still counts"
+        }
         WorkflowError::Binding { .. } => {
             "what was spent is in the ledger alone; where the files cannot be restored and you are sure that these are its \
              data, --same-data-set binds it to them anew"
@@ -165,7 +169,10 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
                 .to_owned()
         }
         AccountingError::LedgerClosed { successor, .. } => {
-            format!("name the ledger that goes on, {successor}")
+            format!(
+                "name the ledger that goes on, {successor}; where there is none, `dp ledger merge` was interrupted: run the same \
+                 merge again"
+            )
         }
         AccountingError::ScheduleReserved { .. } => {
             "it was made for one run; `dp ledger upgrade` makes a mixed one of it, with a larger total".to_owned()

@@ -363,9 +363,11 @@ impl ClientRecord {
     ///
     /// # Errors
     /// [`Error::Refused`] when this round or a later one of the run was answered, the run is not the current one, or the budget does not allow it;
+    /// [`Error::Param`] for a round without a noise multiplier, which would cost nothing;
     /// [`Error::Io`] and [`Error::ClientRecord`] when the record cannot be written: what was to be paid then counts as spent.
     pub fn answer(&mut self, round: &AskedRound<'_>) -> Result<()> {
         self.policy.admits(round)?;
+        params::at_least_one("noise_multipliers", round.noise_multipliers.len())?;
         let current = self.state.current.as_deref() == Some(round.run);
         if !current || round.number <= self.last_answered(round.run) {
             return Err(Error::Refused(Refusal::Answered));
@@ -509,6 +511,11 @@ mod tests {
         assert!(!path.exists());
         let mut record = ClientRecord::create(&path, policy(9.0)).unwrap();
         assert_eq!(record.enter(&asked(1)).unwrap(), KnownRun::New);
+        let free = AskedRound {
+            noise_multipliers: &[],
+            ..asked(1)
+        };
+        assert!(matches!(record.answer(&free), Err(Error::Param(_))));
         record.answer(&asked(1)).unwrap();
         record.answer(&asked(3)).unwrap();
         // replaced: 2 (4/16 + 4/64)

@@ -100,6 +100,17 @@ pub enum Error {
         /// What is left of it.
         users: PathBuf,
     },
+    /// A ledger that has forgotten releases which the file beside it remembers.
+    #[error(
+        "the ledger {} was cut off or is an older copy: {} remembers payments that it does not have; nothing was paid or released",
+        ledger.display(), users.display()
+    )]
+    LedgerCut {
+        /// The ledger.
+        ledger: PathBuf,
+        /// What remembers more.
+        users: PathBuf,
+    },
     /// A certificate whose figures do not follow from its releases.
     #[error("{}: the certificate does not hold: {source}", path.display())]
     Certificate {
@@ -327,7 +338,8 @@ impl Error {
             | Self::OtherUsers { .. }
             | Self::Binding { .. }
             | Self::LedgerLost { .. }
-            | Self::ReleasesMissing { .. } => ErrorKind::Ledger,
+            | Self::ReleasesMissing { .. }
+            | Self::LedgerCut { .. } => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }
             | Self::Artifact { .. }

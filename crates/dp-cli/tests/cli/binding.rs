@@ -208,6 +208,9 @@ fn the_key_and_the_users_are_for_their_owner_alone_and_in_no_release() {
 #[test]
 fn nothing_is_paid_before_the_users_are_remembered() {
     let sandbox = Sandbox::with_ratings();
+    let made = ["ledger", "create", "l.ledger", "--data-set", "ratings.csv"];
+    let budget = ["--epsilon", "20", "--delta", "1e-5"];
+    sandbox.dp(&[&made[..], &budget].concat()).exits(0);
     // a folder in the key's place cannot be replaced by a file
     fs::create_dir(sandbox.path("l.ledger.key")).unwrap();
     sandbox.write("l.ledger.key/x", "");
@@ -217,4 +220,46 @@ fn nothing_is_paid_before_the_users_are_remembered() {
     assert!(!sandbox.exists("l.ledger.users") && !sandbox.exists("dp-model"));
     fs::remove_dir_all(sandbox.path("l.ledger.key")).unwrap();
     counted(&sandbox, "ratings.csv", &[]).exits(0);
+}
+
+#[test]
+fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
+    let sandbox = Sandbox::with_ratings();
+    counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
+    counted(&sandbox, "ratings.csv", &["--out", "second"]).exits(0);
+    let files = ["l.ledger.key", "l.ledger.users"].map(|name| (name, sandbox.read(name)));
+    let whole = sandbox.read("l.ledger");
+    let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let ends: Vec<usize> = ends.map(|(at, _)| at + 1).collect();
+    // to the header, to the key, inside the first release, after the first run
+    let cuts = [
+        ends[0],
+        ends[1],
+        ends[1] + 30,
+        ends[2] - 70,
+        ends[ends.len() - 15],
+    ];
+    for cut in cuts {
+        sandbox.write("l.ledger", &whole[..cut]);
+        counted(&sandbox, "ratings.csv", &[]).exits(5).says(&[
+            "the ledger l.ledger was cut off or is an older copy",
+            "nothing was paid or released",
+            "--same-data-set",
+        ]);
+        for (name, bytes) in &files {
+            assert_eq!(&sandbox.read(name), bytes, "{name} after a cut at {cut}");
+        }
+    }
+    sandbox.write("l.ledger", &whole);
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    assert_ne!(sandbox.read("l.ledger.users"), files[1].1);
+    sandbox.write("l.ledger", &whole[..ends[0]]);
+    counted(&sandbox, "ratings.csv", &["--same-data-set"]).exits(0);
+    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    // a key alone tells of a ledger that was lost as well
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    fs::remove_file(sandbox.path("l.ledger.users")).unwrap();
+    counted(&sandbox, "ratings.csv", &[])
+        .exits(5)
+        .says(&["l.ledger.key"]);
 }

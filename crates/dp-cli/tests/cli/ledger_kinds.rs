@@ -326,6 +326,76 @@ fn two_ledgers_of_one_data_set_are_added_up() {
     assert!(!sandbox.exists("all.ledger"));
 }
 
+#[test]
+fn the_total_of_a_merger_is_one_that_fits_or_is_asked_for() {
+    let sandbox = Sandbox::new();
+    let create = |name: &str, kind: &str, epsilon: &str| {
+        let made = [
+            "ledger",
+            "create",
+            name,
+            "--data-set",
+            "d",
+            "--delta",
+            "1e-6",
+        ];
+        let budget = ["--kind", kind, "--epsilon", epsilon];
+        sandbox.dp(&[&made[..], &budget].concat()).exits(0);
+    };
+    create("a", "mixed", "0.1");
+    create("b", "mixed", "0.2");
+    create("c", "gaussian", "0.1");
+    create("d", "gaussian", "0.2");
+    let merge = |files: [&str; 2], more: &[&str]| {
+        let args = [
+            &["ledger", "merge"],
+            &files[..],
+            &["--out", "out", "--json"],
+            more,
+        ];
+        sandbox.dp(&args.concat())
+    };
+    merge(["a", "b"], &[]).exits(2).says(&["--delta", "2e-6"]);
+    // 0.1 + 0.2 rounds up to what the sum of the two is at most
+    merge(["a", "b"], &["--delta", "3e-6"]).exits(0);
+    std::fs::remove_file(sandbox.path("out")).unwrap();
+    let sum = merge(["c", "d"], &[]).exits(0).json();
+    assert!(sum["epsilon"].as_f64().unwrap() >= 0.3 && sum["delta"].as_f64().unwrap() >= 2e-6);
+}
+
+#[test]
+fn what_a_crash_left_of_a_run_is_shown_as_spent() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(120));
+    let run = || {
+        let args = [
+            "federate",
+            "rows.csv",
+            "--rounds",
+            "4",
+            "--epsilon",
+            "1",
+            "--new-ledger",
+        ];
+        sandbox.dp(&[&args[..], &SAMPLED, &COUNTED].concat())
+    };
+    run().exits(0);
+    let whole = sandbox.read("l.ledger");
+    let lines: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
+    // the header, the key of the users, the most of a release
+    let left = lines[..3].concat();
+    sandbox.write("l.ledger", &left[..left.len() - 70]);
+    let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0).stdout;
+    assert!(
+        shown.contains("100.0 % by the remains of an interrupted line"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("nothing: it was made for one run"),
+        "{shown}"
+    );
+}
+
 /// Two ledgers of the same rows that have paid for a run each.
 fn two_ledgers() -> Sandbox {
     let sandbox = Sandbox::new();

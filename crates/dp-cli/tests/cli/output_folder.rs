@@ -177,8 +177,8 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 #[cfg(unix)]
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
-    let title = "t".repeat(300);
-    let items = (0..4_000).map(|item| format!("item-{item},{title}\n"));
+    let title = "t".repeat(100);
+    let items = (0..12_000).map(|item| format!("item-{item},{title}\n"));
     sandbox.write(
         "items.csv",
         "item,title\n".to_owned() + &items.collect::<String>(),
@@ -194,7 +194,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     .concat();
     let partial = |name: &str| sandbox.exists(&format!(".dp-model.partial/{name}"));
     // the first release does not fit into its list, so nobody has seen it
-    train_with_little_space(&sandbox, "12", &args)
+    train_with_little_space(&sandbox, "100", &args)
         .exits(7)
         .says(&["releases.list"]);
     assert_eq!(sandbox.names(), left);
@@ -204,11 +204,11 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
     assert_eq!(n_paid(), 1);
 
-    // where the list of 98 kB fits and the catalogue of 1.2 MB does not, all is paid and half a catalogue does not stay
+    // where the list of 300 kB fits and the catalogue of 1.3 MB does not, all is paid and half a catalogue does not stay
     for file in kept {
         fs::remove_file(sandbox.path(file)).unwrap();
     }
-    train_with_little_space(&sandbox, "400", &args)
+    train_with_little_space(&sandbox, "1200", &args)
         .exits(7)
         .says(&["items.csv"]);
     assert_eq!(sandbox.names(), left);
@@ -240,8 +240,11 @@ fn a_full_disk_does_not_harm_the_model_to_be_replaced() {
 #[cfg(unix)]
 fn a_ledger_that_cannot_be_written_releases_nothing() {
     let sandbox = Sandbox::new();
-    sandbox.write("ratings.csv", ratings(8, 25, 10)); // the files beside the ledger fit
-    let run = train_with_little_space(&sandbox, "1", &["--ledger", "l.ledger", "--new-ledger"]);
+    sandbox.write("ratings.csv", ratings(8, 25, 10));
+    // the first line of the ledger and the files beside it fit, and the line of a release does not
+    let name = "d".repeat(60_000);
+    let args = ["--ledger", "l.ledger", "--new-ledger", "--data-set", &name];
+    let run = train_with_little_space(&sandbox, "160", &args);
     run.exits(5).says(&["l.ledger"]);
     assert!(!sandbox.exists("dp-model"));
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users", "ratings.csv"];

@@ -497,7 +497,15 @@ impl ReleaseList {
 fn keep_torn(path: &Path, end: u64) -> io::Result<()> {
     let mut list = File::open(path)?;
     list.seek(SeekFrom::Start(end))?;
-    let mut torn = File::create(path.with_extension("torn"))?;
+    let numbered = (2_u32..).map(|n| format!("torn-{n}"));
+    let mut names = std::iter::once("torn".to_owned()).chain(numbered);
+    let mut torn = loop {
+        let name = names.next().ok_or(io::ErrorKind::AlreadyExists)?;
+        match File::create_new(path.with_extension(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => break made?,
+        }
+    };
     io::copy(&mut list, &mut torn)?;
     torn.sync_all()
 }

@@ -449,6 +449,14 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
         std::fs::read(path.with_extension("torn")).unwrap(),
         torn[bytes.len()..]
     );
+    // beside what was put aside before
+    std::fs::write(&path, &torn[..=bytes.len()]).unwrap();
+    assert_eq!(open("a run", &plan_).unwrap().paid_before().len(), 8);
+    let numbers = [("torn", torn.len() - bytes.len()), ("torn-2", 1)];
+    for (name, length) in numbers {
+        let kept = std::fs::read(path.with_extension(name)).unwrap();
+        assert_eq!(kept.len(), length, "{name}");
+    }
     // a first line that was cut off begins anew, and somebody else's file is left alone
     for (text, is_ours) in [(&bytes[..20], true), (b"my notes", false)] {
         std::fs::write(&path, text).unwrap();

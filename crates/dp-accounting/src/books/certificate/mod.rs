@@ -131,8 +131,9 @@ impl Making {
     }
 }
 
-/// Seconds since 1970 as a date and a time of the day.
-fn utc(seconds: u64) -> String {
+/// Seconds since 1970 as a date and a time of the day in UTC, by ISO 8601: `2026-11-23T08:42:16Z`.
+#[must_use]
+pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // years begin in March, so that the leap day is the last; eras have 400 years
     let shifted = days + 719_468;

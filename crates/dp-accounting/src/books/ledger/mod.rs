@@ -29,7 +29,7 @@ pub use lines::LEDGER_SCHEMA;
 pub(crate) use lines::sha256_hex;
 use lines::{HOLDING_SCHEMA, NAMING_SCHEMA, Note, Record, Taken, close, is_unborn};
 use opening::{check_header, check_version, corrupt, header, mend, now};
-use replay::{Chain, Replayed, replay};
+use replay::{Chain, Replayed, Tail, replay};
 use store::Store;
 pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 
@@ -194,13 +194,15 @@ impl Ledger {
 
     fn of_file(path: &Path, check: impl FnOnce(&Replayed<'_>) -> Result<()>) -> Result<Self> {
         let (store, bytes) = Store::open(path)?;
-        Self::of_bytes(store, &bytes, check)
+        Self::of_bytes(store, &bytes, None, check)
     }
 
-    /// `check` refuses files before anything in them is mended.
+    /// `check` refuses files before anything in them is mended. A closed ledger is read for its `heir` alone, the ledger that it
+    /// was closed for, and must not be written to.
     fn of_bytes(
         mut store: Store,
         bytes: &[u8],
+        heir: Option<&str>,
         check: impl FnOnce(&Replayed<'_>) -> Result<()>,
     ) -> Result<Self> {
         if is_unborn(bytes) {
@@ -212,10 +214,12 @@ impl Ledger {
         let found = replay(bytes).map_err(|bad| corrupt(store.path(), bad.0))?;
         check_version(&found, store.path())?;
         check(&found)?;
-        if let Some(successor) = found.chain.successor {
+        if let Some(successor) = &found.chain.successor
+            && (heir != Some(successor) || matches!(found.tail, Tail::Torn(_)))
+        {
             return Err(Error::LedgerClosed {
                 path: store.path().to_owned(),
-                successor,
+                successor: successor.clone(),
             });
         }
         let chain = mend(&mut store, found.chain, &found.tail)?;
@@ -254,9 +258,10 @@ impl Ledger {
         if known.is_none_or(|known| known.chain.head != self.chain.head) {
             bytes = store.complete(&mut reopened, &bytes)?;
         }
-        let run = self.run.take();
-        *self = Self::of_bytes(reopened, &bytes, |_| Ok(()))?;
-        self.run = run;
+        let mut found = Self::of_bytes(reopened, &bytes, None, |_| Ok(()))?;
+        found.run = self.run.clone();
+        self.store = None; // what is dropped here has nothing left to refresh
+        *self = found;
         Ok(())
     }
 
@@ -620,7 +625,8 @@ impl Ledger {
 
     /// A ledger for one schedule pays once.
     fn check_schedule_is_free(&self) -> Result<()> {
-        if self.budget.kind() == BudgetKind::Schedule && self.n_releases() > 0 {
+        // the readable remains of an interrupted line count as well
+        if self.budget.kind() == BudgetKind::Schedule && self.balance().spent > 0.0 {
             return Err(Error::ScheduleReserved {
                 n_releases: self.n_releases(),
             });
@@ -687,6 +693,20 @@ impl Ledger {
     #[must_use]
     pub const fn n_releases(&self) -> u64 {
         self.chain.next_seq
+    }
+
+    /// The ids of all releases paid for so far, in the order of payment, which [`upgrade`](Self::upgrade) keeps.
+    pub fn release_ids(&self) -> impl Iterator<Item = &str> {
+        let entries = self.contents.entries.iter();
+        entries.map(|entry| entry.release.release_id.as_str())
+    }
+
+    /// Number of held releases that have been handed out.
+    #[must_use]
+    pub fn n_taken(&self) -> usize {
+        let entries = self.contents.entries.iter();
+        let taken = entries.filter(|entry| entry.standing == Standing::Taken);
+        taken.count()
     }
 }
 

@@ -14,7 +14,7 @@ use super::summary::LedgerNote;
 /// The state that the lines so far add up to.
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
-    /// Hash of the last line.
+    /// Hash of the last line but the one that closes the ledger.
     pub(super) head: String,
     /// Number of the next record.
     pub(super) next_seq: u64,
@@ -97,10 +97,9 @@ impl Chain {
             return Some(());
         }
         if line.starts_with(CLOSED_START) {
-            let (closed, hash): (Closed, String) = read(line)?;
+            let (closed, _): (Closed, String) = read(line)?;
             continues(&closed.previous_hash)?;
-            self.successor = Some(closed.closed);
-            self.head = hash;
+            self.successor = Some(closed.closed); // the last line: the head stays what the successor follows
             return Some(());
         }
         let (record, hash): (Record, String) = read(line)?;

@@ -86,32 +86,21 @@ impl Store {
     /// Makes the file at `path`, which must not exist, with `contents`. It gets its name when it is
     /// whole and durable, so a crash leaves it whole or not at all.
     pub(super) fn create(path: &Path, contents: &[u8]) -> Result<Self> {
-        Self::create_after(path, contents, || Ok(()))
-    }
-
-    /// The same; `deed` is done when the contents are durable, before they get their name.
-    pub(super) fn create_after(
-        path: &Path,
-        contents: &[u8],
-        deed: impl FnOnce() -> Result<()>,
-    ) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(already_there(path));
         }
-        let (pending, name) = write_pending(path, contents)?;
-        deed()?;
-        let linked = fs::hard_link(&name, path);
-        let _ = fs::remove_file(&name);
-        let file = match linked {
-            Ok(()) => pending,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(already_there(path));
-            }
-            // a file system without links: a crash in between leaves a file that is refused
-            Err(_) => write_new(path, contents, path)?,
+        let (file, name) = write_pending(path, contents)?;
+        let pending = Pending {
+            file,
+            name,
+            contents: contents.to_vec(),
         };
-        sync_folder_of(path)?;
-        Ok(Self::read(file, path)?.0)
+        let name = pending.name.clone();
+        let named = pending.named(path);
+        if named.is_err() {
+            let _ = fs::remove_file(name);
+        }
+        named
     }
 
     /// The file that is being written to is the one that the path names, and it ends as it was left.
@@ -211,8 +200,8 @@ impl Store {
     }
 
     /// Puts a file with `contents` in this one's place, in one step. This one is kept under the name that is
-    /// returned.
-    pub(super) fn replace_with(&mut self, contents: &[u8]) -> Result<PathBuf> {
+    /// returned, with `last_line` as the last one that it ever gets, whatever fails once it was replaced.
+    pub(super) fn replace_with(&mut self, contents: &[u8], last_line: &[u8]) -> Result<PathBuf> {
         self.check_health()?;
         if !self.is_bound()? {
             return Err(self.replaced("it is not the file that was opened, or not as it was left"));
@@ -228,9 +217,11 @@ impl Store {
         });
         if renamed.is_err() {
             let _ = fs::remove_file(&pending);
+            return renamed;
         }
+        let finished = self.finish(last_line);
         sync_folder_of(&self.path)?;
-        renamed
+        finished.and(renamed)
     }
 
     /// Gives the file a second name.
@@ -257,7 +248,7 @@ impl Store {
     }
 
     /// Appends the last line that this file ever gets, whatever its name is by now.
-    pub(super) fn finish(&mut self, line: &[u8]) -> Result<()> {
+    fn finish(&mut self, line: &[u8]) -> Result<()> {
         self.check_health()?;
         self.poisoned = true;
         self.file
@@ -304,18 +295,102 @@ impl Store {
     }
 }
 
-/// Writes a file of another name in the folder of `path`, durably, and locks it.
-fn write_pending(path: &Path, contents: &[u8]) -> Result<(File, PathBuf)> {
+/// A file that is whole, durable and locked, and has a hidden name in the folder of the path that will name it.
+pub(super) struct Pending {
+    file: File,
+    name: PathBuf,
+    contents: Vec<u8>,
+}
+
+impl Pending {
+    /// One that is found again by [`find`](Self::find) after a crash. What an earlier one left there is removed.
+    pub(super) fn write(path: &Path, contents: &[u8]) -> Result<Self> {
+        let name = Self::name_for(path)?;
+        match Store::open(&name) {
+            Ok(_) => fs::remove_file(&name).map_err(|e| io_error(&name, e))?,
+            Err(Error::LedgerMissing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let file = write_new(&name, contents, path)?;
+        sync_folder_of(path)?;
+        Ok(Self {
+            file,
+            name,
+            contents: contents.to_vec(),
+        })
+    }
+
+    /// The one that was written for `path`.
+    ///
+    /// # Errors
+    /// [`Error::LedgerMissing`] where there is none; those of [`Store::open`].
+    pub(super) fn find(path: &Path) -> Result<Self> {
+        let name = Self::name_for(path)?;
+        let (Store { file, .. }, contents) = Store::open(&name)?;
+        Ok(Self {
+            file,
+            name,
+            contents,
+        })
+    }
+
+    fn name_for(path: &Path) -> Result<PathBuf> {
+        Ok(path.with_file_name(hidden_name(path, "merge")?))
+    }
+
+    pub(super) fn contents(&self) -> &[u8] {
+        &self.contents
+    }
+
+    /// Whether `bytes`, those of the file at `path`, begin with all of the one that was written for it, if that is still there.
+    pub(super) fn is_within(path: &Path, bytes: &[u8]) -> Result<bool> {
+        let name = Self::name_for(path)?;
+        match fs::read(&name) {
+            Ok(contents) => Ok(bytes.starts_with(&contents)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(io_error(&name, error)),
+        }
+    }
+
+    /// Removes the one that was written for `path`, which has its name.
+    pub(super) fn clear(path: &Path) -> Result<()> {
+        let _ = fs::remove_file(Self::name_for(path)?);
+        Ok(())
+    }
+
+    /// Gives it its name, which nothing may have. The hidden name goes only when this is durable.
+    pub(super) fn named(self, path: &Path) -> Result<Store> {
+        let file = match fs::hard_link(&self.name, path) {
+            Ok(()) => self.file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(already_there(path));
+            }
+            // a file system without links: a crash in between leaves a file that is refused
+            Err(_) => write_new(path, &self.contents, path)?,
+        };
+        sync_folder_of(path)?;
+        let _ = fs::remove_file(&self.name);
+        Ok(Store::read(file, path)?.0)
+    }
+}
+
+/// `.NAME.WORD.pending` for a path that ends in NAME.
+fn hidden_name(path: &Path, word: &str) -> Result<std::ffi::OsString> {
     let name = path.file_name().ok_or_else(|| {
         io_error(
             path,
             io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"),
         )
     })?;
-    let mut pending = std::ffi::OsString::from(".");
-    pending.push(name);
-    pending.push(format!(".{}.pending", super::ids::random_hex(8)?));
-    let pending = path.with_file_name(pending);
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{word}.pending"));
+    Ok(hidden)
+}
+
+/// Writes a file of another name in the folder of `path`, durably, and locks it.
+fn write_pending(path: &Path, contents: &[u8]) -> Result<(File, PathBuf)> {
+    let pending = path.with_file_name(hidden_name(path, &super::ids::random_hex(8)?)?);
     let written = write_new(&pending, contents, path);
     if written.is_err() {
         let _ = fs::remove_file(&pending);

@@ -30,7 +30,7 @@ use super::contents::{Contents, Entry, Standing};
 use super::lines::{Closed, Followed, Note, Record, Taken, close};
 use super::opening::{header, now};
 use super::replay::{Chain, replay};
-use super::store::Store;
+use super::store::{Pending, Store};
 use super::{Account, Budget, BudgetKind, Ledger, ids};
 use crate::books::allowance::check_draws;
 use crate::engines::rounding::{UpwardSum, mul_up};
@@ -46,7 +46,7 @@ impl Ledger {
     /// Rewrites the ledger at `path` as one of the newest version, `kind` and `target`. Every release keeps its name, its event and
     /// whether it was handed out, and names the hash of the line that paid for it. The old file is kept beside the new one as
     /// `.bak-1` or the next free number, closed: it pays for nothing more. The new file takes its place in one step, so a crash leaves the old ledger or
-    /// the new one. Returns the path of the old file.
+    /// the new one. A crash right after that step leaves the kept file open: never pay from it. Returns the path of the old file.
     ///
     /// With its own kind, a ledger needs at least its own epsilon and delta. A ledger of Gaussian releases, for one schedule or of another order
     /// becomes one of mixed mechanisms ([`BudgetKind::Rdp`]) if epsilon is at least the old one and delta above the old one: the old delta
@@ -63,8 +63,8 @@ impl Ledger {
         let [Self { store, chain, .. }] = &mut old;
         let mut backup = PathBuf::new();
         if let Some(store) = store {
-            backup = store.replace_with(text.as_bytes())?;
-            store.finish(closing(chain, path.as_ref()).as_bytes())?;
+            let last = closing(chain, path.as_ref());
+            backup = store.replace_with(text.as_bytes(), last.as_bytes())?;
         }
         Ok(backup)
     }
@@ -76,12 +76,14 @@ impl Ledger {
     /// the epsilons and delta above the sum of the deltas, which the new filter gets what is above of; and everything that was spent must fit. Kind and
     /// target are to be settled without looking at outputs, as for [`upgrade`](Self::upgrade).
     ///
-    /// The old files are closed before the new one gets its name. Should the machine stop in between, the new file is in the folder
-    /// of `out` under a hidden name that ends in `.pending`: rename it.
+    /// The old files are closed before the new one gets its name. Should the machine stop in between, run the same merge again: it finds the
+    /// new file in the folder of `out` under a hidden name that ends in `.pending`, closes the old files that are still open, provided that they
+    /// paid for nothing since, and gives the new one its name. Do not rename that file: an old one that is still open would pay twice. A
+    /// merge that was finished changes nothing when it is run again.
     ///
     /// # Errors
     /// As [`upgrade`](Self::upgrade); [`Error::LedgerMismatch`] for ledgers of different data sets or neighbours; [`Error::LedgerExists`]
-    /// where `out` is.
+    /// where `out` is another ledger; [`Error::LedgerSuccession`] where an interrupted merge was that of other ledgers or another total.
     pub fn merge<P: AsRef<Path>>(
         paths: &[P],
         out: impl AsRef<Path>,
@@ -90,28 +92,80 @@ impl Ledger {
     ) -> Result<()> {
         let out = out.as_ref();
         let mut old = Vec::with_capacity(paths.len());
+        let heir = name_of(out);
         for path in paths {
-            old.push(Self::of_file(path.as_ref(), |_| Ok(()))?);
+            let (store, bytes) = Store::open(path.as_ref())?;
+            old.push(Self::of_bytes(store, &bytes, Some(&heir), |_| Ok(()))?);
         }
         check_alike(&old, paths)?;
         let budget = successor(&old, kind, target)?;
-        let text = rewritten(&old, budget)?;
-        Store::create_after(out, text.as_bytes(), || {
-            for ledger in &mut old {
-                let line = closing(&ledger.chain, out);
-                ledger.append(&line)?;
+        let is_begun = old.iter().any(|ledger| ledger.chain.successor.is_some());
+        let is_named = out.symlink_metadata().is_ok();
+        if is_named {
+            let (named, bytes) = Store::open(out)?;
+            if !follows(&bytes, &old, budget) || !Pending::is_within(out, &bytes)? {
+                return Err(Error::LedgerExists {
+                    path: out.to_owned(),
+                });
             }
-            Ok(())
-        })?;
+            close_all(&mut old, out)?;
+            Pending::clear(out)?;
+            drop(named);
+            return Ok(());
+        }
+        let pending = if is_begun {
+            let found = match Pending::find(out) {
+                Err(Error::LedgerMissing { .. }) => None,
+                found => Some(found?),
+            };
+            let found = found.filter(|pending| follows(pending.contents(), &old, budget));
+            found.ok_or_else(|| Error::LedgerSuccession {
+                kind,
+                epsilon: target.epsilon,
+                delta: target.delta,
+                reason: format!(
+                    "an interrupted merge into {heir} closed one of these ledgers; run the same merge again, of the same \
+                     ledgers in the same order, with the same total; none of them may have been written to since"
+                ),
+            })?
+        } else {
+            Pending::write(out, rewritten(&old, budget)?.as_bytes())?
+        };
+        close_all(&mut old, out)?;
+        pending.named(out)?;
         Ok(())
     }
 }
 
+/// Closes the ledgers that still pay, durably.
+fn close_all(old: &mut [Ledger], successor: &Path) -> Result<()> {
+    for ledger in old {
+        if ledger.chain.successor.is_none() {
+            let line = closing(&ledger.chain, successor);
+            ledger.append(&line)?;
+            ledger.chain.successor = Some(name_of(successor));
+        }
+    }
+    Ok(())
+}
+
+/// Whether these are the bytes of a ledger of `budget` that goes on with the old ones as they are now.
+fn follows(bytes: &[u8], old: &[Ledger], budget: Budget) -> bool {
+    replay(bytes).is_ok_and(|found| {
+        let now = old.iter().map(Followed::of);
+        found.budget == budget && now.eq(found.header.follows)
+    })
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
 /// The line that closes a ledger.
 fn closing(chain: &Chain, successor: &Path) -> String {
-    let name = successor.file_name().unwrap_or(successor.as_os_str());
     let line = Closed {
-        closed: name.to_string_lossy().into_owned(),
+        closed: name_of(successor),
         time: now(),
         previous_hash: chain.head.clone(),
     };

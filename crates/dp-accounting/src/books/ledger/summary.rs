@@ -1,5 +1,7 @@
+use std::ops::Range;
 use std::path::Path;
 
+use dp_core::ApproxDp;
 use serde::Serialize;
 
 use super::budget::{Balance, Budget, BudgetKind};
@@ -95,26 +97,41 @@ impl LedgerSummary {
         })
     }
 
-    /// The positions in `releases` of the last run: the lines at the end that name one run, or, where they name none, that
+    /// The positions in `releases` of each run, in order: neighbouring lines that name one run, or, where they name none, that
     /// were paid for at one time. Up to version 3 lines have neither, and every line is a run of its own.
-    #[must_use]
-    pub fn last_run(&self) -> std::ops::Range<usize> {
-        let end = self.entries.len();
-        let Some(last) = self.entries.last() else {
-            return 0..0;
-        };
-        let is_alike = |entry: &LedgerEntry| match (&last.run, last.time) {
-            (Some(_), _) => entry.run == last.run,
-            (None, Some(_)) => entry.run.is_none() && entry.time == last.time,
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let is_one = |a: &LedgerEntry, b: &LedgerEntry| match (&a.run, a.time) {
             (None, None) => false,
+            (None, Some(_)) => b.run.is_none() && a.time == b.time,
+            (Some(_), _) => a.run == b.run,
         };
-        let n_alike = self
-            .entries
-            .iter()
-            .rev()
-            .take_while(|entry| is_alike(entry))
-            .count();
-        end - n_alike.max(1)..end
+        let mut end = 0;
+        self.entries.chunk_by(is_one).map(move |run| {
+            let start = end;
+            end += run.len();
+            start..end
+        })
+    }
+
+    /// The positions in `releases` of the last of the [`runs`](Self::runs).
+    #[must_use]
+    pub fn last_run(&self) -> Range<usize> {
+        self.runs().last().unwrap_or(0..0)
+    }
+
+    /// The guarantee of several ledgers together: the sum of their epsilons and that of their deltas, both rounded up.
+    #[must_use]
+    pub fn joint_target<'a>(ledgers: impl IntoIterator<Item = &'a Self>) -> ApproxDp {
+        let (mut epsilon, mut delta) = (UpwardSum::EMPTY, UpwardSum::EMPTY);
+        for ledger in ledgers {
+            let target = ledger.budget.target();
+            epsilon = epsilon.plus(target.epsilon);
+            delta = delta.plus(target.delta);
+        }
+        ApproxDp {
+            epsilon: epsilon.total(),
+            delta: delta.total(),
+        }
     }
 
     /// What another run like the last one would leave of the budget, in the measure of `balance`; `None` where it does not

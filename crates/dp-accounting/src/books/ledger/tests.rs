@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
 
 use super::*;
@@ -8,18 +10,26 @@ const TARGET: ApproxDp = ApproxDp {
     delta: 1e-5,
 };
 
-#[test]
-fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
+/// A place for a ledger, its budget and a plan that takes it whole; nothing where no disk can be full.
+#[allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+fn scratch() -> Option<(tempfile::TempDir, PathBuf, Budget, Plan)> {
     if !Path::new("/dev/full").exists() {
         eprintln!("SKIPPED: this system has no /dev/full");
-        return;
+        return None;
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.jsonl");
     let budget = Budget::new(TARGET, Adjacency::AddRemoveUser).unwrap();
     let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
     let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
+    Some((folder, path, budget, plan))
+}
 
+#[test]
+fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
+    let Some((_folder, path, budget, plan)) = scratch() else {
+        return;
+    };
     let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     ledger.store.as_mut().unwrap().fill_disk().unwrap();
     assert!(matches!(ledger.reserve(&plan), Err(Error::Io { .. })));
@@ -35,16 +45,9 @@ fn full_disk_hands_out_nothing_and_poisons_the_ledger() {
 
 #[test]
 fn full_disk_while_taking_hands_out_nothing() {
-    if !Path::new("/dev/full").exists() {
-        eprintln!("SKIPPED: this system has no /dev/full");
+    let Some((_folder, path, budget, plan)) = scratch() else {
         return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger.jsonl");
-    let budget = Budget::new(TARGET, Adjacency::AddRemoveUser).unwrap();
-    let requests = [ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 1)];
-    let plan = Plan::calibrate(TARGET, Adjacency::AddRemoveUser, &requests).unwrap();
-
+    };
     let mut ledger = Ledger::open_or_create(&path, "d", budget).unwrap();
     let reservation = ledger.hold(&plan).unwrap();
     ledger.store.as_mut().unwrap().fill_disk().unwrap();

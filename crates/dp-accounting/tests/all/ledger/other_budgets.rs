@@ -115,3 +115,30 @@ fn a_schedule_is_reserved_whole_and_once() {
     let mut torn = Ledger::open_or_create(&path, "ratings", budget).unwrap();
     assert!(again(&mut torn).is_err());
 }
+
+#[test]
+fn a_schedule_of_which_a_readable_torn_line_is_left_pays_no_second_time() {
+    let (_folder, path) = scratch();
+    let budget = Budget::schedule(TARGET, ADD_REMOVE).unwrap();
+    let mut ledger = Ledger::create(&path, "ratings", budget).unwrap();
+    let _spends = ledger.reserve(&plan(0.9)).unwrap();
+    drop(ledger);
+    let bytes = fs::read(&path).unwrap();
+    let first = bytes.split_inclusive(|&byte| byte == b'\n').take(2);
+    let whole: usize = first.map(<[u8]>::len).sum();
+    fs::write(&path, &bytes[..whole - 70]).unwrap();
+    let summary = Ledger::audit(&path).unwrap();
+    assert!(summary.releases.is_empty() && summary.balance.spent > 0.0);
+    for _ in 0..2 {
+        let mut ledger = Ledger::open(&path, "ratings", ADD_REMOVE).unwrap();
+        assert_eq!(ledger.n_releases(), 0);
+        for refused in [
+            ledger.affords(&plan(0.1)),
+            ledger.reserve(&plan(0.1)).map(drop),
+            ledger.hold(&plan(0.1)).map(drop),
+        ] {
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("interrupted line"), "{text}");
+        }
+    }
+}

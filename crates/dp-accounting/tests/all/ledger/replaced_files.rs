@@ -155,3 +155,30 @@ fn a_file_that_lacks_lines_is_refused_before_a_spend_exists() {
     drop(ledger);
     assert!(Ledger::open(&path, "ratings", ADD_REMOVE).is_ok());
 }
+
+#[test]
+fn a_line_that_was_appended_to_the_open_file_is_read_and_the_run_keeps_its_name() {
+    let (_folder, path) = scratch();
+    let copy = path.with_extension("copy");
+    let mut ledger = open(&path).unwrap();
+    ledger.set_run(Some("monday".to_owned()));
+    // what another program writes to the same file, whatever lock it ignores
+    let append_a_note = || {
+        fs::copy(&path, &copy).unwrap();
+        open(&copy).unwrap().note("n", "t").unwrap();
+        fs::write(&path, fs::read(&copy).unwrap()).unwrap();
+    };
+    append_a_note();
+    let _spends = ledger.reserve(&plan(0.2)).unwrap();
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], b"garbage\n"].concat()).unwrap();
+    assert!(ledger.reserve(&plan(0.2)).is_err());
+    fs::write(&path, whole).unwrap();
+    let _spends = ledger.reserve(&plan(0.2)).unwrap();
+    append_a_note();
+    drop(ledger);
+    let summary = Ledger::audit(&path).unwrap();
+    assert_eq!((summary.releases.len(), summary.notes.len()), (4, 2));
+    let mut runs = summary.entries.iter().map(|entry| entry.run.as_deref());
+    assert!(runs.all(|run| run == Some("monday")));
+}

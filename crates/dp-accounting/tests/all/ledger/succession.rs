@@ -266,6 +266,8 @@ fn certificates_of_older_versions_are_covered_by_the_upgraded_ledger() {
     Ledger::upgrade(&path, BudgetKind::Gaussian, target(1.5, 1e-5)).unwrap();
     let new = Ledger::audit(&path).unwrap();
     check_same_releases(&old, &new);
+    // no line of version 1 says of which run it is, so each is one
+    assert!(old.releases.len() > 1 && old.runs().eq((0..old.releases.len()).map(|at| at..at + 1)));
     assert!((new.balance.spent / old.balance.spent - 1.0).abs() < 1e-14);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     let text = fs::read_to_string(format!("{folder}/certificate-v1.json")).unwrap();
@@ -348,10 +350,72 @@ fn two_ledgers_of_one_data_set_add_up() {
     let mut ledger = Ledger::open(&out, "ratings", ADD_REMOVE).unwrap();
     let found = ledger.held(&both.held).unwrap();
     assert!(ledger.take(&found, 0).is_ok());
+    drop(ledger);
+    // run again, it changes nothing
+    let whole = fs::read(&out).unwrap();
+    merge(gaussian, joint, 1e-5).unwrap();
+    assert_eq!(fs::read(&out).unwrap(), whole);
     assert!(matches!(
-        merge(gaussian, joint, 1e-5),
-        Err(Error::LedgerClosed { .. })
+        merge(gaussian, 2.0 * joint, 1e-5),
+        Err(Error::LedgerExists { .. })
     ));
+}
+
+#[test]
+fn an_interrupted_merge_goes_on_when_it_is_run_again() {
+    let (folder, path) = scratch();
+    let (other, out) = (copy_of(&path, "other"), copy_of(&path, "both"));
+    let pending = copy_of(&path, ".both.merge.pending");
+    let paths = [&path, &other];
+    for path in paths {
+        let _spends = open(path).unwrap().reserve(&plan(0.5)).unwrap();
+    }
+    let before = paths.map(|path| fs::read(path).unwrap());
+    let merge = |epsilon| Ledger::merge(&paths, &out, BudgetKind::Gaussian, target(epsilon, 2e-5));
+    // left by a merge that closed nothing: the ledgers went on since, and nothing of it is taken over
+    fs::write(&pending, "{}").unwrap();
+    merge(2.0).unwrap();
+    let (closed, merged) = (fs::read(&path).unwrap(), fs::read(&out).unwrap());
+
+    // a machine that stopped after so many ledgers were closed, before the new one had its name or after
+    let stopped = |n_closed: usize, named: bool| {
+        fs::write(&path, &closed).unwrap();
+        if n_closed < 2 {
+            fs::write(&other, &before[1]).unwrap();
+        }
+        let _ = fs::remove_file(&out);
+        fs::write(if named { &out } else { &pending }, &merged).unwrap();
+    };
+    for (n_closed, named) in [(2, false), (1, false), (1, true)] {
+        stopped(n_closed, named);
+        let refused = open(&path).unwrap_err().to_string();
+        assert!(refused.contains("both"), "{refused}");
+        // another total is another merge
+        let text = merge(3.0).unwrap_err().to_string();
+        assert_eq!(text.contains("run the same merge again"), !named, "{text}");
+        merge(2.0).unwrap();
+        assert_eq!(fs::read(&out).unwrap(), merged);
+        assert!(!pending.exists());
+        for path in paths {
+            assert!(matches!(open(path), Err(Error::LedgerClosed { .. })));
+        }
+    }
+    // a ledger that has paid since is not in the file that was written
+    stopped(1, false);
+    let _spends = open(&other).unwrap().reserve(&plan(0.1)).unwrap();
+    is_refused(
+        merge(2.0).map(|()| folder.path().into()),
+        "same merge again",
+    );
+    assert!(!out.exists() && open(&other).is_ok());
+    // nor can a file that is gone be made again: it may have been renamed, and pay
+    stopped(1, false);
+    fs::remove_file(&pending).unwrap();
+    is_refused(
+        merge(2.0).map(|()| folder.path().into()),
+        "same merge again",
+    );
+    assert!(open(&other).is_ok());
 }
 
 #[test]

@@ -10,16 +10,24 @@
 //! measure is the overlap coefficient `|A ∩ B| / min(|A|, |B|)`: data that grow keep it at 1, and so does a part of the
 //! data. Below one half the run is refused.
 //!
+//! `L.users` also remembers how far the ledger had come when it was last used ([`Seen`]). A ledger that has less was cut off or is an
+//! older copy, and is refused. The file is written before a payment and again at the end of a run: after a crash it remembers less
+//! than the ledger has, never more.
+//!
+//! The file always has [`KEPT`] values, in part of nobody, and every run that pays writes it anew, so that neither its length nor
+//! its time tells how many users there are or when their number changed.
+//!
 //! # Privacy
 //! Whether the run is refused depends on private records. The refusal is told to whoever runs the workflow, who has the
 //! records; it comes before anything is paid or released, and nothing that is released depends on it. It states no figure.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::Error as AccountingError;
+use dp_accounting::{Error as AccountingError, Ledger};
 use dp_core::Private;
 use dp_data::{Ratings, SampleTable};
 use hmac::{Hmac, KeyInit, Mac};
@@ -32,11 +40,16 @@ use crate::error::{Error, Result};
 use crate::output::{replace_private, warn};
 use crate::workflows::sha256;
 
+use super::users_key;
+
 /// Hashes that a sketch keeps: the standard error of a share of users is below 1.6 %.
 const KEPT: usize = 1024;
 /// Fewest users that two sets are compared on where one is known by its sketch alone.
 const COMPARED: usize = 16;
+/// Of the key's file.
 const SCHEMA: u32 = 1;
+/// Of the users' file. Version 1 has neither values of nobody nor what was seen of the ledger.
+const USERS_SCHEMA: u32 = 2;
 
 /// The first 128 bits of a user id's HMAC. Such values do not collide.
 type UserHash = [u8; 16];
@@ -62,12 +75,64 @@ impl HasUsers for SampleTable {
 }
 
 /// What a ledger says of its binding.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded<'a> {
     /// The hash of the key, where a line of the ledger names one.
     pub(crate) key: Option<&'a str>,
     /// Whether anything was ever paid.
     pub(crate) has_paid: bool,
+    /// The releases paid for, in order.
+    pub(crate) release_ids: Vec<&'a str>,
+    /// How many held releases were handed out.
+    pub(crate) n_taken: usize,
+}
+
+impl<'a> Recorded<'a> {
+    pub(crate) fn of(ledger: &'a Ledger) -> Self {
+        Self {
+            key: users_key(ledger.notes()),
+            // the readable remains of an interrupted line are paid for and are no release
+            has_paid: ledger.n_releases() > 0 || ledger.balance().spent > 0.0,
+            release_ids: ledger.release_ids().collect(),
+            n_taken: ledger.n_taken(),
+        }
+    }
+}
+
+/// How far a ledger had come. It only ever goes on from there, also when it is rewritten by `dp ledger upgrade`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    n_releases: usize,
+    /// SHA-256 of the id of the last one; the id itself is published.
+    last_release: Option<String>,
+    n_taken: usize,
+    /// Whether a line named the key.
+    names_key: bool,
+}
+
+impl Seen {
+    fn of(recorded: &Recorded<'_>) -> Self {
+        Self {
+            n_releases: recorded.release_ids.len(),
+            last_release: recorded.release_ids.last().map(|id| sha256(id.as_bytes())),
+            n_taken: recorded.n_taken,
+            names_key: recorded.key.is_some(),
+        }
+    }
+
+    /// Whether a ledger has all of it.
+    fn is_in(&self, recorded: &Recorded<'_>) -> bool {
+        // a merged ledger may have releases of others before it
+        let since = recorded
+            .release_ids
+            .get(self.n_releases.saturating_sub(1)..);
+        let is_there = |last: &String| {
+            since.is_some_and(|ids| ids.iter().any(|id| sha256(id.as_bytes()) == *last))
+        };
+        self.last_release.as_ref().is_none_or(is_there)
+            && self.n_taken <= recorded.n_taken
+            && (!self.names_key || recorded.key.is_some())
+    }
 }
 
 /// A ledger's key and the users of all its runs, this one's included: checked, and written before the run pays.
@@ -77,19 +142,20 @@ pub(crate) struct Binding {
     /// What the key's file does not have yet.
     is_new: bool,
     sketch: Sketch,
-    /// What the users' file does not have yet.
-    has_grown: bool,
+    /// What the users' file says of the ledger, once it was written.
+    seen: Option<Seen>,
 }
 
 impl Binding {
     /// Compares the users of a run with those that the ledger was charged for.
     ///
     /// # Errors
-    /// [`Error::OtherUsers`] when too few are the same, unless `same_data_set`; [`Error::Binding`] when a file of the
-    /// binding is missing or damaged, which `same_data_set` makes anew.
+    /// [`Error::OtherUsers`] when too few are the same, and [`Error::LedgerCut`] when the ledger has less than is remembered of it,
+    /// unless `same_data_set`; [`Error::Binding`] when a file of the binding is missing or damaged, which `same_data_set` makes anew;
+    /// [`Error::LedgerLost`] when such files are there without a ledger.
     pub(crate) fn check(
         ledger: &Path,
-        recorded: Option<Recorded<'_>>,
+        recorded: Option<&Recorded<'_>>,
         users: &Private<Vec<&str>>,
         same_data_set: bool,
     ) -> Result<Self> {
@@ -99,11 +165,28 @@ impl Binding {
                 files.refuse_leftovers()?;
                 (None, None)
             }
-            // nothing was ever paid, so that no data have a claim to it
-            Some(recorded) if !recorded.has_paid => (None, None),
+            // made before its first run, or that run ended before it remembered anybody
+            Some(recorded) if !recorded.has_paid && !is_there(&files.users) => (None, None),
             Some(recorded) => match files.read(recorded) {
                 Err(Error::Binding { .. }) if same_data_set => (None, None),
-                read => read?.map_or((None, None), |(key, sketch)| (Some(key), Some(sketch))),
+                read => match read? {
+                    None => (None, None),
+                    Some(read) => {
+                        // of version 1 nothing is known but that somebody was to be charged
+                        let seen = read.seen.map(|seen| seen.is_in(recorded));
+                        if !same_data_set && !seen.unwrap_or(recorded.has_paid) {
+                            return Err(Error::LedgerCut {
+                                ledger: files.ledger,
+                                users: files.users,
+                            });
+                        }
+                        // before anything is paid no data have a claim to the ledger
+                        (
+                            Some(read.key),
+                            Some(read.sketch).filter(|_| recorded.has_paid),
+                        )
+                    }
+                },
             },
         };
         let is_new = key.is_none();
@@ -119,11 +202,11 @@ impl Binding {
         }
         let sketch = Sketch::of(now).joined(remembered.as_ref());
         Ok(Self {
-            has_grown: remembered.as_ref() != Some(&sketch),
             files,
             key,
             is_new,
             sketch,
+            seen: None,
         })
     }
 
@@ -132,9 +215,9 @@ impl Binding {
         self.key.hash()
     }
 
-    /// Makes what was checked durable. It comes before the payment: a crash in between leaves users remembered who were
-    /// not charged for, never users charged for who are not remembered.
-    pub(crate) fn write(&mut self) -> Result<()> {
+    /// Makes what was checked durable, with what the ledger says now. It comes before the payment: a crash in between leaves users
+    /// remembered who were not charged for, never users charged for who are not remembered.
+    pub(crate) fn write(&mut self, recorded: &Recorded<'_>) -> Result<()> {
         if std::mem::take(&mut self.is_new) {
             let file = KeyFile {
                 ledger_key: NAME.to_owned(),
@@ -144,16 +227,30 @@ impl Binding {
             replace_private(&self.files.key, &line(&file)?)?;
             tracing::info!(file = %self.files.key.display(), "bound the ledger to its users; back this key up with the ledger");
         }
-        if std::mem::take(&mut self.has_grown) {
+        let seen = Seen::of(recorded);
+        if self.seen.as_ref() != Some(&seen) {
+            let mut hashes = self.sketch.0.clone();
+            let nobody = self.key.hashes_of_nobody();
+            hashes.extend(nobody.take(KEPT - self.sketch.0.len()));
+            hashes.sort_unstable();
             let file = UsersFile {
                 ledger_users: NAME.to_owned(),
-                schema_version: SCHEMA,
+                schema_version: USERS_SCHEMA,
                 key_sha256: self.key.hash(),
-                smallest: self.sketch.0.iter().map(|hash| hex(hash)).collect(),
+                smallest: hashes.iter().map(|hash| hex(hash)).collect(),
+                seen: Some(seen.clone()),
             };
             replace_private(&self.files.users, &line(&file)?)?;
+            self.seen = Some(seen);
         }
         Ok(())
+    }
+
+    /// Remembers how far the ledger has come, if anything was written before. Where that fails, the file remembers less.
+    pub(crate) fn close(&mut self, recorded: &Recorded<'_>) {
+        if self.seen.is_some() {
+            let _ = self.write(recorded);
+        }
     }
 }
 
@@ -168,28 +265,33 @@ pub(super) fn is_bound(ledger: &Path) -> bool {
     is_there(&files.key) && is_there(&files.users)
 }
 
-/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is missing or damaged, it warns, and runs are
-/// refused until the operator restores it or says `--same-data-set`.
-pub(super) fn carry_over(old: &[PathBuf], new: &Path, key: &str) -> Result<()> {
-    let recorded = Recorded {
-        key: Some(key),
-        has_paid: true,
-    };
-    let mut all = old.iter().map(|path| Files::beside(path));
-    let Some(from) = all.find(|files| files.read(recorded).is_ok()) else {
-        let new = new.display();
-        warn(&format!(
-            "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: runs with {new} are refused \
-             until you put both beside it as {new}.key and {new}.users, or say --same-data-set"
-        ));
-        return Ok(());
-    };
-    let to = Files::beside(new);
-    for (from, to) in [(&from.key, &to.key), (&from.users, &to.users)] {
-        let bytes = fs::read(from).map_err(|e| Error::read(from, e))?;
-        replace_private(to, &bytes)?;
+/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is missing or damaged, it
+/// warns, and runs are refused until the operator restores it or says `--same-data-set`. Returns the old ledger; the users of the others cannot be joined to its own, since each ledger has another key.
+pub(super) fn carry_over<'a>(
+    old: &'a [PathBuf],
+    new: &Path,
+    recorded: &Recorded<'_>,
+) -> Result<Option<&'a Path>> {
+    for path in old {
+        let files = Files::beside(path);
+        if let Ok(Some(Read { key, sketch, .. })) = files.read(recorded) {
+            let mut binding = Binding {
+                files: Files::beside(new),
+                key,
+                is_new: true,
+                sketch,
+                seen: None,
+            };
+            binding.write(recorded)?;
+            return Ok(Some(path));
+        }
     }
-    Ok(())
+    let new = new.display();
+    warn(&format!(
+        "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: runs with {new} are refused \
+         until you put both beside it as {new}.key and {new}.users, or say --same-data-set"
+    ));
+    Ok(None)
 }
 
 /// The files of a binding.
@@ -214,6 +316,16 @@ struct UsersFile {
     schema_version: u32,
     key_sha256: String,
     smallest: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<Seen>,
+}
+
+/// What the files of a binding say.
+struct Read {
+    key: Key,
+    sketch: Sketch,
+    /// What was seen of the ledger, which version 1 does not say.
+    seen: Option<Seen>,
 }
 
 impl Files {
@@ -238,12 +350,13 @@ impl Files {
 
     /// A ledger that is gone while its users are remembered was lost, and a new one would forget what was spent.
     fn refuse_leftovers(&self) -> Result<()> {
-        if !is_there(&self.users) {
-            return Ok(());
-        }
-        Err(Error::LedgerLost {
-            ledger: self.ledger.clone(),
-            users: self.users.clone(),
+        let left = [&self.users, &self.key];
+        let left = left.into_iter().find(|path| is_there(path));
+        left.map_or(Ok(()), |left| {
+            Err(Error::LedgerLost {
+                ledger: self.ledger.clone(),
+                users: left.clone(),
+            })
         })
     }
 
@@ -255,7 +368,7 @@ impl Files {
     }
 
     /// The key and the users, where the ledger was bound.
-    fn read(&self, recorded: Recorded<'_>) -> Result<Option<(Key, Sketch)>> {
+    fn read(&self, recorded: &Recorded<'_>) -> Result<Option<Read>> {
         let none_is_there = !is_there(&self.key) || !is_there(&self.users);
         if recorded.key.is_none() && none_is_there {
             return Ok(None); // made before ledgers were bound, or ended on the way
@@ -264,8 +377,10 @@ impl Files {
         let users: UsersFile = self.read_file(&self.users)?;
         let is_whole = key.ledger_key == NAME
             && users.ledger_users == NAME
-            && [key.schema_version, users.schema_version] == [SCHEMA; 2];
-        let (key, hashes) = match (unhex(&key.key), users.hashes()) {
+            && key.schema_version == SCHEMA
+            && (1..=USERS_SCHEMA).contains(&users.schema_version)
+            && users.seen.is_some() == (users.schema_version > 1);
+        let (key, mut hashes) = match (unhex(&key.key), users.hashes()) {
             (Some(key), Some(hashes)) if is_whole => (Key(key), hashes),
             _ => return Err(self.broken("its `.key` or `.users` file was not written by this program; restore both from a backup")),
         };
@@ -273,7 +388,13 @@ impl Files {
         if users.key_sha256 != hash || recorded.key.is_some_and(|recorded| recorded != hash) {
             return Err(self.broken("its `.key` and `.users` files are those of another ledger; restore both from a backup"));
         }
-        Ok(Some((key, Sketch(hashes))))
+        let nobody: HashSet<UserHash> = key.hashes_of_nobody().collect();
+        hashes.retain(|hash| !nobody.contains(hash));
+        Ok(Some(Read {
+            key,
+            sketch: Sketch(hashes),
+            seen: users.seen,
+        }))
     }
 
     fn read_file<T: DeserializeOwned>(&self, path: &Path) -> Result<T> {
@@ -350,16 +471,28 @@ impl Key {
 
     /// The users' hashes, in order, each once.
     fn hashes(&self, ids: &[&str]) -> Vec<UserHash> {
-        let keyed = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
-        let hash = |id: &&str| {
-            let whole = keyed.clone().chain_update(id.as_bytes()).finalize();
-            std::array::from_fn(|at| whole.as_bytes()[at])
-        };
+        let keyed = self.keyed();
+        let hash = |id: &&str| cut(keyed.clone().chain_update(id.as_bytes()));
         let mut hashes: Vec<UserHash> = ids.par_iter().map(hash).collect();
         hashes.sort_unstable();
         hashes.dedup();
         hashes
     }
+
+    /// As many hashes as a sketch keeps which are those of no user: an id is UTF-8, where no byte is 0xff.
+    fn hashes_of_nobody(&self) -> impl Iterator<Item = UserHash> {
+        let keyed = self.keyed().chain_update([0xff]);
+        (0..KEPT as u64).map(move |at| cut(keyed.clone().chain_update(at.to_le_bytes())))
+    }
+
+    fn keyed(&self) -> Hmac<Sha256> {
+        Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key")
+    }
+}
+
+fn cut(keyed: Hmac<Sha256>) -> UserHash {
+    let whole = keyed.finalize();
+    std::array::from_fn(|at| whole.as_bytes()[at])
 }
 
 /// The smallest hashes of a set of users, in order.
@@ -418,12 +551,17 @@ mod tests {
         of.map(|user| format!("user-{user}")).collect()
     }
 
+    /// A ledger that has paid before.
+    fn paid() -> Recorded<'static> {
+        Recorded {
+            has_paid: true,
+            ..Recorded::default()
+        }
+    }
+
     /// A run with a ledger that has paid before, and its users once they are written.
     fn run(ledger: &Path, users: std::ops::Range<u32>, same_data_set: bool) -> Result<()> {
-        let recorded = Recorded {
-            key: None,
-            has_paid: true,
-        };
+        let recorded = paid();
         run_with(ledger, Some(recorded), users, same_data_set).map(|_| ())
     }
 
@@ -435,8 +573,8 @@ mod tests {
     ) -> Result<String> {
         let ids = ids(users);
         let ids = Private::new(ids.iter().map(String::as_str).collect());
-        let mut binding = Binding::check(ledger, recorded, &ids, same_data_set)?;
-        binding.write()?;
+        let mut binding = Binding::check(ledger, recorded.as_ref(), &ids, same_data_set)?;
+        binding.write(&recorded.unwrap_or_default())?;
         Ok(binding.key_hash())
     }
 
@@ -502,15 +640,11 @@ mod tests {
         let ledger = dir.path().join("l");
         let users = || 0..100;
         run_with(&ledger, None, users(), false).unwrap();
-        let first = Recorded {
-            key: None,
-            has_paid: true,
-        };
-        let hash = run_with(&ledger, Some(first), users(), false).unwrap();
+        let hash = run_with(&ledger, Some(paid()), users(), false).unwrap();
         let recorded = || {
             Some(Recorded {
                 key: Some(&hash),
-                has_paid: true,
+                ..paid()
             })
         };
         for name in ["l.key", "l.users"] {
@@ -550,7 +684,77 @@ mod tests {
             assert!(text.contains("restore the ledger"), "{text}");
         }
         fs::remove_file(dir.path().join("l.users")).unwrap();
+        let text = run_with(&ledger, None, 0..9, false)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("l.key"), "{text}");
+        fs::remove_file(dir.path().join("l.key")).unwrap();
         run_with(&ledger, None, 0..9, false).unwrap();
+    }
+
+    #[test]
+    fn a_ledger_with_less_than_was_seen_of_it_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = dir.path().join("l");
+        let with = |release_ids: &[&'static str], n_taken, key| Recorded {
+            key,
+            has_paid: !release_ids.is_empty(),
+            release_ids: release_ids.to_vec(),
+            n_taken,
+        };
+        let go = |recorded, same| run_with(&ledger, Some(recorded), 0..9, same).map(|_| ());
+        let key = run_with(&ledger, Some(with(&[], 0, None)), 0..9, false).unwrap();
+        let key = Some(key.as_str());
+        // a crash before the first payment, with and without the line that names the key
+        go(with(&[], 0, None), false).unwrap();
+        go(with(&[], 0, key), false).unwrap();
+        let is_cut = |outcome| matches!(outcome, Err(Error::LedgerCut { .. }));
+        assert!(is_cut(go(with(&[], 0, None), false)));
+        go(with(&["a", "b"], 1, key), false).unwrap();
+        for less in [
+            with(&[], 0, key),
+            with(&["a"], 1, key),
+            with(&["a", "c"], 1, key),
+            with(&["a", "b"], 0, key),
+            with(&["a", "b", "c"], 2, None),
+        ] {
+            assert!(is_cut(go(less.clone(), false)), "{less:?}");
+        }
+        // what a crash kept from being remembered is no reason to refuse
+        go(with(&["a", "b", "c"], 2, key), false).unwrap();
+        go(with(&["a"], 1, key), true).unwrap();
+        go(with(&["a", "d"], 1, key), false).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_users_does_not_tell_their_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |ledger: &Path| Files::beside(ledger).read(&paid()).unwrap().unwrap();
+        for n in [1, 40, 1023, 1024, 3000] {
+            let ledger = dir.path().join(n.to_string());
+            run(&ledger, 0..n, false).unwrap();
+            let bytes = fs::read(Files::beside(&ledger).users).unwrap();
+            let file: UsersFile = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(file.smallest.len(), KEPT, "{n}");
+            assert_eq!(read(&ledger).sketch.0.len(), KEPT.min(n as usize));
+        }
+        // a file of version 1, which has users alone
+        let ledger = dir.path().join("old");
+        run(&ledger, 0..40, false).unwrap();
+        let Read { key, sketch, .. } = read(&ledger);
+        let old = UsersFile {
+            ledger_users: NAME.to_owned(),
+            schema_version: 1,
+            key_sha256: key.hash(),
+            smallest: sketch.0.iter().map(|hash| hex(hash)).collect(),
+            seen: None,
+        };
+        fs::write(Files::beside(&ledger).users, line(&old).unwrap()).unwrap();
+        assert_eq!(read(&ledger).sketch, sketch);
+        run(&ledger, 0..40, false).unwrap();
+        fs::write(Files::beside(&ledger).users, line(&old).unwrap()).unwrap();
+        let unpaid = run_with(&ledger, Some(Recorded::default()), 0..40, false);
+        assert!(matches!(unpaid, Err(Error::LedgerCut { .. })));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Ledger, LedgerEntry, LedgerSummary, Measure, ReleaseRecord, gdp,
-    usable_delta,
+    Balance, Budget, BudgetKind, Ledger, LedgerSummary, Measure, ReleaseRecord, gdp, usable_delta,
+    utc,
 };
 use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
@@ -102,28 +102,59 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     refuse_repeated(&args.files)?;
     let found = args.files.iter().map(Ledger::audit);
     let found = found.collect::<Result<Vec<_>, _>>()?;
-    let sum =
-        |of: fn(ApproxDp) -> f64| found.iter().map(|one| of(one.budget.target())).sum::<f64>();
-    let target = ApproxDp::target(
-        args.epsilon.unwrap_or_else(|| sum(|total| total.epsilon)),
-        args.delta.unwrap_or_else(|| sum(|total| total.delta)),
-    )?;
-    let kinds = found.iter().map(|one| LedgerKind::of(one.budget.kind()));
-    let are_gaussian = kinds
-        .into_iter()
-        .all(|kind| kind == Some(LedgerKind::Gaussian));
-    let usual = if are_gaussian {
-        LedgerKind::Gaussian
-    } else {
-        LedgerKind::Mixed
+    let sum = LedgerSummary::joint_target(&found);
+    let first = found[0].budget.kind();
+    let usual =
+        LedgerKind::of(first).filter(|_| found.iter().all(|one| one.budget.kind() == first));
+    // budgets of one kind add up, unless one of them has set a part of its delta aside
+    let stays = usual.is_some() && args.kind.is_none_or(|kind| Some(kind) == usual);
+    let add_up = stays && found.iter().all(|one| one.budget.carried_delta() <= 0.0);
+    let delta = match args.delta {
+        Some(delta) => delta,
+        None if add_up => sum.delta,
+        None => {
+            return Err(Error::Usage(format!(
+                "`delta` is needed, above the {:e} of these ledgers together: that much covers what was released so far, and \
+                 only the rest can be spent",
+                sum.delta
+            )));
+        }
     };
-    let kind = args.kind.unwrap_or(usual).budget(target)?.kind();
-    binding::refuse_leftovers(&args.out)?;
-    Ledger::merge(&args.files, &args.out, kind, target)?;
-    if let Some(key) = users_key(&Ledger::audit(&args.out)?.notes) {
-        binding::carry_over(&args.files, &args.out, key)?;
+    let target = ApproxDp::target(args.epsilon.unwrap_or(sum.epsilon), delta)?;
+    let kind = match args.kind {
+        _ if stays => first,
+        kind => kind.unwrap_or(LedgerKind::Mixed).budget(target)?.kind(),
+    };
+    if args.out.symlink_metadata().is_err() {
+        binding::refuse_leftovers(&args.out)?;
     }
-    report(&args.out)
+    Ledger::merge(&args.files, &args.out, kind, target)?;
+    let merged = Ledger::audit(&args.out)?;
+    let recorded = binding::Recorded {
+        key: users_key(&merged.notes),
+        has_paid: true,
+        release_ids: merged
+            .releases
+            .iter()
+            .map(|release| release.release_id.as_str())
+            .collect(),
+        n_taken: merged.taken.len(),
+    };
+    // a merge that was interrupted after the new file got its name goes on here
+    let kept = if recorded.key.is_none() || binding::is_bound(&args.out) {
+        None
+    } else {
+        binding::carry_over(&args.files, &args.out, &recorded)?
+    };
+    let mut report = report(&args.out)?;
+    if let Some(kept) = kept {
+        report.text = format!(
+            "merged; the new ledger remembers the users of {} alone: that the others are of the same data is yours to check\n\n{}",
+            kept.display(),
+            report.text
+        );
+    }
+    Ok(report)
 }
 
 /// Refuses a ledger that is named twice, also by way of a link: it cannot be added to itself.
@@ -179,25 +210,17 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(found: &'a LedgerSummary, path: &'a Path) -> Self {
-        let lines: Vec<_> = found.entries.iter().zip(&found.releases).collect();
-        // up to version 3 no line says of which run it is, nor when it was paid
-        let is_one = |a: &LedgerEntry, b: &LedgerEntry| match (&a.run, &b.run) {
-            (None, None) => a.time == b.time,
-            (a, b) => a == b,
-        };
         let counts = found.budget.kind() != BudgetKind::Schedule;
-        let runs = lines
-            .chunk_by(|a, b| is_one(a.0, b.0))
-            .map(|lines| PaidRun {
-                command: lines[0]
-                    .0
-                    .run
-                    .as_deref()
-                    .and_then(|run| run.split(' ').next()),
-                time: lines[0].0.time,
-                releases: lines.iter().map(|line| line.1).collect(),
-                cost: counts.then(|| lines.iter().map(|line| line.0.cost).sum()),
-            });
+        let runs = found.runs().map(|run| {
+            let (lines, releases) = (&found.entries[run.clone()], &found.releases[run]);
+            let name = lines[0].run.as_deref();
+            PaidRun {
+                command: name.and_then(|run| run.split(' ').next()),
+                time: lines[0].time,
+                releases: releases.iter().collect(),
+                cost: counts.then(|| lines.iter().map(|line| line.cost).sum()),
+            }
+        });
         Self {
             found,
             path,
@@ -267,7 +290,7 @@ impl<'a> Shown<'a> {
         let (left, after) = self.left();
         let left = rounded_down(left);
         match (budget.kind(), self.more()) {
-            (BudgetKind::Schedule, _) if found.releases.is_empty() => {
+            (BudgetKind::Schedule, _) if found.balance.spent <= 0.0 => {
                 fact("left", format!("epsilon {left}, for one run"));
             }
             (BudgetKind::Schedule, _) => {
@@ -348,7 +371,8 @@ impl<'a> Shown<'a> {
         } = self.found.balance;
         let n = self.found.releases.len();
         let by = match n {
-            0 => return "nothing".to_owned(),
+            0 if spent <= 0.0 => return "nothing".to_owned(),
+            0 => "the remains of an interrupted line".to_owned(),
             1 => "1 release".to_owned(),
             _ => format!("{n} releases"),
         };
@@ -411,41 +435,14 @@ fn in_words(kind: BudgetKind) -> String {
 
 /// A moment to the minute, in UTC.
 fn minute(nanoseconds: u64) -> String {
-    let (date, time) = moment(nanoseconds);
-    let (hour, minute) = (time / 3600, time / 60 % 60);
-    format!("{date} {hour:02}:{minute:02} UTC")
+    let moment = second(nanoseconds);
+    let (date, time) = moment.split_once('T').unwrap_or((&moment, ""));
+    format!("{date} {} UTC", time.get(..5).unwrap_or_default())
 }
 
 /// A moment to the second, in UTC, by ISO 8601.
 fn second(nanoseconds: u64) -> String {
-    let (date, time) = moment(nanoseconds);
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{date}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Date and second of the day, from nanoseconds since 1970.
-fn moment(nanoseconds: u64) -> (String, u64) {
-    let seconds = nanoseconds / 1_000_000_000;
-    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for length in lengths {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (format!("{year:04}-{month:02}-{:02}", days + 1), time)
+    utc(nanoseconds / 1_000_000_000)
 }
 
 #[cfg(test)]

@@ -156,11 +156,8 @@ impl Account {
         let binding = match &self.file {
             None => None,
             Some(file) => {
-                let recorded = self.ledger.as_ref().map(|ledger| Recorded {
-                    key: users_key(ledger.notes()),
-                    has_paid: ledger.n_releases() > 0,
-                });
-                let users = data.user_ids();
+                let recorded = self.ledger.as_ref().map(Recorded::of);
+                let (recorded, users) = (recorded.as_ref(), data.user_ids());
                 let checked = Binding::check(&file.path, recorded, &users, file.same_data_set)?;
                 Some(checked)
             }
@@ -242,7 +239,7 @@ impl BoundAccount {
         };
         let ledger = account.ledger.insert(ledger);
         if let Some(binding) = &mut self.binding {
-            binding.write()?;
+            binding.write(&Recorded::of(ledger))?;
             let key = binding.key_hash();
             if users_key(ledger.notes()) != Some(&key) {
                 match ledger.note(USERS_KEY, &key) {
@@ -250,6 +247,7 @@ impl BoundAccount {
                     Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
                     Err(error) => return Err(error.into()),
                 }
+                binding.write(&Recorded::of(ledger))?;
             }
         }
         Ok(ledger)
@@ -285,6 +283,17 @@ pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
         model: left.to_owned(),
         source: Box::new(source),
     })
+}
+
+impl Drop for BoundAccount {
+    /// Remembers beside the ledger what it has now, while it is still locked, once that is known to be in the file.
+    fn drop(&mut self) {
+        if let (Some(binding), Some(ledger)) = (&mut self.binding, &mut self.account.ledger)
+            && ledger.confirm().is_ok()
+        {
+            binding.close(&Recorded::of(ledger));
+        }
+    }
 }
 
 /// The note of a ledger that names the key of its users.
