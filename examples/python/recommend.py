@@ -3,7 +3,7 @@
     python3 examples/python/recommend.py MODEL_FOLDER HISTORY.csv [K]
 
 MODEL_FOLDER holds item_factors.safetensors and items.csv, both released; HISTORY.csv has the columns item
-and rating of one user and stays with that user. Models of ratings only (schema 1).
+and rating of one user and stays with that user. Models of ratings with item biases (schemas 1 and 4).
 """
 
 import csv
@@ -21,8 +21,10 @@ def read_model(folder):
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     ours = json.loads(header["__metadata__"]["dp_personal"])
-    if ours["schema_version"] > 1:
-        sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1")
+    if ours["schema_version"] > 4:
+        sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1 and 4")
+    if ours["schema_version"] in (2, 3):
+        sys.exit("this reader is for models of ratings with item biases")
     tensor = header["item_factors"]
     start, end = tensor["data_offsets"]
     numbers = np.frombuffer(data[8 + length :][start:end], dtype="<f8")
@@ -32,7 +34,7 @@ def read_model(folder):
 
 
 def fold_in(factors, scoring, rated, ratings):
-    """Level and taste of one user: a ridge regression on the user's own ratings, nothing else.
+    """Level, share of the item biases (all) and taste of one user: a ridge regression on the user's own ratings, nothing else.
 
     (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2
     with y_i = rating_i - center - bias, bias the user's shrunken mean.
@@ -47,7 +49,43 @@ def fold_in(factors, scoring, rated, ratings):
     ridge = np.full(factors.shape[1], penalties["factor"] + n * penalties["factor_per_record"])
     ridge[0] = penalties["offset"]
     solution = np.linalg.solve(rows.T @ rows + np.diag(ridge), rows.T @ labels)
-    return center + bias + solution[0], solution[1:]
+    return center + bias + solution[0], 1.0, solution[1:]
+
+
+def weigh(factors, scoring, rated, ratings):
+    """Level, share of the item biases and taste of one user, where the model leaves penalties to the user.
+
+    The mean of 54 ridge regressions, weighted by the marginal likelihood of the user's own ratings and a fixed prior.
+    """
+    labels = ratings - scoring["bias"]["center"]
+    biases, rows = factors[rated, 0], factors[rated].copy()
+    rows[:, 0] = 1.0
+    fits = []
+    for taste in (1.0, 4.0, 16.0, 64.0, 256.0, None):
+        k = 1 if taste is None else factors.shape[1]
+        if taste is not None and k == 1:
+            continue  # no tastes in the model
+        design = rows[:, :k]
+        for offset in (1.0, 5.0, 25.0):
+            ridge = np.full(k, taste or 1.0)
+            ridge[0] = offset
+            matrix = design.T @ design + np.diag(ridge)
+            log_det = np.linalg.slogdet(matrix)[1] - np.log(ridge).sum()
+            away = (np.log((taste or 1024.0) / 16.0) / np.log(4.0)) ** 2
+            away += (np.log(offset / 8.0) / np.log(5.0)) ** 2
+            for share in (1.0, 0.5, 0.0):
+                left = labels - share * biases
+                solution = np.linalg.solve(matrix, design.T @ left)
+                rest = max(left @ left - solution @ (design.T @ left), 1e-9 * (1.0 + labels @ labels))
+                weight = -0.5 * (len(labels) * np.log(rest) + log_det)
+                weight -= 0.75 * away + 4.5 * (1.0 - share)
+                fits.append((weight, share, np.pad(solution, (0, factors.shape[1] - k))))
+    weights = np.array([weight for weight, _, _ in fits])
+    weights = np.exp(weights - weights.max())
+    weights /= weights.sum()
+    share = weights @ [share for _, share, _ in fits]
+    solution = weights @ [solution for _, _, solution in fits]
+    return scoring["bias"]["center"] + solution[0], share, solution[1:]
 
 
 def main(folder, history, k=10):
@@ -56,8 +94,9 @@ def main(folder, history, k=10):
     with open(history, newline="", encoding="utf-8") as file:
         own = {place[row["item"]]: float(row["rating"]) for row in csv.DictReader(file) if row["item"] in place}
     rated = np.array(sorted(own), dtype=int)
-    level, taste = fold_in(factors, scoring, rated, np.array([own[at] for at in rated]))
-    scores = level + factors[:, 0] + factors[:, 1:] @ taste
+    fit = fold_in if "penalties" in scoring else weigh
+    level, share, taste = fit(factors, scoring, rated, np.array([own[at] for at in rated]))
+    scores = level + share * factors[:, 0] + factors[:, 1:] @ taste
     scores[rated] = -np.inf
     for at in np.argsort(-scores, kind="stable")[: int(k)]:
         print(f"{scores[at]:.6f}\t{items[at][0]}\t{items[at][1]}")

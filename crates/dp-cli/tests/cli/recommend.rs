@@ -162,7 +162,7 @@ fn a_model_cut_short_anywhere_is_refused() {
 #[test]
 fn a_newer_model_is_refused_by_its_version() {
     let sandbox = with_history("item,rating\nitem-3,5\n");
-    patch(&sandbox, r#"schema_version\":1"#, r#"schema_version\":9"#);
+    patch(&sandbox, r#"schema_version\":4"#, r#"schema_version\":9"#);
     recommend(&sandbox, &[])
         .exits(4)
         .says(&["model schema 9 is newer"]);
