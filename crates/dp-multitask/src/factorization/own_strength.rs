@@ -1,5 +1,7 @@
 //! How strongly a user's own fit is held back, chosen by each user from own records. Local.
 
+use std::sync::LazyLock;
+
 use dp_core::UserRow;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
@@ -21,12 +23,19 @@ const TASTES: [Option<f64>; 6] = [
 const BIASES: [f64; 3] = [1.0, 0.5, 0.0];
 
 /// One way to fit a user, and how well it explains the user's records.
+#[derive(Clone, Copy)]
 struct Candidate {
-    log_weight: f64,
     bias_weight: f64,
-    /// Offset and tastes, the latter none or all.
-    solution: Vec<f64>,
+    /// The user's offset.
+    offset: f64,
+    /// Logarithm of evidence times prior weight, up to a constant.
+    log_weight: f64,
 }
+
+/// [`log_prior`] of every candidate, by tastes and then by offset and item biases.
+static LOG_PRIORS: LazyLock<[[f64; 9]; 6]> = LazyLock::new(|| {
+    TASTES.map(|taste| std::array::from_fn(|at| log_prior(OFFSETS[at / 3], taste, BIASES[at % 3])))
+});
 
 /// Logarithm of the public prior weight of a candidate, with its mode in the middle of the grid and at the whole of the item biases. Chosen
 /// on splits of `MovieLens`, Jester and `InstEval` (`docs/results.md`).
@@ -40,16 +49,27 @@ fn log_prior(offset: f64, taste: Option<f64>, bias_weight: f64) -> f64 {
 /// What is known of one user before any penalty: `X^T X`, `X^T y`, `X^T h`, `y^T y`, `y^T h` and `h^T h` over the user's records,
 /// with rows `x_i = [1, q_i]`, labels `y_i` above the public centre and item biases `h_i`.
 struct Evidence<'a> {
-    n_records: usize,
     dim: usize,
     gram: &'a [f64],
     labels: &'a [f64],
-    biases: Vec<f64>,
+    biases: &'a [f64],
     squares: [f64; 3],
 }
 
+/// `B^-1` times the sums of `q_i`, `y_i q_i` and `h_i q_i`, where `B = sum q_i q_i^T + lambda_v I`.
+struct Solved {
+    rows: Vec<f64>,
+    labels: Vec<f64>,
+    biases: Vec<f64>,
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
 impl Evidence<'_> {
-    /// Every candidate of these penalties: one for each weight of the item biases. None when the system cannot be solved.
+    /// The candidates with this penalty of the tastes: one for each penalty of the offset and weight of the item biases. None when
+    /// the system cannot be solved.
     ///
     /// With label `y - b h`, noise of unknown variance `s^2` (all scales alike likely) and `o ~ N(0, s^2/lambda_o)`,
     /// `v ~ N(0, s^2/lambda_v)`, the evidence of `n` records is, up to a constant,
@@ -57,41 +77,61 @@ impl Evidence<'_> {
     /// ```text
     /// -n/2 ln((y - b h)^T (y - b h - X w)) - 1/2 (ln |A| - ln lambda_o - d ln lambda_v),    A = X^T X + diag(lambda)
     /// ```
-    fn candidates(&self, offset: f64, taste: Option<f64>) -> Option<[Candidate; 3]> {
-        let k = if taste.is_some() { self.dim } else { 1 };
+    ///
+    /// The offset is eliminated: with `c = n + lambda_o - s^T B^-1 s` and `s = sum q_i`, `|A| = c |B|`, and one factor of `B` serves all
+    /// penalties of the offset.
+    fn candidates(&self, taste: usize) -> Option<(Solved, [Candidate; 9])> {
+        let (penalty, priors) = (TASTES[taste], LOG_PRIORS[taste]);
+        let k = penalty.map_or(0, |_| self.dim - 1);
         let mut matrix = vec![0.0; k * k];
-        for (to, from) in matrix.chunks_exact_mut(k).zip(self.gram.chunks(self.dim)) {
-            to.copy_from_slice(&from[..k]);
+        let rows = self.gram.chunks(self.dim).skip(1);
+        for (at, (to, from)) in matrix.chunks_exact_mut(k.max(1)).zip(rows).enumerate() {
+            to.copy_from_slice(&from[1..]);
+            to[at] += penalty.unwrap_or(0.0);
         }
-        matrix[0] += offset;
-        for at in 1..k {
-            matrix[at * k + at] += taste.unwrap_or(0.0);
+        let sums = [self.gram, self.labels, self.biases].map(|sums| &sums[1..=k]);
+        let mut solved = sums.map(<[f64]>::to_vec);
+        let mut log_det = 0.0;
+        if k > 0 {
+            cholesky_in_place(&mut matrix, k).ok()?;
+            for solution in &mut solved {
+                cholesky_solve_in_place(&matrix, k, solution).ok()?;
+            }
+            log_det = (0..k).map(|at| 2.0 * matrix[at * k + at].ln()).sum();
+            log_det -= k as f64 * penalty.unwrap_or(1.0).ln();
         }
-        cholesky_in_place(&mut matrix, k).ok()?;
-        let mut by_labels = self.labels[..k].to_vec();
-        let mut by_biases = self.biases[..k].to_vec();
-        cholesky_solve_in_place(&matrix, k, &mut by_labels).ok()?;
-        cholesky_solve_in_place(&matrix, k, &mut by_biases).ok()?;
-        let log_det: f64 = (0..k).map(|at| 2.0 * matrix[at * k + at].ln()).sum();
-        let log_penalties = offset.ln() + (k - 1) as f64 * taste.unwrap_or(1.0).ln();
+        let [of_rows, of_labels, of_biases] = solved;
+        let n_records = self.gram[0];
         let [yy, yh, hh] = self.squares;
-        Some(BIASES.map(|bias_weight| {
-            let solution: Vec<f64> = (by_labels.iter().zip(&by_biases))
-                .map(|(y, h)| y - bias_weight * h)
-                .collect();
-            let explained: f64 = (0..k)
-                .map(|at| solution[at] * (self.labels[at] - bias_weight * self.biases[at]))
-                .sum();
-            let square = yy - 2.0 * bias_weight * yh + bias_weight * bias_weight * hh;
+        let quadratic = [
+            dot(sums[1], &of_labels),
+            dot(sums[1], &of_biases),
+            dot(sums[2], &of_biases),
+        ];
+        let [by_rows, by_labels, by_biases] =
+            [&of_rows, &of_labels, &of_biases].map(|solution| dot(sums[0], solution));
+        let candidate = |at: usize| {
+            let (penalty, b) = (OFFSETS[at / 3], BIASES[at % 3]);
+            let c = n_records + penalty - by_rows;
+            let left = self.labels[0] - b * self.biases[0] - (by_labels - b * by_biases);
+            let explained =
+                quadratic[0] - 2.0 * b * quadratic[1] + b * b * quadratic[2] + left * left / c;
+            let square = yy - 2.0 * b * yh + b * b * hh;
             // rounding may leave nothing of the rest of a user whose records are all explained
             let rest = (square - explained).max(1e-9 * (1.0 + yy));
-            let evidence = -0.5 * (self.n_records as f64 * rest.ln() + log_det - log_penalties);
             Candidate {
-                log_weight: evidence + log_prior(offset, taste, bias_weight),
-                bias_weight,
-                solution,
+                bias_weight: b,
+                offset: left / c,
+                log_weight: priors[at]
+                    - 0.5 * (n_records * rest.ln() + log_det + (c / penalty).ln()),
             }
-        }))
+        };
+        let solved = Solved {
+            rows: of_rows,
+            labels: of_labels,
+            biases: of_biases,
+        };
+        Some((solved, std::array::from_fn(candidate)))
     }
 }
 
@@ -99,7 +139,7 @@ impl Design {
     /// The user's own model around the public `center`, with penalties by the evidence of the user's own records: the mean of the candidates' fits, by
     /// their posterior weights. Without records all weights are those of the prior.
     ///
-    /// Cost O(n d^2) for the sums and O(d^3) for each of the pairs of penalties.
+    /// Cost O(n d^2) for the sums and O(d^3) for each penalty of the tastes.
     pub(crate) fn weighed_model(
         &self,
         center: f64,
@@ -113,47 +153,56 @@ impl Design {
             factor: vec![0.0; dim - 1],
         };
         let label = |y: f32| f64::from(y) - center;
-        let Ok((gram, by_labels)) = self.sums(user, label, scratch) else {
+        let Ok((gram, labels)) = self.sums(user, label, scratch) else {
             return model;
         };
-        let mut evidence = Evidence {
-            n_records: user.len(),
-            dim,
-            gram,
-            labels: by_labels,
-            biases: vec![0.0; dim],
-            squares: [0.0; 3],
-        };
+        let (mut biases, mut squares) = (vec![0.0; dim], [0.0; 3]);
         for (item, y) in user.iter() {
             let (y, h) = (label(y), self.item_bias(item));
-            evidence.squares[0] += y * y;
-            evidence.squares[1] += y * h;
-            evidence.squares[2] += h * h;
-            for (sum, x) in evidence.biases.iter_mut().zip(self.row(item)) {
+            squares[0] += y * y;
+            squares[1] += y * h;
+            squares[2] += h * h;
+            for (sum, x) in biases.iter_mut().zip(self.row(item)) {
                 *sum += h * x;
             }
         }
+        let evidence = Evidence {
+            dim,
+            gram,
+            labels,
+            biases: &biases,
+            squares,
+        };
         // without tastes in the model they are no choice
-        let tastes = TASTES
-            .into_iter()
-            .filter(|taste| dim > 1 || taste.is_none());
-        let pairs = tastes.flat_map(|taste| OFFSETS.map(|offset| (offset, taste)));
-        let candidates: Vec<Candidate> = pairs
-            .filter_map(|(offset, taste)| evidence.candidates(offset, taste))
-            .flatten()
-            .filter(|candidate| candidate.log_weight.is_finite())
-            .collect();
-        let best = (candidates.iter().map(|c| c.log_weight)).fold(f64::NEG_INFINITY, f64::max);
-        let weight = |candidate: &Candidate| (candidate.log_weight - best).exp();
-        let total: f64 = candidates.iter().map(weight).sum();
-        if total > 0.0 {
+        let tastes = (0..TASTES.len()).filter(|&taste| dim > 1 || TASTES[taste].is_none());
+        let found: Vec<_> = tastes.filter_map(|at| evidence.candidates(at)).collect();
+        let all = || found.iter().flat_map(|(_, candidates)| candidates);
+        let best = all()
+            .map(|candidate| candidate.log_weight)
+            .filter(|weight| weight.is_finite())
+            .fold(f64::NEG_INFINITY, f64::max);
+        let weight = |candidate: &Candidate| match candidate.log_weight - best {
+            less if less > -40.0 => less.exp(),
+            _ => 0.0, // also where it is no number
+        };
+        let total: f64 = all().map(weight).sum();
+        if best.is_finite() && total > 0.0 {
             model.bias_weight = 0.0;
-            for candidate in &candidates {
-                let share = weight(candidate) / total;
-                model.bias_weight += share * candidate.bias_weight;
-                model.offset += share * candidate.solution[0];
-                for (v, own) in model.factor.iter_mut().zip(&candidate.solution[1..]) {
-                    *v += share * own;
+            for (solved, candidates) in &found {
+                let (mut share, mut bias, mut offset) = (0.0, 0.0, 0.0);
+                for candidate in candidates {
+                    let weight = weight(candidate) / total;
+                    if weight > 0.0 {
+                        share += weight;
+                        bias += weight * candidate.bias_weight;
+                        offset += weight * candidate.offset;
+                    }
+                }
+                model.bias_weight += bias;
+                model.offset += offset;
+                let solved = (solved.labels.iter().zip(&solved.biases)).zip(&solved.rows);
+                for (v, ((y, h), row)) in model.factor.iter_mut().zip(solved) {
+                    *v += share * y - bias * h - offset * row;
                 }
             }
         }
@@ -239,7 +288,7 @@ mod tests {
             with_biases(|y, h| y * h),
             with_biases(|_, h| h * h),
         ];
-        let biases = (0..DIM)
+        let biases: Vec<f64> = (0..DIM)
             .map(|k| {
                 (rows.iter())
                     .map(|row| row[0] * if k == 0 { 1.0 } else { row[k] })
@@ -247,24 +296,21 @@ mod tests {
             })
             .collect();
         let evidence = Evidence {
-            n_records: ys.len(),
             dim: DIM,
             gram,
             labels,
-            biases,
+            biases: &biases,
             squares,
         };
-        for taste in TASTES {
-            for offset in OFFSETS {
-                for candidate in evidence.candidates(offset, taste).unwrap() {
-                    let left: Vec<f64> = (ys.iter().zip(&rows))
-                        .map(|(y, row)| y - candidate.bias_weight * row[0])
-                        .collect();
-                    let found =
-                        candidate.log_weight - log_prior(offset, taste, candidate.bias_weight);
-                    let dense = dense_evidence(&rows, &left, offset, taste);
-                    assert_relative_eq!(found, dense, max_relative = 1e-4);
-                }
+        for (at, taste) in TASTES.into_iter().enumerate() {
+            let candidates = evidence.candidates(at).unwrap().1;
+            for (candidate, offset) in candidates.iter().zip(OFFSETS.map(|x| [x; 3]).concat()) {
+                let left: Vec<f64> = (ys.iter().zip(&rows))
+                    .map(|(y, row)| y - candidate.bias_weight * row[0])
+                    .collect();
+                let found = candidate.log_weight - log_prior(offset, taste, candidate.bias_weight);
+                let dense = dense_evidence(&rows, &left, offset, taste);
+                assert_relative_eq!(found, dense, max_relative = 1e-4);
             }
         }
     }
