@@ -99,7 +99,7 @@ settings! {
         /// Total epsilon
         epsilon: Option<f64> = { value_name: "E", usual: "the sum of the ledgers'", range: Range::above(0.0) },
         /// Total delta; above the sum of the ledgers' unless their budgets add up in the new one
-        delta: Option<f64> = { value_name: "D", usual: "the sum of the ledgers'", range: Range::open_unit() },
+        delta: Option<f64> = { value_name: "D", usual: "their sum, where budgets add up", range: Range::open_unit() },
     }
 
     /// Where the privacy loss is recorded.
