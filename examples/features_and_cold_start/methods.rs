@@ -42,7 +42,10 @@ impl<'a> Task<'a> {
                 USER_MEAN.center + USER_MEAN.of(users.user(user).values())
             })),
             "adadpals" => self.factors(FactorizationParams::adadpals_for_target(self.target)),
-            "pooled" => self.factors(FactorizationParams::for_target(self.target)),
+            // users have one set of penalties, as with the other methods
+            "pooled" => {
+                self.factors(FactorizationParams::for_target(self.target).with_common_fold_in())
+            }
             "am-ssp" => self.am_ssp(),
             _ => self.rounds(method),
         }

@@ -96,6 +96,13 @@ pub struct FactorizationParams {
     pub pooled_matrices: Option<PooledMatrices>,
 }
 
+/// Penalties of the fold-in of models of ratings that have the same for all users. Found on the validation part of MovieLens-1M.
+const COMMON_FOLD_IN: UserPenalties = UserPenalties {
+    offset: 20.0,
+    factor: 5.0,
+    factor_per_record: 0.0,
+};
+
 impl FactorizationParams {
     /// Defaults that follow from the privacy target alone: one matrix for all items, rounds of statistics and then
     /// of residuals. Found on the validation part of MovieLens-1M (`docs/results.md`).
@@ -161,11 +168,7 @@ impl FactorizationParams {
                 factor: 0.3,
                 factor_per_record: 0.0,
             },
-            fold_in_penalties: Some(UserPenalties {
-                offset: 20.0,
-                factor: 5.0,
-                factor_per_record: 0.0,
-            }),
+            fold_in_penalties: Some(COMMON_FOLD_IN),
             item_ridge_factor: 0.7,
             item_l2_penalty: 2.0,
             init_stddev: 0.3,
@@ -178,6 +181,14 @@ impl FactorizationParams {
             item_update: ItemUpdate::Ssp,
             pooled_matrices: None,
         }
+    }
+
+    /// The same with one set of fold-in penalties for all users, those of [`adadpals_for_target`](Self::adadpals_for_target): for
+    /// comparisons of models in which only the models differ.
+    #[must_use]
+    pub const fn with_common_fold_in(mut self) -> Self {
+        self.fold_in_penalties = Some(COMMON_FOLD_IN);
+        self
     }
 
     /// Checks every range.

@@ -47,7 +47,7 @@ pub(super) fn of_ratings() -> Vec<Method> {
     methods.push(ours("best", |target| {
         vec![Candidate {
             label: "defaults".to_owned(),
-            settings: FactorizationParams::for_target(target),
+            settings: FactorizationParams::for_target(target).with_common_fold_in(),
         }]
     }));
     methods

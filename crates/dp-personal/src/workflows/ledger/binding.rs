@@ -248,8 +248,10 @@ impl Binding {
 
     /// Remembers how far the ledger has come, if anything was written before. Where that fails, the file remembers less.
     pub(crate) fn close(&mut self, recorded: &Recorded<'_>) {
-        if self.seen.is_some() {
-            let _ = self.write(recorded);
+        if self.seen.is_some()
+            && let Err(error) = self.write(recorded)
+        {
+            tracing::warn!(file = %self.files.users.display(), %error, "the file of users does not remember the last payments");
         }
     }
 }
