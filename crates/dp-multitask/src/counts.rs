@@ -117,7 +117,11 @@ impl NoisyCounts {
         let total: f64 = self.values.iter().sum();
         let noise = self.values.len() as f64 * self.noise_stddev.powi(2);
         let squares = self.values.iter().map(|n| n * n).sum::<f64>() - noise;
-        if total > 0.0 { squares.max(0.0) / total } else { 0.0 }
+        if total > 0.0 {
+            squares.max(0.0) / total
+        } else {
+            0.0
+        }
     }
 
     /// The `k` items with the largest noisy counts for every user, best first, without those of the user's

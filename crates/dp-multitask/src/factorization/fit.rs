@@ -126,7 +126,7 @@ impl MatrixFactorization {
         };
         let mut rounds = RoundState::new(params, n_items, dim)?;
         weights.clear_others(&mut rounds.factors);
-        rounds.show(run);
+        self.show(&rounds, run)?;
         while rounds.n_rounds < params.n_rounds {
             match self.round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last whole round
@@ -138,14 +138,10 @@ impl MatrixFactorization {
                 made => made?,
             }
             weights.clear_others(&mut rounds.factors);
-            rounds.show(run);
+            self.show(&rounds, run)?;
         }
-        if let (None, true, Some(pooled)) =
-            (params.fold_in_penalties, dim > 1, rounds.matrices.as_ref())
-        {
-            spread_alike(&mut rounds.factors, dim, pooled)?;
-        }
-        let model = FactorModel::new(params.scoring(dim), rounds.factors, run.provenance())?;
+        let factors = self.in_axes(&rounds)?;
+        let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
         Ok(model.with_counts(counts))
     }
 
@@ -199,6 +195,27 @@ impl MatrixFactorization {
         params.dim.unwrap_or_else(by_rule)
     }
 
+    /// The factors as they are released, with tastes in the axes of [`spread_alike`] where users weigh penalties.
+    fn in_axes(&self, rounds: &RoundState) -> Result<Vec<f64>> {
+        let mut factors = rounds.factors.clone();
+        let weighs = self.params().fold_in_penalties.is_none() && rounds.dim > 1;
+        if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
+            spread_alike(&mut factors, rounds.dim, pooled)?;
+        }
+        Ok(factors)
+    }
+
+    fn show(&self, rounds: &RoundState, run: &mut Run<'_>) -> Result<()> {
+        let factors = self.in_axes(rounds)?;
+        run.round(&Round {
+            round: rounds.n_rounds,
+            parameters: &factors,
+            shape: (factors.len() / rounds.dim, rounds.dim),
+            local: None,
+        });
+        Ok(())
+    }
+
     /// One round: users, sums, noise, items.
     fn round(&self, on: &Weighted<'_>, rounds: &mut RoundState, run: &mut Run<'_>) -> Result<()> {
         if let Some(implicit) = self.params().feedback.implicit() {
@@ -246,15 +263,6 @@ impl RoundState {
             precision: 0.0,
             matrices: None,
         })
-    }
-
-    fn show(&self, run: &mut Run<'_>) {
-        run.round(&Round {
-            round: self.n_rounds,
-            parameters: &self.factors,
-            shape: (self.factors.len() / self.dim, self.dim),
-            local: None,
-        });
     }
 
     /// Takes over factors that a round made from those before it.

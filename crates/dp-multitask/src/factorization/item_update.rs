@@ -197,8 +197,21 @@ pub struct ResidualRounds {
     pub pull: f64,
     /// Whether what a user sends about an item comes from a user step without the user's record of it. A factor that has seen a
     /// rating explains part of its noise, which items would learn as if users shared it. See [`ItemResiduals`].
+    ///
+    /// The first of these rounds then learns tastes afresh, from 0, since those of the rounds before have learnt such noise; it is bounded as a round of
+    /// statistics.
     #[serde(default)]
     pub leave_one_out: bool,
+    /// Tastes that are learnt afresh are dropped, where the length of the factors is by rule, if the energy of their residual sums is not above the
+    /// noise by so many times what is expected of ratings without tastes:
+    ///
+    /// ```text
+    /// sum_i ||r_i||^2 - n d sigma^2 < least_signal G^2 B^2 tr(sum_j f_j f_j^T)      r_i without its first coordinate, d = dim - 1
+    /// ```
+    ///
+    /// The right side takes every user for one at the bound. Looks at releases only. 0 drops none.
+    #[serde(default)]
+    pub least_signal: f64,
 }
 
 impl ItemUpdate {
@@ -266,6 +279,7 @@ impl ResidualRounds {
             clip: GradientClip::Joint,
             pull: 0.0,
             leave_one_out: false,
+            least_signal: 0.0,
         }
     }
 
@@ -273,6 +287,7 @@ impl ResidualRounds {
         params::at_least_one("n_statistics_rounds", self.n_statistics_rounds)?;
         let n_residual = n_rounds.saturating_sub(self.n_statistics_rounds);
         self.bounds.check(n_residual)?;
+        params::finite_non_negative("least_signal", self.least_signal)?;
         if (0.0..=1.0).contains(&self.pull) {
             return Ok(());
         }
@@ -617,6 +632,15 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 }
 
+/// The one matrix of all items; that of users without tastes for `dim` 1.
+fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
+    let mut matrix = vec![1.0; dim * dim];
+    if dim == released.dim() {
+        released.write_item(0, &mut matrix, &mut vec![0.0; dim]);
+    }
+    matrix
+}
+
 /// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
 pub(super) fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     if dim == 1 {
@@ -754,7 +778,23 @@ impl MatrixFactorization {
         (bound, clip): (f64, GradientClip),
         run: &mut Run<'_>,
     ) -> Result<(Vec<f64>, ReleasedVector)> {
-        let coefficients = self.coefficients(&rounds.factors, rounds.dim);
+        self.release_residuals_around(
+            self.coefficients(&rounds.factors, rounds.dim),
+            on,
+            rounds,
+            (bound, clip),
+            run,
+        )
+    }
+
+    fn release_residuals_around(
+        &self,
+        coefficients: Vec<f64>,
+        on: &Weighted<'_>,
+        rounds: &RoundState,
+        (bound, clip): (f64, GradientClip),
+        run: &mut Run<'_>,
+    ) -> Result<(Vec<f64>, ReleasedVector)> {
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
         let shape = (coefficients.len(), self.params().factor_bound() * bound);
@@ -803,31 +843,64 @@ impl MatrixFactorization {
         rounds: &mut RoundState,
         run: &mut Run<'_>,
     ) -> Result<()> {
-        let bound = settings.bound(self.params().label_bound, rounds.n_rounds);
+        let params = self.params();
+        let dim = rounds.dim;
+        let is_first = rounds.n_rounds == settings.n_statistics_rounds;
+        let afresh =
+            settings.leave_one_out && is_first && dim > 1 && params.score_model.is_biased();
+        let mut bound = settings.bound(params.label_bound, rounds.n_rounds);
+        let mut start = self.coefficients(&rounds.factors, dim);
+        if afresh {
+            bound = params.label_bound;
+            start.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
+        }
         let clipped = (bound, settings.clip);
-        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let (mut x, released) = self.release_residuals_around(start, on, rounds, clipped, run)?;
         let Some(matrices) = &rounds.matrices else {
             return Err(crate::Error::Unsupported {
                 what: "residual rounds before any round of statistics",
             });
         };
         let mut change = released.values();
+        let mut noise_stddev = released.noise_stddev();
+        if afresh && params.dim.is_none() && !self.tastes_show(settings, matrices, &released) {
+            let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
+            (x, change) = (biases(&x), biases(&change));
+            rounds.dim = 1;
+            // the constant coordinate of users' factors is 1 from now on
+            let bias = bias_coordinate(params.clip_norm, dim);
+            x.iter_mut().for_each(|x| *x *= bias);
+            change.iter_mut().for_each(|r| *r /= bias);
+            noise_stddev /= bias;
+        }
         match on.scales {
             Some(scales) => {
-                let noise = released.noise_stddev();
-                self.pooled_step(
-                    settings,
-                    matrices,
-                    (scales.curvature(), noise),
-                    &x,
-                    &mut change,
-                )?;
+                let matrix = pooled_matrix(matrices, rounds.dim);
+                let weights = (scales.curvature(), noise_stddev);
+                self.pooled_step(settings, &matrix, weights, &x, &mut change)?;
             }
             None => self.step_per_item(settings, matrices, &x, &mut change)?,
         }
         x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
         rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
         Ok(())
+    }
+
+    /// Whether released residual sums around 0 show more tastes than [`ResidualRounds::least_signal`] asks for.
+    fn tastes_show(
+        &self,
+        settings: &ResidualRounds,
+        matrices: &ReleasedGrams,
+        released: &ReleasedVector,
+    ) -> bool {
+        let dim = matrices.dim();
+        let sums = released.values();
+        let rows = sums.chunks_exact(dim);
+        let noise = (rows.len() * (dim - 1)) as f64 * released.noise_stddev().powi(2);
+        let energy: f64 = rows.flat_map(|r| &r[1..]).map(|r| r * r).sum();
+        let users: f64 = (pooled_matrix(matrices, dim).iter().step_by(dim + 1)).sum();
+        let of_one = (self.params().clip_norm * self.params().label_bound).powi(2);
+        energy - noise >= settings.least_signal * of_one * users
     }
 
     /// Overwrites released residual sums by the steps of the items, each by its own matrix.
@@ -853,19 +926,17 @@ impl MatrixFactorization {
     fn pooled_step(
         &self,
         settings: &ResidualRounds,
-        matrices: &ReleasedGrams,
+        matrix: &[f64],
         (weights, noise_stddev): (&[f64], f64),
         x: &[f64],
         sums: &mut [f64],
     ) -> Result<()> {
-        let dim = matrices.dim();
+        let dim = sums.len() / weights.len();
         let ridge = ridge(self.params(), noise_stddev, dim);
-        let mut matrix = vec![0.0; dim * dim];
-        matrices.write_item(0, &mut matrix, &mut vec![0.0; dim]);
         for (r, x) in sums.iter_mut().zip(x) {
             *r -= settings.pull * ridge * x;
         }
-        PooledSolve::new(&matrix, dim)?.solve(sums, weights, ridge);
+        PooledSolve::new(matrix, dim)?.solve(sums, weights, ridge);
         Ok(())
     }
 }

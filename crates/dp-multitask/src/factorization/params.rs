@@ -119,16 +119,17 @@ impl FactorizationParams {
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
         Self {
-            n_rounds: 8,
+            n_rounds: 7,
             round_growth: 1.2,
             matrix_share: 0.01,
             item_ridge_factor: 1.0,
             item_l2_penalty: 3.0,
             item_update: ItemUpdate::Residual(ResidualRounds {
-                n_statistics_rounds: 4,
+                n_statistics_rounds: 2,
                 bounds: ResidualBounds::Geometric { ratio: 0.9 },
                 pull: 0.25,
                 leave_one_out: true,
+                least_signal: 5.0,
                 clip: GradientClip::Joint,
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
@@ -273,6 +274,12 @@ impl FactorizationParams {
         if self.pooled_matrices.is_some() && per_item_only {
             let what = "pooled matrices without biases, in gradient steps or for implicit feedback \
                         (which has its own setting)";
+            return Err(Error::Unsupported { what });
+        }
+        let drops_tastes =
+            matches!(&self.item_update, ItemUpdate::Residual(of) if of.least_signal > 0.0);
+        if drops_tastes && self.pooled_matrices.is_none() {
+            let what = "dropping tastes without signal, unless matrices are pooled";
             return Err(Error::Unsupported { what });
         }
         if self.score_model == ScoreModel::Plain && self.dim.is_none_or(|dim| dim < 2) {
@@ -669,8 +676,8 @@ fn power(base: f64, exponent: usize) -> f64 {
     base.powf(exponent as f64).max(1e-12)
 }
 
-/// Longest factor that the rule chooses: an item bias and 16 tastes.
-const LARGEST_RULE_DIM: usize = 17;
+/// Longest factor that the rule chooses: an item bias and 24 tastes.
+const LARGEST_RULE_DIM: usize = 25;
 /// Most tastes that the rule for implicit feedback chooses.
 const IMPLICIT_TASTES: usize = 32;
 /// Fewer tastes than this cost more in noise than they tell.
@@ -768,7 +775,7 @@ impl FactorizationParams {
             return 1 + self.rule_tastes_implicit(mu, mean_count);
         }
         let tastes = match mean_count {
-            Some(count) => (mu * count.max(1.0)).log2() - 4.2,
+            Some(count) => 0.3 * (mu * count.max(0.0)).sqrt() - 0.6,
             None => self.rule_epsilon.log2() + 0.68,
         };
         let tastes = tastes.round();
