@@ -14,6 +14,7 @@ use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
 use crate::output::{PersonalRelease, PersonalReport, Seconds};
+use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
@@ -30,6 +31,8 @@ pub struct PersonalizeOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
+    /// Whether a baseline is better: private, and there only with `show_internal` or `fail_if_worse`.
+    pub verdict: Option<Verdict>,
 }
 
 /// Learns the subspace that users' linear models share from a table of labelled rows, and writes a release folder.
@@ -48,6 +51,7 @@ pub fn personalize(
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.run.epsilon, args.run.delta)?;
     let settings = Settings::new(args)?;
+    args.output.refuse_metrics("`dp personalize`")?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
     let opening = Opening {
         catalogue: None,
@@ -94,7 +98,7 @@ pub fn personalize(
         run: &public,
     };
     opened.write(&release)?;
-    let (json, summary) = opened.close(&plan, || {
+    let (json, summary, verdict) = opened.close(&plan, || {
         tracing::info!("measuring on held-out rows");
         Ok(PersonalReport {
             release: &release,
@@ -112,6 +116,7 @@ pub fn personalize(
         fitted,
         json,
         summary,
+        verdict,
     })
 }
 
