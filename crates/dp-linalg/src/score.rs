@@ -119,8 +119,8 @@ pub fn top_k_each<T: Real>(
         })
         .collect();
     let mut scores = [T::default(); CHUNK];
-    let mut start = 0_u32;
-    for rows in factors.chunks(CHUNK * first.len()) {
+    let starts = (0_u32..).step_by(CHUNK);
+    for (rows, start) in factors.chunks(CHUNK * first.len()).zip(starts) {
         let chunk = &mut scores[..rows.len() / first.len()];
         for ((vector, _), (best, excluded)) in queries.iter().zip(&mut lists) {
             T::run(isa, Scores::new(rows, vector, chunk));
@@ -134,7 +134,6 @@ pub fn top_k_each<T: Real>(
                 }
             }
         }
-        start = start.saturating_add(CHUNK as u32);
     }
     Ok(lists
         .into_iter()

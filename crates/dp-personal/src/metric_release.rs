@@ -81,7 +81,7 @@ impl MetricRelease {
     }
 
     /// Of ratings: a user's root mean squared error counts up to `bound`.
-    pub(crate) fn of_errors(share: f64, bound: f64, baseline: Option<String>) -> Self {
+    pub(crate) fn of_ratings(share: f64, bound: f64, baseline: Option<String>) -> Self {
         let metrics = vec![
             (Metric::Mse, [0.0, bound * bound]),
             (Metric::Mae, [0.0, bound]),
@@ -90,6 +90,19 @@ impl MetricRelease {
             share,
             metrics,
             baseline,
+        }
+    }
+
+    /// Of labelled rows: a user's root mean squared error counts up to `bound`, and a share of errors in full.
+    pub(crate) fn of_rows(share: f64, bound: Option<f64>, baseline: String) -> Self {
+        let metric = match bound {
+            Some(bound) => (Metric::Mse, [0.0, bound * bound]),
+            None => (Metric::ErrorRate, [0.0, 1.0]),
+        };
+        Self {
+            share,
+            metrics: vec![metric],
+            baseline: Some(baseline),
         }
     }
 
@@ -271,10 +284,23 @@ impl VectorContribution for ClippedMetrics {
 
 /// A trainer that releases held-out metrics of its model at the end, where that is asked for; without, the trainer itself.
 pub(crate) struct WithMetrics<'a, T> {
-    pub(crate) trainer: &'a T,
-    pub(crate) release: Option<&'a MetricRelease>,
+    trainer: &'a T,
+    release: Option<&'a MetricRelease>,
     /// That of the whole run.
-    pub(crate) target: ApproxDp,
+    target: ApproxDp,
+}
+
+/// A trainer that releases the metrics too, where there are some to release.
+pub(crate) const fn with_metrics<'a, T>(
+    trainer: &'a T,
+    release: Option<&'a MetricRelease>,
+    target: ApproxDp,
+) -> WithMetrics<'a, T> {
+    WithMetrics {
+        trainer,
+        release,
+        target,
+    }
 }
 
 /// The users' data: what is trained on, and what users of a model score on what they held out, in the metrics of the release: the model,
@@ -384,7 +410,7 @@ where
 #[cfg(test)]
 mod tests {
     use dp_accounting::{Budget, Ledger};
-    use dp_mechanism::{Grid, NoiseSource, vector_contribution};
+    use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
 
@@ -392,7 +418,7 @@ mod tests {
     use crate::quality::{Outcome, UserValue};
 
     fn release(share: f64) -> MetricRelease {
-        MetricRelease::of_errors(share, 2.0, Some("user mean".to_owned()))
+        MetricRelease::of_ratings(share, 2.0, Some("user mean".to_owned()))
     }
 
     /// Squared and absolute errors of the model, and squared errors of a baseline.
@@ -555,6 +581,47 @@ mod tests {
             (Outcome::Better, true)
         );
         assert!((verdict.baseline_value - 1.4).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_replay_has_the_metrics_of_its_run_and_one_that_ends_before_them_has_none() {
+        let target = ApproxDp::target(8.0, 1e-5).unwrap();
+        let release = release(0.5);
+        let trainer = with_metrics(&Counting, Some(&release), target);
+        let plan = trainer.plan(1, target, ADJACENCY).unwrap();
+        let (dir, users) = (tempfile::tempdir().unwrap(), [[0.5, 0.6, 0.7]; 50]);
+        let folder = RunFolder::new(dir.path());
+        let nobody = Private::new(InteractionsBuilder::new(1).build().0);
+        let data = TrainedAndHeldOut {
+            train: &nobody,
+            scored: &|_: &f64| Ok(scored(&users)),
+        };
+        let budget = Budget::new(target, ADJACENCY).unwrap();
+        let ledgers = &mut [Ledger::in_memory("users", budget).unwrap()];
+        let noise = &mut NoiseSource::operating_system();
+        let fitted = folder.train(&trainer, &data, &plan, ledgers, "run", noise, &mut ());
+        let fitted = Measured::certified(fitted.unwrap());
+        assert_eq!(fitted.certificate.metrics.len(), 3);
+        let text = std::fs::read_to_string(folder.list_path()).unwrap();
+        let early = dir.path().join("early.list");
+        let lines = text.split_inclusive('\n').take(2);
+        std::fs::write(&early, lines.collect::<String>()).unwrap();
+        let replayed = |list: &std::path::Path| {
+            let of_nobody = TrainedAndHeldOut {
+                train: &nobody,
+                scored: &|_: &f64| Ok(Vec::new()),
+            };
+            let list = ReleaseList::read(list, "run", &plan).unwrap();
+            let run = Run::replay(&plan, list).unwrap();
+            Measured::certified(trainer.run(&of_nobody, run).unwrap())
+        };
+        let again = replayed(&folder.list_path());
+        assert_eq!(again.certificate.metrics, fitted.certificate.metrics);
+        let early = replayed(&early);
+        assert!(early.certificate.metrics.is_empty());
+        assert_eq!(early.model.to_bits(), fitted.model.to_bits());
+        // what was planned for them is counted all the same
+        assert_eq!(early.certificate.not_made.len(), 1);
     }
 
     /// 2,000 populations sampled and noised, for several sizes of noise: at least 95 % of the intervals hold the true mean. The bound lies 4.5

@@ -676,7 +676,7 @@ mod tests {
             ("0 to 1 records", "7 to 9 records")
         );
         // users 0 and 7 have the fewest records
-        assert_eq!(model[0].estimate.unwrap().value, 3.5);
+        assert!((model[0].estimate.unwrap().value - 3.5).abs() < 1e-12);
         assert_eq!(rows.len(), 4 * 3);
     }
 }

@@ -203,11 +203,10 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let users: Vec<_> = ids
             .filter_map(|(user, id)| {
                 let own = all().flat_map(|of| {
-                    let of_user = of.methods.iter().map(move |(_, users)| {
+                    of.methods.iter().map(move |(_, users)| {
                         let mean = users.get(user)?.mean();
                         mean.map(|mean| of.metric.of(mean))
-                    });
-                    of_user
+                    })
                 });
                 let own: Vec<Option<f64>> = own.collect();
                 own.iter().any(Option::is_some).then(|| {

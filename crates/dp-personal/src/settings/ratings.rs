@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dp_core::params;
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
@@ -180,7 +181,7 @@ settings! {
         show_internal: bool = { shapes: Shapes::Nothing },
         /// Share of the budget for noisy held-out metrics, which may be published
         release_metrics: Option<f64> = {
-            value_name: "SHARE",
+            value_name: "X",
             usual: "none are released",
             conflicts: ["no_split"],
             range: Range::open_unit(),
@@ -188,7 +189,7 @@ settings! {
         /// Of released errors: a user's own RMSE counts up to this public bound
         metric_bound: Option<f64> = {
             value_name: "X",
-            usual: "twice the label bound",
+            usual: "twice the label bound; of rows, half the target range",
             requires: ["release_metrics"],
             range: Range::of(1e-6, 1e6),
         },
@@ -427,6 +428,17 @@ impl OutputSettings {
     /// Whether anything computed from private data that nobody paid for is printed, or decides the exit code.
     pub(crate) const fn reveals_internal(&self) -> bool {
         self.show_internal || self.fail_if_worse && self.release_metrics.is_none()
+    }
+
+    /// The share of the budget for held-out metrics, where some are to be released.
+    pub(crate) fn metric_share(&self) -> Result<Option<f64>> {
+        if let Some(bound) = self.metric_bound {
+            params::finite_positive("metric_bound", bound)?;
+        }
+        let share = self.release_metrics;
+        Ok(share
+            .map(|share| params::open_unit("release_metrics", share))
+            .transpose()?)
     }
 
     /// Refuses to release metrics where a command has none to release.

@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::federate::{AllRuns, Rows, Shape, selection};
 use super::private_run::run_name;
-use super::train::{ADJACENCY, with_metrics};
+use super::train::ADJACENCY;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, Spending};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
     catalogue_sha256, internal_beside, model_files, shared_bytes, subspace_bytes,
@@ -269,9 +269,8 @@ impl Replay<'_> {
             self.get::<MethodSettings>("settings")?.check()?,
             self.inputs()?,
         );
-        let plan = fit.plan(inputs.dim(), self.target()?, ADJACENCY)?;
         let nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
-        let fitted = fit.run(&nobody.build().0, self.run(&plan)?)?;
+        let fitted = self.replay(&fit, &nobody.build().0, inputs.dim())?;
         let bytes = subspace_bytes(&fitted.model, &inputs)?;
         Ok(Rebuilt::of(SUBSPACE, bytes, fitted))
     }

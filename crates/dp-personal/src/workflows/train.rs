@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, WithMetrics};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::pay_apart;
@@ -42,7 +42,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let method = args.target.method;
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
-    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?);
+    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
     let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
@@ -96,35 +96,24 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     )
 }
 
-/// A trainer that releases the metrics too, where there are some to release.
-pub(super) const fn with_metrics<'a, T>(
-    trainer: &'a T,
-    release: Option<&'a MetricRelease>,
-    target: ApproxDp,
-) -> WithMetrics<'a, T> {
-    WithMetrics {
-        trainer,
-        release,
-        target,
-    }
-}
-
 /// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
 pub(super) fn metric_release(
     args: &TrainSettings,
     label_bound: f64,
     counts_items: bool,
-) -> Option<MetricRelease> {
-    let share = args.output.release_metrics?;
-    Some(match args.feedback.feedback {
+) -> Result<Option<MetricRelease>> {
+    let Some(share) = args.output.metric_share()? else {
+        return Ok(None);
+    };
+    Ok(Some(match args.feedback.feedback {
         FeedbackKind::Explicit => {
             let bound = args.output.metric_bound.unwrap_or(2.0 * label_bound);
-            MetricRelease::of_errors(share, bound, Some(USER_MEAN.to_owned()))
+            MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
         }
         FeedbackKind::Implicit => {
             MetricRelease::of_lists(share, counts_items.then(|| POPULARITY.to_owned()))
         }
-    })
+    }))
 }
 
 /// Whether a run of these settings releases the counts of items.

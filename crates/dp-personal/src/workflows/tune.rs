@@ -14,10 +14,10 @@ use super::input::settings_for;
 use super::private_run::Clock;
 use super::train::{
     ADJACENCY, TrainOutcome, assumptions, counts_items, finish, held_out_by, metric_release,
-    opening, read_parts, scored_by_releases, with_assumptions, with_metrics,
+    opening, read_parts, scored_by_releases, with_assumptions,
 };
 use crate::error::{Error, Result};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{
     AuditTuneSettings, ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings,
@@ -41,7 +41,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let bounds = fits.iter().map(|fit| fit.params().label_bound);
     let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
     let is_counted = counted.iter().all(|counts| *counts);
-    let metrics = metric_release(train, bounds.fold(0.0, f64::max), is_counted);
+    let metrics = metric_release(train, bounds.fold(0.0, f64::max), is_counted)?;
     let tuning = Tuning::new(fits.clone(), how)?;
     let draft = with_metrics(&tuning, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(train)?.open(&draft)?;

@@ -13,6 +13,7 @@ pub use self::audit::audit;
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{PersonalRelease, PersonalReport, Seconds};
 use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
@@ -51,7 +52,6 @@ pub fn personalize(
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.run.epsilon, args.run.delta)?;
     let settings = Settings::new(args)?;
-    args.output.refuse_metrics("`dp personalize`")?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
     let opening = Opening {
         catalogue: None,
@@ -77,17 +77,23 @@ pub fn personalize(
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     go_on(watch)?;
     let mut noise = args.output.noise();
-    let own = json!({
+    let mut own = json!({
         "settings": settings.method,
         "inputs": inputs,
         "max_rows": args.run.columns.max_rows,
     });
+    MetricRelease::put(settings.metrics.as_ref(), &mut own);
     let public = opened.public("personalize", args, &assumptions(args), own)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
-    let samples = held_out.train().samples();
     let run = opened.run(&plan, &public);
-    let fitted = (settings.fit).fit(samples, run, &mut noise, &mut watched)?;
+    let trainer = with_metrics(&settings.fit, settings.metrics.as_ref(), target);
+    let data = TrainedAndHeldOut {
+        train: held_out.train().samples(),
+        scored: &|subspace| held_out.scored(&inputs, subspace),
+    };
+    let fitted = run.train(&trainer, &data, &mut noise, &mut watched, |_| false)?;
+    let fitted = Measured::certified(fitted);
     let train = clock.lap();
 
     let fitted = with_assumptions(fitted, args);
