@@ -453,7 +453,6 @@ fn of_run(error: KernelError) -> Result<Error, KernelError> {
     match error {
         KernelError::Cancelled => Ok(Error::Cancelled),
         KernelError::Accounting(inner) => Ok(inner.into()),
-        KernelError::Param(param) => Ok(param.into()),
         KernelError::List { .. }
         | KernelError::ListOfAnotherRun { .. }
         | KernelError::EndOfList

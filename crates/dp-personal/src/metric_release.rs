@@ -29,7 +29,7 @@
 //! intervals and verdict made of them are post-processing. Personal models stay with their users (joint DP).
 
 use dp_accounting::{
-    CertificateBuilder, PlannedRelease, ReleaseRequest, ReleasedMetric, Requests, gdp,
+    CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, ReleasedMetric, Requests, gdp,
 };
 use dp_core::{
     Adjacency, ApproxDp, DpEvent, Interactions, InteractionsBuilder, Private, ReplaceFactor,
@@ -37,6 +37,7 @@ use dp_core::{
 };
 use dp_mechanism::{
     Error as KernelError, Fitted, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution,
+    plan_for,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -387,6 +388,12 @@ where
             ),
             None => certificate,
         }
+    }
+
+    /// Its errors are those of the trainer.
+    fn plan(&self, width: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let plan = plan_for(&self.requests(width, adjacency)?, target, adjacency);
+        Ok(plan.map_err(T::Error::from)?)
     }
 
     fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<Self::Model> {

@@ -427,6 +427,7 @@ pub enum Outcome {
 /// # Privacy
 /// Computed from private data and covered by nothing unless [`is_released`](Self::is_released).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// What was found.
     pub outcome: Outcome,

@@ -195,6 +195,10 @@ pub struct ResidualRounds {
     pub clip: GradientClip,
     /// From 0 to 1.
     pub pull: f64,
+    /// Whether what a user sends about an item comes from a user step without the user's record of it. A factor that has seen a
+    /// rating explains part of its noise, which items would learn as if users shared it. See [`ItemResiduals`].
+    #[serde(default)]
+    pub leave_one_out: bool,
 }
 
 impl ItemUpdate {
@@ -253,7 +257,7 @@ impl GradientRounds {
 }
 
 impl ResidualRounds {
-    /// Three rounds of statistics, then bounds that shrink to 0.9 of the one before, without pull.
+    /// Three rounds of statistics, then bounds that shrink to 0.9 of the one before, without pull and with all records of a user.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -261,6 +265,7 @@ impl ResidualRounds {
             bounds: ResidualBounds::Geometric { ratio: 0.9 },
             clip: GradientClip::Joint,
             pull: 0.0,
+            leave_one_out: false,
         }
     }
 
@@ -329,6 +334,7 @@ pub struct ItemStatistics<'a> {
     penalties: UserPenalties,
     clip_norm: f64,
     label_bound: f64,
+    leave_one_out: bool,
 }
 
 impl std::fmt::Debug for ItemStatistics<'_> {
@@ -369,6 +375,7 @@ impl MatrixFactorization {
             penalties: params.training_penalties,
             clip_norm: params.clip_norm,
             label_bound: params.rhs_bound(),
+            leave_one_out: matches!(&params.item_update, ItemUpdate::Residual(of) if of.leave_one_out),
         })
     }
 
@@ -499,18 +506,20 @@ impl ItemStatistics<'_> {
 
     /// Clips each label by itself.
     fn write_labels(&self, user: UserRow<'_>, offset: f64, out: &mut FactorBuffer) {
-        let center = self.bias.center + offset;
+        for (label, &y) in out.labels.iter_mut().zip(user.values()) {
+            *label = self.single_label(y, offset);
+        }
+    }
+
+    fn single_label(&self, rating: f32, offset: f64) -> f64 {
+        if self.design.is_implicit() {
+            return 1.0;
+        }
         let single = match self.design.score_model() {
             ScoreModel::Biased => SINGLE_LABEL_BOUNDS * self.label_bound,
             ScoreModel::Plain => self.label_bound,
         };
-        for (label, &y) in out.labels.iter_mut().zip(user.values()) {
-            *label = if self.design.is_implicit() {
-                1.0
-            } else {
-                (f64::from(y) - center).clamp(-single, single)
-            };
-        }
+        (f64::from(rating) - (self.bias.center + offset)).clamp(-single, single)
     }
 
     /// Clips all labels of the user together.
@@ -528,15 +537,39 @@ impl ItemStatistics<'_> {
     /// Writes one user's factor, weights and single labels; zeros where there is no working memory.
     fn write(&self, user: UserRow<'_>, scratch: &mut Option<UserScratch>, out: &mut FactorBuffer) {
         let Some(scratch) = scratch else { return };
-        let step = UserStep {
-            design: &self.design,
-            bias: self.bias,
-            penalties: self.penalties,
-        };
-        let solution = step.solve(user, scratch);
+        let solution = self.user_step().solve(user, scratch);
         self.write_factor(solution.factor, &mut out.factor);
         self.weights.weigh(user, &mut out.weights);
         self.write_labels(user, solution.offset, out);
+    }
+
+    /// As [`describe`](Self::describe), with the factor of each record, `f_j` or the user's without the record, and labels above its offset.
+    fn describe_each(&self, user: UserRow<'_>, (described, each): &mut ResidualScratch) {
+        self.describe(user, described);
+        let (Some(step), own) = (&mut described.0, &mut described.1) else {
+            return;
+        };
+        each.clear();
+        if !self.leave_one_out {
+            (0..user.len()).for_each(|_| each.extend_from_slice(&own.factor));
+            return;
+        }
+        each.resize(user.len() * own.factor.len(), 0.0);
+        let mut factors = each.chunks_exact_mut(own.factor.len());
+        self.user_step().leave_one_out(user, step, |at, offset, w| {
+            if let Some(factor) = factors.next() {
+                self.write_factor(&w[1..], factor);
+            }
+            own.labels[at] = self.single_label(user.values()[at], offset);
+        });
+    }
+
+    const fn user_step(&self) -> UserStep<'_> {
+        UserStep {
+            design: &self.design,
+            bias: self.bias,
+            penalties: self.penalties,
+        }
     }
 
     /// Working memory of [`describe`](Self::describe).
@@ -600,23 +633,29 @@ pub(super) fn ridge(params: &FactorizationParams, noise_stddev: f64, dim: usize)
     params.item_ridge_factor * noise + params.item_l2_penalty
 }
 
+/// Working memory of a user's residuals: as for statistics, and the factor of each record.
+type ResidualScratch = ((Option<UserScratch>, FactorBuffer), Vec<f64>);
+
 /// One user's share of the residual sums of all items.
 ///
 /// ```text
-/// e_ij = y_ij - <x_i, f_j>          f_j, w_ij and single labels as in ItemStatistics
+/// e_ij = y_ij - <x_i, f_ij>         w_ij and single labels as in ItemStatistics; f_ij = f_j
 /// Joint:    s_ij = w_ij e_ij min(1, c / sqrt(sum_i w_ij^2 e_ij^2))
 /// PerTask:  s_ij = w_ij clip(e_ij, [-c, c])
-/// r_i += s_ij f_j
+/// r_i += s_ij f_ij
 /// ```
+///
+/// With [`leave_one_out`](ResidualRounds::leave_one_out), `f_ij` and the offset of `y_ij` are what the user step finds without
+/// record `i`: a user's rating of an item is not fitted by a factor that has seen it.
 ///
 /// This is minus the gradient of `sum_j w_ij e_ij^2 / 2`, clipped user by user inside the sum
 /// (`docs/errata.md`, Algorithm 2).
 ///
 /// # Privacy
-/// User `j` adds the blocks `s_ij f_j`, one per item of the user, and `||f_j|| <= F`. Joint:
+/// User `j` adds the blocks `s_ij f_ij`, one per item of the user, and `||f_ij|| <= F`. Joint:
 /// `sum_i s_ij^2 <= c^2` by construction. Each by itself: `sum_i w_ij^2 c^2 <= c^2`, because
 /// `sum_i w_ij^2 <= 1`. Either way the squared norm of everything the user adds is
-/// `||f_j||^2 sum_i s_ij^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the labels and
+/// `sum_i s_ij^2 ||f_ij||^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the labels and
 /// the coefficients. `F` is 1 with biases and `clip_norm` without.
 #[derive(Debug)]
 pub struct ItemResiduals<'a> {
@@ -632,12 +671,13 @@ pub struct ItemResiduals<'a> {
 
 impl ItemResiduals<'_> {
     /// Overwrites the labels by the bounded, weighted residuals `s_ij`.
-    fn bounded_residuals(&self, user: UserRow<'_>, own: &mut FactorBuffer) {
-        let f = &own.factor;
+    fn bounded_residuals(&self, user: UserRow<'_>, own: &mut FactorBuffer, each: &[f64]) {
+        let dim = own.factor.len();
         let labels = own.labels.iter_mut().zip(&own.weights);
+        let records = labels.zip(user.items()).zip(each.chunks_exact(dim));
         let mut total = 0.0;
-        for ((label, w), &item) in labels.zip(user.items()) {
-            let x = &self.coefficients[item as usize * f.len()..][..f.len()];
+        for (((label, w), &item), f) in records {
+            let x = &self.coefficients[item as usize * dim..][..dim];
             let fitted: f64 = x.iter().zip(f).map(|(x, f)| x * f).sum();
             let residual = *label - fitted;
             *label = match self.clip {
@@ -655,22 +695,23 @@ impl ItemResiduals<'_> {
 }
 
 impl VectorContribution for ItemResiduals<'_> {
-    type Scratch = (Option<UserScratch>, FactorBuffer);
+    type Scratch = ResidualScratch;
 
     fn scratch(&self) -> Self::Scratch {
-        self.statistics.describing_scratch()
+        (self.statistics.describing_scratch(), Vec::new())
     }
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
-        self.statistics.describe(user, scratch);
-        let own = &mut scratch.1;
-        self.bounded_residuals(user, own);
+        self.statistics.describe_each(user, scratch);
+        let ((_, own), each) = scratch;
+        self.bounded_residuals(user, own, each);
         let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
-        for (&item, s) in user.items().iter().zip(&own.labels) {
+        let factors = each.chunks_exact(own.factor.len());
+        for ((&item, s), f) in user.items().iter().zip(&own.labels).zip(factors) {
             if *s == 0.0 {
                 continue;
             }
-            for (k, f) in (0..).zip(&own.factor) {
+            for (k, f) in (0..).zip(f) {
                 // the plan refuses catalogues where this would not fit
                 out.push(item.saturating_mul(dim).saturating_add(k), s * f);
             }

@@ -128,6 +128,7 @@ impl FactorizationParams {
                 n_statistics_rounds: 4,
                 bounds: ResidualBounds::Geometric { ratio: 0.9 },
                 pull: 0.25,
+                leave_one_out: true,
                 clip: GradientClip::Joint,
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),

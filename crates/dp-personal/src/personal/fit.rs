@@ -9,7 +9,7 @@ use dp_personalize::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Ways to a subspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl Fit {
 impl Trainer for Fit {
     type Data = UserSamples;
     type Model = Subspace;
-    type Error = Error;
+    type Error = dp_personalize::Error;
 
     fn width(&self, samples: &UserSamples) -> usize {
         match self {
@@ -143,11 +143,11 @@ impl Trainer for Fit {
         }
     }
 
-    fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
-        Ok(match self {
-            Self::Residual(fit) => fit.requests(width, adjacency)?,
-            Self::AltMin(fit) => fit.requests(width, adjacency)?,
-        })
+    fn requests(&self, width: usize, adjacency: Adjacency) -> dp_personalize::Result<Requests> {
+        match self {
+            Self::Residual(fit) => fit.requests(width, adjacency),
+            Self::AltMin(fit) => fit.requests(width, adjacency),
+        }
     }
 
     fn n_accounts(&self) -> usize {
@@ -164,10 +164,10 @@ impl Trainer for Fit {
         }
     }
 
-    fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<Subspace> {
-        Ok(match self {
-            Self::Residual(fit) => fit.train(samples, run)?,
-            Self::AltMin(fit) => fit.train(samples, run)?,
-        })
+    fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> dp_personalize::Result<Subspace> {
+        match self {
+            Self::Residual(fit) => fit.train(samples, run),
+            Self::AltMin(fit) => fit.train(samples, run),
+        }
     }
 }

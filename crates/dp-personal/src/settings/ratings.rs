@@ -171,7 +171,7 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for what is released; private figures go to DIR-internal
+        /// Folder of what is released; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, unless it holds a ledger or other than a run's files
         force: bool = { shapes: Shapes::Nothing },
