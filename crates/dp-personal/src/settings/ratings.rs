@@ -171,7 +171,7 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder of what is released; private figures go to DIR-internal
+        /// Folder of released files; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, unless it holds a ledger or other than a run's files
         force: bool = { shapes: Shapes::Nothing },
@@ -179,17 +179,17 @@ settings! {
         publish_releases: bool = { shapes: Shapes::Nothing },
         /// Print what was measured on private data (not covered by the guarantee)
         show_internal: bool = { shapes: Shapes::Nothing },
-        /// Share of the budget for noisy held-out metrics, which may be published
+        /// Share of the budget for held-out metrics that may be published
         release_metrics: Option<f64> = {
             value_name: "X",
-            usual: "none are released",
+            usual: "none",
             conflicts: ["no_split"],
             range: Range::open_unit(),
         },
-        /// Of released errors: a user's own RMSE counts up to this public bound
+        /// Public bound on a user's RMSE in released metrics
         metric_bound: Option<f64> = {
             value_name: "X",
-            usual: "twice the label bound; of rows, half the target range",
+            usual: "twice the label bound",
             requires: ["release_metrics"],
             range: Range::of(1e-6, 1e6),
         },
