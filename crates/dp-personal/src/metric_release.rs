@@ -618,7 +618,7 @@ mod tests {
                 train: &nobody,
                 scored: &|_: &f64| Ok(Vec::new()),
             };
-            let list = ReleaseList::read(list, "run", &plan).unwrap();
+            let list = ReleaseList::open(list, "run", &plan).unwrap();
             let run = Run::replay(&plan, list).unwrap();
             Measured::certified(trainer.run(&of_nobody, run).unwrap())
         };
