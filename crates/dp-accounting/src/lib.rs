@@ -21,7 +21,7 @@ pub use engines::{calibrate, gdp, rdp};
 pub use books::allowance::{DELTA_RESERVE, SAMPLER_TOTAL_VARIATION, usable_delta};
 pub use books::certificate::{
     Artifact, Assumption, CERTIFICATE_SCHEMA, Certificate, CertificateBuilder, Guarantee,
-    GuaranteeKind, Making, NotMade, Project, ReleasedOutput, Status, Verified, utc,
+    GuaranteeKind, Making, NotMade, Project, ReleasedMetric, ReleasedOutput, Status, Verified, utc,
 };
 pub use books::figures::{rounded_down, rounded_up};
 pub use books::filter::{

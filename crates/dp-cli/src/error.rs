@@ -7,6 +7,7 @@ use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
 use dp_core::ParamError;
 use dp_personal::error::{Error as WorkflowError, ErrorKind};
+use dp_personal::quality::Verdict;
 
 /// Everything a command can fail with. The exit code says what kind it was.
 ///
@@ -21,6 +22,7 @@ use dp_personal::error::{Error as WorkflowError, ErrorKind};
 /// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
 /// | 7 | output could not be written |
 /// | 8 | an audit had too little power to find a claim broken |
+/// | 9 | with `--fail-if-worse`: the model was released, and the best free baseline is better |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -35,6 +37,8 @@ pub(crate) enum Error {
     Broken,
     #[error("the audit had too little power: nothing it found speaks for or against the claim")]
     Inconclusive,
+    #[error("{0}")]
+    Worse(Verdict),
     #[error(transparent)]
     Param(#[from] ParamError),
     #[error("{0}")]
@@ -89,6 +93,7 @@ impl Error {
             Self::Questions { .. } | Self::NotRecomputed(_) => ErrorKind::Input,
             Self::NotPrivate { .. } | Self::Differs(_) | Self::Broken => ErrorKind::Broken,
             Self::Inconclusive => ErrorKind::Inconclusive,
+            Self::Worse(_) => ErrorKind::Worse,
             Self::Print(_) => ErrorKind::Output,
             Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => ErrorKind::Other,
         };

@@ -17,7 +17,7 @@ pub use generate::{
     LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
     SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
-pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums};
+pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums, UserRanking};
 pub use ranking::{mae, rmse};
 pub use ratings::{Ratings, ReadSummary};
 #[cfg(feature = "parquet")]

@@ -59,6 +59,21 @@ pub struct BucketRecall {
     pub n_users: usize,
 }
 
+/// The figures of one user with at least one target. Private.
+#[derive(Clone, PartialEq)]
+#[allow(
+    missing_debug_implementations,
+    reason = "derived from one user's records; printing it is never wanted by accident"
+)]
+pub struct UserRanking {
+    /// Recall@k.
+    pub recall: f64,
+    /// NDCG@k.
+    pub ndcg: f64,
+    /// Recall by popularity bucket, rarest items first; nothing where the user has no target in the bucket.
+    pub by_bucket: Vec<Option<f64>>,
+}
+
 /// Means over the users with at least one target. Private, internal figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankingMetrics {
@@ -136,47 +151,63 @@ impl<'a> RankingSums<'a> {
         self.k * self.by_bucket.len().max(1)
     }
 
-    /// Adds one user.
+    /// The figures of one user; nothing for a user without targets.
     ///
     /// # Arguments
     /// * `ranked` - items best first, without the user's history, [`depth`](Self::depth) of them or the
     ///   whole catalogue
-    /// * `targets` - increasing; a user without any is left out
-    pub fn add(&mut self, ranked: &[u32], targets: &[u32]) {
+    /// * `targets` - increasing
+    #[must_use]
+    pub fn of_user(&self, ranked: &[u32], targets: &[u32]) -> Option<UserRanking> {
         if targets.is_empty() {
-            return;
+            return None;
         }
         let hit = |item: &u32| targets.binary_search(item).is_ok();
         let top = &ranked[..self.k.min(ranked.len())];
         let hits = top.iter().filter(|item| hit(item)).count();
         let most = self.k.min(targets.len());
-        let recall = hits as f64 / most as f64;
         let gain: f64 = (0..)
             .zip(top)
             .filter(|(_, i)| hit(i))
             .map(|(r, _)| discount(r))
             .sum();
-        self.n_users += 1;
-        self.recall += recall;
-        self.squared_recall += recall * recall;
-        self.ndcg += gain / (0..most).map(discount).sum::<f64>();
-        self.add_to_buckets(ranked, targets);
+        Some(UserRanking {
+            recall: hits as f64 / most as f64,
+            ndcg: gain / (0..most).map(discount).sum::<f64>(),
+            by_bucket: self.by_bucket_of_user(ranked, targets),
+        })
     }
 
-    fn add_to_buckets(&mut self, ranked: &[u32], targets: &[u32]) {
-        let Some(buckets) = self.buckets else { return };
+    fn by_bucket_of_user(&self, ranked: &[u32], targets: &[u32]) -> Vec<Option<f64>> {
+        let Some(buckets) = self.buckets else {
+            return Vec::new();
+        };
         let n_buckets = self.by_bucket.len();
-        for (bucket, sums) in self.by_bucket.iter_mut().enumerate() {
+        let recall = |bucket: usize| {
             let k = self.k * (n_buckets - bucket);
             let inside = |item: u32| buckets.of(item as usize) == Some(bucket);
             let n_targets = targets.iter().filter(|&&item| inside(item)).count();
-            if n_targets == 0 {
-                continue;
-            }
             let top = ranked.iter().take(k);
             let hits = top.filter(|&&item| inside(item) && targets.binary_search(&item).is_ok());
-            sums.0 += hits.count() as f64 / k.min(n_targets) as f64;
-            sums.1 += 1;
+            (n_targets > 0).then(|| hits.count() as f64 / k.min(n_targets) as f64)
+        };
+        (0..n_buckets).map(recall).collect()
+    }
+
+    /// Adds one user: [`of_user`](Self::of_user).
+    pub fn add(&mut self, ranked: &[u32], targets: &[u32]) {
+        let Some(user) = self.of_user(ranked, targets) else {
+            return;
+        };
+        self.n_users += 1;
+        self.recall += user.recall;
+        self.squared_recall += user.recall * user.recall;
+        self.ndcg += user.ndcg;
+        for (sums, recall) in self.by_bucket.iter_mut().zip(user.by_bucket) {
+            if let Some(recall) = recall {
+                sums.0 += recall;
+                sums.1 += 1;
+            }
         }
     }
 

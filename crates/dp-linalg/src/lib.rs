@@ -35,7 +35,7 @@ pub use psd::{PsdBatchScratch, psd_part_plus_ridge_solve_batch};
 #[cfg(feature = "dense")]
 pub use psd::{PsdPath, PsdScratch, project_psd_in_place, psd_part_plus_ridge_solve};
 pub use real::Real;
-pub use score::{ScoredItem, dot, score_rows, top_k};
+pub use score::{ItemRanking, ScoredItem, dot, score_rows, top_k, top_k_each};
 pub use strided::{PaddedMatrix, WideRows};
 pub use strided::{
     StridedRows, fetch_ahead, row_products, row_scores, weighted_row_sum, write_outer_product,

@@ -78,7 +78,23 @@ pub fn top_k<T: Real>(
     k: usize,
     excluded: &[u32],
 ) -> Result<Vec<ScoredItem<T>>> {
-    let n_rows = count_rows(factors, vector)?;
+    Ok(top_k_each(factors, &[(vector, excluded)], k)?.swap_remove(0))
+}
+
+/// [`top_k`] for each of several pairs of a vector and the items left out for it, all vectors of one length. The rows are read
+/// once for all pairs, a block at a time, which is faster than one call for each where the factors do not fit into the cache.
+///
+/// # Errors
+/// As [`top_k`], for any of the pairs; [`Shape`](Error::Shape) when the vectors differ in length.
+pub fn top_k_each<T: Real>(
+    factors: &[T],
+    queries: &[(&[T], &[u32])],
+    k: usize,
+) -> Result<Vec<Vec<ScoredItem<T>>>> {
+    let Some(&(first, _)) = queries.first() else {
+        return Ok(Vec::new());
+    };
+    let n_rows = count_rows(factors, first)?;
     dp_core::params::in_range(
         "n_rows",
         n_rows,
@@ -86,25 +102,85 @@ pub fn top_k<T: Real>(
         u32::MAX as usize,
         "a number of rows below 2^32",
     )?;
-    if !excluded.is_sorted() {
-        return Err(Error::NotSorted { name: "excluded" });
+    for (vector, excluded) in queries {
+        check_len("vector", vector.len(), first.len())?;
+        if !excluded.is_sorted() {
+            return Err(Error::NotSorted { name: "excluded" });
+        }
     }
     let isa = InstructionSet::detect();
-    let mut best = Best::new(k.min(n_rows));
+    let mut lists: Vec<_> = queries
+        .iter()
+        .map(|(_, excluded)| {
+            (
+                Best::new(k.min(n_rows)),
+                excluded.iter().copied().peekable(),
+            )
+        })
+        .collect();
     let mut scores = [T::default(); CHUNK];
-    let mut excluded = excluded.iter().copied().peekable();
-    let mut items = 0_u32..;
-    for rows in factors.chunks(CHUNK * vector.len()) {
-        let chunk = &mut scores[..rows.len() / vector.len()];
-        T::run(isa, Scores::new(rows, vector, chunk));
-        for (&score, item) in chunk.iter().zip(&mut items) {
-            while excluded.next_if(|&e| e < item).is_some() {}
-            if excluded.peek() != Some(&item) {
-                best.offer(ScoredItem { item, score });
+    let starts = (0_u32..).step_by(CHUNK);
+    for (rows, start) in factors.chunks(CHUNK * first.len()).zip(starts) {
+        let chunk = &mut scores[..rows.len() / first.len()];
+        for ((vector, _), (best, excluded)) in queries.iter().zip(&mut lists) {
+            T::run(isa, Scores::new(rows, vector, chunk));
+            for (&score, item) in chunk.iter().zip(start..) {
+                if !best.admits(score) {
+                    continue;
+                }
+                while excluded.next_if(|&e| e < item).is_some() {}
+                if excluded.peek() != Some(&item) {
+                    best.insert(ScoredItem { item, score });
+                }
             }
         }
     }
-    Ok(best.into_sorted())
+    Ok(lists
+        .into_iter()
+        .map(|(best, _)| best.into_sorted())
+        .collect())
+}
+
+/// Items ordered by one score each, for rankings that all users share but for the items left out.
+///
+/// # Examples
+/// ```
+/// use dp_linalg::ItemRanking;
+/// let ranking = ItemRanking::new(&[2.0, 7.0, 5.0, 7.0]);
+/// assert_eq!(ranking.best(2, &[1])?, [3, 2]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemRanking {
+    order: Vec<u32>,
+}
+
+impl ItemRanking {
+    /// Orders items as [`top_k`] does: the highest score first, equal scores by number, an item whose score is NaN left out.
+    #[must_use]
+    pub fn new(scores: &[f64]) -> Self {
+        let score = |&item: &u32| scores[item as usize];
+        let items = (0..scores.len()).filter_map(|item| u32::try_from(item).ok());
+        let mut order: Vec<u32> = items.filter(|item| !score(item).is_nan()).collect();
+        order.sort_by(|a, b| {
+            let by_score = score(b).partial_cmp(&score(a));
+            by_score.unwrap_or(Ordering::Equal) // a stable sort keeps the order of numbers
+        });
+        Self { order }
+    }
+
+    /// The first `k` items that are not among those `excluded`, in O(k + number of excluded) lookups.
+    ///
+    /// # Errors
+    /// [`NotSorted`](Error::NotSorted) when `excluded` is not in increasing order.
+    pub fn best(&self, k: usize, excluded: &[u32]) -> Result<Vec<u32>> {
+        if !excluded.is_sorted() {
+            return Err(Error::NotSorted { name: "excluded" });
+        }
+        let kept = self.order.iter().copied();
+        let kept = kept.filter(|item| excluded.binary_search(item).is_err());
+        Ok(kept.take(k).collect())
+    }
 }
 
 fn count_rows<T: Real>(factors: &[T], vector: &[T]) -> Result<usize> {
@@ -149,17 +225,20 @@ impl<T: Real> Best<T> {
         }
     }
 
-    /// Keeps the item if it is among the best so far. Items come in increasing order, so a tie
-    /// with the worst is lost.
-    fn offer(&mut self, item: ScoredItem<T>) {
-        if item.score.partial_cmp(&item.score).is_none() {
-            return; // NaN
+    /// Whether an item with this score, of a higher number than those seen, is among the best so far: one that ties with the worst
+    /// is not, and NaN never is.
+    fn admits(&self, score: T) -> bool {
+        if self.heap.len() < self.k {
+            return score.partial_cmp(&score).is_some();
         }
+        self.heap.peek().is_some_and(|worst| score > worst.0.score)
+    }
+
+    /// Takes in an item whose score is [admitted](Self::admits).
+    fn insert(&mut self, item: ScoredItem<T>) {
         if self.heap.len() < self.k {
             self.heap.push(Ranked(item));
-        } else if let Some(mut worst) = self.heap.peek_mut()
-            && item.score > worst.0.score
-        {
+        } else if let Some(mut worst) = self.heap.peek_mut() {
             *worst = Ranked(item);
         }
     }
@@ -221,6 +300,42 @@ mod tests {
             assert_eq!(items, expected[..k.min(expected.len())]);
             assert!(found.iter().all(|s| s.score == scores[s.item as usize]));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn many_users_get_the_lists_that_each_gets_alone() -> Result<()> {
+        let (dim, m) = (3, 700); // three blocks of rows, the last one short
+        let mut numbers = Numbers::new(23);
+        let factors = numbers.integers(m * dim, 3);
+        let vectors: Vec<Vec<f64>> = (0..5).map(|_| numbers.integers(dim, 3)).collect();
+        let own: Vec<Vec<u32>> = (2..7).map(|n| (0..700).step_by(n).collect()).collect();
+        let pairs = vectors.iter().zip(&own);
+        let queries: Vec<(&[f64], &[u32])> = pairs.map(|(v, own)| (&v[..], &own[..])).collect();
+        for (found, (vector, own)) in top_k_each(&factors, &queries, 40)?.iter().zip(&queries) {
+            assert_eq!(*found, top_k(&factors, vector, 40, own)?);
+        }
+        assert_eq!(top_k_each::<f64>(&factors, &[], 3)?, Vec::<Vec<_>>::new());
+        let ragged = top_k_each(&factors, &[(&vectors[0], &[]), (&[1.0], &[])], 3);
+        assert!(matches!(ragged, Err(Error::Shape(_))));
+        Ok(())
+    }
+
+    #[test]
+    fn a_shared_ranking_is_that_of_every_user() -> Result<()> {
+        let mut scores = Numbers::new(24).integers(500, 9);
+        (scores[3], scores[4]) = (f64::NAN, f64::INFINITY);
+        let ranking = ItemRanking::new(&scores);
+        for (k, step) in [(0, 1), (7, 3), (600, 2)] {
+            let own: Vec<u32> = (0..500).step_by(step).collect();
+            let found = top_k(&scores, &[1.0], k, &own)?;
+            let items: Vec<u32> = found.iter().map(|scored| scored.item).collect();
+            assert_eq!(ranking.best(k, &own)?, items);
+        }
+        assert_eq!(
+            ranking.best(1, &[2, 1]),
+            Err(Error::NotSorted { name: "excluded" })
+        );
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use dp_core::params::same_size;
 use dp_core::{Interactions, Private, UserRow};
-use dp_linalg::top_k;
+use dp_linalg::ItemRanking;
 use dp_mechanism::{ReleasedVector, Run, SparseBuffer, VectorContribution};
 
 use crate::Result;
@@ -124,25 +124,32 @@ impl NoisyCounts {
         }
     }
 
-    /// The `k` items with the largest noisy counts for every user, best first, without those of the user's
-    /// `own` records: the popularity baseline. Private, like the records it leaves out.
+    /// The `k` items with the largest noisy counts for every user who has `held_out` records, best first, without those of the
+    /// user's `own` records: the popularity baseline. An empty list for every other user. Private, like the records it leaves out.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the table has another number of items.
-    pub fn most_popular_for_all(
+    /// [`crate::Error::Shape`] when the tables differ in their number of users, or have another number of items.
+    pub fn most_popular_held_out(
         &self,
         own: &Private<Interactions>,
+        held_out: &Private<Interactions>,
         k: usize,
     ) -> Result<Private<Vec<Vec<u32>>>> {
-        let table = own.expose();
-        same_size("items of the table", table.n_items(), self.values.len())?;
-        let lists: Result<Vec<Vec<u32>>> = table
-            .users()
-            .map(|row| {
-                let best = top_k(&self.values, &[1.0], k, row.items())?;
-                Ok(best.into_iter().map(|scored| scored.item).collect())
-            })
-            .collect();
+        let n_items = self.values.len();
+        let (own, held_out) = (own.expose(), held_out.expose());
+        same_size("items of the table", own.n_items(), n_items)?;
+        same_size("items of the held-out table", held_out.n_items(), n_items)?;
+        same_size(
+            "users of the held-out table",
+            held_out.n_users(),
+            own.n_users(),
+        )?;
+        let ranking = ItemRanking::new(&self.values);
+        let list = |(row, asked): (UserRow<'_>, UserRow<'_>)| {
+            let k = if asked.is_empty() { 0 } else { k };
+            Ok(ranking.best(k, row.items())?)
+        };
+        let lists: Result<Vec<Vec<u32>>> = own.users().zip(held_out.users()).map(list).collect();
         Ok(Private::new(lists?))
     }
 

@@ -262,6 +262,8 @@ pub enum ErrorKind {
     Output = 7,
     /// An audit had too little power to find anything.
     Inconclusive = 8,
+    /// A model was released that is worse than a free baseline, and the caller asked to be told.
+    Worse = 9,
 }
 
 /// How a run that has paid is continued.

@@ -1,13 +1,17 @@
 //! Accuracy on held-out ratings. Computed from private data: internal, never released.
 
 use dp_core::{Interactions, Private};
-use dp_data::RatingSplit;
-use dp_multitask::{FactorModel, Fitted, LocalBias, constant_predictions, user_mean_predictions};
+use dp_data::{HeldOutUsers, RankingSums, RatingSplit, UserRanking, UserSplit};
+use dp_multitask::{
+    FactorModel, Fitted, LocalBias, NoisyCounts, constant_predictions, user_mean_predictions,
+};
 use serde::Serialize;
 
 use crate::error::Result;
 use crate::output::{ByRound, ChartData, Headline};
-use crate::ranking::RankingFigures;
+use crate::quality::{Estimate, Metric, MetricRow, QUANTILE, Quality, Scored, UserValue};
+use crate::ranking::{K, N_BUCKETS, RankingFigures, bucket_name};
+use crate::workflows::evaluate::{Buckets, MODEL};
 use crate::workflows::input::HeldOut;
 
 /// Shrinkage of the user-mean baseline, in ratings.
@@ -24,21 +28,266 @@ pub(crate) struct Metrics {
     pub(crate) user_mean_rmse: Option<f64>,
 }
 
+/// What a model is compared with on held-out records.
+pub(crate) enum Baseline<'a> {
+    /// Each user's own mean, shrunk to this centre.
+    UserMean(f64),
+    /// The same number for everybody.
+    Constant(f64),
+    /// Another model, fitted to the same users.
+    Model(&'static str, &'a FactorModel),
+    /// The items with the largest counts.
+    Popularity(&'static str, &'a NoisyCounts),
+}
+
+/// Needs no server, and no budget.
+pub(crate) const USER_MEAN: &str = "user mean (free, local)";
+/// Of the counts that a run released anyway.
+pub(crate) const POPULARITY: &str = "popularity (released counts)";
+
+/// Pairs of prediction and truth, in the order of the held-out table.
+type Pairs = Vec<(f64, f64)>;
+/// Lists of items, best first, one for each user.
+type Lists = Private<Vec<Vec<u32>>>;
+
+/// By method, the model first; only those that predict ratings.
+fn predictions<'b>(
+    model: &FactorModel,
+    split: &RatingSplit,
+    baselines: impl IntoIterator<Item = &'b Baseline<'b>>,
+) -> Result<Vec<(String, Pairs)>> {
+    let (train, test) = (split.train.expose(), split.test.expose());
+    let of_model = |model: &FactorModel| -> Result<Pairs> {
+        let pairs = model.predict_held_out(&split.train, &split.test)?;
+        Ok(pairs.into_exposed())
+    };
+    let mut all = vec![(MODEL.to_owned(), of_model(model)?)];
+    for baseline in baselines {
+        let (name, pairs) = match *baseline {
+            Baseline::UserMean(center) => {
+                let shrinkage = USER_MEAN_SHRINKAGE;
+                let bias = LocalBias { center, shrinkage };
+                (
+                    USER_MEAN,
+                    user_mean_predictions(train, test, bias).collect(),
+                )
+            }
+            Baseline::Constant(value) => ("constant", constant_predictions(test, value).collect()),
+            Baseline::Model(name, model) => (name, of_model(model)?),
+            Baseline::Popularity(..) => continue,
+        };
+        all.push((name.to_owned(), pairs));
+    }
+    Ok(all)
+}
+
+/// By method, the model first; only those that make lists.
+fn lists<'b>(
+    model: &FactorModel,
+    users: &HeldOutUsers,
+    baselines: impl IntoIterator<Item = &'b Baseline<'b>>,
+    depth: usize,
+) -> Result<Vec<(String, Lists)>> {
+    let (own, targets) = (&users.history, &users.targets);
+    let mut all = vec![(
+        MODEL.to_owned(),
+        model.recommend_held_out(own, targets, depth)?,
+    )];
+    for baseline in baselines {
+        if let Baseline::Popularity(name, counts) = *baseline {
+            let lists = counts.most_popular_held_out(own, targets, depth)?;
+            all.push((name.to_owned(), lists));
+        }
+    }
+    Ok(all)
+}
+
+/// Users' sums of a loss over held-out records, those of some items only.
+fn losses(
+    metric: Metric,
+    test: &Interactions,
+    methods: &[(String, Pairs)],
+    loss: impl Fn(f64, f64) -> f64,
+    is_in: impl Fn(u32) -> bool,
+) -> Scored {
+    let of_method = |(name, pairs): &(String, Pairs)| {
+        let mut pairs = pairs.iter();
+        let users = test.users().map(|row| {
+            let mut sum = UserValue::default();
+            // zipping takes no pair beyond the row's own
+            for (&item, &(predicted, truth)) in row.items().iter().zip(&mut pairs) {
+                if is_in(item) {
+                    sum.total += loss(predicted, truth);
+                    sum.weight += 1.0;
+                }
+            }
+            sum
+        });
+        (name.clone(), users.collect())
+    };
+    Scored {
+        metric,
+        methods: methods.iter().map(of_method).collect(),
+    }
+}
+
+fn squared(predicted: f64, truth: f64) -> f64 {
+    (predicted - truth) * (predicted - truth)
+}
+
+fn absolute(predicted: f64, truth: f64) -> f64 {
+    (predicted - truth).abs()
+}
+
+/// Users' metrics of their lists.
+fn list_metrics(
+    metric: Metric,
+    users: &HeldOutUsers,
+    methods: &[(String, Lists)],
+    sums: &RankingSums<'_>,
+    value: impl Fn(&UserRanking) -> Option<f64>,
+) -> Scored {
+    let of_method = |(name, lists): &(String, Lists)| {
+        let rows = lists.expose().iter().zip(users.targets.expose().users());
+        let users = rows.map(|(list, row)| {
+            let found = sums.of_user(list, row.items());
+            let total = found.as_ref().and_then(&value);
+            total.map_or_else(UserValue::default, |total| UserValue { total, weight: 1.0 })
+        });
+        (name.clone(), users.collect())
+    };
+    Scored {
+        metric,
+        methods: methods.iter().map(of_method).collect(),
+    }
+}
+
+/// Users' metrics of the model and of baselines on the test part: mean squared and absolute errors, or recall and NDCG.
+pub(crate) fn scored(
+    model: &FactorModel,
+    held_out: &HeldOut,
+    baselines: &[Baseline<'_>],
+) -> Result<Vec<Scored>> {
+    Ok(match held_out {
+        HeldOut::Ratings(split) => {
+            let (all, test) = (predictions(model, split, baselines)?, split.test.expose());
+            vec![
+                losses(Metric::Mse, test, &all, squared, |_| true),
+                losses(Metric::Mae, test, &all, absolute, |_| true),
+            ]
+        }
+        HeldOut::Users(split) => {
+            let all = lists(model, &split.test, baselines, K)?;
+            let sums = RankingSums::new(K, None)?;
+            vec![
+                list_metrics(Metric::Recall, &split.test, &all, &sums, |of| {
+                    Some(of.recall)
+                }),
+                list_metrics(Metric::Ndcg, &split.test, &all, &sums, |of| Some(of.ndcg)),
+            ]
+        }
+    })
+}
+
 /// The accuracy of a run, by what its records mean.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Evaluation {
+pub(crate) enum Figures {
     Ratings(Metrics),
     Ranking(Box<RankingFigures>),
 }
 
+/// Everything that a run measured on what it held out.
+pub(crate) struct Evaluation {
+    pub(crate) figures: Figures,
+    pub(crate) quality: Quality,
+}
+
 impl Evaluation {
-    pub(crate) fn measure(fitted: &Fitted<FactorModel>, held_out: &HeldOut) -> Result<Self> {
-        Ok(match held_out {
-            HeldOut::Ratings(split) => Self::Ratings(Metrics::measure(&fitted.model, split)?),
-            HeldOut::Users(split) => {
-                Self::Ranking(Box::new(RankingFigures::measure(fitted, split)?))
-            }
+    /// Measures the model beside `others`, which users could have without it.
+    pub(crate) fn measure(
+        fitted: &Fitted<FactorModel>,
+        held_out: &HeldOut,
+        others: &[Baseline<'_>],
+    ) -> Result<Self> {
+        match held_out {
+            HeldOut::Ratings(split) => Self::of_ratings(&fitted.model, split, others),
+            HeldOut::Users(split) => Self::of_lists(&fitted.model, split, others),
+        }
+    }
+
+    pub(crate) fn of_ratings(
+        model: &FactorModel,
+        split: &RatingSplit,
+        others: &[Baseline<'_>],
+    ) -> Result<Self> {
+        let (train, test) = (split.train.expose(), split.test.expose());
+        let center = mean(train);
+        let own = [Baseline::UserMean(center), Baseline::Constant(center)];
+        let all = predictions(model, split, own.iter().chain(others))?;
+        let rmse = losses(Metric::Rmse, test, &all, squared, |_| true);
+        let value = |at: usize| rmse.estimate(at).map(|of| of.value);
+        let metrics = Metrics {
+            valid_rmse: model_rmse(model, &split.train, &split.valid)?,
+            test_rmse: value(0),
+            user_mean_rmse: value(1),
+            constant_rmse: value(2),
+        };
+        let buckets = Buckets::of(train)?.dealt;
+        let by_items = (0..N_BUCKETS).map(|bucket| {
+            let is_in = |item: u32| buckets.of(item as usize) == Some(bucket);
+            let of = losses(Metric::Rmse, test, &all, squared, is_in);
+            (bucket_name(bucket).to_owned(), of)
+        });
+        let quality = Quality {
+            by_items: by_items.collect(),
+            activity: train.users().map(|row| row.len()).collect(),
+            others: Vec::new(),
+            scored: vec![rmse, losses(Metric::Mae, test, &all, absolute, |_| true)],
+        };
+        Ok(Self {
+            figures: Figures::Ratings(metrics),
+            quality,
+        })
+    }
+
+    fn of_lists(model: &FactorModel, split: &UserSplit, others: &[Baseline<'_>]) -> Result<Self> {
+        let (test, counts) = (&split.test, model.counts());
+        let buckets = Buckets::of(split.train.expose())?.dealt;
+        let sums = RankingSums::new(K, Some(&buckets))?;
+        let released = counts.map(|counts| Baseline::Popularity(POPULARITY, counts));
+        let others = others.iter().chain(&released);
+        let all = lists(model, test, others, sums.depth())?;
+        let of_bucket = |bucket: usize| {
+            let value = |of: &UserRanking| of.by_bucket.get(bucket).copied().flatten();
+            let of = list_metrics(Metric::Recall, test, &all, &sums, value);
+            (
+                format!(
+                    "{}, Recall@{}",
+                    bucket_name(bucket),
+                    K * (N_BUCKETS - bucket)
+                ),
+                of,
+            )
+        };
+        let quality = Quality {
+            scored: vec![
+                list_metrics(Metric::Recall, test, &all, &sums, |of| Some(of.recall)),
+                list_metrics(Metric::Ndcg, test, &all, &sums, |of| Some(of.ndcg)),
+            ],
+            others: all
+                .iter()
+                .map(|(name, lists)| coverage(name, lists, model.n_items()))
+                .collect(),
+            activity: test.history.expose().users().map(|row| row.len()).collect(),
+            by_items: (0..N_BUCKETS).map(of_bucket).collect(),
+        };
+        let popular = all.iter().find(|(name, _)| name == POPULARITY);
+        let popular = popular.map(|(_, lists)| lists);
+        let figures = RankingFigures::measure(model, split, &all[0].1, popular)?;
+        Ok(Self {
+            figures: Figures::Ranking(Box::new(figures)),
+            quality,
         })
     }
 
@@ -68,9 +317,9 @@ impl Evaluation {
 
     /// The figure that runs are compared by.
     pub(crate) fn headline(&self) -> Option<Headline> {
-        let (metric, value) = match self {
-            Self::Ratings(metrics) => ("RMSE test", metrics.test_rmse),
-            Self::Ranking(figures) => ("Recall@20 test users", figures.test_recall_at_20),
+        let (metric, value) = match &self.figures {
+            Figures::Ratings(metrics) => ("RMSE test", metrics.test_rmse),
+            Figures::Ranking(figures) => ("Recall@20 test users", figures.test_recall_at_20),
         };
         value.map(|value| Headline {
             metric: metric.to_owned(),
@@ -81,26 +330,62 @@ impl Evaluation {
 
     /// Names and numbers.
     pub(crate) fn figures(&self) -> Vec<(String, Option<f64>)> {
-        match self {
-            Self::Ratings(metrics) => metrics.figures(),
-            Self::Ranking(figures) => figures.figures(),
+        match &self.figures {
+            Figures::Ratings(metrics) => metrics.figures(),
+            Figures::Ranking(figures) => figures.figures(),
         }
     }
 
     /// What is better seen than read.
     pub(crate) fn charts(&self) -> Vec<ChartData> {
-        match self {
-            Self::Ratings(_) => Vec::new(),
-            Self::Ranking(figures) => figures.by_popularity().into_iter().collect(),
+        match &self.figures {
+            Figures::Ratings(_) => Vec::new(),
+            Figures::Ranking(figures) => figures.by_popularity().into_iter().collect(),
         }
     }
 
     /// Names and values, for a report.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
-        match self {
-            Self::Ratings(metrics) => metrics.rows(),
-            Self::Ranking(figures) => figures.rows(),
+        match &self.figures {
+            Figures::Ratings(metrics) => metrics.rows(),
+            Figures::Ranking(figures) => figures.rows(),
         }
+    }
+}
+
+/// Share of the items that are in some user's list of 20. Its interval is that of the delete-one jackknife over users.
+fn coverage(name: &str, lists: &Lists, n_items: usize) -> MetricRow {
+    let lists = lists.expose().iter().filter(|list| !list.is_empty());
+    let tops: Vec<&[u32]> = lists.map(|list| &list[..K.min(list.len())]).collect();
+    let mut holders = vec![0_usize; n_items];
+    tops.iter()
+        .flat_map(|top| *top)
+        .for_each(|&item| holders[item as usize] += 1);
+    let share = |n: usize| n as f64 / n_items.max(1) as f64;
+    // what a list alone has is what the others miss
+    let alone = |top: &&[u32]| {
+        share(
+            top.iter()
+                .filter(|&&item| holders[item as usize] == 1)
+                .count(),
+        )
+    };
+    let alone: Vec<f64> = tops.iter().map(alone).collect();
+    let n = tops.len();
+    let middle = alone.iter().sum::<f64>() / n.max(1) as f64;
+    let squares: f64 = alone.iter().map(|x| (x - middle).powi(2)).sum();
+    let error = QUANTILE * (squares * n.saturating_sub(1) as f64 / n.max(1) as f64).sqrt();
+    let value = share(holders.iter().filter(|&&n| n > 0).count());
+    MetricRow {
+        group: String::new(),
+        metric: "coverage of items".to_owned(),
+        method: name.to_owned(),
+        n_users: n,
+        estimate: (n > 1).then_some(Estimate {
+            value,
+            lower: Some(value - error),
+            upper: Some(value + error),
+        }),
     }
 }
 
@@ -124,21 +409,6 @@ impl Metrics {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
-    }
-
-    pub(crate) fn measure(model: &FactorModel, split: &RatingSplit) -> Result<Self> {
-        let train = split.train.expose();
-        let bias = LocalBias {
-            center: mean(train),
-            shrinkage: USER_MEAN_SHRINKAGE,
-        };
-        let test = split.test.expose();
-        Ok(Self {
-            valid_rmse: model_rmse(model, &split.train, &split.valid)?,
-            test_rmse: model_rmse(model, &split.train, &split.test)?,
-            constant_rmse: rmse(constant_predictions(test, bias.center)),
-            user_mean_rmse: rmse(user_mean_predictions(train, test, bias)),
-        })
     }
 }
 

@@ -1,10 +1,11 @@
 //! How well held-out users are served by lists of recommendations. Computed from private data: internal.
 
+use dp_core::Private;
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, UserSplit};
-use dp_multitask::{FactorModel, Fitted};
+use dp_multitask::FactorModel;
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::output::ChartData;
 
@@ -33,26 +34,29 @@ pub(crate) struct RankingFigures {
 }
 
 impl RankingFigures {
-    pub(crate) fn measure(fitted: &Fitted<FactorModel>, split: &UserSplit) -> Result<Self> {
-        let counts = fitted.model.counts();
-        let buckets = match counts {
+    /// From test users' lists by the model, and by released counts where there are any.
+    pub(crate) fn measure(
+        model: &FactorModel,
+        split: &UserSplit,
+        test: &Private<Vec<Vec<u32>>>,
+        popular: Option<&Private<Vec<Vec<u32>>>>,
+    ) -> Result<Self> {
+        let buckets = match model.counts() {
             Some(counts) => Some(PopularityBuckets::new(counts.values(), N_BUCKETS)?),
             None => None,
         };
-        let model = |users: &HeldOutUsers| -> Result<Option<RankingMetrics>> {
+        let found = |lists: &Private<Vec<Vec<u32>>>, users: &HeldOutUsers| {
             let mut sums = RankingSums::new(K, buckets.as_ref())?;
-            let lists = fitted.model.recommend_all(&users.history, sums.depth())?;
-            sums.add_all(&lists, &users.targets)?;
-            Ok(sums.finish().ok()) // nobody held out is no failure
+            sums.add_all(lists, &users.targets)?;
+            Ok::<_, Error>(sums.finish().ok()) // nobody held out is no failure
         };
-        let (test, valid) = (model(&split.test)?, model(&split.valid)?);
-        let mut popular = None;
-        if let Some(counts) = counts {
-            let mut sums = RankingSums::new(K, buckets.as_ref())?;
-            let lists = counts.most_popular_for_all(&split.test.history, sums.depth())?;
-            sums.add_all(&lists, &split.test.targets)?;
-            popular = sums.finish().ok();
-        }
+        let valid = &split.valid;
+        let of_valid = model.recommend_held_out(&valid.history, &valid.targets, K)?;
+        let (test, valid) = (found(test, &split.test)?, found(&of_valid, valid)?);
+        let popular = match popular {
+            Some(lists) => found(lists, &split.test)?,
+            None => None,
+        };
         let (test, valid, popular) = (test.as_ref(), valid.as_ref(), popular.as_ref());
         Ok(Self {
             test_recall_at_20: test.map(|m| m.recall),
@@ -70,7 +74,7 @@ impl RankingFigures {
     /// Recall of a model; none where nobody is held out.
     pub(crate) fn recall(model: &FactorModel, users: &HeldOutUsers) -> Result<Option<f64>> {
         let mut sums = RankingSums::new(K, None)?;
-        let lists = model.recommend_all(&users.history, sums.depth())?;
+        let lists = model.recommend_held_out(&users.history, &users.targets, sums.depth())?;
         sums.add_all(&lists, &users.targets)?;
         Ok(sums.finish().ok().map(|metrics| metrics.recall))
     }

@@ -1,9 +1,11 @@
 //! Commands that train, and those that measure what was trained.
 
-use dp_personal::audit::Verdict;
+use dp_personal::audit::Verdict as AuditVerdict;
+use dp_personal::quality::Verdict;
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
-    EvaluateSettings, FederateSettings, PersonalizeSettings, TrainSettings, TuneSettings,
+    EvaluateSettings, FederateSettings, OutputSettings, PersonalizeSettings, TrainSettings,
+    TuneSettings,
 };
 use dp_personal::workflows::audit::AuditOutcome;
 use dp_personal::workflows::federate::FederateOutcome;
@@ -17,22 +19,28 @@ use crate::screen::{print, print_json};
 
 pub(crate) fn train(flags: &Flags<TrainSettings>) -> Result<()> {
     let outcome = train::train(&flags.settings, &mut Bar::default())?;
-    show(flags.json, &outcome.json, &outcome.summary)
+    show(flags.json, &outcome.json, &outcome.summary)?;
+    fail_if_worse(&flags.settings.output, outcome.verdict)
 }
 
 pub(crate) fn tune(flags: &Flags<TuneSettings>) -> Result<()> {
     let outcome = tune::tune(&flags.settings, &mut Bar::default())?;
-    show(flags.json, &outcome.json, &outcome.summary)
+    show(flags.json, &outcome.json, &outcome.summary)?;
+    fail_if_worse(&flags.settings.train.output, outcome.verdict)
 }
 
 pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>) -> Result<()> {
     let outcome = personalize::personalize(&flags.settings, &mut Bar::default())?;
-    show(flags.json, &outcome.json, &outcome.summary)
+    show(flags.json, &outcome.json, &outcome.summary)?;
+    fail_if_worse(&flags.settings.output, outcome.verdict)
 }
 
 pub(crate) fn federate(flags: &Flags<FederateSettings>) -> Result<()> {
     match federate::federate(&flags.settings, &mut Bar::default())? {
-        FederateOutcome::Certified(found) => show(flags.json, &found.json, &found.summary),
+        FederateOutcome::Certified(found) => {
+            show(flags.json, &found.json, &found.summary)?;
+            fail_if_worse(&flags.settings.output, found.verdict)
+        }
         FederateOutcome::Exploration(found) => show(flags.json, &found.json, &found.summary),
     }
 }
@@ -62,13 +70,21 @@ pub(crate) fn audit_federate(flags: &Flags<AuditFederateSettings>) -> Result<()>
     judge(flags.json, &outcome)
 }
 
+/// Tells by the exit code that a free baseline is better, where that was asked for.
+fn fail_if_worse(output: &OutputSettings, verdict: Option<Verdict>) -> Result<()> {
+    match verdict.filter(|verdict| output.fail_if_worse && verdict.is_worse()) {
+        Some(verdict) => Err(Error::Worse(verdict)),
+        None => Ok(()),
+    }
+}
+
 /// A claim that is refuted, and an audit without power, are told by the exit code as well.
 fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
     show(as_json, &outcome.json, &outcome.text)?;
     match outcome.verdict {
-        Verdict::Holds => Ok(()),
-        Verdict::Violated => Err(Error::Broken),
-        Verdict::Inconclusive => Err(Error::Inconclusive),
+        AuditVerdict::Holds => Ok(()),
+        AuditVerdict::Violated => Err(Error::Broken),
+        AuditVerdict::Inconclusive => Err(Error::Inconclusive),
     }
 }
 

@@ -34,6 +34,7 @@ mod personalize;
 mod predict;
 mod publish;
 mod python;
+mod quality;
 mod ranges;
 mod real_data;
 mod recommend;

@@ -13,7 +13,12 @@ const FILES: [&str; 6] = [
     "report.json",
     "report.md",
 ];
-const INTERNAL: [&str; 3] = ["internal-releases.list", "internal.json", "internal.md"];
+const INTERNAL: [&str; 4] = [
+    "internal-releases.list",
+    "internal-users.csv",
+    "internal.json",
+    "internal.md",
+];
 
 #[test]
 fn a_run_leaves_the_documented_files_and_nothing_else() {

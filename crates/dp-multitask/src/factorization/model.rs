@@ -1,13 +1,16 @@
 //! What a fit leaves behind, and what each user does with it.
 
 use dp_core::{Interactions, Private, ShapeError, UserRow, params};
-use dp_linalg::top_k;
+use dp_linalg::{ItemRanking, top_k, top_k_each};
 use rayon::prelude::*;
 
 use super::item_update::ScoreModel;
 use super::params::in_public_range;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
+
+/// Users whose scores are computed together, so that the factors are read once for all of them.
+const USERS_AT_ONCE: usize = 16;
 
 /// Why some models need penalties.
 pub(super) const NO_WEIGHING: &str = "penalties of the fold-in by each user's own records, unless records are ratings and scores have biases";
@@ -187,11 +190,7 @@ impl FactorModel {
     /// [`crate::Error::Shape`] when the table has more items than the model.
     pub fn fold_in_all(&self, data: &Private<Interactions>) -> Result<Private<Vec<PersonalModel>>> {
         let data = data.expose();
-        if data.n_items() > self.n_items() {
-            return Err(
-                ShapeError::new("items of the table", data.n_items(), self.n_items()).into(),
-            );
-        }
+        self.check_n_items(data)?;
         let design = self.design();
         let fit = self.user_fit(&design);
         let models: Result<Vec<_>> = (0..data.n_users())
@@ -259,6 +258,14 @@ impl FactorModel {
         }
     }
 
+    fn check_n_items(&self, table: &Interactions) -> Result<()> {
+        let (found, known) = (table.n_items(), self.n_items());
+        if found > known {
+            return Err(ShapeError::new("items of the table", found, known).into());
+        }
+        Ok(())
+    }
+
     fn check_items(&self, user: UserRow<'_>) -> Result<()> {
         match user.items().last() {
             Some(&item) if item as usize >= self.n_items() => {
@@ -271,32 +278,57 @@ impl FactorModel {
         }
     }
 
-    /// The `k` best items of every user, best first, without those in the user's `own` records; nothing for
-    /// a user without records. Private, like the data they come from.
+    /// The `k` best items of every user who has `held_out` records, best first, without those in the user's `own` records; a user
+    /// without own records gets the list of everybody who has none. An empty list for every other user: a table of users dealt to parts
+    /// has empty rows of those who are elsewhere. Private, like the data they come from.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the table has more items than the model.
-    pub fn recommend_all(
+    /// [`crate::Error::Shape`] when `own` has more items than the model, or the tables differ in their number of users.
+    pub fn recommend_held_out(
         &self,
         own: &Private<Interactions>,
+        held_out: &Private<Interactions>,
         k: usize,
     ) -> Result<Private<Vec<Vec<u32>>>> {
-        let personal = self.fold_in_all(own)?;
-        let table = own.expose();
-        let lists: Result<Vec<Vec<u32>>> = personal
-            .expose()
-            .par_iter()
-            .enumerate()
-            .map(|(user, personal)| {
-                let row = table.user(user);
-                if row.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let best = self.recommend(personal, k, row.items())?;
-                Ok(best.into_iter().map(|(item, _)| item).collect())
-            })
-            .collect();
-        Ok(Private::new(lists?))
+        let (own, held_out) = (own.expose(), held_out.expose());
+        params::same_size(
+            "users of the held-out table",
+            held_out.n_users(),
+            own.n_users(),
+        )?;
+        self.check_n_items(own)?;
+        let design = self.design();
+        let fit = self.user_fit(&design);
+        // without tastes all who take the item biases in full share one ranking
+        let shared = (self.dim() == 1).then(|| ItemRanking::new(&self.item_factors));
+        let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
+        let asked: Vec<usize> = asked.collect();
+        let lists = asked.par_chunks(USERS_AT_ONCE).map(|users| {
+            let mut scratch = UserScratch::new(self.dim())?;
+            let rows = users.iter().map(|&user| own.user(user));
+            let vectors: Vec<Vec<f64>> = rows.map(|row| fit(row, &mut scratch).vector()).collect();
+            let alike = vectors.iter().all(|vector| vector == &[1.0]);
+            if let (Some(ranking), true) = (&shared, alike) {
+                let lists = users
+                    .iter()
+                    .map(|&user| ranking.best(k, own.user(user).items()));
+                return Ok(lists.collect::<Result<Vec<_>, _>>()?);
+            }
+            let queries = vectors.iter().zip(users);
+            let queries: Vec<_> = queries
+                .map(|(vector, &user)| (&vector[..], own.user(user).items()))
+                .collect();
+            let lists = top_k_each(&self.item_factors, &queries, k)?.into_iter();
+            Ok(lists
+                .map(|list| list.into_iter().map(|scored| scored.item).collect())
+                .collect())
+        });
+        let lists = lists.collect::<Result<Vec<Vec<Vec<u32>>>>>()?;
+        let mut all = vec![Vec::new(); own.n_users()];
+        for (&user, list) in asked.iter().zip(lists.into_iter().flatten()) {
+            all[user] = list;
+        }
+        Ok(Private::new(all))
     }
 
     /// Predicted rating of one item, data units; with implicit feedback a score that ranks items.
@@ -325,9 +357,7 @@ impl FactorModel {
         k: usize,
         exclude: &[u32],
     ) -> Result<Vec<(u32, f64)>> {
-        let mut vector = vec![personal.bias_weight];
-        vector.extend_from_slice(&personal.factor);
-        let best = top_k(&self.item_factors, &vector, k, exclude)?;
+        let best = top_k(&self.item_factors, &personal.vector(), k, exclude)?;
         Ok(best
             .into_iter()
             .map(|scored| (scored.item, personal.offset + scored.score))
@@ -389,6 +419,12 @@ pub struct PersonalModel {
 }
 
 impl PersonalModel {
+    /// What a row of the item factors is multiplied with.
+    fn vector(&self) -> Vec<f64> {
+        let tastes = self.factor.iter().copied();
+        std::iter::once(self.bias_weight).chain(tastes).collect()
+    }
+
     /// The public centre plus everything the user rates above or below it, data units.
     #[must_use]
     pub const fn offset(&self) -> f64 {

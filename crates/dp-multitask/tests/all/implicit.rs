@@ -1,11 +1,11 @@
 //! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
 
-use dp_core::InteractionsBuilder;
+use dp_core::{InteractionsBuilder, Private};
 use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
     FactorModel, FactorizationParams, Feedback, Fitted, ImplicitFeedback, ItemGramian,
-    MatrixFactorization, Observed, ObservedSums, Run, ScoreModel, Trainer,
+    MatrixFactorization, NoisyCounts, Observed, ObservedSums, Provenance, Run, ScoreModel, Trainer,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -90,8 +90,13 @@ fn recalls(fitted: &Fitted<FactorModel>, split: &UserSplit) -> (f64, f64) {
         sums.finish().unwrap().recall
     };
     let counts = fitted.model.counts().unwrap();
-    let popular = counts.most_popular_for_all(&test.history, 10).unwrap();
-    let model = fitted.model.recommend_all(&test.history, 10).unwrap();
+    let popular = counts
+        .most_popular_held_out(&test.history, &test.targets, 10)
+        .unwrap();
+    let model = fitted
+        .model
+        .recommend_held_out(&test.history, &test.targets, 10)
+        .unwrap();
     (recall(model), recall(popular))
 }
 
@@ -379,4 +384,52 @@ fn a_user_without_history_gets_the_items_that_people_like_in_general() {
             .iter()
             .all(|v| v.to_bits() == 0.0_f64.to_bits())
     );
+}
+
+/// Three users are asked: one with a history, one without, and one who has everything but two items. Two are not, with records or without.
+#[test]
+fn users_with_held_out_records_get_lists_whether_or_not_they_have_a_history() {
+    let table = |records: &[(u32, u32)]| {
+        let mut builder = InteractionsBuilder::new(6);
+        let push = |&(user, item): &(u32, u32)| builder.push(user, item, 1.0).unwrap();
+        records.iter().for_each(push);
+        builder.ensure_users(5);
+        Private::new(builder.build().0)
+    };
+    let own = table(&[(0, 1), (2, 0), (2, 1), (2, 3), (2, 4), (3, 5)]);
+    let held_out = table(&[(0, 2), (1, 3), (2, 5)]);
+    let counts = NoisyCounts::released_elsewhere(vec![4.0, 9.0, 9.0, 1.0, 0.0, 7.0], 1.0, false);
+    let counts = counts.unwrap();
+    for (dim, biases) in [(1, [0.4, 0.9, 0.9, 0.1, 0.0, 0.7]), (3, [0.0; 6])] {
+        let scoring = params(1.0).scoring(dim);
+        let tastes = |item: usize| (1..dim).map(move |k| ((item * k) % 5) as f64 / 5.0);
+        let rows = (0..6).flat_map(|item| std::iter::once(biases[item]).chain(tastes(item)));
+        let model = FactorModel::new(scoring, rows.collect(), Provenance::NonPrivate).unwrap();
+        let lists = model
+            .recommend_held_out(&own, &held_out, 4)
+            .unwrap()
+            .into_exposed();
+        let popular = counts
+            .most_popular_held_out(&own, &held_out, 4)
+            .unwrap()
+            .into_exposed();
+        for user in 0..5 {
+            let row = own.expose().user(user);
+            let expected = model
+                .recommend(&model.fold_in(row).unwrap(), 4, row.items())
+                .unwrap();
+            let expected: Vec<u32> = expected.into_iter().map(|(item, _)| item).collect();
+            let asked = user < 3;
+            assert_eq!(
+                lists[user],
+                if asked { expected } else { vec![] },
+                "dim {dim}, user {user}"
+            );
+            assert_eq!(popular[user].is_empty(), !asked);
+        }
+        assert_eq!(
+            popular[..3],
+            [vec![2, 5, 0, 3], vec![1, 2, 5, 0], vec![2, 5]]
+        );
+    }
 }

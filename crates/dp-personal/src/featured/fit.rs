@@ -22,6 +22,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
     // everything public is checked before the data is touched
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let fit = settings::settings(args, target)?;
+    args.output.refuse_metrics("`method` am-ssp")?;
     let items_path = settings::items_path(args)?;
     dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
     let draft = fit.plan(1, target, ADJACENCY)?;
@@ -89,5 +90,6 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         run: Some(&public),
     };
     opened.found(warnings::of_items(&items.table, &ratings));
-    finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
+    let run = (args, &plan, noise);
+    finish(opened, run, &release, &split, Vec::new(), (load, clock))
 }

@@ -1,5 +1,6 @@
 //! The files of `dp federate` at one epsilon, and its summary on the screen.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use dp_accounting::Certificate;
@@ -16,6 +17,7 @@ use crate::federated::{
     Convergence, DescribedItems, Figures, RunSettings, UserFigures, alpha_name, alpha_value,
 };
 use crate::personal::{Inputs, Task};
+use crate::quality::{Metric, Quality};
 
 /// What a run releases.
 pub(crate) struct FederatedRelease<'a> {
@@ -265,6 +267,32 @@ impl RunReport for FederatedReport<'_> {
             ]),
             ..internal_of(self.release, self.seconds)
         }
+    }
+
+    /// Of users who were trained on, at the chosen alpha. The baselines learn from a user's own rows alone.
+    fn quality(&self) -> Option<Cow<'_, Quality>> {
+        let (n, alphas) = (self.alphas().len(), self.alphas().iter());
+        let alone = alphas
+            .enumerate()
+            .find(|(_, alpha)| **alpha <= 0.0)
+            .map(|(at, _)| at);
+        let alone = alone.filter(|at| *at != self.release.chosen);
+        let own_ridge = self.inputs().task == Task::Regression;
+        let own_ridge = own_ridge.then(|| (2 * n + 1, OWN[1].1.to_owned()));
+        let alone = alone.map(|at| (at, "alpha 0 (free, local)".to_owned()));
+        let model = (self.release.chosen, self.name_of(self.release.chosen));
+        let methods = [Some(model), own_ridge, alone].into_iter().flatten();
+        let (places, names): (Vec<usize>, Vec<String>) = methods.unzip();
+        let users = self.users.iter().map(|user| {
+            let error = |&at: &usize| user.errors.get(at).copied().flatten();
+            (
+                user.n_history,
+                user.n_test,
+                places.iter().map(error).collect(),
+            )
+        });
+        let metric = Metric::of_task(self.release.inputs.task);
+        Some(Cow::Owned(Quality::of_errors(metric, &names, users)))
     }
 
     fn user_table(&self) -> Result<Option<Vec<u8>>> {

@@ -1,5 +1,7 @@
 //! What a run of `dp personalize` leaves behind: released files, internal files, and its summary on the screen.
 
+use std::borrow::Cow;
+
 use dp_accounting::Certificate;
 use dp_page::Table;
 use dp_personalize::{Fitted, Subspace};
@@ -11,6 +13,7 @@ use super::{ByRound, ChartData, Headline, InternalRun, Release, RunReport, Secon
 use crate::error::Result;
 use crate::evaluate::shown;
 use crate::personal::{Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors};
+use crate::quality::{Metric, Quality};
 
 /// The released part of a run: whole before anything is measured on held-out rows.
 pub(crate) struct PersonalRelease<'a> {
@@ -171,6 +174,21 @@ impl RunReport for PersonalReport<'_> {
             ]),
             ..internal_of(self.release, self.seconds)
         }
+    }
+
+    /// Of users who were trained on. The baselines learn from a user's own rows alone, or from all at the same budget.
+    fn quality(&self) -> Option<Cow<'_, Quality>> {
+        use MethodName::{OwnData, OwnMean, OwnRidge, Private, SingleModel};
+        let methods = [Private, OwnMean, OwnData, OwnRidge, SingleModel];
+        let places = methods.map(|method| MethodName::ALL.iter().position(|of| *of == method));
+        let users = self.users.iter().filter(|user| !user.held_out);
+        let users = users.map(|user| {
+            let errors = places.map(|at| at.and_then(|at| user.errors[at]));
+            (user.n_history, user.n_test, errors.to_vec())
+        });
+        let names = methods.map(|method| method.words().to_owned());
+        let metric = Metric::of_task(self.release.inputs.task);
+        Some(Cow::Owned(Quality::of_errors(metric, &names, users)))
     }
 
     fn user_table(&self) -> Result<Option<Vec<u8>>> {

@@ -1,12 +1,13 @@
 //! What every training run leaves behind: released files, internal files, and its summary on the screen.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use dp_accounting::{Certificate, Making, Status};
+use dp_accounting::{Certificate, Making, ReleasedMetric, Status};
 use dp_page::{Block, Table, terminal};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::run_files::{
     Aside, ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
@@ -15,6 +16,7 @@ use super::run_files::{
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
 use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_beside};
 use crate::error::{Error, Result};
+use crate::quality::{Quality, Verdict};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
 use crate::settings::OutputSettings;
 
@@ -138,6 +140,40 @@ pub(crate) trait RunReport {
     /// What was measured, for a terminal.
     fn table(&self) -> Table;
 
+    /// Users' metrics on held-out records, and those of baselines; none where a command measures none.
+    fn quality(&self) -> Option<Cow<'_, Quality>> {
+        None
+    }
+
+    /// The verdict that a caller may see: by released metrics where the run paid for some, else by private ones if they are revealed.
+    fn verdict(&self, output: &OutputSettings) -> Option<Verdict> {
+        let run = self.release().run();
+        if let Some(release) = run.metric_release() {
+            return release.verdict(&self.release().certificate().metrics);
+        }
+        if !output.reveals_internal() {
+            return None;
+        }
+        self.quality()?.verdict()
+    }
+
+    /// The last line of a summary: the verdict, or where it is.
+    fn verdict_line(&self, output: &OutputSettings) -> (String, String) {
+        let is_paid = output.release_metrics.is_some();
+        let words = match self.verdict(output) {
+            Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
+            Some(verdict) => format!("{verdict}: internal, do not publish"),
+            None if is_paid || output.reveals_internal() => {
+                "none: no baseline, or too little held out".to_owned()
+            }
+            None => format!(
+                "in {}: whether the best free baseline is better; --show-internal prints it",
+                internal_beside(&output.out).join(INTERNAL).display()
+            ),
+        };
+        fact("verdict", words)
+    }
+
     /// What `--json` prints beside the guarantee: released values, and internal ones.
     fn objects(&self) -> (Value, Value);
 
@@ -150,6 +186,10 @@ pub(crate) trait RunReport {
         let certificate = read_certificate(&folder.path(CERTIFICATE))?;
         internal.certificate = Some(certificate.digest.clone());
         internal.aside = aside.clone();
+        if let Some(quality) = self.quality() {
+            internal.verdict = quality.verdict();
+            internal.quality = Some(quality.tables());
+        }
         folder.write_internal(INTERNAL, &pretty(&internal)?)?;
         let mut run = ReportedRun::ending(folder, certificate, release.run(), release.factors())?;
         run.internal = Some(internal);
@@ -174,6 +214,12 @@ pub(crate) trait RunReport {
         object["internal_folder"] = folder.display().to_string().into();
         if output.show_internal {
             object["internal"] = internal;
+            if let Some(quality) = self.quality() {
+                object["internal"]["quality"] = json!(quality.tables());
+            }
+        }
+        if let Some(verdict) = self.verdict(output) {
+            object["verdict"] = json!(verdict);
         }
         object
     }
@@ -189,15 +235,40 @@ pub(crate) trait RunReport {
         facts.extend(self.facts());
         facts.push(fact("written to", output.out.display().to_string()));
         facts.push(internal_fact(&output.out, output.show_internal));
+        let metrics = &certificate.metrics;
+        if !metrics.is_empty() {
+            facts.extend(metric_facts(metrics));
+        }
+        let verdict = self.verdict_line(output);
         if !output.show_internal {
+            facts.push(verdict);
             return terminal(&[Block::Facts(facts)]);
         }
         let mut table = self.table();
         INTERNAL_HEAD.clone_into(&mut table.title);
         let seconds = self.internal().seconds.words();
         table.rows.push(vec!["seconds".to_owned(), seconds]);
-        terminal(&[Block::Facts(facts), Block::Table(table)])
+        // groups are on the internal page
+        let quality = self.quality().map(|of| of.tables().overall());
+        let tables = [table].into_iter().chain(quality);
+        let blocks = [Block::Facts(facts)].into_iter();
+        let blocks = blocks.chain(tables.map(Block::Table));
+        let blocks: Vec<_> = blocks.chain([Block::Facts(vec![verdict])]).collect();
+        terminal(&blocks)
     }
+}
+
+/// Released metrics for the terminal, a line each.
+fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, String)> {
+    metrics.iter().enumerate().map(|(at, of)| {
+        let head = if at == 0 { "metrics" } else { "" };
+        let (lower, upper, percent) = (of.lower, of.upper, 100.0 * of.confidence);
+        let words = format!(
+            "{}, {}: {:.4}, {percent:.0} % interval {lower:.4} to {upper:.4}",
+            of.metric, of.method, of.value
+        );
+        fact(head, words)
+    })
 }
 
 /// Where internal files are, and how to see what they say.
@@ -240,6 +311,8 @@ pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalR
         metrics: Vec::new(),
         by_round: None,
         charts: Vec::new(),
+        verdict: None,
+        quality: None,
         data: Vec::new(),
         aside: Aside::default(),
         seconds,

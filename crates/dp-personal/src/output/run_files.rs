@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Comparison, Seconds};
 use crate::error::{Error, Result};
+use crate::metric_release::MetricRelease;
+use crate::quality::{QualityTables, Verdict};
 
 /// Released values of a run, beside its certificate.
 pub(crate) const RELEASED: &str = "report.json";
@@ -61,6 +63,12 @@ pub(crate) struct InternalRun {
     pub(crate) metrics: Vec<(String, Option<f64>)>,
     pub(crate) by_round: Option<ByRound>,
     pub(crate) charts: Vec<ChartData>,
+    /// Whether a free baseline is better. Earlier versions wrote none.
+    #[serde(default)]
+    pub(crate) verdict: Option<Verdict>,
+    /// Metrics with their intervals, of all users and of groups. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quality: Option<QualityTables>,
     /// What was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
     /// What stands beside it.
@@ -219,6 +227,11 @@ impl ByRound {
 }
 
 impl ReleasedRun {
+    /// What the run was to release of held-out metrics.
+    pub(crate) fn metric_release(&self) -> Option<MetricRelease> {
+        MetricRelease::of_public(self.run.as_ref()?)
+    }
+
     /// What was held out, where the run says so.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()

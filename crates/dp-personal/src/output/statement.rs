@@ -61,7 +61,7 @@ pub(super) fn fact(name: &str, value: impl Into<String>) -> (String, String) {
 /// What `--json` says of a run that may be published.
 pub(crate) fn released(certificate: &Certificate) -> Value {
     let guarantee = certificate.guarantee.as_ref();
-    json!({
+    let mut released = json!({
         "private": guarantee.is_some(),
         "epsilon": guarantee.map(|g| g.epsilon),
         "delta": certificate.target.delta,
@@ -71,7 +71,11 @@ pub(crate) fn released(certificate: &Certificate) -> Value {
         "epsilon_replace": guarantee.and_then(|g| g.epsilon_replace),
         "assumptions": certificate.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "tuning_included": certificate.tuning_included,
-    })
+    });
+    if !certificate.metrics.is_empty() {
+        released["metrics"] = json!(certificate.metrics);
+    }
+    released
 }
 
 /// A release, or several alike, and its part of the budget.

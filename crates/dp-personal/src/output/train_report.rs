@@ -9,13 +9,14 @@ use dp_page::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::release::{counted, internal_of, released_of};
+use super::release::{counted, internal_of, released_of, user_csv};
 use super::statement::fact;
 use super::{
     ByRound, HeldOutBy, InternalRun, Release, ReleasedRun, RunReport, Seconds, model_files,
 };
 use crate::error::Result;
-use crate::evaluate::Evaluation;
+use crate::evaluate::{Evaluation, Figures};
+use crate::quality::{Quality, Scored};
 use crate::report::Model;
 use crate::settings::Method;
 
@@ -137,6 +138,13 @@ pub(crate) struct TrainReport<'a, S = FactorizationParams> {
     pub(crate) seconds: Seconds,
 }
 
+impl<S> TrainReport<'_, S> {
+    /// Whether users were held out, and not ratings of every user.
+    const fn is_of_lists(&self) -> bool {
+        matches!(self.metrics.figures, Figures::Ranking(_))
+    }
+}
+
 impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     fn release(&self) -> &impl Release {
         self.release
@@ -176,6 +184,43 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             .collect()
     }
 
+    fn quality(&self) -> Option<Cow<'_, Quality>> {
+        Some(Cow::Borrowed(&self.metrics.quality))
+    }
+
+    /// A user's own means of every metric, by method.
+    fn user_table(&self) -> Result<Option<Vec<u8>>> {
+        let (quality, ratings) = (&self.metrics.quality, self.release.ratings);
+        let all = || quality.scored.iter();
+        let methods = |of: &'_ Scored| -> Vec<String> {
+            let named = of.methods.iter();
+            let name = of.metric.name();
+            named
+                .map(|(method, _)| format!("{name} {method}"))
+                .collect()
+        };
+        let ids = ratings.user_ids().expose().iter().enumerate();
+        let users: Vec<_> = ids
+            .filter_map(|(user, id)| {
+                let own = all().flat_map(|of| {
+                    of.methods.iter().map(move |(_, users)| {
+                        let mean = users.get(user)?.mean();
+                        mean.map(|mean| of.metric.of(mean))
+                    })
+                });
+                let own: Vec<Option<f64>> = own.collect();
+                own.iter().any(Option::is_some).then(|| {
+                    let history = quality.activity.get(user).copied().unwrap_or(0);
+                    let whole = ratings.interactions().expose().user(user).len();
+                    (id.as_str(), [history, whole - history.min(whole)], own)
+                })
+            })
+            .collect();
+        let rows = users.iter();
+        let rows = rows.map(|(id, rows, own)| (*id, self.is_of_lists(), *rows, &own[..]));
+        user_csv(all().flat_map(methods), rows, |value| value).map(Some)
+    }
+
     fn table(&self) -> Table {
         let rows = self.metrics.rows().into_iter();
         let table = Table::new("", ["", ""], rows.map(|(name, value)| vec![name, value]));
@@ -195,7 +240,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             "released": comparison,
         });
         let internal = json!({
-            "metrics": self.metrics,
+            "metrics": self.metrics.figures,
             "seconds": self.seconds,
             "n_users": table.n_users(),
             "n_ratings": table.n_records(),

@@ -1,8 +1,8 @@
 //! How the shared subspace is learned.
 
-use dp_accounting::Plan;
-use dp_core::{Adjacency, ApproxDp, UserSamples};
-use dp_mechanism::{Fitted, NoiseSource, Observer, Run, Trainer};
+use dp_accounting::{CertificateBuilder, Requests};
+use dp_core::{Adjacency, UserSamples};
+use dp_mechanism::{Run, Trainer};
 use dp_personalize::{
     AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Initialisation, ResidualAltMin,
     ResidualAltMinParams, RowSplit, Subspace, UserBatches,
@@ -10,7 +10,6 @@ use dp_personalize::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::workflows::private_run::PrivateRun;
 
 /// Ways to a subspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,40 +128,46 @@ impl Fit {
             Self::AltMin(fit) => Ok(fit.check_rows(max_rows)?),
         }
     }
+}
 
-    /// What will be released, calibrated to a target.
-    ///
-    /// # Errors
-    /// When the target cannot be met.
-    pub fn plan(&self, dim: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        Ok(match self {
-            Self::Residual(fit) => fit.plan(dim, target, adjacency)?,
-            Self::AltMin(fit) => fit.plan(dim, target, adjacency)?,
-        })
-    }
+/// Whichever method it is.
+impl Trainer for Fit {
+    type Data = UserSamples;
+    type Model = Subspace;
+    type Error = dp_personalize::Error;
 
-    /// Trains, paid and listed as workflows are.
-    pub(crate) fn fit(
-        &self,
-        samples: &UserSamples,
-        run: PrivateRun<'_>,
-        noise: &mut NoiseSource,
-        observer: &mut dyn Observer,
-    ) -> Result<Fitted<Subspace>> {
+    fn width(&self, samples: &UserSamples) -> usize {
         match self {
-            Self::Residual(fit) => run.train(fit, samples, noise, observer, |_| false),
-            Self::AltMin(fit) => run.train(&**fit, samples, noise, observer, |_| false),
+            Self::Residual(fit) => fit.width(samples),
+            Self::AltMin(fit) => fit.width(samples),
         }
     }
 
-    /// Trains along a run whose payment and list are its caller's.
-    ///
-    /// # Errors
-    /// When the spends are not those of the plan, or a step fails.
-    pub fn run(&self, samples: &UserSamples, run: Run<'_>) -> Result<Fitted<Subspace>> {
-        Ok(match self {
-            Self::Residual(fit) => fit.run(samples, run)?,
-            Self::AltMin(fit) => fit.run(samples, run)?,
-        })
+    fn requests(&self, width: usize, adjacency: Adjacency) -> dp_personalize::Result<Requests> {
+        match self {
+            Self::Residual(fit) => fit.requests(width, adjacency),
+            Self::AltMin(fit) => fit.requests(width, adjacency),
+        }
+    }
+
+    fn n_accounts(&self) -> usize {
+        match self {
+            Self::Residual(fit) => fit.n_accounts(),
+            Self::AltMin(fit) => fit.n_accounts(),
+        }
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        match self {
+            Self::Residual(fit) => fit.describe(certificate),
+            Self::AltMin(fit) => fit.describe(certificate),
+        }
+    }
+
+    fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> dp_personalize::Result<Subspace> {
+        match self {
+            Self::Residual(fit) => fit.train(samples, run),
+            Self::AltMin(fit) => fit.train(samples, run),
+        }
     }
 }

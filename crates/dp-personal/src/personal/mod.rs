@@ -18,4 +18,4 @@ pub use fit::{Fit, Method, MethodSettings};
 pub use frame::{Personal, Users};
 pub use inputs::{Column, Inputs, Intercept, Task};
 pub use methods::{Errors, MethodName, UserErrors};
-pub use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart};
+pub use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart, whole_space};

@@ -56,9 +56,7 @@ impl Peers {
             rank,
             n_rounds: NON_PRIVATE_STEPS,
         };
-        let mut identity = vec![0.0; dim * dim];
-        identity.iter_mut().step_by(dim + 1).for_each(|i| *i = 1.0);
-        let everything = Subspace::spanned_by(dim, dim, &identity, Provenance::NonPrivate)?;
+        let everything = whole_space(dim)?;
         Ok(Self {
             // whether these can be solved depends on the data, so that failing must not show
             single: single_model(train, dim, plan.target(), plan.adjacency(), noise).ok(),
@@ -85,6 +83,17 @@ impl Peers {
             })
         })
     }
+}
+
+/// The space in which a user alone fits.
+///
+/// # Errors
+/// When there are too many dimensions.
+pub fn whole_space(dim: usize) -> Result<Subspace> {
+    let mut identity = vec![0.0; dim * dim];
+    identity.iter_mut().step_by(dim + 1).for_each(|i| *i = 1.0);
+    let provenance = Provenance::NonPrivate;
+    Ok(Subspace::spanned_by(dim, dim, &identity, provenance)?)
 }
 
 /// The same for everybody.

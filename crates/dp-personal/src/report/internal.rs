@@ -56,6 +56,23 @@ fn quality(run: &ReportedRun<'_>) -> Section {
             .to_owned(),
         }]));
     }
+    if let Some(verdict) = internal.and_then(|internal| internal.verdict.as_ref()) {
+        let words = format!("Verdict: {verdict}.");
+        blocks.push(if verdict.is_worse() {
+            Block::Warning(words)
+        } else {
+            Block::Text(words)
+        });
+    }
+    let tables = internal.and_then(|internal| internal.quality.as_ref());
+    if let Some(tables) = tables {
+        blocks.extend(
+            [tables.overall()]
+                .into_iter()
+                .chain(tables.groups())
+                .map(Block::Table),
+        );
+    }
     let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
     if !metrics.is_empty() {
         let rows = metrics.iter();
@@ -80,6 +97,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
 /// Where the errors of each user are, and whether the choice by errors is paid for.
 fn users_note(command: Option<&str>) -> Option<&'static str> {
     match command? {
+        "train" | "tune" => Some("internal-users.csv has the same for every user."),
         "personalize" => Some("internal-users.csv has the same for every user."),
         "federate" => Some(
             "internal-users.csv has the same for every user. The choice of alpha was charged apart.",

@@ -1,6 +1,6 @@
 //! The page that may be published: released values only.
 
-use dp_page::{Block, Kind, Page, Section, Table};
+use dp_page::{Block, Kind, Page, Section, Table, Unit, short};
 
 use super::nearest::{Wanted, nearest};
 use super::privacy::{budget, guarantee, scope};
@@ -18,6 +18,7 @@ pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<
         sections.push(items::noise(run));
     }
     sections.extend(nearest(run, wanted)?);
+    sections.extend(accuracy(run));
     if let Some(released) = &run.released {
         sections.extend(released.comparison.as_ref().map(candidates));
         if !released.charts.is_empty() {
@@ -110,6 +111,42 @@ pub(super) fn footer(run: &ReportedRun<'_>) -> String {
         "Written from a certificate of {} {} with digest {}. dp verify recomputes it.",
         project.name, project.version, run.certificate.digest
     )
+}
+
+/// Held-out metrics that were paid for, and the verdict that follows from them.
+fn accuracy(run: &ReportedRun<'_>) -> Option<Section> {
+    let metrics = &run.certificate.metrics;
+    let confidence = metrics.first()?.confidence;
+    let rows = metrics.iter().map(|of| {
+        let [low, high] = of.clipped_to;
+        vec![
+            of.metric.clone(),
+            of.method.clone(),
+            Unit::Plain.shown(Some(of.value)),
+            format!(
+                "{} to {}",
+                Unit::Plain.shown(Some(of.lower)),
+                Unit::Plain.shown(Some(of.upper))
+            ),
+            format!("{} to {}", short(low), short(high)),
+        ]
+    });
+    let interval = format!("{:.0} % interval", 100.0 * confidence);
+    let heads = ["metric", "of", "value", &interval, "range of a user"];
+    let table = Table::new("On held-out records", heads, rows).with_text([1]);
+    let text = "Means over users, released with noise that the budget paid for. Every user counts alike, with values clipped to the range \
+                named; the intervals cover the noise and the sampling of users.";
+    let mut blocks = vec![Block::Text(text.to_owned()), Block::Table(table)];
+    let release = run.released.as_ref().and_then(|of| of.metric_release());
+    if let Some(verdict) = release.and_then(|release| release.verdict(metrics)) {
+        let words = format!("Verdict: {verdict}.");
+        blocks.push(if verdict.is_worse() {
+            Block::Warning(words)
+        } else {
+            Block::Text(words)
+        });
+    }
+    Some(Section::new("accuracy", "Accuracy", blocks))
 }
 
 /// What `dp tune` released about its candidates.

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use dp_core::params;
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
+
+use crate::error::{Error, Result};
 
 use super::{LedgerSettings, Range, Shapes, choices, settings};
 
@@ -168,7 +171,7 @@ settings! {
 
     /// What the run leaves behind.
     struct OutputSettings under "Output" {
-        /// Folder for what is released; private figures go to DIR-internal
+        /// Folder of released files; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
         /// Replace the output folder, unless it holds a ledger or other than a run's files
         force: bool = { shapes: Shapes::Nothing },
@@ -176,6 +179,22 @@ settings! {
         publish_releases: bool = { shapes: Shapes::Nothing },
         /// Print what was measured on private data (not covered by the guarantee)
         show_internal: bool = { shapes: Shapes::Nothing },
+        /// Share of the budget for held-out metrics that may be published
+        release_metrics: Option<f64> = {
+            value_name: "X",
+            usual: "none",
+            conflicts: ["no_split"],
+            range: Range::open_unit(),
+        },
+        /// Public bound on a user's RMSE in released metrics
+        metric_bound: Option<f64> = {
+            value_name: "X",
+            usual: "twice the label bound",
+            requires: ["release_metrics"],
+            range: Range::of(1e-6, 1e6),
+        },
+        /// Exit with code 9 where the best free baseline is better; prints the verdict
+        fail_if_worse: bool = { conflicts: ["no_split"], shapes: Shapes::Nothing },
         /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
@@ -399,8 +418,35 @@ impl OutputSettings {
             force: false,
             publish_releases: false,
             show_internal: false,
+            release_metrics: None,
+            metric_bound: None,
+            fail_if_worse: false,
             insecure_seed: None,
         }
+    }
+
+    /// Whether anything computed from private data that nobody paid for is printed, or decides the exit code.
+    pub(crate) const fn reveals_internal(&self) -> bool {
+        self.show_internal || self.fail_if_worse && self.release_metrics.is_none()
+    }
+
+    /// The share of the budget for held-out metrics, where some are to be released.
+    pub(crate) fn metric_share(&self) -> Result<Option<f64>> {
+        if let Some(bound) = self.metric_bound {
+            params::finite_positive("metric_bound", bound)?;
+        }
+        let share = self.release_metrics;
+        Ok(share
+            .map(|share| params::open_unit("release_metrics", share))
+            .transpose()?)
+    }
+
+    /// Refuses to release metrics where a command has none to release.
+    pub(crate) fn refuse_metrics(&self, of: &str) -> Result<()> {
+        if self.release_metrics.is_none() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!("`release_metrics` is not for {of}")))
     }
 
     /// The noise of the run: the operating system's, unless it is to repeat.

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
 use crate::error::Result;
-use crate::evaluate::{Evaluation, Metrics, model_rmse};
+use crate::evaluate::{Evaluation, Figures, Metrics, model_rmse};
 use crate::output::{
     Aside, CERTIFICATE, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease,
     TrainReport,
@@ -121,7 +121,10 @@ fn train(
     let fitted = fit.run(&split.train, run.observed_by(&mut watched))?;
     let trained = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let metrics = Metrics::measure(&fitted.model, split)?;
+    let metrics = Evaluation::of_ratings(&fitted.model, split, &[])?;
+    let Figures::Ratings(figures) = metrics.figures else {
+        return Ok(Metrics::default());
+    };
     if let Some(folder) = keep {
         let release = TrainRelease {
             fitted: &fitted,
@@ -136,7 +139,7 @@ fn train(
         let report = TrainReport {
             release: &release,
             by_round: None,
-            metrics: Evaluation::Ratings(metrics),
+            metrics,
             seconds: Seconds {
                 load,
                 train: trained,
@@ -145,7 +148,7 @@ fn train(
         };
         report.write_internal(folder, &Aside::default())?;
     }
-    Ok(metrics)
+    Ok(figures)
 }
 
 /// Only what an earlier demo wrote is replaced without being asked.

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits, refuse_unpaid};
 use crate::error::{Error, Result};
 use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
+use crate::quality::Verdict;
 use crate::settings::{
     LedgerSettings, ONE_LEDGER, OutputSettings, ResumeSettings, Settings, Shapes,
 };
@@ -196,7 +197,7 @@ impl Opened<'_> {
             plan,
             public,
             files: &self.files,
-            shows_internal: self.output.show_internal,
+            reveals_internal: self.output.reveals_internal(),
         }
     }
 
@@ -212,7 +213,7 @@ impl Opened<'_> {
     }
 
     /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
-    /// happens. The object for programs, and the summary in words.
+    /// happens. The object for programs, the summary in words, and the verdict.
     ///
     /// # Errors
     /// [`Error::ReleasesMissing`] when the ledger was replaced or rolled back since it paid: before the move, the model stays in the
@@ -221,7 +222,7 @@ impl Opened<'_> {
         self,
         plan: &Plan,
         measure: impl FnOnce() -> Result<R>,
-    ) -> Result<(Value, String)> {
+    ) -> Result<(Value, String, Option<Verdict>)> {
         let (mut account, mut aside) = (self.account, self.aside);
         aside.ledger = account.path();
         let report = self.folder.commit_after(
@@ -235,7 +236,11 @@ impl Opened<'_> {
         account.confirm(&self.output.out)?;
         let balance = account.balance(plan);
         let summary = report.summary(self.output, balance.as_deref());
-        Ok((report.json(self.output), summary))
+        Ok((
+            report.json(self.output),
+            summary,
+            report.verdict(self.output),
+        ))
     }
 }
 
@@ -324,8 +329,8 @@ pub(crate) struct PrivateRun<'a> {
     public: &'a Value,
     /// Hashes of the files that settings name.
     files: &'a Map<String, Value>,
-    /// Whether figures that nobody pays for are printed when it is done.
-    shows_internal: bool,
+    /// Whether figures that nobody pays for are printed when it is done, or decide the exit code.
+    reveals_internal: bool,
 }
 
 impl PrivateRun<'_> {
@@ -348,7 +353,7 @@ impl PrivateRun<'_> {
             plan,
             public,
             files,
-            shows_internal,
+            reveals_internal,
         } = self;
         let mut shaping = public.clone();
         if let Some(given) = shaping.get_mut(GIVEN).and_then(Value::as_object_mut) {
@@ -369,7 +374,7 @@ impl PrivateRun<'_> {
                      paid): finishing with the rounds already made",
                 );
                 let name = folder.mark_paid(&name_in_ledger(public)?)?;
-                if shows_internal {
+                if reveals_internal {
                     account.note_figures_of(&name)?;
                 }
                 let replay = Run::replay(plan, list).map_err(failed)?;
@@ -382,7 +387,7 @@ impl PrivateRun<'_> {
             folder.keep_for_resuming();
         }
         account.announce(plan);
-        if shows_internal {
+        if reveals_internal {
             account.note_figures_of(&name)?;
         }
         let ledger = account.ledger()?;

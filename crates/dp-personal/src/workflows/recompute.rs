@@ -16,6 +16,7 @@ use super::private_run::run_name;
 use super::train::ADJACENCY;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, Spending};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
     catalogue_sha256, internal_beside, model_files, shared_bytes, subspace_bytes,
@@ -93,6 +94,12 @@ pub(crate) fn recompute(
             replay.list.display()
         );
         return Ok(Recomputed::Differs { what });
+    }
+    if rebuilt.releases.metrics != certificate.metrics {
+        let what = "the held-out metrics of the certificate do not follow from the releases";
+        return Ok(Recomputed::Differs {
+            what: what.to_owned(),
+        });
     }
     let path = folder.join(rebuilt.name);
     if fs::read(&path).map_err(|e| Error::read(&path, e))? != rebuilt.bytes {
@@ -200,8 +207,7 @@ impl Replay<'_> {
     fn factors(&self) -> Result<Rebuilt> {
         let fit = self.get::<FactorizationParams>("settings")?.check()?;
         let (catalogue, nobody) = self.catalogue()?;
-        let plan = fit.plan(catalogue.len(), self.target()?, ADJACENCY)?;
-        let fitted = fit.run(&nobody, self.run(&plan)?)?;
+        let fitted = self.replay(&fit, &nobody, catalogue.len())?;
         self.factor_file(fitted, &catalogue)
     }
 
@@ -213,9 +219,28 @@ impl Replay<'_> {
         let candidates = candidates.collect::<dp_multitask::Result<Vec<_>>>()?;
         let tuning = Tuning::new(candidates, self.get::<TuningParams>("tuning")?)?;
         let (catalogue, nobody) = self.catalogue()?;
-        let plan = tuning.plan(catalogue.len(), self.target()?, ADJACENCY)?;
-        let fitted = tuning.run(&nobody, self.run(&plan)?)?;
+        let fitted = self.replay(&tuning, &nobody, catalogue.len())?;
         self.factor_file(fitted.map(|tuned| tuned.model), &catalogue)
+    }
+
+    /// The run of a trainer, and of the metrics that were released with its model.
+    fn replay<T: Trainer>(
+        &self,
+        trainer: &T,
+        nobody: &T::Data,
+        width: usize,
+    ) -> Result<Fitted<T::Model>>
+    where
+        Error: From<T::Error>,
+    {
+        let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
+        let trainer = with_metrics(trainer, release.as_ref(), self.target()?);
+        let plan = trainer.plan(width, self.target()?, ADJACENCY)?;
+        let data = TrainedAndHeldOut {
+            train: nobody,
+            scored: &|_| Ok(Vec::new()),
+        };
+        Ok(Measured::certified(trainer.run(&data, self.run(&plan)?)?))
     }
 
     fn featured(&self) -> Result<Rebuilt> {
@@ -244,9 +269,8 @@ impl Replay<'_> {
             self.get::<MethodSettings>("settings")?.check()?,
             self.inputs()?,
         );
-        let plan = fit.plan(inputs.dim(), self.target()?, ADJACENCY)?;
         let nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
-        let fitted = fit.run(&nobody.build().0, self.run(&plan)?)?;
+        let fitted = self.replay(&fit, &nobody.build().0, inputs.dim())?;
         let bytes = subspace_bytes(&fitted.model, &inputs)?;
         Ok(Rebuilt::of(SUBSPACE, bytes, fitted))
     }

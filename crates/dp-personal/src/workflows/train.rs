@@ -1,16 +1,22 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
-use dp_accounting::{Certificate, Plan};
-use dp_core::{Adjacency, ApproxDp};
+use dp_accounting::{Certificate, Plan, ReleaseRequest, Requests};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor};
 use dp_data::{CatalogueSource, Ratings};
-use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
+use dp_mechanism::{NoiseSource, Run, plan_for};
+use dp_multitask::{
+    FactorModel, FactorizationParams, MatrixFactorization, NoisyCounts, Observer, Round, Trainer,
+};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::evaluate::Evaluation;
+use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
-use crate::settings::{Method, SplitSettings, TrainSettings};
+use crate::personal::pay_apart;
+use crate::quality::{Scored, Verdict};
+use crate::settings::{FeedbackKind, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
@@ -36,8 +42,9 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
     let method = args.target.method;
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
+    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
-    let draft = fit.plan(1, target, ADJACENCY)?;
+    let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;
@@ -47,21 +54,28 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     let load = clock.lap();
 
     let fit = with_assumptions(fit, args, &ratings);
-    let plan = fit.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    let trainer = with_metrics(&fit, metrics.as_ref(), target);
+    let plan = trainer.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
     let mut rounds = Rounds::for_split(&args.split);
-    let own = json!({
+    let mut own = json!({
         "method": method.name(),
         "settings": fit.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
+    MetricRelease::put(metrics.as_ref(), &mut own);
     let public = opened.public("train", args, &assumptions(args, &ratings), own)?;
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let run = opened.run(&plan, &public);
-    let fitted = run.train(&fit, split.train(), noise, &mut watched, |n_made| {
+    let data = TrainedAndHeldOut {
+        train: split.train(),
+        scored: &|model| scored_by_releases(model, &split),
+    };
+    let fitted = run.train(&trainer, &data, noise, &mut watched, |n_made| {
         fit.n_rounds_after(n_made) > 0
     })?;
+    let fitted = Measured::certified(fitted);
     let release = TrainRelease {
         fitted: &fitted,
         method,
@@ -72,7 +86,54 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         run: Some(&public),
     };
     let rounds = rounds.0.unwrap_or_default();
-    finish(opened, &plan, &release, &split, rounds, (load, clock))
+    finish(
+        opened,
+        (args, &plan, noise),
+        &release,
+        &split,
+        rounds,
+        (load, clock),
+    )
+}
+
+/// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
+pub(super) fn metric_release(
+    args: &TrainSettings,
+    label_bound: f64,
+    counts_items: bool,
+) -> Result<Option<MetricRelease>> {
+    let Some(share) = args.output.metric_share()? else {
+        return Ok(None);
+    };
+    Ok(Some(match args.feedback.feedback {
+        FeedbackKind::Explicit => {
+            let bound = args.output.metric_bound.unwrap_or(2.0 * label_bound);
+            MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
+        }
+        FeedbackKind::Implicit => {
+            MetricRelease::of_lists(share, counts_items.then(|| POPULARITY.to_owned()))
+        }
+    }))
+}
+
+/// Whether a run of these settings releases the counts of items.
+pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
+    let requests = fit.requests(1, ADJACENCY)?;
+    let Requests::Shares(shares) = requests else {
+        return Ok(false);
+    };
+    let mut labels = shares.iter().map(|request| request.label.as_str());
+    Ok(labels.any(|label| label.ends_with("item counts")))
+}
+
+/// What users score by the model, and by what they have without it: from released values and each user's own records alone.
+pub(super) fn scored_by_releases(model: &FactorModel, split: &HeldOut) -> Result<Vec<Scored>> {
+    let baseline = match (split, model.counts()) {
+        (HeldOut::Ratings(_), _) => Some(Baseline::UserMean(model.scoring().bias.center)),
+        (HeldOut::Users(_), counts) => counts.map(|of| Baseline::Popularity(POPULARITY, of)),
+    };
+    let baseline: Vec<Baseline<'_>> = baseline.into_iter().collect();
+    evaluate::scored(model, split, &baseline)
 }
 
 /// What a training on ratings opens.
@@ -96,10 +157,11 @@ pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
     Ok((ratings, split))
 }
 
-/// Writes what is released, then measures it, after `rounds` of factors too. `seconds` to load, and the clock since then.
+/// Writes what is released, then measures it, after `rounds` of factors too, and beside what the same budget buys otherwise. `seconds` to
+/// load, and the clock since then.
 pub(crate) fn finish<S: ReleasedSettings>(
     mut opened: Opened<'_>,
-    plan: &Plan,
+    (args, plan, noise): (&TrainSettings, &Plan, &mut NoiseSource),
     release: &TrainRelease<'_, S>,
     split: &HeldOut,
     rounds: Vec<Vec<f64>>,
@@ -109,11 +171,12 @@ pub(crate) fn finish<S: ReleasedSettings>(
     opened.write(release)?;
     opened.found(warnings::of_ratings(release.ratings));
     let fitted = release.fitted;
-    let (json, summary) = opened.close(plan, || {
+    let (json, summary, verdict) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");
+        let others = WholeBudget::new(args, &fitted.model, split, noise);
         Ok(TrainReport {
             release,
-            metrics: Evaluation::measure(fitted, split)?,
+            metrics: Evaluation::measure(fitted, split, &others.baselines())?,
             by_round: Evaluation::by_round(fitted, rounds, split)?,
             seconds: Seconds {
                 load,
@@ -127,7 +190,81 @@ pub(crate) fn finish<S: ReleasedSettings>(
         model: fitted.model.clone(),
         json,
         summary,
+        verdict,
     })
+}
+
+/// What the whole budget buys where it is spent on the simplest thing: measured, and thrown away.
+struct WholeBudget {
+    /// Of ratings, unless the model is no more itself.
+    biases: Option<FactorModel>,
+    /// Of lists.
+    popularity: Option<NoisyCounts>,
+}
+
+impl WholeBudget {
+    /// Whether these can be made depends on nothing that a caller sees: one that fails is left out.
+    fn new(
+        args: &TrainSettings,
+        model: &FactorModel,
+        split: &HeldOut,
+        noise: &mut NoiseSource,
+    ) -> Self {
+        let (is_measured, train) = (!args.split.no_split, split.train());
+        let is_of_lists = matches!(split, HeldOut::Users(_));
+        let biases = is_measured && !is_of_lists && model.dim() > 1;
+        let popularity = is_measured && is_of_lists;
+        Self {
+            biases: biases
+                .then(|| biases_alone(args, train, noise).ok())
+                .flatten(),
+            popularity: popularity
+                .then(|| counts_alone(args, train, noise).ok())
+                .flatten(),
+        }
+    }
+
+    fn baselines(&self) -> Vec<Baseline<'_>> {
+        let biases = self.biases.as_ref();
+        let biases = biases.map(|of| Baseline::Model("item biases (private, whole budget)", of));
+        let counts = self.popularity.as_ref();
+        let counts =
+            counts.map(|of| Baseline::Popularity("popularity (private, whole budget)", of));
+        biases.into_iter().chain(counts).collect()
+    }
+}
+
+fn biases_alone(
+    args: &TrainSettings,
+    train: &Private<Interactions>,
+    noise: &mut NoiseSource,
+) -> Result<FactorModel> {
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let settings = settings_for(Method::Pooled, &args.feedback, &args.settings, target)?;
+    let fit = FactorizationParams {
+        dim: Some(1),
+        ..settings
+    };
+    let fit = fit.check()?;
+    let plan = fit.plan(train.expose().n_items(), target, ADJACENCY)?;
+    Ok(fit.fit(train, &plan, pay_apart(&plan)?, noise)?.model)
+}
+
+fn counts_alone(
+    args: &TrainSettings,
+    train: &Private<Interactions>,
+    noise: &mut NoiseSource,
+) -> Result<NoisyCounts> {
+    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let n_items = train.expose().n_items();
+    let label = "item counts";
+    let request = ReleaseRequest::new(label, 1.0, ReplaceFactor::Two, n_items as u64);
+    let requests = Requests::Shares(vec![request]);
+    let plan = plan_for(&requests, target, ADJACENCY)?;
+    let mut run = Run::new(&plan, pay_apart(&plan)?, noise)?;
+    run.begin(&requests, 1)?;
+    let clip_norm = FactorizationParams::implicit_for_target(target).count_clip_norm;
+    Ok(NoisyCounts::release(train, clip_norm, &mut run)?)
 }
 
 /// What a training run left, and what it has to say.
@@ -141,6 +278,9 @@ pub struct TrainOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
+    /// Whether the best baseline is better: by released metrics where the run released some, else private, and there only with
+    /// `show_internal` or `fail_if_worse`.
+    pub verdict: Option<Verdict>,
 }
 
 /// What is held out by these flags, for whoever tests the model later.

@@ -13,10 +13,11 @@ use super::audit::{
 use super::input::settings_for;
 use super::private_run::Clock;
 use super::train::{
-    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
-    with_assumptions,
+    ADJACENCY, TrainOutcome, assumptions, counts_items, finish, held_out_by, metric_release,
+    opening, read_parts, scored_by_releases, with_assumptions,
 };
 use crate::error::{Error, Result};
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{
     AuditTuneSettings, ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings,
@@ -37,7 +38,12 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let how = comparison_settings(&args.choice);
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
-    let draft = Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
+    let bounds = fits.iter().map(|fit| fit.params().label_bound);
+    let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
+    let is_counted = counted.iter().all(|counts| *counts);
+    let metrics = metric_release(train, bounds.fold(0.0, f64::max), is_counted)?;
+    let tuning = Tuning::new(fits.clone(), how)?;
+    let draft = with_metrics(&tuning, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(train)?.open(&draft)?;
 
     go_on(watch)?;
@@ -50,20 +56,27 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         .into_iter()
         .map(|fit| with_assumptions(fit, train, &ratings));
     let tuning = Tuning::new(assumed.collect(), how)?;
-    let plan = tuning.plan(ratings.catalogue().len(), target, ADJACENCY)?;
+    let trainer = with_metrics(&tuning, metrics.as_ref(), target);
+    let plan = trainer.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
     let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
-    let own = json!({
+    let mut own = json!({
         "method": train.target.method.name(),
         "candidates": candidates,
         "tuning": tuning.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
+    MetricRelease::put(metrics.as_ref(), &mut own);
     let public = opened.public("tune", args, &assumptions(train, &ratings), own)?;
     let noise = &mut train.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let run = opened.run(&plan, &public);
-    let tuned = run.train(&tuning, split.train(), noise, &mut watched, |_| false)?;
+    let data = TrainedAndHeldOut {
+        train: split.train(),
+        scored: &|tuned: &TunedModel| scored_by_releases(&tuned.model, &split),
+    };
+    let tuned = run.train(&trainer, &data, noise, &mut watched, |_| false)?;
+    let tuned = Measured::certified(tuned);
     let (comparison, chosen) = (comparison(&args.choice, &tuned.model), tuned.model.chosen);
     let fitted = tuned.map(|tuned| tuned.model);
     let release = TrainRelease {
@@ -75,7 +88,8 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         comparison: Some(comparison),
         run: Some(&public),
     };
-    finish(opened, &plan, &release, &split, Vec::new(), (load, clock))
+    let run = (train, &plan, noise);
+    finish(opened, run, &release, &split, Vec::new(), (load, clock))
 }
 
 /// Makes the run of `dp tune` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.

@@ -38,7 +38,9 @@ impl Lists {
     }
 
     fn of_model(&self, model: &FactorModel, users: &HeldOutUsers) -> Result<RankingMetrics> {
-        self.ranking(users, |k| model.recommend_all(&users.history, k))
+        self.ranking(users, |k| {
+            model.recommend_held_out(&users.history, &users.targets, k)
+        })
     }
 
     fn ranking(
@@ -78,8 +80,9 @@ impl Task for Lists {
         let users = &self.split.test;
         let mut all = vec![figures(RECALL, &self.of_model(&fitted.model, users)?)];
         if let Some(counts) = fitted.model.counts() {
-            let popular =
-                self.ranking(users, |k| counts.most_popular_for_all(&users.history, k))?;
+            let popular = self.ranking(users, |k| {
+                counts.most_popular_held_out(&users.history, &users.targets, k)
+            })?;
             all.push(figures(POPULARITY, &popular));
         }
         Ok(all)

@@ -1,6 +1,6 @@
 use super::{
     Artifact, Assumption, CERTIFICATE_SCHEMA, Certificate, Making, NotMade, Project,
-    RECORDED_SCHEMA, ReleasedOutput, Status, guarantee_of, verify,
+    RECORDED_SCHEMA, ReleasedMetric, ReleasedOutput, Status, guarantee_of, verify,
 };
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
@@ -31,6 +31,7 @@ impl Certificate {
                 releases: Vec::new(),
                 not_made: Vec::new(),
                 released: Vec::new(),
+                metrics: Vec::new(),
                 artifacts: Vec::new(),
                 tuning_included: false,
                 assumptions: Vec::new(),
@@ -105,6 +106,14 @@ impl Certificate {
             name: name.into(),
             sha256: sha256_hex(bytes),
         });
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
+    /// The same with held-out metrics that one of its releases paid for. The digest is recomputed.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Vec<ReleasedMetric>) -> Self {
+        self.metrics = metrics;
         self.digest = verify::digest_of(&self);
         self
     }

@@ -81,6 +81,9 @@ pub struct Certificate {
     pub not_made: Vec<NotMade>,
     /// What leaves the run, and to whom.
     pub released: Vec<ReleasedOutput>,
+    /// Held-out metrics that were paid for and released; empty where the run released none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<ReleasedMetric>,
     /// Files that the run wrote, so that the certificate cannot be laid beside another run's.
     pub artifacts: Vec<Artifact>,
     /// Whether the choice of hyper-parameters on this data is part of the guarantee.
@@ -289,6 +292,29 @@ pub struct ReleasedOutput {
     pub what: String,
     /// Who may see it, for example `everyone`.
     pub to: String,
+}
+
+/// A mean over users of a held-out metric, computed from the noisy sums of one of the certificate's releases: accuracy that may be
+/// published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleasedMetric {
+    /// Label of the release.
+    pub release: String,
+    /// What is measured, such as `RMSE` or `Recall@20`.
+    pub metric: String,
+    /// Of what: `model`, a baseline, or the gain of the model over a baseline.
+    pub method: String,
+    /// The estimate.
+    pub value: f64,
+    /// Lower end of the confidence interval.
+    pub lower: f64,
+    /// Upper end of the confidence interval. The interval covers the noise and the sampling of users.
+    pub upper: f64,
+    /// How often such intervals hold the true mean, such as 0.95.
+    pub confidence: f64,
+    /// The public range that each user's own value was clipped to.
+    pub clipped_to: [f64; 2],
 }
 
 /// A file that belongs to the certificate.

@@ -59,6 +59,7 @@ impl Certificate {
         agree("digest", &self.digest, &digest_of(self))?;
         agree("unit", self.unit.as_str(), self.adjacency.unit())?;
         self.check_release_ids()?;
+        self.check_metrics()?;
         let guarantee = match &self.status {
             Status::NotPrivate { .. } => {
                 agree("guarantee", &self.guarantee, &None)?;
@@ -97,6 +98,26 @@ impl Certificate {
         if adjacency.is_none() {
             agree("made", &self.made, &None)?;
             agree("revision", &self.project.revision, &None)?;
+        }
+        Ok(())
+    }
+
+    /// A metric names a release that was made, and its value lies in an interval of finite ends.
+    fn check_metrics(&self) -> Result<()> {
+        for metric in &self.metrics {
+            let mut made = self.releases.iter();
+            if !made.any(|release| release.label == metric.release) {
+                return Err(mismatch("metrics", &metric.release, &"no such release"));
+            }
+            let holds = metric.lower.is_finite()
+                && metric.upper.is_finite()
+                && (metric.lower..=metric.upper).contains(&metric.value)
+                && metric.confidence > 0.0
+                && metric.confidence < 1.0
+                && metric.clipped_to[0] < metric.clipped_to[1];
+            if !holds {
+                return Err(mismatch("metrics", metric, &"a value within its interval"));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What is written is valid under the JSON schema in `docs/`, and hardly anything else is.
 
-use dp_accounting::{Certificate, Making};
+use dp_accounting::{Certificate, Making, ReleasedMetric};
 use dp_core::{Adjacency, DpEvent, Relation, Stopping};
 use serde_json::{Value, json};
 
@@ -20,8 +20,9 @@ fn schema() -> Option<Value> {
 }
 
 /// Written only where there is something to say.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 7] = [
     "entry_hash",
+    "metrics",
     "not_made",
     "made",
     "revision",
@@ -130,6 +131,38 @@ fn names_in_the_schema_are_those_that_are_written() {
             .collect();
         required.sort();
         assert_eq!(required, names);
+    }
+}
+
+#[test]
+fn metrics_are_valid_under_the_schema_and_belong_to_a_release_that_was_made() {
+    let Some(root) = schema() else { return };
+    let bare = builder(Adjacency::AddRemoveUser).build().unwrap();
+    let metric = ReleasedMetric {
+        release: bare.releases[0].label.clone(),
+        metric: "RMSE".to_owned(),
+        method: "model".to_owned(),
+        value: 0.9,
+        lower: 0.88,
+        upper: 0.93,
+        confidence: 0.95,
+        clipped_to: [0.0, 2.0],
+    };
+    let with = |metric: &ReleasedMetric| bare.clone().with_metrics(vec![metric.clone()]);
+    let whole = with(&metric);
+    assert!(whole.verify().unwrap().is_private() && valid(&as_value(&whole), &root, &root));
+    assert_eq!(Certificate::from_json(&whole.to_json()).unwrap(), whole);
+    let wrong: [fn(&mut ReleasedMetric); 5] = [
+        |metric| metric.release += "?",
+        |metric| metric.value = 0.94,
+        |metric| metric.upper = f64::INFINITY,
+        |metric| metric.confidence = 1.0,
+        |metric| metric.clipped_to = [2.0, 0.0],
+    ];
+    for edit in wrong {
+        let mut metric = metric.clone();
+        edit(&mut metric);
+        assert!(with(&metric).verify().is_err(), "{metric:?}");
     }
 }
 

@@ -20,7 +20,7 @@ use crate::workflows::ledger::{
 };
 use crate::workflows::verify::checked_certificate;
 
-pub(crate) use self::scores::{MODEL, NON_PRIVATE};
+pub(crate) use self::scores::{Buckets, MODEL, NON_PRIVATE};
 use self::scores::{Parts, Score, Scores, of_lists, of_ratings};
 
 /// What an evaluation found: computed from private data, and not covered by any guarantee.

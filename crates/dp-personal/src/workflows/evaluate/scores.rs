@@ -9,7 +9,7 @@ use dp_data::{
     RatingsFormat, SplitFractions,
 };
 use dp_multitask::{
-    FactorModel, LocalBias, NonPrivateAls, constant_predictions, user_mean_predictions,
+    FactorModel, LocalBias, NoisyCounts, NonPrivateAls, constant_predictions, user_mean_predictions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -77,13 +77,13 @@ impl PopularityBucket {
 }
 
 /// Items by how many users of a table have them. Private.
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     counts: Vec<f64>,
-    pub(super) dealt: PopularityBuckets,
+    pub(crate) dealt: PopularityBuckets,
 }
 
 impl Buckets {
-    pub(super) fn of(table: &Interactions) -> Result<Self> {
+    pub(crate) fn of(table: &Interactions) -> Result<Self> {
         let mut counts = vec![0.0; table.n_items()];
         for row in table.users() {
             for &item in row.items() {
@@ -124,20 +124,10 @@ impl Buckets {
             .collect()
     }
 
-    /// The items that most users have, best first, for every user without the own ones.
-    pub(super) fn most_popular(
-        &self,
-        own: &Private<Interactions>,
-        k: usize,
-    ) -> Result<Private<Vec<Vec<u32>>>> {
-        let of_user = |items: &[u32]| -> Result<Vec<u32>> {
-            let best = dp_linalg::top_k(&self.counts, &[1.0], k, items)
-                .map_err(dp_multitask::Error::from)?;
-            Ok(best.into_iter().map(|scored| scored.item).collect())
-        };
-        let users = own.expose().users();
-        let lists: Result<Vec<_>> = users.map(|row| of_user(row.items())).collect();
-        Ok(Private::new(lists?))
+    /// The items that most users have, best first, for every user with targets, without the user's own.
+    pub(super) fn most_popular(&self, parts: &Parts, k: usize) -> Result<Private<Vec<Vec<u32>>>> {
+        let counts = NoisyCounts::released_elsewhere(self.counts.clone(), 0.0, false)?;
+        Ok(counts.most_popular_held_out(&parts.history, &parts.targets, k)?)
     }
 }
 
@@ -209,7 +199,7 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
     let of_target = buckets.of_targets(parts.targets.expose());
     let depth = RankingSums::new(K, Some(&buckets.dealt))?.depth();
     let of_model = |model: &FactorModel| {
-        let own = model.recommend_all(&parts.history, depth)?;
+        let own = model.recommend_held_out(&parts.history, &parts.targets, depth)?;
         measure(&own, &parts.targets, &buckets)
     };
     let mut ranked = vec![(MODEL, of_model(model)?)];
@@ -217,7 +207,7 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
         let exact = NonPrivateAls::implicit().fit(&parts.train)?;
         ranked.push((NON_PRIVATE, of_model(&exact)?));
     }
-    let popular = buckets.most_popular(&parts.history, depth)?;
+    let popular = buckets.most_popular(parts, depth)?;
     let popular = measure(&popular, &parts.targets, &buckets)?;
     ranked.push(("popularity", popular));
     let inside = |bucket: usize| {

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::personal::Task;
+use crate::quality::Verdict;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::private_run::{Clock, Opening, unit_of};
@@ -28,6 +29,8 @@ pub struct CertifiedOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
+    /// Whether a baseline is better: private, and there only with `show_internal` or `fail_if_worse`.
+    pub verdict: Option<Verdict>,
 }
 
 pub(super) fn run(
@@ -93,7 +96,7 @@ pub(super) fn run(
         run: &public,
     };
     opened.write(&release)?;
-    let (json, summary) = opened.close(&plan, || {
+    let (json, summary, verdict) = opened.close(&plan, || {
         tracing::info!("comparing with runs without noise, measuring on held-out rows");
         runs.compare()?;
         let [users, held_out] = measure(&runs, chosen)?;
@@ -116,6 +119,7 @@ pub(super) fn run(
         alpha: settings.alphas[chosen],
         json,
         summary,
+        verdict,
     })
 }
 

@@ -10,7 +10,7 @@ mod source;
 use std::path::PathBuf;
 
 use self::settings::Settings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::settings::FederateSettings;
 use crate::watch::Watch;
 use crate::workflows::private_run::Opening;
@@ -43,6 +43,7 @@ pub enum FederateOutcome {
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
+    args.output.refuse_metrics("`dp federate`")?;
     let opening = Opening {
         data: &args.data,
         catalogue: args
@@ -60,6 +61,10 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
         output: &args.output,
     };
     if settings.targets.len() > 1 {
+        if args.output.fail_if_worse {
+            let text = "`fail_if_worse` is for one `epsilon`: an exploration releases no model";
+            return Err(Error::Usage(text.to_owned()));
+        }
         opening.protect()?;
         opening.check_catalogue()?;
         exploration::run(args, &settings, watch).map(FederateOutcome::Exploration)

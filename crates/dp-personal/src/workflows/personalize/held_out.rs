@@ -9,9 +9,10 @@ use dp_personalize::{Observer, Provenance, Round, Subspace};
 use crate::error::Result;
 use crate::output::{ByRound, RoundLine};
 use crate::personal::{
-    Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
-    shares_of,
+    Errors, Inputs, MethodName, Peers, Task, UserErrors, Users, errors_in_subspace,
+    errors_of_users, shares_of, whole_space,
 };
+use crate::quality::{Metric, Quality, Scored};
 use crate::rounds::MeasuredRounds;
 use crate::settings::PersonalizeSettings;
 
@@ -92,6 +93,26 @@ impl HeldOut {
                 ..one(values)
             }),
         })
+    }
+
+    /// What users score by own fits in a released subspace, and by their own rows alone: from released values and each user's own rows.
+    pub(super) fn scored(&self, inputs: &Inputs, released: &Subspace) -> Result<Vec<Scored>> {
+        let users = self.all.as_ref().unwrap_or(&self.train);
+        let errors =
+            |subspace: &Subspace| errors_in_subspace(inputs, users, self.split.expose(), subspace);
+        let (own, alone) = (errors(released)?, errors(&whole_space(inputs.dim())?)?);
+        let at = MethodName::ALL
+            .iter()
+            .position(|of| *of == MethodName::Private);
+        let error = |user: &UserErrors| at.and_then(|at| user.errors[at]);
+        let pairs = own.iter().zip(&alone);
+        let pairs = pairs.map(|(a, b)| (a.n_history, a.n_test, vec![error(a), error(b)]));
+        let names = [MethodName::Private, MethodName::OwnRidge].map(|of| of.words().to_owned());
+        let metric = match inputs.task {
+            Task::Regression => Metric::Mse,
+            Task::Classification { .. } => Metric::ErrorRate,
+        };
+        Ok(Quality::of_errors(metric, &names, pairs).scored)
     }
 
     /// Errors of all users; without held-out rows their numbers of rows alone.

@@ -13,7 +13,9 @@ pub use self::audit::audit;
 use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
+use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{PersonalRelease, PersonalReport, Seconds};
+use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
@@ -30,6 +32,8 @@ pub struct PersonalizeOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
+    /// Whether a baseline is better: private, and there only with `show_internal` or `fail_if_worse`.
+    pub verdict: Option<Verdict>,
 }
 
 /// Learns the subspace that users' linear models share from a table of labelled rows, and writes a release folder.
@@ -73,17 +77,23 @@ pub fn personalize(
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     go_on(watch)?;
     let mut noise = args.output.noise();
-    let own = json!({
+    let mut own = json!({
         "settings": settings.method,
         "inputs": inputs,
         "max_rows": args.run.columns.max_rows,
     });
+    MetricRelease::put(settings.metrics.as_ref(), &mut own);
     let public = opened.public("personalize", args, &assumptions(args), own)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
-    let samples = held_out.train().samples();
     let run = opened.run(&plan, &public);
-    let fitted = (settings.fit).fit(samples, run, &mut noise, &mut watched)?;
+    let trainer = with_metrics(&settings.fit, settings.metrics.as_ref(), target);
+    let data = TrainedAndHeldOut {
+        train: held_out.train().samples(),
+        scored: &|subspace| held_out.scored(&inputs, subspace),
+    };
+    let fitted = run.train(&trainer, &data, &mut noise, &mut watched, |_| false)?;
+    let fitted = Measured::certified(fitted);
     let train = clock.lap();
 
     let fitted = with_assumptions(fitted, args);
@@ -94,7 +104,7 @@ pub fn personalize(
         run: &public,
     };
     opened.write(&release)?;
-    let (json, summary) = opened.close(&plan, || {
+    let (json, summary, verdict) = opened.close(&plan, || {
         tracing::info!("measuring on held-out rows");
         Ok(PersonalReport {
             release: &release,
@@ -112,6 +122,7 @@ pub fn personalize(
         fitted,
         json,
         summary,
+        verdict,
     })
 }
 

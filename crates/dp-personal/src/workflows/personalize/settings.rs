@@ -3,12 +3,14 @@
 use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, ParamError};
 use dp_data::{SampleColumns, SampleTable};
+use dp_mechanism::Trainer;
 use dp_personalize::ConvexLoss;
 
 use crate::error::{Error, Result};
+use crate::metric_release::{MetricRelease, with_metrics};
 use crate::personal::{
-    Column, Fit, Inputs, Intercept, Method, MethodSettings, Ranges, Task, columns_of, shares_of,
-    task_of,
+    Column, Fit, Inputs, Intercept, Method, MethodName, MethodSettings, Ranges, Task, columns_of,
+    shares_of, task_of,
 };
 use crate::settings::{PersonalModelSettings, PersonalizeSettings, TaskKind};
 
@@ -23,6 +25,8 @@ pub(super) struct Settings {
     pub(super) method: MethodSettings,
     pub(super) fit: Fit,
     ranges: Ranges,
+    /// What is released of held-out metrics.
+    pub(super) metrics: Option<MetricRelease>,
     /// Without the features, which the header may have to name.
     draft: Inputs,
 }
@@ -40,6 +44,7 @@ impl Settings {
         Ok(Self {
             columns,
             draft: draft_of(args)?,
+            metrics: metrics_of(args)?,
             fit,
             method,
             ranges,
@@ -48,7 +53,8 @@ impl Settings {
 
     /// The plan before the number of features is known, which changes neither noise nor cost.
     pub(super) fn draft_plan(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
-        let plan = self.fit.plan(self.method.rank, target, adjacency);
+        let trainer = with_metrics(&self.fit, self.metrics.as_ref(), target);
+        let plan = trainer.plan(self.method.rank, target, adjacency);
         plan.map_err(by_setting)
     }
 
@@ -82,8 +88,29 @@ impl Settings {
             );
             return Err(Error::Usage(text));
         }
-        self.fit.plan(dim, target, adjacency)
+        with_metrics(&self.fit, self.metrics.as_ref(), target).plan(dim, target, adjacency)
     }
+}
+
+/// What the run is to release of held-out metrics: of the model, and of what users have without it.
+fn metrics_of(args: &PersonalizeSettings) -> Result<Option<MetricRelease>> {
+    let Some(share) = args.output.metric_share()? else {
+        return Ok(None);
+    };
+    let range = args.run.ranges.target_range.as_deref();
+    let half_range = range.and_then(|range| Some(0.5 * (range.get(1)? - range.first()?)));
+    let bound = match args.run.model.task {
+        TaskKind::Classification => None,
+        TaskKind::Regression => {
+            let bound = args.output.metric_bound.or(half_range);
+            Some(bound.filter(|bound| *bound > 0.0).ok_or_else(|| {
+                let text = "`release_metrics` needs the public `metric_bound` or `target_range`: errors are clipped";
+                Error::Usage(text.to_owned())
+            })?)
+        }
+    };
+    let baseline = MethodName::OwnRidge.words().to_owned();
+    Ok(Some(MetricRelease::of_rows(share, bound, baseline)))
 }
 
 fn method_of(args: &PersonalModelSettings, rank: usize) -> Result<MethodSettings> {

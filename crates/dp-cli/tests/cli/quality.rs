@@ -1,0 +1,280 @@
+//! Held-out metrics: the verdict on a model, who may see it, and metrics that were paid for.
+
+use serde_json::Value;
+
+use crate::support::{Sandbox, ratings, words};
+
+const CLAIM: &str = "not chosen by looking";
+
+/// Users of one level each, items that all are alike: nothing that a user's own mean does not know.
+fn levels() -> String {
+    let row = |u: usize, i: usize| {
+        let level = [1.5, 2.5, 3.5, 4.5][u % 4];
+        let chance = [0.3, -0.1, 0.2, -0.4][(u * 7 + i * 11 + u * i) % 4];
+        format!("u{u},i{i},{}\n", level + chance)
+    };
+    let users = (0..150).flat_map(|u| (0..20).map(move |n| row(u, (u + n) % 25)));
+    "user,item,rating\n".to_owned() + &users.collect::<String>()
+}
+
+/// A run whose model is mostly noise.
+const NOISY: &str =
+    "train ratings.csv --method adadpals --dim 3 --steps 1 --epsilon 0.2 --delta 1e-5";
+
+#[test]
+fn the_verdict_is_internal_unless_it_is_asked_for() {
+    let sandbox = Sandbox::with_ratings();
+    let run = sandbox.train(&[]).exits(0);
+    let last = run.stdout.lines().last().unwrap().to_owned();
+    assert!(
+        last.starts_with("verdict") && last.contains("dp-model-internal/internal.json"),
+        "{last}"
+    );
+    for word in ["user mean", "do not ship", "better than", "RMSE"] {
+        assert!(!run.stdout.contains(word), "{}", run.stdout);
+        assert!(!sandbox.text("dp-model/report.md").contains(word));
+    }
+    let internal = sandbox.value("dp-model-internal/internal.json");
+    let verdict = &internal["verdict"];
+    assert!(["better", "undecided", "worse"].contains(&verdict["outcome"].as_str().unwrap()));
+    assert_eq!(
+        (&verdict["metric"], &verdict["is_released"]),
+        (&"RMSE".into(), &false.into())
+    );
+    let shown = sandbox.train(&["--show-internal", "--force"]).exits(0);
+    let last = shown.stdout.lines().last().unwrap();
+    assert!(
+        last.starts_with("verdict") && last.contains("RMSE") && last.contains("do not publish"),
+        "{last}"
+    );
+    shown.prints(&["95 % interval", "gain over"]);
+    let json = sandbox.train(&["--json", "--force"]).exits(0).json();
+    assert!(json["verdict"].is_null() && json["internal"].is_null());
+    let page = sandbox.text("dp-model-internal/internal.md");
+    for part in [
+        "Verdict: ",
+        "With confidence intervals",
+        "By activity of users",
+        "By popularity of items",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let users = sandbox.text("dp-model-internal/internal-users.csv");
+    assert!(
+        users.starts_with("user,held_out,history_rows,test_rows,RMSE model,\"RMSE user mean (free")
+    );
+}
+
+#[test]
+fn a_model_that_is_worse_than_a_free_baseline_can_fail_the_command_and_that_is_noted() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", levels());
+    let ledger = "--ledger l.ledger --ledger-epsilon 3";
+    let run = format!("{NOISY} {ledger}");
+    sandbox.dp(&words(&format!("{run} --out first"))).exits(0);
+    let first = sandbox.text("first/certificate.json");
+    assert!(first.contains(CLAIM));
+    let run = sandbox
+        .dp(&words(&format!("{run} --out second --fail-if-worse")))
+        .exits(9)
+        .says(&["do not ship this: ", "is better (RMSE"]);
+    run.prints(&["do not ship this", "internal, do not publish"]);
+    assert!(
+        !run.stdout
+            .contains("not covered by the guarantee: do not publish")
+    );
+    sandbox.dp(&["verify", "second"]).exits(0);
+    assert_eq!(
+        sandbox.value("second-internal/internal.json")["verdict"]["outcome"],
+        "worse"
+    );
+    sandbox
+        .dp(&words(&format!("{NOISY} {ledger} --out third")))
+        .exits(0);
+    assert!(!sandbox.text("third/certificate.json").contains(CLAIM));
+}
+
+#[test]
+fn released_metrics_are_paid_for_listed_recomputable_and_decide_the_verdict() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", levels());
+    let run = "train ratings.csv --epsilon 8 --delta 1e-5 --ledger l.ledger --ledger-epsilon 20";
+    let more = "--release-metrics 0.3 --fail-if-worse --publish-releases --out model";
+    let run_of = |more: &str| sandbox.dp(&words(&format!("{run} {more}")));
+    let outcome = run_of(more);
+    assert!([0, 9].contains(&outcome.code), "{}", outcome.stderr);
+    outcome.prints(&[
+        "metrics",
+        "RMSE, model: ",
+        "95 % interval",
+        "by released metrics",
+    ]);
+    let certificate = sandbox.value("model/certificate.json");
+    let releases = certificate["releases"].as_array().unwrap();
+    let last = &releases[releases.len() - 1];
+    assert_eq!(
+        (&last["label"], &last["n_draws"]),
+        (&"held-out metrics".into(), &7.into())
+    );
+    assert!(certificate["guarantee"]["epsilon"].as_f64().unwrap() <= 8.0);
+    // a share of mu^2 is a share of the sum of inverse squared noise multipliers
+    let cost = |release: &Value| {
+        1.0 / release["event"]["noise_multiplier"]
+            .as_f64()
+            .unwrap()
+            .powi(2)
+    };
+    let total: f64 = releases.iter().map(cost).sum();
+    assert!(
+        (cost(last) / total - 0.3).abs() < 1e-9,
+        "{}",
+        cost(last) / total
+    );
+    let metrics = certificate["metrics"].as_array().unwrap();
+    let rmse = metrics[0]["value"].as_f64().unwrap();
+    let exact = sandbox.value("model-internal/internal.json");
+    let exact = exact["headline"]["value"].as_f64().unwrap();
+    assert!((rmse - exact).abs() < 0.25, "{rmse}, {exact}");
+    sandbox
+        .text("model/report.md")
+        .find("noise that the budget paid for")
+        .unwrap();
+    sandbox
+        .dp(&words("verify model --ledger l.ledger --recompute"))
+        .exits(0);
+    // the verdict follows from releases: nobody looked at anything that was not paid for
+    sandbox.dp(&words(&format!("{run} --out next"))).exits(0);
+    assert!(sandbox.text("next/certificate.json").contains(CLAIM));
+    // metrics that do not follow from the list of releases are found
+    let text = sandbox.text("model/certificate.json");
+    let mut edited = dp_accounting::Certificate::from_json(&text).unwrap();
+    let mut wrong = edited.metrics.clone();
+    wrong[0].value = 0.5 * (wrong[0].value + wrong[0].upper);
+    edited = edited.with_metrics(wrong);
+    sandbox.issue("model", &edited);
+    sandbox
+        .dp(&words("verify model --recompute"))
+        .exits(6)
+        .says(&["held-out metrics"]);
+}
+
+#[test]
+fn lists_have_released_metrics_too_and_so_has_a_choice_among_candidates() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(300, 40, 12));
+    let run = "ratings.csv --epsilon 8 --delta 1e-5 --feedback implicit --release-metrics 0.2 --publish-releases --json";
+    for (command, more) in [("train", ""), ("tune", "--try dim=1 --try dim=2")] {
+        let line = format!("{command} {run} --out {command} {more}");
+        let json = sandbox.dp(&words(&line)).exits(0).json();
+        let metrics = json["released"]["metrics"].as_array().unwrap();
+        let names: Vec<_> = metrics
+            .iter()
+            .map(|of| of["metric"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["Recall@20", "NDCG@20", "Recall@20"]);
+        assert_eq!(
+            metrics[2]["method"],
+            "gain over popularity (released counts)"
+        );
+        assert_eq!(json["verdict"]["is_released"], true);
+        sandbox.dp(&["verify", command, "--recompute"]).exits(0);
+    }
+}
+
+#[test]
+fn metrics_of_what_is_not_held_out_or_not_measured_are_refused_before_anything_is_read() {
+    let sandbox = Sandbox::new();
+    for (line, flag) in [
+        (
+            "train no.csv --release-metrics 0.1 --no-split",
+            "--no-split",
+        ),
+        ("train no.csv --release-metrics 1", "--release-metrics"),
+        ("train no.csv --fail-if-worse --no-split", "--no-split"),
+        ("train no.csv --metric-bound 2", "--release-metrics"),
+        (
+            "train no.csv --items no.csv --method am-ssp --release-metrics 0.1",
+            "--release-metrics",
+        ),
+        ("federate no.csv --release-metrics 0.1", "--release-metrics"),
+    ] {
+        let line = format!("{line} --epsilon 1 --delta 1e-5 --no-ledger");
+        let mut command = sandbox.command();
+        command
+            .args(words(&line))
+            .env_remove("DP_ITEM_IDS_ARE_PUBLIC")
+            .env_remove("DP_NO_LEDGER");
+        if !line.contains("am-ssp") && line.starts_with("train") {
+            command.arg("--item-ids-are-public");
+        }
+        let run: crate::support::Run = command.output().unwrap().into();
+        run.exits(2).says(&[flag]);
+    }
+}
+
+/// Labels that follow each user's own line: what a user's own rows say, a noisy model does not.
+#[test]
+fn rows_have_a_verdict_too() {
+    let sandbox = Sandbox::new();
+    let mut rows = "user,a,b,target\n".to_owned();
+    for user in 0..40_u32 {
+        for row in 0..30_u32 {
+            let (a, b) = (
+                f64::from(row % 6) / 3.0 - 0.8,
+                f64::from(row * 7 % 5) / 2.0 - 1.0,
+            );
+            let own = f64::from(user % 7) - 3.0;
+            rows += &format!("u{user},{a},{b},{}\n", own * a + (2.0 - own) * b);
+        }
+    }
+    sandbox.write("rows.csv", rows);
+    for (command, more) in [
+        ("personalize", "--rank 1"),
+        ("federate", "--rounds 3 --alpha-grid 1"),
+    ] {
+        let line = format!(
+            "{command} rows.csv --epsilon 0.1 --delta 1e-5 {more} --out {command} --fail-if-worse"
+        );
+        sandbox
+            .dp(&words(&line))
+            .exits(9)
+            .says(&["do not ship this: own", "is better (RMSE"]);
+        let internal = sandbox.value(&format!("{command}-internal/internal.json"));
+        assert_eq!(internal["verdict"]["outcome"], "worse");
+        assert_eq!(internal["quality"]["by_activity"][0]["metric"], "RMSE");
+        sandbox.dp(&["verify", command]).exits(0);
+    }
+    // errors are clipped to a public range, which somebody has to name
+    let line = "personalize rows.csv --rank 1 --epsilon 20 --delta 1e-5 --release-metrics 0.5 --publish-releases --force";
+    sandbox.dp(&words(line)).exits(2).says(&["--metric-bound"]);
+    let line = format!("{line} --target-range=-8,8 --json --out measured");
+    let json = sandbox.dp(&words(&line)).exits(0).json();
+    let metrics = json["released"]["metrics"].as_array().unwrap();
+    assert_eq!((metrics.len(), &metrics[0]["metric"]), (2, &"RMSE".into()));
+    assert_eq!(metrics[0]["clipped_to"], serde_json::json!([0.0, 8.0]));
+    assert_eq!(metrics[1]["method"], "gain over own data, ridge");
+    assert_eq!(json["verdict"]["is_released"], true);
+    sandbox.dp(&words("verify measured --recompute")).exits(0);
+    let several = words("federate rows.csv --epsilon 1,2 --delta 1e-5 --fail-if-worse");
+    sandbox.dp(&several).exits(2).says(&["--fail-if-worse"]);
+}
+
+/// Users of a single record: a held-out one has it to be found and no history.
+#[test]
+fn users_without_a_history_are_asked_when_lists_are_measured() {
+    let sandbox = Sandbox::new();
+    let rows = (0..400).map(|u| format!("u{u},i{},5\n", u % 6));
+    sandbox.write(
+        "ratings.csv",
+        "user,item,rating\n".to_owned() + &rows.collect::<String>(),
+    );
+    let line =
+        "train ratings.csv --epsilon 5 --delta 1e-5 --feedback implicit --json --show-internal";
+    let json = sandbox.dp(&words(line)).exits(0).json();
+    // six items fit into every list of twenty
+    assert_eq!(json["internal"]["metrics"]["test_recall_at_20"], 1.0);
+    let line = "evaluate ratings.csv --model dp-model --json --show-internal --no-ledger";
+    let found = sandbox.dp(&words(line)).exits(0).json();
+    assert_eq!(found["internal"]["overall"][0]["recall_at_20"], 1.0);
+    assert_eq!(found["internal"]["overall"][1]["recall_at_20"], 1.0);
+}

@@ -1,0 +1,672 @@
+//! Held-out metrics that may be published: one more release of a run, paid for out of the same budget.
+//!
+//! Each user with held-out records adds one vector to a sum, made of the own metrics `x_k` (means over the own held-out records) after
+//! clipping to public ranges:
+//!
+//! ```text
+//! v_k = 2 (clip(x_k, [lo_k, hi_k]) − lo_k) / (hi_k − lo_k) − 1              in [−1, 1]
+//! c_u = (1, v_1, ..., v_K, W v_1², ..., W v_K²),   W = 1/2
+//! S   = Σ_u c_u + N(0, σ² I),   σ = z C,   C = sqrt(1 + K (1 + W²)) >= ||c_u||
+//! ```
+//!
+//! The mean over users is `m = S_k / S_0`, and its 95 % interval
+//!
+//! ```text
+//! m ± 1.96 sqrt(s²/n + σ² (1 + m²)/n²),   n = S_0 − 2σ,   s² = min(q, 1) − m²,   q = second moment + 2 standard deviations of its noise
+//! ```
+//!
+//! covers the sampling of users (first term) and the noise in both sums (second term, by linearisation). `n` and `q` are the
+//! conservative ends of what the noise leaves open; where `n` is below 2 nothing is known and the interval is the public range. Each user counts
+//! alike, however many records are held out, unlike in the internal files. What lies outside a public range counts as its end.
+//!
+//! # Privacy
+//! Unit: one user with all of their records; adjacency: adding or removing one user, that of the run. Which of a user's records are
+//! held out depends on the user's id and a public seed. A user's metrics are computed from the user's own records, training and held-out,
+//! and from what the run has released: the model, noisy counts, public constants. The baseline is one of these functions too: the user's own
+//! mean shrunk to a public centre, or the items with the largest released counts. So `c_u` is a function of one user's records and of earlier releases, its norm is
+//! at most `C` whatever the records are, and the sum is a Gaussian release of L2 sensitivity `C` that composes with those before it
+//! (adaptive composition). The number of users is among the noisy sums. It is planned, paid for and listed with the training. Sums go to anyone; the metrics,
+//! intervals and verdict made of them are post-processing. Personal models stay with their users (joint DP).
+
+use dp_accounting::{
+    CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, ReleasedMetric, Requests, gdp,
+};
+use dp_core::{
+    Adjacency, ApproxDp, DpEvent, Interactions, InteractionsBuilder, Private, ReplaceFactor,
+    UserRow,
+};
+use dp_mechanism::{
+    Error as KernelError, Fitted, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution,
+    plan_for,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::quality::{CONFIDENCE, Metric, QUANTILE, Scored, Verdict};
+use crate::workflows::evaluate::MODEL;
+
+/// The label of the release.
+pub(crate) const LABEL: &str = "held-out metrics";
+/// Weight `W` of second moments, which need less accuracy than means.
+const MOMENT_WEIGHT: f64 = 0.5;
+/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+const INSIDE: f64 = 1.0 - 1e-12;
+
+/// What is released of held-out metrics: public.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricRelease {
+    /// Share of the budget (mu^2 of the target), strictly between 0 and 1.
+    pub(crate) share: f64,
+    /// Metrics of the model, with the range that a user's own mean is clipped to. The first is compared with the baseline.
+    pub(crate) metrics: Vec<(Metric, [f64; 2])>,
+    /// What users could do without the model, from their own records and what the run released.
+    pub(crate) baseline: Option<String>,
+}
+
+impl MetricRelease {
+    /// Its name among the public inputs of a run.
+    pub(crate) const KEY: &'static str = "held_out_metrics";
+
+    /// That of a run with these public inputs; none where it releases no metrics.
+    pub(crate) fn of_public(public: &Value) -> Option<Self> {
+        serde_json::from_value(public.get(Self::KEY)?.clone()).ok()
+    }
+
+    /// Puts it among the public inputs, where there is one.
+    pub(crate) fn put(release: Option<&Self>, public: &mut Value) {
+        if let Some(release) = release {
+            public[Self::KEY] = serde_json::json!(release);
+        }
+    }
+
+    /// Of ratings: a user's root mean squared error counts up to `bound`.
+    pub(crate) fn of_ratings(share: f64, bound: f64, baseline: Option<String>) -> Self {
+        let metrics = vec![
+            (Metric::Mse, [0.0, bound * bound]),
+            (Metric::Mae, [0.0, bound]),
+        ];
+        Self {
+            share,
+            metrics,
+            baseline,
+        }
+    }
+
+    /// Of labelled rows: a user's root mean squared error counts up to `bound`, and a share of errors in full.
+    pub(crate) fn of_rows(share: f64, bound: Option<f64>, baseline: String) -> Self {
+        let metric = match bound {
+            Some(bound) => (Metric::Mse, [0.0, bound * bound]),
+            None => (Metric::ErrorRate, [0.0, 1.0]),
+        };
+        Self {
+            share,
+            metrics: vec![metric],
+            baseline: Some(baseline),
+        }
+    }
+
+    /// Of lists, whose metrics are shares.
+    pub(crate) fn of_lists(share: f64, baseline: Option<String>) -> Self {
+        let metrics = vec![(Metric::Recall, [0.0, 1.0]), (Metric::Ndcg, [0.0, 1.0])];
+        Self {
+            share,
+            metrics,
+            baseline,
+        }
+    }
+
+    /// The public range of every value of a user: the metrics, and the gain over the baseline.
+    fn ranges(&self) -> Vec<[f64; 2]> {
+        let metrics = self.metrics.iter().map(|(_, range)| *range);
+        let gain = self.baseline.as_ref().and(self.metrics.first());
+        let gain = gain.map(|(_, [lower, upper])| [lower - upper, upper - lower]);
+        metrics.chain(gain).collect()
+    }
+
+    /// The sum that is released.
+    fn contribution(&self) -> ClippedMetrics {
+        ClippedMetrics {
+            ranges: self.ranges(),
+        }
+    }
+
+    /// The values of every user who has held-out records. Private.
+    fn table(&self, scored: &[Scored]) -> Result<Private<Interactions>> {
+        let ranges = self.ranges();
+        let mut builder = InteractionsBuilder::new(1).with_feature_dim(ranges.len());
+        let n_users = scored.first().and_then(|of| of.methods.first());
+        let n_users = n_users.map_or(0, |(_, users)| users.len());
+        for user in 0..n_users {
+            let mean = |of: &Scored, method: usize| of.methods.get(method)?.1.get(user)?.mean();
+            let own: Option<Vec<f64>> = scored.iter().map(|of| mean(of, 0)).collect();
+            let Some(mut values) = own else {
+                continue; // nothing of this user is held out
+            };
+            if self.baseline.is_some() {
+                let sign = if self.metrics[0].0.larger_is_better() {
+                    1.0
+                } else {
+                    -1.0
+                };
+                let other = scored.first().and_then(|of| mean(of, 1));
+                values.push(sign * (values[0] - other.unwrap_or(f64::NAN)));
+            }
+            let worst = |at: usize| {
+                let larger = at >= self.metrics.len() || self.metrics[at].0.larger_is_better();
+                ranges[at][usize::from(!larger)]
+            };
+            let cells = values.iter().enumerate();
+            let cells = cells.map(|(at, &x)| if x.is_finite() { x } else { worst(at) });
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "kept finite, and clipped again in the sum"
+            )]
+            let cells: Vec<f32> = cells.map(|x| x.clamp(-1e30, 1e30) as f32).collect();
+            let user = u32::try_from(user).unwrap_or(u32::MAX); // users are numbered in 32 bits
+            builder
+                .set_features(user, &cells)
+                .map_err(dp_data::Error::from)?;
+        }
+        Ok(Private::new(builder.build().0))
+    }
+
+    /// Metrics with their intervals, from the released sums. Post-processing.
+    fn estimates(&self, released: &ReleasedVector) -> Vec<ReleasedMetric> {
+        let (sums, noise) = (released.values(), released.noise_stddev());
+        let metrics = self.metrics.iter();
+        let mut named: Vec<(Metric, String)> = metrics
+            .map(|&(metric, _)| (metric, MODEL.to_owned()))
+            .collect();
+        if let Some(baseline) = &self.baseline {
+            named.push((self.metrics[0].0, gain_over(baseline)));
+        }
+        let ranges = self.ranges();
+        let each = named.into_iter().zip(&ranges).enumerate();
+        let each = each.map(|(at, ((metric, method), &[low, high]))| {
+            let found = interval(&sums, noise, at);
+            let own = found.map(|v| low + (v + 1.0) / 2.0 * (high - low));
+            // of means of squares, the root is what people know; gains stay as they are
+            let is_root = metric == Metric::Mse && method == MODEL;
+            let metric = if is_root { Metric::Rmse } else { metric };
+            let [value, lower, upper] = own.map(|x| metric.of(x));
+            ReleasedMetric {
+                release: LABEL.to_owned(),
+                metric: metric.name().to_owned(),
+                method,
+                value,
+                lower,
+                upper,
+                confidence: CONFIDENCE,
+                clipped_to: [low, high].map(|x| metric.of(x)),
+            }
+        });
+        each.collect()
+    }
+
+    /// The verdict by what was released; none without a baseline or without the release.
+    pub(crate) fn verdict(&self, metrics: &[ReleasedMetric]) -> Option<Verdict> {
+        let baseline = self.baseline.as_ref()?;
+        let (metric, _) = *self.metrics.first()?;
+        let method = gain_over(baseline);
+        let gain = metrics.iter().find(|of| of.method == method)?;
+        let model = metrics.iter().find(|of| of.method == MODEL)?;
+        let value = if metric == Metric::Mse {
+            model.value.powi(2)
+        } else {
+            model.value
+        };
+        let sign: f64 = if metric.larger_is_better() { -1.0 } else { 1.0 };
+        let other = sign.mul_add(gain.value, value);
+        let ends = (gain.value, gain.lower, gain.upper);
+        let mut verdict = Verdict::new(metric, value, (baseline, other), ends);
+        verdict.is_released = true;
+        Some(verdict)
+    }
+}
+
+/// What the difference to a baseline is called.
+fn gain_over(baseline: &str) -> String {
+    format!("gain over {baseline}")
+}
+
+/// Mean of the values `at` and the ends of its interval, in [-1, 1]: see the module.
+fn interval(sums: &[f64], noise: f64, at: usize) -> [f64; 3] {
+    let n_values = (sums.len() - 1) / 2;
+    let (n, least) = (sums[0], sums[0] - 2.0 * noise);
+    if least < 2.0 {
+        let value = sums[1 + at] / n.max(1.0);
+        return [value.clamp(-1.0, 1.0), -1.0, 1.0];
+    }
+    let mean = (sums[1 + at] / n).clamp(-1.0, 1.0);
+    let square = sums[1 + n_values + at] / (MOMENT_WEIGHT * n);
+    let of_noise = 2.0 * noise * (MOMENT_WEIGHT.powi(-2) + square * square).sqrt() / least;
+    let variance = ((square + of_noise).min(1.0) - mean * mean).max(0.0);
+    let sampling = variance / least;
+    let of_noise = noise * noise * (1.0 + mean * mean) / (least * least);
+    let half = QUANTILE * (sampling + of_noise).sqrt();
+    [mean, (mean - half).max(-1.0), (mean + half).min(1.0)]
+}
+
+/// A user's clipped values and their squares: `c_u` of the module. The features of a row are the user's values.
+struct ClippedMetrics {
+    ranges: Vec<[f64; 2]>,
+}
+
+impl ClippedMetrics {
+    /// Length of the sum.
+    fn n_coordinates(&self) -> usize {
+        1 + 2 * self.ranges.len()
+    }
+
+    /// The bound `C` on a user's norm.
+    fn clip_norm(&self) -> f64 {
+        let n = self.ranges.len() as f64;
+        (1.0 + n * MOMENT_WEIGHT.mul_add(MOMENT_WEIGHT, 1.0)).sqrt()
+    }
+}
+
+impl VectorContribution for ClippedMetrics {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        out.push(0, INSIDE);
+        let n = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX); // a handful
+        for (at, (&x, &[low, high])) in (1_u32..).zip(user.features().iter().zip(&self.ranges)) {
+            let v = 2.0 * (f64::from(x).clamp(low, high) - low) / (high - low) - 1.0;
+            out.push(at, INSIDE * v);
+            out.push(at + n, INSIDE * MOMENT_WEIGHT * v * v);
+        }
+    }
+}
+
+/// A trainer that releases held-out metrics of its model at the end, where that is asked for; without, the trainer itself.
+pub(crate) struct WithMetrics<'a, T> {
+    trainer: &'a T,
+    release: Option<&'a MetricRelease>,
+    /// That of the whole run.
+    target: ApproxDp,
+}
+
+/// A trainer that releases the metrics too, where there are some to release.
+pub(crate) const fn with_metrics<'a, T>(
+    trainer: &'a T,
+    release: Option<&'a MetricRelease>,
+    target: ApproxDp,
+) -> WithMetrics<'a, T> {
+    WithMetrics {
+        trainer,
+        release,
+        target,
+    }
+}
+
+/// The users' data: what is trained on, and what users of a model score on what they held out, in the metrics of the release: the model,
+/// then the baseline.
+pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
+    pub(crate) train: &'a D,
+    pub(crate) scored: &'a dyn Fn(&M) -> Result<Vec<Scored>>,
+}
+
+/// A model, and its released metrics; none where the run releases none or ended before.
+pub(crate) struct Measured<M> {
+    model: M,
+    metrics: Vec<ReleasedMetric>,
+}
+
+impl<M> Measured<M> {
+    /// The fitted model, with its metrics in the certificate.
+    pub(crate) fn certified(fitted: Fitted<Self>) -> Fitted<M> {
+        let metrics = fitted.model.metrics.clone();
+        let mut fitted = fitted.map(|of| of.model);
+        if !metrics.is_empty() {
+            fitted.certificate = fitted.certificate.with_metrics(metrics);
+        }
+        fitted
+    }
+}
+
+impl<'a, T: Trainer> Trainer for WithMetrics<'a, T>
+where
+    Error: From<T::Error>,
+    T::Data: 'a,
+    T::Model: 'a,
+{
+    type Data = TrainedAndHeldOut<'a, T::Data, T::Model>;
+    type Model = Measured<T::Model>;
+    type Error = Error;
+
+    fn width(&self, data: &Self::Data) -> usize {
+        self.trainer.width(data.train)
+    }
+
+    /// Those of the trainer, and one with its share of mu^2 of the target.
+    fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
+        let own = self.trainer.requests(width, adjacency)?;
+        let Some(release) = self.release else {
+            return Ok(own);
+        };
+        let (share, n_draws) = (release.share, release.contribution().n_coordinates() as u64);
+        let mu = gdp::mu_for(self.target)?;
+        let event = DpEvent::gaussian(1.0 / (share.sqrt() * mu));
+        let fixed = PlannedRelease::new(LABEL, event, n_draws);
+        Ok(match own {
+            Requests::Shares(mut all) => {
+                let total: f64 = all.iter().map(|request| request.budget_share).sum();
+                for request in &mut all {
+                    request.budget_share *= (1.0 - share) / total;
+                }
+                let factor = ReplaceFactor::Two;
+                all.push(ReleaseRequest::new(LABEL, share, factor, n_draws));
+                Requests::Shares(all)
+            }
+            Requests::Schedule(releases) => Requests::schedule(move |z| {
+                let mut all = releases(z);
+                all.push(fixed.clone());
+                all
+            }),
+            Requests::Fixed(mut all) => {
+                all.push(fixed);
+                Requests::Fixed(all)
+            }
+        })
+    }
+
+    fn n_accounts(&self) -> usize {
+        self.trainer.n_accounts()
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let certificate = self.trainer.describe(certificate);
+        match self.release {
+            Some(_) => certificate.released_output(
+                "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
+                "anyone",
+            ),
+            None => certificate,
+        }
+    }
+
+    /// Its errors are those of the trainer.
+    fn plan(&self, width: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
+        let plan = plan_for(&self.requests(width, adjacency)?, target, adjacency);
+        Ok(plan.map_err(T::Error::from)?)
+    }
+
+    fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<Self::Model> {
+        let model = self.trainer.train(data.train, run)?;
+        let mut metrics = Vec::new();
+        if let Some(release) = self.release {
+            let table = release.table(&(data.scored)(&model)?)?;
+            let contribution = release.contribution();
+            let shape = (contribution.n_coordinates(), contribution.clip_norm());
+            match run.vector(&table, shape, &contribution) {
+                Ok(released) => metrics = release.estimates(&released),
+                // a run that ends with the rounds already made has no metrics
+                Err(KernelError::EndOfList) if run.is_at_end()? => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Measured { model, metrics })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_accounting::{Budget, Ledger};
+    use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha20Rng;
+
+    use super::*;
+    use crate::quality::{Outcome, UserValue};
+
+    fn release(share: f64) -> MetricRelease {
+        MetricRelease::of_ratings(share, 2.0, Some("user mean".to_owned()))
+    }
+
+    /// Squared and absolute errors of the model, and squared errors of a baseline.
+    fn scored(users: &[[f64; 3]]) -> Vec<Scored> {
+        let column = |name: &str, at: usize| {
+            let value = |user: &[f64; 3]| UserValue {
+                total: 2.0 * user[at],
+                weight: 2.0,
+            };
+            // the last user has nothing held out
+            let values = users.iter().map(value).chain([UserValue::default()]);
+            (name.to_owned(), values.collect())
+        };
+        let squared = vec![column("model", 0), column("user mean", 2)];
+        let of = |metric, methods| Scored { metric, methods };
+        vec![
+            of(Metric::Mse, squared),
+            of(Metric::Mae, vec![column("model", 1)]),
+        ]
+    }
+
+    /// The bound is the one that the noise is scaled to; a user beyond it would be dropped by the kernel, and not counted.
+    #[test]
+    fn no_user_adds_more_than_the_bound_whatever_the_errors_are() {
+        let release = release(0.1);
+        let contribution = release.contribution();
+        let (n, clip_norm) = (contribution.n_coordinates(), contribution.clip_norm());
+        assert_eq!(n, 7);
+        assert!((clip_norm - 4.75_f64.sqrt()).abs() < 1e-12);
+        let grid = Grid::new(3.0, clip_norm).unwrap();
+        let wild = [
+            [0.0, 0.0, 0.0],
+            [4.0, 2.0, 0.0],
+            [1e300, 1e300, 0.0],
+            [f64::INFINITY, f64::NAN, f64::NAN],
+            [-1e9, -5.0, 1e9],
+            [1.2, 0.9, 1.3],
+        ];
+        let table = release.table(&scored(&wild)).unwrap();
+        assert_eq!(table.expose().n_users(), wild.len());
+        for (user, row) in wild.iter().zip(table.expose().users()) {
+            let entries = vector_contribution(&grid, n, &contribution, row);
+            assert!(!entries.is_empty(), "{user:?} was dropped");
+            let squares: u128 = entries
+                .iter()
+                .map(|(_, z)| u128::from(z.unsigned_abs()).pow(2))
+                .sum();
+            assert!(squares <= u128::from(grid.l2_bound()).pow(2), "{user:?}");
+            let first = entries.iter().find(|(at, _)| *at == 0).unwrap().1;
+            assert!((first as f64 * grid.step() - 1.0).abs() < 1e-3);
+        }
+        // what cannot be said counts as the worst: the upper end of the error, the lower one of the gain
+        let lost = table.expose().user(3).features().to_vec();
+        assert_eq!(lost, [4.0, 2.0, -4.0]);
+    }
+
+    /// A trainer of one count.
+    struct Counting;
+
+    impl Trainer for Counting {
+        type Data = Private<Interactions>;
+        type Model = f64;
+        type Error = Error;
+
+        fn width(&self, _: &Private<Interactions>) -> usize {
+            1
+        }
+
+        fn requests(&self, _: usize, _: Adjacency) -> Result<Requests> {
+            let request = ReleaseRequest::new("count", 5.0, ReplaceFactor::Two, 1);
+            Ok(Requests::Shares(vec![request]))
+        }
+
+        fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+            certificate.released_output("a count", "anyone")
+        }
+
+        fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<f64> {
+            Ok(run.count(data)?.value())
+        }
+    }
+
+    const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+
+    #[test]
+    fn the_share_is_taken_from_the_training_and_the_whole_stays_within_the_target() {
+        let target = ApproxDp::target(2.0, 1e-5).unwrap();
+        let plan = |release: Option<&MetricRelease>| {
+            let trainer = WithMetrics {
+                trainer: &Counting,
+                release,
+                target,
+            };
+            trainer.plan(1, target, ADJACENCY).unwrap()
+        };
+        let (alone, shared) = (plan(None), plan(Some(&release(0.2))));
+        assert!(shared.guarantee().epsilon <= 2.0 && shared.guarantee().epsilon > 1.999);
+        let cost = |release: &PlannedRelease| gdp::mu_squared(release.event(), ADJACENCY).unwrap();
+        let whole = alone.mu_squared().unwrap();
+        let costs: Vec<f64> = shared.releases().iter().map(cost).collect();
+        assert_eq!((alone.releases().len(), costs.len()), (1, 2));
+        for (found, share) in costs.iter().zip([0.8, 0.2]) {
+            assert!((found / whole - share).abs() < 1e-9, "{found} of {whole}");
+        }
+        let last = &shared.releases()[1];
+        assert_eq!((last.label(), last.n_draws()), (LABEL, 7));
+    }
+
+    #[test]
+    fn what_is_released_is_near_the_truth_listed_and_in_the_certificate() {
+        let target = ApproxDp::target(8.0, 1e-5).unwrap();
+        let release = release(0.5);
+        let trainer = WithMetrics {
+            trainer: &Counting,
+            release: Some(&release),
+            target,
+        };
+        let users: Vec<[f64; 3]> = (0..4000)
+            .map(|u| {
+                let x = f64::from(u % 5) / 5.0;
+                [0.4 + x, 0.5 + x / 2.0, 1.0 + x]
+            })
+            .collect();
+        let mut people = InteractionsBuilder::new(1);
+        (0..4000).for_each(|user| people.push(user, 0, 1.0).unwrap());
+        let people = Private::new(people.build().0);
+        let data = TrainedAndHeldOut {
+            train: &people,
+            scored: &|_: &f64| Ok(scored(&users)),
+        };
+        let plan = trainer.plan(1, target, ADJACENCY).unwrap();
+        let budget = Budget::new(target, ADJACENCY).unwrap();
+        let spends = Ledger::in_memory("users", budget)
+            .unwrap()
+            .reserve(&plan)
+            .unwrap();
+        let noise = &mut NoiseSource::operating_system();
+        let fitted = trainer.fit(&data, &plan, spends, noise).unwrap();
+        assert_eq!(fitted.n_releases, 2);
+        let fitted = Measured::certified(fitted);
+        let certificate = &fitted.certificate;
+        assert!(certificate.verify().unwrap().is_private());
+        assert_eq!(certificate.releases[1].label, LABEL);
+        let found = &certificate.metrics;
+        let expected = [
+            ("RMSE", "model", 0.8_f64.sqrt()),
+            ("MAE", "model", 0.7),
+            ("MSE", "gain over user mean", 0.6),
+        ];
+        for (found, (metric, method, value)) in found.iter().zip(expected) {
+            assert_eq!((&*found.metric, &*found.method), (metric, method));
+            // noise of about 4 on sums over 4000: 0.02 is fifteen deviations
+            assert!((found.value - value).abs() < 0.02, "{found:?}");
+            assert!(found.lower < value && value < found.upper && found.upper - found.lower < 0.08);
+        }
+        assert_eq!((found.len(), found[0].clipped_to), (3, [0.0, 2.0]));
+        let verdict = release.verdict(found).unwrap();
+        assert_eq!(
+            (verdict.outcome, verdict.is_released),
+            (Outcome::Better, true)
+        );
+        assert!((verdict.baseline_value - 1.4).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_replay_has_the_metrics_of_its_run_and_one_that_ends_before_them_has_none() {
+        let target = ApproxDp::target(8.0, 1e-5).unwrap();
+        let release = release(0.5);
+        let trainer = with_metrics(&Counting, Some(&release), target);
+        let plan = trainer.plan(1, target, ADJACENCY).unwrap();
+        let (dir, users) = (tempfile::tempdir().unwrap(), [[0.5, 0.6, 0.7]; 50]);
+        let folder = RunFolder::new(dir.path());
+        let nobody = Private::new(InteractionsBuilder::new(1).build().0);
+        let data = TrainedAndHeldOut {
+            train: &nobody,
+            scored: &|_: &f64| Ok(scored(&users)),
+        };
+        let budget = Budget::new(target, ADJACENCY).unwrap();
+        let ledgers = &mut [Ledger::in_memory("users", budget).unwrap()];
+        let noise = &mut NoiseSource::operating_system();
+        let fitted = folder.train(&trainer, &data, &plan, ledgers, "run", noise, &mut ());
+        let fitted = Measured::certified(fitted.unwrap());
+        assert_eq!(fitted.certificate.metrics.len(), 3);
+        // a crash while the last release was written
+        let bytes = std::fs::read(folder.list_path()).unwrap();
+        let early = dir.path().join("early.list");
+        std::fs::write(&early, &bytes[..bytes.len() - 3]).unwrap();
+        let replayed = |list: &std::path::Path| {
+            let of_nobody = TrainedAndHeldOut {
+                train: &nobody,
+                scored: &|_: &f64| Ok(Vec::new()),
+            };
+            let list = ReleaseList::open(list, "run", &plan).unwrap();
+            let run = Run::replay(&plan, list).unwrap();
+            Measured::certified(trainer.run(&of_nobody, run).unwrap())
+        };
+        let again = replayed(&folder.list_path());
+        assert_eq!(again.certificate.metrics, fitted.certificate.metrics);
+        let early = replayed(&early);
+        assert!(early.certificate.metrics.is_empty());
+        assert_eq!(early.model.to_bits(), fitted.model.to_bits());
+        // what was planned for them is counted all the same
+        assert_eq!(early.certificate.not_made.len(), 1);
+    }
+
+    /// 2,000 populations sampled and noised, for several sizes of noise: at least 95 % of the intervals hold the true mean. The bound lies 4.5
+    /// standard deviations below: a false alarm in 300,000 tests.
+    #[test]
+    fn intervals_hold_the_mean_of_the_population_as_often_as_they_say() {
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let mut normal = move || (0..12).map(|_| rng.random::<f64>() - 0.5).sum::<f64>();
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        for (n_users, noise) in [
+            (300, 0.0),
+            (300, 6.0),
+            (300, 60.0),
+            (300, 200.0),
+            (4000, 30.0),
+        ] {
+            let (mut held, mut width) = (0, 0.0);
+            for _ in 0..2000 {
+                let mut sums = [0.0; 3];
+                for _ in 0..n_users {
+                    // a skewed law on [-1, 1]: v = 2 u^3 - 1, with mean -1/2
+                    let v = 2.0 * rng.random::<f64>().powi(3) - 1.0;
+                    let own = [1.0, v, MOMENT_WEIGHT * v * v];
+                    sums.iter_mut().zip(own).for_each(|(s, c)| *s += c);
+                }
+                sums.iter_mut().for_each(|s| *s += noise * normal());
+                let [value, lower, upper] = interval(&sums, noise, 0);
+                assert!(lower <= value && value <= upper && lower >= -1.0 && upper <= 1.0);
+                held += u32::from(lower <= -0.5 && -0.5 <= upper);
+                width += (upper - lower) / 2000.0;
+            }
+            let share = f64::from(held) / 2000.0;
+            assert!(
+                share > 0.95 - 4.5 * 0.0049,
+                "{n_users} users, noise {noise}: {share}"
+            );
+            // informative wherever the noise is far below the number of users
+            assert!(width < if noise > 50.0 { 2.1 } else { 0.2 }, "{width}");
+        }
+    }
+}

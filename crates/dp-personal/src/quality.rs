@@ -1,0 +1,683 @@
+//! Held-out metrics with confidence intervals over users, and the verdict on a model.
+//!
+//! A metric is a ratio of sums over users: each user has the sum of a loss or gain over the own held-out records, and how many of them there are.
+//!
+//! ```text
+//! R = Σ t_u / Σ w_u,    metric g(R) with g the identity, or the square root of RMSE
+//! influence of a user   φ_u = g'(R) (t_u − R w_u) / Σ w
+//! standard error        sqrt(n/(n−1) Σ φ_u²)              over the n users with held-out records
+//! difference of two     g(R) − g(S), standard error from the paired φ_u − ψ_u
+//! ```
+//!
+//! This is the linearised variance of a ratio whose clusters are users (Cochran 1977, section 6.3), so that a user's records need not be
+//! independent. Ends of the 95 % interval lie 1.96 standard errors away.
+//!
+//! # Privacy
+//! Computed from private data: internal, unless it was paid for ([`crate::metric_release`]).
+
+use std::fmt;
+
+use dp_page::Table;
+use serde::{Deserialize, Serialize};
+
+use crate::evaluate::shown;
+use crate::personal::Task;
+
+/// How often the intervals hold the mean over the population that users are drawn from.
+pub(crate) const CONFIDENCE: f64 = 0.95;
+/// Standard errors from the middle of an interval to its ends.
+pub(crate) const QUANTILE: f64 = 1.96;
+/// Groups of users by activity.
+const N_GROUPS: usize = 4;
+/// What is made of users' sums, and which values are good. The names are those of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Metric {
+    /// Root mean squared error, of users' sums of squared errors.
+    #[serde(rename = "RMSE")]
+    Rmse,
+    /// Mean squared error.
+    #[serde(rename = "MSE")]
+    Mse,
+    /// Mean absolute error.
+    #[serde(rename = "MAE")]
+    Mae,
+    /// Share of the classes that were predicted wrongly.
+    #[serde(rename = "error rate")]
+    ErrorRate,
+    /// Share of what users went on to like that is in their list of 20.
+    #[serde(rename = "Recall@20")]
+    Recall,
+    /// The same with more weight on the first places.
+    #[serde(rename = "NDCG@20")]
+    Ndcg,
+}
+
+impl Metric {
+    /// Of labelled rows.
+    pub(crate) const fn of_task(task: Task) -> Self {
+        match task {
+            Task::Regression => Self::Rmse,
+            Task::Classification { .. } => Self::ErrorRate,
+        }
+    }
+
+    /// In tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rmse => "RMSE",
+            Self::Mse => "MSE",
+            Self::Mae => "MAE",
+            Self::ErrorRate => "error rate",
+            Self::Recall => "Recall@20",
+            Self::Ndcg => "NDCG@20",
+        }
+    }
+
+    pub(crate) const fn larger_is_better(self) -> bool {
+        matches!(self, Self::Recall | Self::Ndcg)
+    }
+
+    /// The metric of a mean.
+    pub(crate) fn of(self, mean: f64) -> f64 {
+        match self {
+            Self::Rmse if mean < 0.0 => 0.0, // of noisy sums
+            Self::Rmse => mean.sqrt(),
+            _ => mean,
+        }
+    }
+
+    fn slope(self, mean: f64) -> f64 {
+        match self {
+            Self::Rmse if mean > 0.0 => 0.5 / mean.sqrt(),
+            Self::Rmse => 0.0,
+            _ => 1.0,
+        }
+    }
+}
+
+/// One user's share of a metric: the sum over the held-out records, and their number; 0 where nothing of the user is held out.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct UserValue {
+    pub(crate) total: f64,
+    pub(crate) weight: f64,
+}
+
+impl UserValue {
+    /// The user's own mean; none where nothing is held out.
+    pub(crate) fn mean(self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.total / self.weight)
+    }
+}
+
+/// One metric of several methods on the same held-out records, user by user in the same order. The model comes first.
+#[derive(Clone)]
+pub(crate) struct Scored {
+    pub(crate) metric: Metric,
+    pub(crate) methods: Vec<(String, Vec<UserValue>)>,
+}
+
+/// A number with the ends of its confidence interval; none where there are fewer than two users.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Estimate {
+    pub(crate) value: f64,
+    pub(crate) lower: Option<f64>,
+    pub(crate) upper: Option<f64>,
+}
+
+impl Estimate {
+    /// From users' influences, of which `n` are of users with held-out records.
+    fn new(value: f64, influences: impl Iterator<Item = f64>, n: usize) -> Option<Self> {
+        let squares: f64 = influences.map(|phi| phi * phi).sum();
+        let error = (n > 1).then(|| QUANTILE * (squares * n as f64 / (n - 1) as f64).sqrt());
+        let error = error.filter(|error| error.is_finite());
+        value.is_finite().then(|| Self {
+            value,
+            lower: error.map(|error| value - error),
+            upper: error.map(|error| value + error),
+        })
+    }
+
+    fn interval(&self) -> String {
+        match (self.lower, self.upper) {
+            (Some(lower), Some(upper)) => format!("{lower:.4} to {upper:.4}"),
+            _ => "-".to_owned(),
+        }
+    }
+}
+
+/// Value of a metric, each user's influence on it, and the number of users with held-out records.
+fn linearised(metric: Metric, users: &[UserValue]) -> Option<(f64, Vec<f64>, usize)> {
+    let weight: f64 = users.iter().map(|user| user.weight).sum();
+    if weight <= 0.0 {
+        return None;
+    }
+    let mean = users.iter().map(|user| user.total).sum::<f64>() / weight;
+    let scale = metric.slope(mean) / weight;
+    let influence = |user: &UserValue| scale * (user.total - mean * user.weight);
+    let n = users.iter().filter(|user| user.weight > 0.0).count();
+    Some((metric.of(mean), users.iter().map(influence).collect(), n))
+}
+
+impl Scored {
+    /// A method's metric; none where nothing is held out, or where it is not finite.
+    pub(crate) fn estimate(&self, method: usize) -> Option<Estimate> {
+        let (value, influences, n) = linearised(self.metric, &self.methods.get(method)?.1)?;
+        Estimate::new(value, influences.into_iter(), n)
+    }
+
+    /// By how much the model is better than another method, from paired differences: above 0 where it is.
+    pub(crate) fn gain_over(&self, method: usize) -> Option<Estimate> {
+        let (own, phi, n) = linearised(self.metric, &self.methods.first()?.1)?;
+        let (other, psi, _) = linearised(self.metric, &self.methods.get(method)?.1)?;
+        let gain = if self.metric.larger_is_better() {
+            own - other
+        } else {
+            other - own
+        };
+        Estimate::new(gain, phi.iter().zip(&psi).map(|(a, b)| a - b), n)
+    }
+
+    /// The best of the methods beside the model.
+    fn best_baseline(&self) -> Option<usize> {
+        let sign = if self.metric.larger_is_better() {
+            -1.0
+        } else {
+            1.0
+        };
+        let values = (1..self.methods.len()).filter_map(|at| Some((at, self.estimate(at)?.value)));
+        let best = values.min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
+        best.map(|(at, _)| at)
+    }
+
+    /// The same of some users only.
+    fn among(&self, is_in: impl Fn(usize) -> bool) -> Self {
+        let kept = |users: &[UserValue]| {
+            let users = users.iter().enumerate();
+            let users = users.filter(|(at, _)| is_in(*at)).map(|(_, user)| *user);
+            users.collect()
+        };
+        let methods = self.methods.iter();
+        Self {
+            metric: self.metric,
+            methods: methods
+                .map(|(name, users)| (name.clone(), kept(users)))
+                .collect(),
+        }
+    }
+
+    /// A row for each method, and one for the gain over a baseline where one is named.
+    fn rows(&self, group: &str, baseline: Option<usize>) -> Vec<MetricRow> {
+        let count = |(_, users): &(String, Vec<UserValue>)| {
+            users.iter().filter(|user| user.weight > 0.0).count()
+        };
+        let n_users = self.methods.first().map_or(0, count);
+        let row = |method: String, estimate| MetricRow {
+            group: group.to_owned(),
+            metric: self.metric.name().to_owned(),
+            method,
+            n_users,
+            estimate,
+        };
+        let methods = self.methods.iter().enumerate();
+        let methods = methods.map(|(at, (name, _))| row(name.clone(), self.estimate(at)));
+        let gain = baseline.map(|at| {
+            let name = format!("gain over {}", self.methods[at].0);
+            row(name, self.gain_over(at))
+        });
+        methods.chain(gain).collect()
+    }
+}
+
+/// A line of a table of metrics.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MetricRow {
+    /// Which users, or which items; empty where all are meant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    pub(crate) metric: String,
+    pub(crate) method: String,
+    /// Users with held-out records.
+    pub(crate) n_users: usize,
+    /// None where nothing is held out.
+    pub(crate) estimate: Option<Estimate>,
+}
+
+/// Rows as a table for pages and terminals; with a first column for groups where the rows have any.
+pub(crate) fn metric_table(title: &str, rows: &[MetricRow]) -> Table {
+    let has_groups = rows.iter().any(|row| !row.group.is_empty());
+    let heads = [
+        "group",
+        "metric",
+        "method",
+        "value",
+        "95 % interval",
+        "users",
+    ];
+    let cells = rows.iter().map(|row| {
+        let estimate = row.estimate.as_ref();
+        let cells = [
+            row.group.clone(),
+            row.metric.clone(),
+            row.method.clone(),
+            estimate.map_or_else(|| "-".to_owned(), |of| shown(Some(of.value))),
+            estimate.map_or_else(|| "-".to_owned(), Estimate::interval),
+            row.n_users.to_string(),
+        ];
+        cells.into_iter().skip(usize::from(!has_groups)).collect()
+    });
+    let heads = heads.into_iter().skip(usize::from(!has_groups));
+    Table::new(title, heads, cells).with_text(1..=1 + usize::from(has_groups))
+}
+
+/// Everything that was measured on held-out records. The first metric decides the verdict.
+#[derive(Clone, Default)]
+pub(crate) struct Quality {
+    pub(crate) scored: Vec<Scored>,
+    /// Rows that are no mean over users, such as the coverage of lists.
+    pub(crate) others: Vec<MetricRow>,
+    /// How many records each user's own model is fitted to.
+    pub(crate) activity: Vec<usize>,
+    /// The first metric on the held-out records of some items.
+    pub(crate) by_items: Vec<(String, Scored)>,
+}
+
+/// The tables of [`Quality`], for internal files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct QualityTables {
+    pub(crate) metrics: Vec<MetricRow>,
+    /// Quarters of the users by how many records they have.
+    pub(crate) by_activity: Vec<MetricRow>,
+    /// Fifths of the items by how many users have them.
+    pub(crate) by_popularity: Vec<MetricRow>,
+}
+
+impl QualityTables {
+    /// Of all users, for pages and terminals.
+    pub(crate) fn overall(&self) -> Table {
+        metric_table("With confidence intervals over users", &self.metrics)
+    }
+
+    /// Of groups of users and of items; none where nothing is held out.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Table> {
+        let all = [
+            ("By activity of users", &self.by_activity),
+            ("By popularity of items", &self.by_popularity),
+        ];
+        let some = all.into_iter().filter(|(_, rows)| !rows.is_empty());
+        some.map(|(title, rows)| metric_table(title, rows))
+    }
+}
+
+impl Quality {
+    /// Of labelled rows: users' mean errors by method, the model first. Each user has the number of rows that the own model is fitted to, that of
+    /// test rows, and the errors in the order of `methods`. A baseline that lacks somebody is left out.
+    pub(crate) fn of_errors<'a>(
+        metric: Metric,
+        methods: &[String],
+        users: impl Iterator<Item = (usize, usize, Vec<Option<f64>>)> + Clone + 'a,
+    ) -> Self {
+        let value = |at: usize, (_, n_test, errors): &(usize, usize, Vec<Option<f64>>)| {
+            let error = errors.get(at).copied().flatten().unwrap_or(f64::NAN);
+            let weight = *n_test as f64;
+            let total = if *n_test > 0 { error * weight } else { 0.0 };
+            UserValue { total, weight }
+        };
+        let is_whole = |at: usize| {
+            let mut tested = users.clone().filter(|(_, n_test, _)| *n_test > 0);
+            at == 0 || tested.all(|(_, _, errors)| errors.get(at).is_some_and(Option::is_some))
+        };
+        let kept = methods.iter().enumerate().filter(|(at, _)| is_whole(*at));
+        let of = |(at, name): (usize, &String)| {
+            (
+                name.clone(),
+                users.clone().map(|user| value(at, &user)).collect(),
+            )
+        };
+        Self {
+            scored: vec![Scored {
+                metric,
+                methods: kept.map(of).collect(),
+            }],
+            activity: users.clone().map(|(n_history, ..)| n_history).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn tables(&self) -> QualityTables {
+        let first = self.scored.first();
+        let baseline = first.and_then(Scored::best_baseline);
+        let metrics = self.scored.iter().enumerate();
+        let metrics =
+            metrics.flat_map(|(at, scored)| scored.rows("", baseline.filter(|_| at == 0)));
+        let of_groups = |scored: &Scored| -> Vec<MetricRow> {
+            let groups = self.groups(scored).into_iter();
+            let rows = groups.flat_map(|(name, users)| {
+                scored
+                    .among(|user| users.contains(&user))
+                    .rows(&name, baseline)
+            });
+            rows.collect()
+        };
+        let items = self.by_items.iter();
+        QualityTables {
+            metrics: metrics.chain(self.others.iter().cloned()).collect(),
+            by_activity: first.map(of_groups).unwrap_or_default(),
+            by_popularity: items
+                .flat_map(|(name, scored)| scored.rows(name, baseline))
+                .collect(),
+        }
+    }
+
+    /// Users with held-out records, dealt to groups of equal size by activity.
+    fn groups(&self, scored: &Scored) -> Vec<(String, std::collections::HashSet<usize>)> {
+        let Some((_, values)) = scored.methods.first() else {
+            return Vec::new();
+        };
+        let activity = |&user: &usize| self.activity.get(user).copied().unwrap_or(0);
+        let users = (0..values.len()).filter(|&user| values[user].weight > 0.0);
+        let mut users: Vec<usize> = users.collect();
+        users.sort_by_key(activity);
+        let n = users.len();
+        let group = |at: usize| {
+            let users = &users[at * n / N_GROUPS..(at + 1) * n / N_GROUPS];
+            let (first, last) = (users.first()?, users.last()?);
+            let name = format!("{} to {} records", activity(first), activity(last));
+            Some((name, users.iter().copied().collect()))
+        };
+        (0..N_GROUPS).filter_map(group).collect()
+    }
+
+    /// The verdict by the first metric; none without a baseline, or where fewer than two users have held-out records.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        let scored = self.scored.first()?;
+        let at = scored.best_baseline()?;
+        let baseline = scored.estimate(at)?;
+        let (value, ..) = linearised(scored.metric, &scored.methods.first()?.1)?;
+        let gain = match scored.gain_over(at) {
+            Some(gain) => (gain.value, gain.lower?, gain.upper?),
+            // the model's own figure is not a number
+            None => (f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY),
+        };
+        let against = (scored.methods[at].0.as_str(), baseline.value);
+        let mut verdict = Verdict::new(scored.metric, value, against, gain);
+        // the interval of a model that ran away on a few users is wide enough to hold anything
+        if !scored.metric.larger_is_better() && value > 2.0 * baseline.value {
+            verdict.outcome = Outcome::Worse;
+        }
+        Some(verdict)
+    }
+}
+
+/// How a model compares with the best baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The interval of the gain lies above 0.
+    Better,
+    /// It holds 0.
+    Undecided,
+    /// It lies below 0, the model's figure is not finite, or its error is more than twice that of the baseline.
+    Worse,
+}
+
+/// Whether a model is better than the best of the baselines that a run measured, on held-out data.
+///
+/// The baseline is the one with the best figure. The 95 % interval of the gain is over users, from paired differences.
+///
+/// # Privacy
+/// Computed from private data and covered by nothing unless [`is_released`](Self::is_released).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// What was found.
+    pub outcome: Outcome,
+    /// By which metric.
+    pub metric: String,
+    /// The model's figure; nothing where it is not finite.
+    pub model: Option<f64>,
+    /// The best baseline.
+    pub baseline: String,
+    /// Its figure.
+    pub baseline_value: f64,
+    /// By how much the model is better; below 0 where it is worse, and nothing where its figure is not finite.
+    pub gain: Option<f64>,
+    /// The ends of the interval of the gain.
+    pub interval: Option<[f64; 2]>,
+    /// Whether it follows from metrics that the run paid for and released.
+    pub is_released: bool,
+}
+
+impl Verdict {
+    pub(crate) fn new(
+        metric: Metric,
+        model: f64,
+        (baseline, baseline_value): (&str, f64),
+        (gain, lower, upper): (f64, f64, f64),
+    ) -> Self {
+        let outcome = if upper < 0.0 || !model.is_finite() {
+            Outcome::Worse
+        } else if lower > 0.0 {
+            Outcome::Better
+        } else {
+            Outcome::Undecided
+        };
+        let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+        Self {
+            outcome,
+            metric: metric.name().to_owned(),
+            model: finite(model),
+            baseline: baseline.to_owned(),
+            baseline_value,
+            gain: finite(gain),
+            interval: finite(lower).zip(finite(upper)).map(|(a, b)| [a, b]),
+            is_released: false,
+        }
+    }
+
+    /// Whether the baseline is better.
+    #[must_use]
+    pub fn is_worse(&self) -> bool {
+        self.outcome == Outcome::Worse
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (baseline, metric) = (&self.baseline, &self.metric);
+        match self.outcome {
+            Outcome::Better => write!(f, "better than {baseline}")?,
+            Outcome::Undecided => write!(f, "not shown to be better or worse than {baseline}")?,
+            Outcome::Worse => write!(f, "do not ship this: {baseline} is better")?,
+        }
+        let model = self
+            .model
+            .map_or_else(|| "not finite".to_owned(), |m| format!("{m:.4}"));
+        write!(f, " ({metric} {model} against {:.4}", self.baseline_value)?;
+        if let (Some(gain), Some([lower, upper])) = (self.gain, self.interval) {
+            write!(
+                f,
+                "; gain {gain:+.4}, 95 % interval {lower:+.4} to {upper:+.4}"
+            )?;
+        }
+        write!(f, ")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(of: &[(f64, f64)]) -> Vec<UserValue> {
+        let user = |&(total, weight): &(f64, f64)| UserValue { total, weight };
+        of.iter().map(user).collect()
+    }
+
+    fn scored(metric: Metric, methods: &[&[(f64, f64)]]) -> Scored {
+        let methods = methods.iter().enumerate();
+        let methods = methods.map(|(at, of)| (format!("method {at}"), users(of)));
+        Scored {
+            metric,
+            methods: methods.collect(),
+        }
+    }
+
+    #[test]
+    fn a_mean_over_users_of_one_record_has_the_usual_standard_error() {
+        // 1, 2, 3, 6: mean 3, sample variance 14/3, standard error sqrt(14/3/4)
+        let of = scored(
+            Metric::Mae,
+            &[&[(1.0, 1.0), (2.0, 1.0), (0.0, 0.0), (3.0, 1.0), (6.0, 1.0)]],
+        );
+        let found = of.estimate(0).unwrap();
+        let error = QUANTILE * (14.0_f64 / 12.0).sqrt();
+        assert!((found.value - 3.0).abs() < 1e-12);
+        assert!((found.lower.unwrap() - (3.0 - error)).abs() < 1e-12);
+        assert!((found.upper.unwrap() - (3.0 + error)).abs() < 1e-12);
+        let alone = scored(Metric::Mae, &[&[(1.0, 2.0)]]).estimate(0).unwrap();
+        assert_eq!((alone.value, alone.lower), (0.5, None));
+        assert_eq!(scored(Metric::Mae, &[&[(0.0, 0.0)]]).estimate(0), None);
+    }
+
+    /// Against the delete-one jackknife, which is another route to the variance of a ratio.
+    #[test]
+    fn intervals_of_a_root_mean_square_and_of_its_differences_are_those_of_the_jackknife() {
+        let mut state = 1_u64;
+        let mut uniform = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut of = [Vec::new(), Vec::new()];
+        for _ in 0..400 {
+            let n = 1.0 + (10.0 * uniform()).floor();
+            let own = n * (0.5 + uniform());
+            of[0].push((own, n));
+            of[1].push((0.8 * own + 0.3 * n * uniform(), n));
+        }
+        let both = scored(Metric::Rmse, &[&of[0], &of[1]]);
+        let rms = |of: &[(f64, f64)], without: usize| {
+            let kept = of.iter().enumerate().filter(|(at, _)| *at != without);
+            let sums = kept.fold((0.0, 0.0), |s, (_, u)| (s.0 + u.0, s.1 + u.1));
+            (sums.0 / sums.1).sqrt()
+        };
+        let jackknife = |of: &dyn Fn(usize) -> f64| {
+            let all: Vec<f64> = (0..400).map(of).collect();
+            let mean = all.iter().sum::<f64>() / 400.0;
+            let squares: f64 = all.iter().map(|x| (x - mean).powi(2)).sum();
+            (squares * 399.0 / 400.0).sqrt()
+        };
+        for (found, error) in [
+            (both.estimate(0), jackknife(&|u| rms(&of[0], u))),
+            (
+                both.gain_over(1),
+                jackknife(&|u| rms(&of[1], u) - rms(&of[0], u)),
+            ),
+        ] {
+            let found = found.unwrap();
+            let own = (found.upper.unwrap() - found.value) / QUANTILE;
+            assert!((own / error - 1.0).abs() < 0.01, "{own}, {error}");
+        }
+    }
+
+    fn verdict(metric: Metric, methods: &[&[(f64, f64)]]) -> Verdict {
+        let quality = Quality {
+            scored: vec![scored(metric, methods)],
+            ..Quality::default()
+        };
+        quality.verdict().unwrap()
+    }
+
+    #[test]
+    fn the_verdict_is_against_the_best_baseline_and_by_paired_differences() {
+        // users differ by far more than the methods do: unpaired intervals would overlap
+        let own: Vec<_> = (0..50).map(|u| (f64::from(u), 1.0)).collect();
+        let plus = |more: f64| -> Vec<_> {
+            let users = own.iter().enumerate();
+            let users = users.map(|(u, (t, w))| (t + more + 0.01 * (u % 3) as f64, *w));
+            users.collect()
+        };
+        let (bad, good) = (plus(9.0), plus(-0.5));
+        let found = verdict(Metric::Mae, &[&own, &bad, &good]);
+        assert_eq!(
+            (found.outcome, found.baseline.as_str()),
+            (Outcome::Worse, "method 2")
+        );
+        assert!(
+            found
+                .to_string()
+                .starts_with("do not ship this: method 2 is better (MAE 24.5")
+        );
+        assert_eq!(
+            verdict(Metric::Recall, &[&own, &bad, &good]).baseline,
+            "method 1"
+        );
+        assert_eq!(
+            verdict(Metric::Recall, &[&bad, &own, &good]).outcome,
+            Outcome::Better
+        );
+        let noise: Vec<_> = (0..50).map(|u| (f64::from((u * 7) % 50), 1.0)).collect();
+        assert_eq!(
+            verdict(Metric::Mae, &[&own, &noise]).outcome,
+            Outcome::Undecided
+        );
+    }
+
+    #[test]
+    fn a_model_that_ran_away_is_worse_even_where_one_user_alone_did() {
+        let calm = [(1.0, 1.0), (1.1, 1.0), (0.9, 1.0)];
+        for wild in [1e36, f64::INFINITY, f64::NAN] {
+            let found = verdict(
+                Metric::Rmse,
+                &[&[(1.0, 1.0), (wild, 1.0), (0.9, 1.0)], &calm],
+            );
+            assert!(found.is_worse(), "{wild}: {found}");
+            assert!(serde_json::to_string(&found).is_ok_and(|text| text.contains("worse")));
+        }
+    }
+
+    #[test]
+    fn errors_of_rows_count_by_their_number_and_a_baseline_that_lacks_somebody_is_left_out() {
+        let methods = ["model", "own", "single"].map(str::to_owned);
+        let users = [
+            (9, 2, vec![Some(1.0), Some(4.0), Some(0.1)]),
+            (3, 6, vec![Some(2.0), Some(4.0), None]),
+            (5, 0, vec![None, None, None]),
+        ];
+        let quality = Quality::of_errors(Metric::Rmse, &methods, users.iter().cloned());
+        let scored = &quality.scored[0];
+        assert_eq!(scored.methods.len(), 2);
+        assert!((scored.estimate(0).unwrap().value - 1.75_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(quality.activity, [9, 3, 5]);
+        assert_eq!(quality.verdict().unwrap().baseline, "own");
+        let lost = [
+            (1, 1, vec![None, Some(1.0)]),
+            (1, 1, vec![Some(1.0), Some(1.0)]),
+        ];
+        let quality = Quality::of_errors(Metric::ErrorRate, &methods[..2], lost.iter().cloned());
+        assert!(quality.verdict().unwrap().is_worse());
+    }
+
+    #[test]
+    fn users_are_grouped_by_activity_and_every_one_of_them_once() {
+        let of: Vec<_> = (0..10)
+            .map(|u| (f64::from(u), f64::from(u32::from(u != 4))))
+            .collect();
+        let quality = Quality {
+            scored: vec![scored(Metric::Mae, &[&of, &of])],
+            activity: (0..10).map(|u| (u * 3) % 10).collect(),
+            ..Quality::default()
+        };
+        let rows = quality.tables().by_activity;
+        let model: Vec<_> = rows.iter().filter(|row| row.method == "method 0").collect();
+        let sizes: Vec<usize> = model.iter().map(|row| row.n_users).collect();
+        assert_eq!(sizes, [2, 2, 2, 3]);
+        assert_eq!(
+            (&*model[0].group, &*model[3].group),
+            ("0 to 1 records", "7 to 9 records")
+        );
+        // users 0 and 7 have the fewest records
+        assert!((model[0].estimate.unwrap().value - 3.5).abs() < 1e-12);
+        assert_eq!(rows.len(), 4 * 3);
+    }
+}
