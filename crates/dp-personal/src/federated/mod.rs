@@ -17,7 +17,7 @@ mod training;
 pub use convergence::Convergence;
 pub use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub use items::{DescribedItems, ItemTable};
-pub use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
+pub use own_choice::{chosen, folded_in, offered, users_choose};
 pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
 pub(crate) use training::objective;

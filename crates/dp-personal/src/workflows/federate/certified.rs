@@ -8,9 +8,8 @@ use super::runs::{AllRuns, Measured, Rows, Runs};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
-use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures};
+use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures, users_choose};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
-use crate::personal::Task;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::private_run::{Clock, Opening, unit_of};
@@ -174,13 +173,14 @@ pub(crate) fn selection(share: f64, epsilon: f64, loss_range: f64) -> Result<Alp
 /// Errors of all runs, and behind them of the users' own choices on the chosen one: of users trained on, and of those held out.
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
-    if runs.of.inputs.task == Task::Regression {
+    if users_choose(&runs.of.inputs) {
         let model = &runs.models.private[chosen];
         for (group, figures) in [
             (&runs.made.parts.trained, &mut users),
             (&runs.made.parts.held_out, &mut held_out),
         ] {
-            Figures::add_own_choices(&runs.of.inputs, group, model, figures)?;
+            let exact = runs.without_noise(chosen);
+            Figures::add_own_choices(&runs.of.inputs, group, model, exact, figures)?;
         }
     }
     Ok([users, held_out])

@@ -280,6 +280,11 @@ impl Runs {
         Figures::of_users(inputs, held_out, all.len(), own)
     }
 
+    /// The run of this alpha without noise, once it was trained.
+    pub(super) fn without_noise(&self, alpha: usize) -> Option<&PpSgdModel> {
+        self.without_noise.get(alpha)
+    }
+
     fn all(&self) -> Vec<&PpSgdModel> {
         let private = self.models.private.iter();
         private.chain(&self.without_noise).collect()

@@ -236,7 +236,7 @@ fn draft_of(args: &FederateSettings) -> Result<Inputs> {
         features: Vec::new(),
         intercept: args.run.model.intercept,
         task: task_of(args.run.model.task, args.run.model.threshold)?,
-        l2_penalties: vec![1.0],
+        l2_penalties: Vec::new(),
         sparse: 0,
     };
     draft.check().map_err(Error::Usage)?;
