@@ -14,7 +14,7 @@ mod parts;
 mod spending;
 mod training;
 
-pub use convergence::Convergence;
+pub use convergence::{Convergence, Turning};
 pub use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub use items::{DescribedItems, ItemTable};
 pub use own_choice::{chosen, folded_in, offered, users_choose};

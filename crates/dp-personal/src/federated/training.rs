@@ -88,6 +88,8 @@ pub struct Trainer<'a> {
     parts: &'a Parts,
     model: AdditiveModel,
     n_users: f64,
+    /// Rows are no longer than this, where public ranges do not see to that.
+    longest_row: Option<f64>,
 }
 
 impl<'a> Trainer<'a> {
@@ -106,6 +108,7 @@ impl<'a> Trainer<'a> {
             parts,
             model: objective(inputs.task, inputs.dim())?,
             n_users,
+            longest_row: (!inputs.has_ranges()).then(|| (inputs.dim() as f64).sqrt()),
         })
     }
 
@@ -159,7 +162,11 @@ impl<'a> Trainer<'a> {
 
     fn rows(&self) -> Result<HeldBatches<'a>> {
         let samples = self.parts.trained.rows().samples();
-        Ok(HeldBatches::new(samples, self.settings.batch_size)?)
+        let rows = HeldBatches::new(samples, self.settings.batch_size)?;
+        Ok(match self.longest_row {
+            Some(norm) => rows.clipped(norm)?,
+            None => rows,
+        })
     }
 }
 

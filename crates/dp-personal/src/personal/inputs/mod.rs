@@ -90,6 +90,11 @@ impl Inputs {
         names.chain(constant)
     }
 
+    /// Whether public ranges keep all features between -1 and 1.
+    pub fn has_ranges(&self) -> bool {
+        self.features.iter().all(|column| column.range.is_some())
+    }
+
     /// Features as models see them.
     #[allow(
         clippy::cast_possible_truncation,

@@ -8,7 +8,9 @@ use super::runs::{AllRuns, Measured, Rows, Runs};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
-use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures, users_choose};
+use crate::federated::{
+    Convergence, Figures, ItemTable, Spending, Turning, UserFigures, users_choose,
+};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
@@ -50,7 +52,7 @@ pub(super) fn run(
     go_on(watch)?;
     opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
-    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.resized(&draft, inputs.dim())?;
     let all = AllRuns {
         spending,
@@ -63,9 +65,12 @@ pub(super) fn run(
     let rows = Rows::of(source);
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
+    let mut turning = Turning::default();
     let mut measured = Measured {
         watched: Some(Watched::begin(watch, &plan)?),
         convergence: convergence.as_mut(),
+        turning: &mut turning,
+        n_rounds,
         inputs: &all.inputs,
         rows: &rows,
     };
@@ -109,6 +114,11 @@ pub(super) fn run(
             },
         })
     })?;
+    if turning.diverged(chosen) {
+        return Err(Error::Diverged {
+            model: args.output.out.clone(),
+        });
+    }
     Ok(CertifiedOutcome {
         certificate: release.certificate,
         model,

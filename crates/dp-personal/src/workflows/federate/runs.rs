@@ -13,7 +13,7 @@ use super::source::{Source, UserRows};
 use crate::error::{Error, Result};
 use crate::federated::{
     Convergence, DescribedItems, Figures, HoldOut, Parts, Spending, Trainer as AlphaTrainer,
-    UserFigures, coefficients, folded_in, losses_of_users,
+    Turning, UserFigures, coefficients, folded_in, losses_of_users,
 };
 use crate::personal::Inputs;
 use crate::watch::Watched;
@@ -204,6 +204,8 @@ pub(super) struct Measured<'a> {
     pub(super) watched: Option<Watched<'a>>,
     /// Where errors after rounds are wanted, for internal files.
     pub(super) convergence: Option<&'a mut Convergence>,
+    pub(super) turning: &'a mut Turning,
+    pub(super) n_rounds: usize,
     pub(super) inputs: &'a Inputs,
     pub(super) rows: &'a Rows,
 }
@@ -214,6 +216,8 @@ impl Observer for Measured<'_> {
     }
 
     fn round(&mut self, round: &Round<'_>) {
+        self.turning
+            .note(round.round, self.n_rounds, round.parameters);
         if let (Some(convergence), Some(made)) = (&mut self.convergence, self.rows.made.get()) {
             if round.round == 1 {
                 convergence.begin_run();
