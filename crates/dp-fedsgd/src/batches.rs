@@ -294,7 +294,7 @@ mod tests {
         let mut builder = UserSamplesBuilder::new(2, 4).unwrap();
         for (x, y) in [
             ([3.0, 4.0], 10.0),
-            ([0.6, 0.8], 7.0),
+            ([0.5, 0.8], 7.0),
             ([f32::MAX, 0.0], 1.0),
         ] {
             builder.push(0, &x, y).unwrap();
@@ -305,7 +305,7 @@ mod tests {
         batches.fill(samples.table().expose().user(0), 0, &mut batch);
         let rows: Vec<_> = batch.rows().map(|(x, y)| (x[0], x[1], y)).collect();
         assert!((rows[0].0 - 0.6).abs() < 1e-5 && (rows[0].2 - 2.0).abs() < 1e-5);
-        assert_eq!(rows[1], (0.6, 0.8, 7.0));
+        assert_eq!(rows[1], (0.5, 0.8, 7.0));
         assert!(rows[2].0 <= 1.0 && rows[2].2.abs() < 1e-6);
         assert!(HeldBatches::new(&samples, 3).unwrap().clipped(0.0).is_err());
     }

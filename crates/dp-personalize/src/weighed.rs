@@ -8,8 +8,10 @@ use crate::embedding::ConvexLoss;
 use crate::small::inner;
 use crate::{PersonalModel, Result, Subspace};
 
-/// Prior variances of the own part's score at an average row: in units of the noise for the squared loss, as they are for the logistic loss.
-const SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
+/// Prior variances of the own part's score at an average row, in units of the noise.
+const SIGNALS: [f64; 9] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
+/// The same for the logistic loss, in logits: of separable classes more would say no more.
+const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
 /// How much less coefficients within the subspace are shrunk than those outside: ratios of standard deviations.
 const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
 /// Weights on a shared model.
@@ -56,13 +58,13 @@ pub struct SharedParts<'a> {
 ///                        T = diag(1 / sd of the feature)               features alike
 ///                        T = U                                         within the subspace
 ///                        T = I + (r - 1) U U^T, r = 3, 10, 30          near the subspace
-/// strength      tau^2 E||T^T (x - mean(x))||^2 = s noise variances,  s = .01, .1, ..., 10^4
+/// strength      tau^2 E||T^T (x - mean(x))||^2 = s noise variances,  s = .01, .1, ..., 10^4, 10^6, 10^8
 /// model         sum_k p_k theta_k,   p_k proportional to prior_k times p(y | X, k)
 /// ```
 ///
 /// Half of the prior is for models that use nothing shared, evenly among them, and half for all others. For the squared loss the likelihood is exact, with the noise variance integrated out under its
 /// Jeffreys prior; of a free level too. For the logistic loss it is Laplace's approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the log likelihood;
-/// `s` is in logits then.
+/// `s` is in logits then, and 10^4 at most.
 ///
 /// # Privacy
 /// Local: a function of the user's own rows and of released values, seen by nobody else. Weighing costs nothing, however many candidates there are.
@@ -492,7 +494,7 @@ impl OwnRows {
         for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
             let columns = [&shape.columns[..], &level_column].concat();
             let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
-            for signal in SIGNALS {
+            for signal in LOGISTIC_SIGNALS {
                 let mut penalties = vec![shape.length / signal; shape.n_directions];
                 penalties.extend(level);
                 let fitted = self.problem(&offsets, &columns, penalties);

@@ -101,8 +101,8 @@ impl Figures {
         group.users().par_iter().enumerate().map(of_user).collect()
     }
 
-    /// Adds to the errors of every user those of the own choice on the released trajectory, of own rows alone, and, where users weigh, of the own choice on
-    /// the run without noise. Nothing is spent on any.
+    /// Adds to the errors of every user those of the own choice on the released trajectory, of own rows alone, and, where users weigh, of the own choice among
+    /// shared models without noise. Nothing is spent on any.
     ///
     /// # Errors
     /// When the data do not fit the inputs, or a fit fails.
@@ -110,20 +110,21 @@ impl Figures {
         inputs: &Inputs,
         group: &Group,
         model: &PpSgdModel,
-        without_noise: Option<&PpSgdModel>,
+        without_noise: Option<&[&[f64]]>,
         users: &mut [UserFigures],
     ) -> Result<()> {
-        let task = inputs.task;
-        let private = own_choice::offered_by(task, &model.shared);
+        let private = own_choice::offered_by(inputs.task, &model.shared);
         let without_noise = without_noise.filter(|_| inputs.users_weigh());
-        let exact = without_noise.map(|model| own_choice::offered_by(task, &model.shared));
         let all: Vec<&[&[f64]]> = [private.as_slice(), &[]]
             .into_iter()
-            .chain(exact.as_deref())
+            .chain(without_noise)
             .collect();
+        let all_rows = inputs.users_weigh().then(|| group.all_rows(inputs));
+        let all_rows = all_rows.transpose()?;
+        let rows = all_rows.as_ref().unwrap_or_else(|| group.rows());
         let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
             for offered in &all {
-                let own = own_choice::chosen(inputs, offered, group.rows(), at)?;
+                let own = own_choice::chosen(inputs, offered, rows, at)?;
                 let (error, scores) = scored(inputs, &own, &user.test);
                 figures.errors.push(error);
                 figures.scores.push(scores);

@@ -1,7 +1,8 @@
 //! What a user makes of released shared parameters alone: runs where the user's rows are, and costs nothing.
 
+use dp_core::UserSamplesBuilder;
 use dp_fedsgd::{LocalChoice, Minibatch, SharedModel};
-use dp_personalize::SharedParts;
+use dp_personalize::{OwnLevel, SharedParts, WeighedFit};
 
 use super::figures::sums;
 use super::training::{RunSettings, objective};
@@ -12,6 +13,8 @@ use crate::personal::{Inputs, Intercept, Personal, Task, Users};
 const L2_PENALTIES: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, f64::INFINITY];
 /// Weights on the shared model that users choose from; 0 is learning alone.
 const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
+/// Rows of a table of one user.
+const MOST_ROWS: usize = 1 << 16;
 /// Rows that an own choice is made from where features are more: it costs the smaller of the two numbers cubed.
 const CHOICE_ROWS: usize = 64;
 
@@ -26,9 +29,36 @@ pub fn offered<'a>(
 }
 
 /// The same of a model in memory.
-pub(super) fn offered_by(task: Task, model: &SharedModel) -> Vec<&[f64]> {
+pub fn offered_by(task: Task, model: &SharedModel) -> Vec<&[f64]> {
     let kept = model.kept().iter().map(|kept| kept.shared.as_slice());
     offered(task, kept, model.last())
+}
+
+/// Rows of all users together that a model without privacy is fitted to.
+const POOLED_ROWS: usize = 1 << 14;
+
+/// One model for all users without privacy, to convergence: to compare with. None where there are no rows.
+///
+/// # Errors
+/// When the data do not fit the inputs.
+pub fn pooled(inputs: &Inputs, users: &Users) -> Result<Option<Vec<f64>>> {
+    let n_users = users.samples().users().len();
+    let each = POOLED_ROWS.div_ceil(n_users.max(1));
+    let most = each.min(users.samples().max_rows()) * n_users;
+    if most == 0 || most > MOST_ROWS {
+        return Ok(None);
+    }
+    let mut all = UserSamplesBuilder::new(inputs.dim(), most).map_err(dp_fedsgd::Error::from)?;
+    for rows in users.samples().users() {
+        for (x, y) in rows.iter().take(each) {
+            all.push(0, x, y).map_err(dp_data::Error::from)?;
+        }
+    }
+    let all = all.build().0;
+    let fit = WeighedFit::new(inputs.loss(), OwnLevel::None)?;
+    let nothing = SharedParts::default();
+    let rows = all.users().next();
+    Ok(rows.map(|rows| fit.fit(&nothing, rows).coefficients().to_vec()))
 }
 
 /// Whether users have a model of their own choice, beside the one that the run left them with.

@@ -185,21 +185,25 @@ impl Inputs {
         self.l2_penalties.is_empty()
     }
 
+    /// The loss of the task.
+    pub(crate) const fn loss(&self) -> ConvexLoss {
+        match self.task {
+            Task::Regression => ConvexLoss::Squared,
+            Task::Classification { .. } => ConvexLoss::Logistic,
+        }
+    }
+
     /// How they do.
     ///
     /// # Errors
     /// None for the losses of tasks.
     pub fn weighed_fit(&self) -> Result<WeighedFit> {
-        let loss = match self.task {
-            Task::Regression => ConvexLoss::Squared,
-            Task::Classification { .. } => ConvexLoss::Logistic,
-        };
         let level = match self.intercept {
             Intercept::Own => OwnLevel::Free,
             Intercept::Shared => OwnLevel::Near,
             Intercept::None => OwnLevel::None,
         };
-        Ok(WeighedFit::new(loss, level)?)
+        Ok(WeighedFit::new(self.loss(), level)?)
     }
 
     /// How users fit their own models.

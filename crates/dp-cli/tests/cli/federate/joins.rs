@@ -202,7 +202,7 @@ fn one_row_and_an_own_level_leave_the_shared_slopes() {
 }
 
 #[test]
-fn somebody_new_is_classified_by_the_local_steps_of_the_run() {
+fn somebody_new_is_classified_by_own_rows_and_the_shared_part() {
     let sandbox = sandbox();
     let task = ["--task", "classification", "--threshold", "0"];
     let more = ["--insecure-seed", "1", "--learning-rate", "2"];

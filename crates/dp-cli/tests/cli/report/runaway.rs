@@ -49,7 +49,7 @@ fn quick_run() -> Sandbox {
 #[test]
 fn a_run_without_finite_figures_has_both_pages() {
     let sandbox = federate::sandbox();
-    federate::federate(&sandbox, &["--learning-rate", "1e300"]).exits(0);
+    federate::federate(&sandbox, &["--learning-rate", "1e300"]).exits(1);
     let written = internal(&sandbox);
     assert!(written["headline"]["value"].is_null() && written["headline"]["metric"].is_string());
     assert!(written["by_round"].is_null(), "{}", written["by_round"]);

@@ -190,7 +190,7 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
             (&runs.made.parts.held_out, &mut held_out),
         ] {
             let exact = runs.without_noise(chosen);
-            Figures::add_own_choices(&runs.of.inputs, group, model, exact, figures)?;
+            Figures::add_own_choices(&runs.of.inputs, group, model, exact.as_deref(), figures)?;
         }
     }
     Ok([users, held_out])

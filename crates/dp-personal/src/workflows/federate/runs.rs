@@ -13,7 +13,7 @@ use super::source::{Source, UserRows};
 use crate::error::{Error, Result};
 use crate::federated::{
     Convergence, DescribedItems, Figures, HoldOut, Parts, Spending, Trainer as AlphaTrainer,
-    Turning, UserFigures, coefficients, folded_in, losses_of_users,
+    Turning, UserFigures, coefficients, folded_in, losses_of_users, offered_by, pooled,
 };
 use crate::personal::Inputs;
 use crate::watch::Watched;
@@ -240,6 +240,8 @@ pub(super) struct Runs {
     pub(super) made: Made,
     pub(super) models: AllModels,
     without_noise: Vec<PpSgdModel>,
+    /// One model for all, without noise and to convergence.
+    pooled: Option<Vec<f64>>,
 }
 
 impl Runs {
@@ -250,6 +252,7 @@ impl Runs {
             made: rows.made.into_inner()?,
             models,
             without_noise: Vec::new(),
+            pooled: None,
         })
     }
 
@@ -261,6 +264,7 @@ impl Runs {
         self.without_noise = runs
             .map(|&alpha| trainer.without_noise(alpha))
             .collect::<Result<_>>()?;
+        self.pooled = pooled(&self.of.inputs, self.made.parts.trained.rows())?;
         Ok(())
     }
 
@@ -284,9 +288,12 @@ impl Runs {
         Figures::of_users(inputs, held_out, all.len(), own)
     }
 
-    /// The run of this alpha without noise, once it was trained.
-    pub(super) fn without_noise(&self, alpha: usize) -> Option<&PpSgdModel> {
-        self.without_noise.get(alpha)
+    /// What there is to choose from without noise: the run of this alpha, and one model for all.
+    pub(super) fn without_noise(&self, alpha: usize) -> Option<Vec<&[f64]>> {
+        let run = self.without_noise.get(alpha)?;
+        let mut offered = offered_by(self.of.inputs.task, &run.shared);
+        offered.extend(self.pooled.as_deref());
+        Some(offered)
     }
 
     fn all(&self) -> Vec<&PpSgdModel> {
