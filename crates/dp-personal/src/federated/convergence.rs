@@ -85,6 +85,8 @@ struct Turns {
     products: f64,
     squares: f64,
     n_steps: usize,
+    /// Length of the longest possible step but for noise.
+    longest: f64,
     is_finite: bool,
 }
 
@@ -92,13 +94,25 @@ struct Turns {
 const FEW_STEPS: usize = 8;
 /// Correlation of a step with the next below which a run has not settled. Noise around an optimum stays above -1/2 for steps that the curvature allows.
 const TURNED: f64 = -0.75;
+/// Share of the longest possible step that steps are then longer than: shorter ones turn back without growing.
+const LONG: f64 = 0.2;
 
 impl Turning {
-    /// Takes note of a round of a run of `n_rounds`; the first one begins a run.
+    /// Begins the next run, whose steps would be no longer than this without noise.
+    pub fn begin_run(&mut self, longest: f64) {
+        self.runs.push(Turns {
+            longest,
+            ..Turns::default()
+        });
+    }
+
+    /// Runs begun.
+    pub const fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Takes note of a round of a run of `n_rounds`.
     pub fn note(&mut self, round: usize, n_rounds: usize, shared: &[f64]) {
-        if round == 1 {
-            self.runs.push(Turns::default());
-        }
         let Some(run) = self.runs.last_mut() else {
             return;
         };
@@ -124,8 +138,9 @@ impl Turning {
     /// Whether this run diverged: its parameters are not finite, or its steps turn back.
     pub fn diverged(&self, run: usize) -> bool {
         self.runs.get(run).is_some_and(|run| {
-            let turns = run.n_steps >= FEW_STEPS && run.products < TURNED * run.squares;
-            !run.is_finite || turns
+            let long = (LONG * run.longest).powi(2) * run.n_steps as f64;
+            let turns = run.products < TURNED * run.squares && run.squares > long;
+            !run.is_finite || (run.n_steps >= FEW_STEPS && turns)
         })
     }
 }
@@ -135,8 +150,9 @@ mod tests {
     use super::*;
 
     /// Noise of the size 1 and, of each step, `turn` times the last one.
-    fn diverges(turn: f64, dim: usize, n_rounds: usize) -> bool {
+    fn diverges(turn: f64, dim: usize, n_rounds: usize, longest: f64) -> bool {
         let mut turning = Turning::default();
+        turning.begin_run(longest);
         let (mut state, mut shared, mut step) = (7_u64, vec![0.0; dim], vec![0.0; dim]);
         for round in 1..=n_rounds {
             for (w, s) in shared.iter_mut().zip(&mut step) {
@@ -154,11 +170,13 @@ mod tests {
     #[test]
     fn steps_that_turn_back_are_told_from_noise() {
         for dim in [2, 30] {
-            assert!(diverges(-1.05, dim, 50));
-            assert!(!diverges(0.0, dim, 50) && !diverges(-0.5, dim, 50));
-            assert!(!diverges(-1.05, dim, 14)); // too few to say
+            assert!(diverges(-1.05, dim, 50, 1.0));
+            assert!(!diverges(0.0, dim, 50, 1.0) && !diverges(-0.5, dim, 50, 1.0));
+            assert!(!diverges(-1.05, dim, 14, 1.0)); // too few to say
+            assert!(!diverges(-1.05, dim, 50, 1e6)); // too short to grow
         }
         let mut turning = Turning::default();
+        turning.begin_run(1.0);
         turning.note(1, 1, &[f64::INFINITY]);
         assert!(turning.diverged(0) && !turning.diverged(1));
     }

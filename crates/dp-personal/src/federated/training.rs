@@ -53,6 +53,15 @@ impl RunSettings {
         Ok(params.check()?)
     }
 
+    /// How far all users together can move the shared part in the last round, without noise.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
+    pub(crate) fn longest_step(&self, alpha: f64) -> Result<f64> {
+        let (_, global) = self.fit(alpha, 1.0)?.step_sizes(self.n_rounds);
+        Ok(global * self.clip_norm * self.shrink.unwrap_or(1.0))
+    }
+
     /// What a round costs.
     ///
     /// # Errors

@@ -168,7 +168,7 @@ fn somebody_new_predicts_from_the_shared_part() {
     sandbox.write("me.csv", history.lines().next().unwrap());
     let none = predict(&sandbox, &["--rows", "new.csv"]);
     let none = rmse(&answers(&none), &truth);
-    assert!(five < 0.3 && five < 0.5 * none, "{five} {none}");
+    assert!(five < 0.5 && five < 0.75 * none, "{five} {none}");
     assert_eq!(sandbox.names(), names); // nothing is written
     // five rows alone know less than seven slopes and a level
     sandbox.write("me.csv", &history);

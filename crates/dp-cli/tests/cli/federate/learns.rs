@@ -52,7 +52,8 @@ fn classes_are_fitted_by_the_logistic_loss() {
     assert!(partly > 0.7 && partly > alone, "{alone} {partly}");
     let own = |which: &str| json["internal"][which]["classes"].clone();
     let auc = |which: &str| own(which)["auc"].as_f64().unwrap();
-    assert!(auc("own_choice") > 0.85 && auc("own_choice") > auc("own_ridge"));
+    let [chosen, alone] = ["own_choice", "own_ridge"].map(auc);
+    assert!(chosen > 0.75 && chosen > alone, "{chosen} {alone}");
     for name in ["mean_user_auc", "log_loss", "recall_yes", "recall_no"] {
         assert!(own("own_choice")[name].is_f64(), "{name}");
     }
@@ -81,10 +82,9 @@ fn raw_units(rate: &str) -> crate::support::Run {
     sandbox.write("data.csv", text.lines().map(line).collect::<String>());
     let args = "federate data.csv --epsilon 8 --delta 1e-5 --alpha-grid 0.1,1,inf --insecure-seed 3 --json --show-internal";
     let run = sandbox.dp(&[words(args), words(rate)].concat());
-    if !rate.is_empty() {
-        // paid, certified and released all the same
-        sandbox.dp(&["verify", "dp-model"]).exits(0);
-    }
+    // also of a run that diverged, the release is there with its certificate
+    let said = sandbox.dp(&["verify", "dp-model"]).exits(6);
+    said.says(&["intact", "seeded noise"]);
     run
 }
 

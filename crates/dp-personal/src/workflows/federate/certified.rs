@@ -70,7 +70,8 @@ pub(super) fn run(
         watched: Some(Watched::begin(watch, &plan)?),
         convergence: convergence.as_mut(),
         turning: &mut turning,
-        n_rounds,
+        settings: &all.spending.settings,
+        alphas: &all.shape.alphas,
         inputs: &all.inputs,
         rows: &rows,
     };

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::source::{Source, UserRows};
 use crate::error::{Error, Result};
 use crate::federated::{
-    Convergence, DescribedItems, Figures, HoldOut, Parts, Spending, Trainer as AlphaTrainer,
-    Turning, UserFigures, coefficients, folded_in, losses_of_users, offered_by, pooled,
+    Convergence, DescribedItems, Figures, HoldOut, Parts, RunSettings, Spending,
+    Trainer as AlphaTrainer, Turning, UserFigures, coefficients, folded_in, losses_of_users,
+    offered_by, pooled,
 };
 use crate::personal::Inputs;
 use crate::watch::Watched;
@@ -205,7 +206,9 @@ pub(super) struct Measured<'a> {
     /// Where errors after rounds are wanted, for internal files.
     pub(super) convergence: Option<&'a mut Convergence>,
     pub(super) turning: &'a mut Turning,
-    pub(super) n_rounds: usize,
+    /// Of every run.
+    pub(super) settings: &'a RunSettings,
+    pub(super) alphas: &'a [f64],
     pub(super) inputs: &'a Inputs,
     pub(super) rows: &'a Rows,
 }
@@ -216,8 +219,13 @@ impl Observer for Measured<'_> {
     }
 
     fn round(&mut self, round: &Round<'_>) {
+        if round.round == 1 {
+            let alpha = self.alphas.get(self.turning.n_runs()).copied();
+            let longest = self.settings.longest_step(alpha.unwrap_or(0.0));
+            self.turning.begin_run(longest.unwrap_or(0.0));
+        }
         self.turning
-            .note(round.round, self.n_rounds, round.parameters);
+            .note(round.round, self.settings.n_rounds, round.parameters);
         if let (Some(convergence), Some(made)) = (&mut self.convergence, self.rows.made.get()) {
             if round.round == 1 {
                 convergence.begin_run();
