@@ -39,8 +39,8 @@ pub enum Error {
     },
     /// A run whose released steps did not settle. Told by releases alone.
     #[error(
-        "the run diverged: its released steps turn back again and again, or are not finite. Its budget is spent, and {} holds what was released \
-         with the certificate, but the shared part is of no use; give a smaller `learning_rate`, or none: the default follows from a bound on the \
+        "the run diverged: its released steps are long and turn back again and again, or are not finite. Its budget is spent, and {} holds what was \
+         released with the certificate, but do not use its shared part; give a smaller `learning_rate`, or none: the default follows from a bound on the \
          curvature",
         model.display()
     )]

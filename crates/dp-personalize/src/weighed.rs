@@ -216,7 +216,9 @@ impl OwnRows {
         }
         let shapes = self.shapes(shared.subspace);
         let mut candidates = Vec::new();
-        let models = (0..shared.models.len()).flat_map(|at| WEIGHTS.map(|c| Some((at, c))));
+        let is_finite = |at: &usize| shared.models[*at].iter().all(|w| w.is_finite());
+        let models = (0..shared.models.len()).filter(is_finite);
+        let models = models.flat_map(|at| WEIGHTS.map(|c| Some((at, c))));
         for base in [None].into_iter().chain(models) {
             match self.of.loss {
                 ConvexLoss::Logistic => self.logistic(base, &shapes, &mut candidates),
@@ -426,6 +428,9 @@ impl OwnRows {
         if self.of.level == OwnLevel::Near && base.is_some() {
             push(as_it_is, None, 0.0);
         }
+        if !quadratic.is_finite() {
+            return; // a shared model beyond all numbers
+        }
         push(log - 0.5 * freedom * quadratic.ln(), None, level);
         for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
             let columns = shape.columns.chunks_exact(self.y.len()).zip(&shape.sizes);
@@ -441,7 +446,11 @@ impl OwnRows {
                     pull * size / (square + ridge)
                 });
                 let own = own.collect();
-                let quadratic = (quadratic - explained).max(floor);
+                let quadratic = if explained < quadratic {
+                    (quadratic - explained).max(floor)
+                } else {
+                    floor
+                };
                 let likelihood = log - 0.5 * logs - 0.5 * freedom * quadratic.ln();
                 push(likelihood, Some((at, own)), level);
             }
@@ -621,8 +630,8 @@ mod tests {
     use super::*;
     use crate::Provenance;
 
-    fn own_rows<'a>(
-        rows: &'a dp_core::UserSamples,
+    fn own_rows(
+        rows: &dp_core::UserSamples,
         loss: ConvexLoss,
         level: OwnLevel,
         shared: &SharedParts<'_>,
@@ -824,6 +833,36 @@ mod tests {
             }
         }
         assert!(WeighedFit::new(ConvexLoss::Huber { threshold: 1.0 }, OwnLevel::Free).is_err());
+    }
+
+    #[test]
+    fn a_shared_model_beyond_all_numbers_is_not_taken() {
+        let slopes = [1.0, -2.0];
+        let data = samples(&made(5, 12, &slopes, 0.3));
+        for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
+            let fit = WeighedFit::new(loss, OwnLevel::Near).unwrap();
+            let alone = fit.fit(&SharedParts::default(), data.rows(0));
+            for w in [
+                [1e300, -1e300],
+                [1e155, 1e155],
+                [f64::INFINITY, 1.0],
+                [f64::NAN, 0.0],
+            ] {
+                let models: [&[f64]; 1] = [&w];
+                let shared = SharedParts {
+                    subspace: None,
+                    models: &models,
+                };
+                let model = fit.fit(&shared, data.rows(0));
+                let pairs = model.coefficients().iter().zip(alone.coefficients());
+                for (with, without) in pairs {
+                    assert!(
+                        (with - without).abs() < 1e-9,
+                        "{loss:?} {w:?} {with} {without}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

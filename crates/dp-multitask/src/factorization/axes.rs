@@ -19,11 +19,7 @@ const LEAST_SPREAD: f64 = 0.02;
 /// A fit with one penalty for all tastes is then, in the old axes, the one whose prior covariance is `S` up to scale (and `r` on the
 /// diagonal): directions in which users differ more are held back less. Scores do not change; where the noise `sigma` drowns the matrix all `s_k` are near 1.
 /// Axes come with the widest first.
-pub(super) fn spread_alike(
-    factors: &mut [f64],
-    dim: usize,
-    pooled: &ReleasedGrams,
-) -> Result<()> {
+pub(super) fn spread_alike(factors: &mut [f64], dim: usize, pooled: &ReleasedGrams) -> Result<()> {
     let d = dim - 1;
     let mut matrix = vec![0.0; dim * dim];
     pooled.write_item(0, &mut matrix, &mut vec![0.0; dim]);

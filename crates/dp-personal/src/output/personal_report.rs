@@ -14,8 +14,10 @@ use crate::personal::{
     ClassFigures, Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors,
 };
 
+type ClassFigure = fn(&ClassFigures) -> Option<f64>;
+
 /// What is said of scores of classes beside the metric.
-pub(super) const CLASS_FIGURES: [(&str, fn(&ClassFigures) -> Option<f64>); 5] = [
+pub(super) const CLASS_FIGURES: [(&str, ClassFigure); 5] = [
     ("AUC", |of| of.auc),
     ("AUC, mean of users", |of| of.mean_user_auc),
     ("log loss", |of| of.log_loss),

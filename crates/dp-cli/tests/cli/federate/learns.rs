@@ -53,7 +53,7 @@ fn classes_are_fitted_by_the_logistic_loss() {
     let own = |which: &str| json["internal"][which]["classes"].clone();
     let auc = |which: &str| own(which)["auc"].as_f64().unwrap();
     let [chosen, alone] = ["own_choice", "own_ridge"].map(auc);
-    assert!(chosen > 0.75 && chosen > alone, "{chosen} {alone}");
+    assert!(chosen > 0.8 && chosen > alone - 0.01, "{chosen} {alone}");
     for name in ["mean_user_auc", "log_loss", "recall_yes", "recall_no"] {
         assert!(own("own_choice")[name].is_f64(), "{name}");
     }
