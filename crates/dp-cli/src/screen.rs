@@ -76,6 +76,7 @@ fn told(error: &Error, command: &str) -> String {
         }
         Error::Workflow(
             WorkflowError::Usage(_)
+            | WorkflowError::Diverged { .. }
             | WorkflowError::Model { .. }
             | WorkflowError::AfterPayment { .. },
         ) => with_flags(&text, flag),

@@ -142,6 +142,15 @@ impl SampleUser {
             .chunks_exact(width)
             .map(move |row| (&row[..n_features], row[n_features]))
     }
+
+    /// This user with the rows of `other`, of the same table, behind the own ones.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            id: self.id.clone(),
+            cells: [&self.cells[..], &other.cells].concat(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub struct HeldBatches<'a> {
     batch_size: usize,
     /// Counted once; whoever is not in it is counted when asked.
     usable: PerUser<UsableRows>,
+    /// No row is longer.
+    most: Option<f64>,
 }
 
 /// Somebody else's or its own.
@@ -111,7 +113,45 @@ impl<'a> HeldBatches<'a> {
             usable: PerUser::of(table, |user| UsableRows::of(user, width)),
             samples,
             batch_size,
+            most: None,
         })
+    }
+
+    /// Scales rows down, features and label alike, whose features are longer than `norm`: in an additive model of the squared loss they count less, and the optimum of a linear
+    /// model stays one. The curvature of a user's mean loss is then `norm^2` at most, a quarter of it for the logistic loss. A row that is not finite becomes 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] when `norm` is not finite and positive.
+    pub fn clipped(self, norm: f64) -> Result<Self> {
+        let most = Some(params::finite_positive("norm", norm)?);
+        Ok(Self { most, ..self })
+    }
+}
+
+/// Scales every row of `n` features and a label so that its features are no longer than `most`.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "rows are in single precision"
+)]
+fn clip_rows(cells: &mut [f32], n: usize, most: f64) {
+    for row in cells.chunks_exact_mut(n + 1) {
+        let squares = row[..n].iter().map(|&x| f64::from(x) * f64::from(x));
+        let norm = squares.sum::<f64>().sqrt();
+        if norm <= most {
+            continue;
+        }
+        // a little less, since each number is rounded
+        let factor = if norm.is_finite() {
+            most / norm * (1.0 - 1e-6)
+        } else {
+            0.0
+        };
+        for cell in row {
+            *cell = (f64::from(*cell) * factor) as f32;
+            if !cell.is_finite() {
+                *cell = 0.0;
+            }
+        }
     }
 }
 
@@ -185,6 +225,9 @@ impl UserBatches for HeldBatches<'_> {
                 out.cells_mut().extend_from_slice(row);
             }
         }
+        if let Some(most) = self.most {
+            clip_rows(out.cells_mut(), width - 1, most);
+        }
     }
 }
 
@@ -237,5 +280,33 @@ impl<F: Fn(UserRow<'_>, u64, &mut Minibatch) + Sync> UserBatches for StreamedBat
     fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch) {
         out.clear();
         (self.fill)(user, step, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_core::UserSamplesBuilder;
+
+    use super::*;
+
+    #[test]
+    fn long_rows_are_scaled_and_short_ones_are_as_they_are() {
+        let mut builder = UserSamplesBuilder::new(2, 4).unwrap();
+        for (x, y) in [
+            ([3.0, 4.0], 10.0),
+            ([0.5, 0.8], 7.0),
+            ([f32::MAX, 0.0], 1.0),
+        ] {
+            builder.push(0, &x, y).unwrap();
+        }
+        let samples = builder.build().0;
+        let batches = HeldBatches::new(&samples, 3).unwrap().clipped(1.0).unwrap();
+        let mut batch = Minibatch::new(2);
+        batches.fill(samples.table().expose().user(0), 0, &mut batch);
+        let rows: Vec<_> = batch.rows().map(|(x, y)| (x[0], x[1], y)).collect();
+        assert!((rows[0].0 - 0.6).abs() < 1e-5 && (rows[0].2 - 2.0).abs() < 1e-5);
+        assert_eq!(rows[1], (0.5, 0.8, 7.0));
+        assert!(rows[2].0 <= 1.0 && rows[2].2.abs() < 1e-6);
+        assert!(HeldBatches::new(&samples, 3).unwrap().clipped(0.0).is_err());
     }
 }

@@ -37,6 +37,17 @@ pub enum Error {
         /// Whether a run with `resume` goes on from what was released.
         resumable: bool,
     },
+    /// A run whose released steps did not settle. Told by releases alone.
+    #[error(
+        "the run diverged: its released steps are long and turn back again and again, or are not finite. Its budget is spent, and {} holds what was \
+         released with the certificate, but do not use its shared part; give a smaller `learning_rate`, or none: the default follows from a bound on the \
+         curvature",
+        model.display()
+    )]
+    Diverged {
+        /// Where the release is.
+        model: PathBuf,
+    },
     /// A model whose releases its ledger lacks: the budget that they cost would be spent a second time.
     #[error(
         "the ledger {} lacks releases of the model in {}: {source}; do not publish the model before the ledger's newest \
@@ -375,6 +386,7 @@ impl Error {
             | Self::Federation(_)
             | Self::Features(_)
             | Self::Json(_)
+            | Self::Diverged { .. }
             | Self::Cancelled
             | Self::Audit(_) => ErrorKind::Other,
         }

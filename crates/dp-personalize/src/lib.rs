@@ -26,6 +26,7 @@ mod small;
 mod subspace;
 mod theory;
 mod user_rows;
+mod weighed;
 
 pub use alt_min::{AltMin, AltMinParams, Embedding, Initialisation, RowSplit, UserBatches};
 pub use baselines::{NonPrivateAltMin, own_data_model, zero_model};
@@ -41,7 +42,7 @@ pub use exponential::{
 pub use init::{ProjectorScratch, ProjectorSum, SamplePairs};
 pub use interval::SeedMean;
 pub use local_fit::{LocalFit, PersonalModel};
-pub use metrics::GroundTruth;
+pub use metrics::{ClassScores, GroundTruth};
 pub use residual::{
     DirectionMoments, MomentScratch, ResidualAltMin, ResidualAltMinParams, ResidualEnergy,
     ResidualScratch, ResidualStep, Whitening,
@@ -49,6 +50,7 @@ pub use residual::{
 pub use single_model::{SingleModel, SingleModelParams, SingleModelStatistics};
 pub use subspace::Subspace;
 pub use theory::UtilityRates;
+pub use weighed::{OwnLevel, SharedParts, WeighedFit};
 
 // What a fit needs of the crates below.
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};

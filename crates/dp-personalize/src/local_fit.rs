@@ -324,10 +324,9 @@ impl PersonalModel {
     }
 
     /// The same model with the level that its rows leave, `mean(y) - <mean(x), theta>`; 0 where that is not finite.
-    fn with_level(mut self, means: &Means) -> Self {
+    fn with_level(self, means: &Means) -> Self {
         let level = means.y - inner(&means.x, &self.coefficients);
-        self.level = if level.is_finite() { level } else { 0.0 };
-        self
+        self.at_level(if level.is_finite() { level } else { 0.0 })
     }
 
     pub(crate) const fn of_coefficients(coefficients: Vec<f64>) -> Self {
@@ -336,6 +335,12 @@ impl PersonalModel {
             coefficients,
             level: 0.0,
         }
+    }
+
+    /// The same model with this level.
+    pub(crate) const fn at_level(mut self, level: f64) -> Self {
+        self.level = level;
+        self
     }
 
     /// The user's `v`, length `rank`; empty for a model that was fitted without a subspace.
@@ -350,7 +355,7 @@ impl PersonalModel {
         &self.coefficients
     }
 
-    /// The user's `b`; 0 unless the fit [has a level](crate::LocalFit::with_own_level).
+    /// The user's `b`; 0 unless the fit has a level ([`LocalFit::with_own_level`], [`WeighedFit`](crate::WeighedFit)).
     #[must_use]
     pub const fn level(&self) -> f64 {
         self.level

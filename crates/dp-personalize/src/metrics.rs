@@ -1,4 +1,4 @@
-//! Errors against a known truth: for made data only.
+//! Errors against a known truth, for made data only; and what scores say of two classes.
 
 use dp_core::{UserSamples, params};
 
@@ -63,5 +63,83 @@ impl GroundTruth<'_> {
                 .users()
                 .map(|rows| local.fit_with(subspace, rows, &mut design)),
         )
+    }
+}
+
+/// Scores of rows that are a yes or a no, higher for a likelier yes: of one user or of many. Private where the rows are.
+#[derive(Clone, Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "users' labels; printing them is never wanted"
+)]
+pub struct ClassScores {
+    rows: Vec<(f64, bool)>,
+}
+
+impl ClassScores {
+    /// Adds a row by its score in logits.
+    pub fn push(&mut self, logit: f64, yes: bool) {
+        self.rows.push((logit, yes));
+    }
+
+    /// Adds the rows of another user.
+    pub fn extend(&mut self, other: &Self) {
+        self.rows.extend_from_slice(&other.rows);
+    }
+
+    fn count(&self, yes: bool) -> usize {
+        self.rows.iter().filter(|row| row.1 == yes).count()
+    }
+
+    /// Area under the ROC curve: how often a yes has a higher score than a no, ties counted half. None without rows of both kinds, or where a score is not a number.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_personalize::ClassScores;
+    /// let mut scores = ClassScores::default();
+    /// for (logit, yes) in [(2.0, true), (-1.0, false), (1.0, false), (1.0, true)] {
+    ///     scores.push(logit, yes);
+    /// }
+    /// assert_eq!(scores.auc(), Some(0.875));
+    /// assert_eq!(scores.recall(true), Some(1.0));
+    /// assert_eq!(scores.recall(false), Some(0.5));
+    /// ```
+    #[must_use]
+    pub fn auc(&self) -> Option<f64> {
+        let pairs = self.count(true) as f64 * self.count(false) as f64;
+        if pairs <= 0.0 || self.rows.iter().any(|row| row.0.is_nan()) {
+            return None;
+        }
+        let mut rows = self.rows.clone();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut below, mut wins) = (0.0, 0.0);
+        #[allow(clippy::float_cmp, reason = "ties are equal scores")]
+        for tied in rows.chunk_by(|a, b| a.0 == b.0) {
+            let yes = tied.iter().filter(|row| row.1).count() as f64;
+            let no = tied.len() as f64 - yes;
+            wins += yes * (below + 0.5 * no);
+            below += no;
+        }
+        Some(wins / pairs)
+    }
+
+    /// Mean of `log(1 + exp(-s logit))`, `s` 1 for a yes and -1 for a no. None without rows.
+    #[must_use]
+    pub fn log_loss(&self) -> Option<f64> {
+        let loss = |&(logit, yes): &(f64, bool)| {
+            let margin = if yes { logit } else { -logit };
+            (-margin.abs()).exp().ln_1p() + (-margin).max(0.0)
+        };
+        let total: f64 = self.rows.iter().map(loss).sum();
+        (!self.rows.is_empty()).then(|| total / self.rows.len() as f64)
+    }
+
+    /// Share of the rows of one kind that a logit above 0 for a yes, and any other for a no, gets right. None without such rows.
+    #[must_use]
+    pub fn recall(&self, yes: bool) -> Option<f64> {
+        let n = self.count(yes);
+        let right = self.rows.iter().filter(|row| row.1 == yes);
+        let right = right.filter(|row| (row.0 > 0.0) == yes).count();
+        (n > 0).then(|| right as f64 / n as f64)
     }
 }

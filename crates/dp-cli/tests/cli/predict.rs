@@ -120,9 +120,8 @@ fn models_and_rows_that_cannot_be_used_are_refused() {
     }
     let text = String::from_utf8_lossy(&whole).into_owned();
     for (from, to) in [
-        (r#"schema_version\":1"#, r#"schema_version\":7"#),
+        (r#"schema_version\":2"#, r#"schema_version\":7"#),
         (r#"rank\":1"#, r#"rank\":2"#),
-        (r#"[0.001,"#, r#"[-.001,"#),
         (r#"sparse\":0"#, r#"sparse\":7"#),
     ] {
         let at = text
@@ -143,4 +142,20 @@ fn a_seeded_model_warns() {
     personalize(&sandbox, &["--insecure-seed", "1"]).exits(0);
     sandbox.write("me.csv", HISTORY);
     predict(&sandbox, &[]).exits(0).says(&["not private"]);
+}
+
+#[test]
+fn users_weigh_unless_penalties_are_given_and_older_readers_are_told() {
+    let header = |more: &[&str]| {
+        let sandbox = with_model(more);
+        predict(&sandbox, &[]).exits(0);
+        let bytes = sandbox.read("dp-model/subspace.safetensors");
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let weighed = header(&[]);
+    assert!(weighed.contains(r#"schema_version\":2"#) && weighed.contains(r#"l2_penalties\":[]"#));
+    let given = header(&["--l2-penalty", "0.1,1"]);
+    assert!(
+        given.contains(r#"schema_version\":1"#) && given.contains(r#"l2_penalties\":[0.1,1.0]"#)
+    );
 }

@@ -1,4 +1,4 @@
-//! The error after rounds, measured while the runs go on: afterwards local parameters are those of the last round alone.
+//! Whether released steps settle; and the error after rounds, measured while the runs go on: afterwards local parameters are those of the last round alone.
 
 use std::time::{Duration, Instant};
 
@@ -67,5 +67,117 @@ impl Convergence {
     /// Time that was not training.
     pub const fn took(&self) -> Duration {
         self.took
+    }
+}
+
+/// Whether the released steps of runs turn back again and again, as they do where a step is longer than the loss is curved. From releases alone.
+#[derive(Default)]
+pub struct Turning {
+    runs: Vec<Turns>,
+}
+
+/// Of one run.
+#[derive(Default)]
+struct Turns {
+    shared: Vec<f64>,
+    last_step: Vec<f64>,
+    /// Products of steps with the next, and squares.
+    products: f64,
+    squares: f64,
+    n_steps: usize,
+    /// Length of the longest possible step but for noise.
+    longest: f64,
+    is_finite: bool,
+}
+
+/// Fewer steps than this in the second half of the rounds say nothing.
+const FEW_STEPS: usize = 8;
+/// Correlation of a step with the next below which a run has not settled. Noise around an optimum stays above -1/2 for steps that the curvature allows.
+const TURNED: f64 = -0.75;
+/// Share of the longest possible step that steps are then longer than: shorter ones turn back without growing.
+const LONG: f64 = 0.2;
+
+impl Turning {
+    /// Begins the next run, whose steps would be no longer than this without noise.
+    pub fn begin_run(&mut self, longest: f64) {
+        self.runs.push(Turns {
+            longest,
+            ..Turns::default()
+        });
+    }
+
+    /// Runs begun.
+    pub const fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Takes note of a round of a run of `n_rounds`.
+    pub fn note(&mut self, round: usize, n_rounds: usize, shared: &[f64]) {
+        let Some(run) = self.runs.last_mut() else {
+            return;
+        };
+        run.is_finite = shared.iter().all(|w| w.is_finite());
+        if run.shared.len() != shared.len() {
+            run.shared = vec![0.0; shared.len()];
+        }
+        let step: Vec<f64> = shared
+            .iter()
+            .zip(&run.shared)
+            .map(|(w, from)| w - from)
+            .collect();
+        if 2 * round > n_rounds && run.last_step.len() == step.len() {
+            let products = step.iter().zip(&run.last_step).map(|(a, b)| a * b);
+            run.products += products.sum::<f64>();
+            run.squares += step.iter().map(|a| a * a).sum::<f64>();
+            run.n_steps += 1;
+        }
+        run.shared.copy_from_slice(shared);
+        run.last_step = step;
+    }
+
+    /// Whether this run diverged: its parameters are not finite, or its steps turn back.
+    pub fn diverged(&self, run: usize) -> bool {
+        self.runs.get(run).is_some_and(|run| {
+            let long = (LONG * run.longest).powi(2) * run.n_steps as f64;
+            let turns = run.products < TURNED * run.squares && run.squares > long;
+            !run.is_finite || (run.n_steps >= FEW_STEPS && turns)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Noise of the size 1 and, of each step, `turn` times the last one.
+    fn diverges(turn: f64, dim: usize, n_rounds: usize, longest: f64) -> bool {
+        let mut turning = Turning::default();
+        turning.begin_run(longest);
+        let (mut state, mut shared, mut step) = (7_u64, vec![0.0; dim], vec![0.0; dim]);
+        for round in 1..=n_rounds {
+            for (w, s) in shared.iter_mut().zip(&mut step) {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                *s = turn * *s + (state >> 40) as f64 / f64::from(1 << 23) - 1.0;
+                *w += *s;
+            }
+            turning.note(round, n_rounds, &shared);
+        }
+        turning.diverged(0)
+    }
+
+    #[test]
+    fn steps_that_turn_back_are_told_from_noise() {
+        for dim in [2, 30] {
+            assert!(diverges(-1.05, dim, 50, 1.0));
+            assert!(!diverges(0.0, dim, 50, 1.0) && !diverges(-0.5, dim, 50, 1.0));
+            assert!(!diverges(-1.05, dim, 14, 1.0)); // too few to say
+            assert!(!diverges(-1.05, dim, 50, 1e6)); // too short to grow
+        }
+        let mut turning = Turning::default();
+        turning.begin_run(1.0);
+        turning.note(1, 1, &[f64::INFINITY]);
+        assert!(turning.diverged(0) && !turning.diverged(1));
     }
 }

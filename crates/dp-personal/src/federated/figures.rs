@@ -2,13 +2,14 @@
 
 use dp_data::SampleUser;
 use dp_fedsgd::PpSgdModel;
+use dp_personalize::ClassScores;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::own_choice;
 use super::parts::{Group, PartedUser};
 use crate::error::Result;
-use crate::personal::{Inputs, Task};
+use crate::personal::{ClassFigures, Inputs, Task, scored};
 
 /// One user's mean errors on the own test rows, one for each model: private.
 pub struct UserFigures {
@@ -20,6 +21,8 @@ pub struct UserFigures {
     pub n_test: usize,
     /// None where a model has no test row.
     pub errors: Vec<Option<f64>>,
+    /// Of classes, the scores behind them.
+    pub scores: Vec<ClassScores>,
 }
 
 /// A model over all users: private.
@@ -31,6 +34,9 @@ pub struct Figures {
     pub over_rows: Option<f64>,
     /// The same for the median user.
     pub median_user: Option<f64>,
+    /// Of classes alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassFigures>,
 }
 
 /// Coefficients of a user who was trained on, from the released and the own part.
@@ -76,24 +82,27 @@ impl Figures {
         n_models: usize,
         coefficients: impl Fn(usize, usize) -> Result<Vec<f64>> + Sync,
     ) -> Result<Vec<UserFigures>> {
-        let error = |score: f64, y: f32| inputs.error(score, y);
         let of_user = |(at, user): (usize, &PartedUser)| {
-            let errors = (0..n_models).map(|model| {
-                let own = coefficients(model, at)?;
-                Ok(mean_over(inputs, group, at, own, &user.test, &error))
-            });
+            let (mut errors, mut scores) = (Vec::new(), Vec::new());
+            for model in 0..n_models {
+                let own = group.rows().with_coefficients(at, coefficients(model, at)?);
+                let (error, of_rows) = scored(inputs, &own, &user.test);
+                errors.push(error);
+                scores.push(of_rows);
+            }
             Ok(UserFigures {
                 id: user.test.id().to_owned(),
                 n_history: user.history.rows(inputs.features.len()).len(),
                 n_test: user.test.rows(inputs.features.len()).len(),
-                errors: errors.collect::<Result<_>>()?,
+                errors,
+                scores,
             })
         };
         group.users().par_iter().enumerate().map(of_user).collect()
     }
 
-    /// Adds to the errors of every user those of the own choice of round, weight and ridge on the released trajectory, and of the own ridge
-    /// alone. Of regression; nothing is spent on either.
+    /// Adds to the errors of every user those of the own choice on the released trajectory, of own rows alone, and, where users weigh, of the own choice among
+    /// shared models without noise. Nothing is spent on any.
     ///
     /// # Errors
     /// When the data do not fit the inputs, or a fit fails.
@@ -101,21 +110,29 @@ impl Figures {
         inputs: &Inputs,
         group: &Group,
         model: &PpSgdModel,
+        without_noise: Option<&[&[f64]]>,
         users: &mut [UserFigures],
     ) -> Result<()> {
-        let choices = own_choice::with_and_without_shared(inputs)?;
-        let error = |score: f64, y: f32| inputs.error(score, y);
+        let private = own_choice::offered_by(inputs.task, &model.shared);
+        let without_noise = without_noise.filter(|_| inputs.users_weigh());
+        let all: Vec<&[&[f64]]> = [private.as_slice(), &[]]
+            .into_iter()
+            .chain(without_noise)
+            .collect();
+        let all_rows = inputs.users_weigh().then(|| group.all_rows(inputs));
+        let all_rows = all_rows.transpose()?;
+        let rows = all_rows.as_ref().unwrap_or_else(|| group.rows());
         let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
-            let rows = own_choice::rows(inputs, group.rows(), at);
-            for choice in &choices {
-                let own = choice.choose_from(&model.shared, &rows).coefficients;
-                let mean = mean_over(inputs, group, at, own, &user.test, &error);
-                figures.errors.push(mean);
+            for offered in &all {
+                let own = own_choice::chosen(inputs, offered, rows, at)?;
+                let (error, scores) = scored(inputs, &own, &user.test);
+                figures.errors.push(error);
+                figures.scores.push(scores);
             }
+            Ok(())
         };
         let all = group.users().par_iter().zip(users);
-        all.enumerate().for_each(of_user);
-        Ok(())
+        all.enumerate().try_for_each(of_user)
     }
 
     /// Model number `at` over all users with test rows.
@@ -132,6 +149,7 @@ impl Figures {
             model,
             over_rows: (n > 0).then(|| inputs.figure(total / n as f64)),
             median_user: each.get(each.len() / 2).map(|&e| inputs.figure(e)),
+            classes: ClassFigures::of(users.iter().filter_map(|user| user.scores.get(at))),
         }
     }
 }

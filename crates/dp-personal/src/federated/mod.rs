@@ -14,10 +14,10 @@ mod parts;
 mod spending;
 mod training;
 
-pub use convergence::Convergence;
+pub use convergence::{Convergence, Turning};
 pub use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub use items::{DescribedItems, ItemTable};
-pub use own_choice::{folded_in, rows as rows_to_choose_by, with_shared};
+pub use own_choice::{chosen, folded_in, offered, offered_by, pooled, users_choose};
 pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
 pub(crate) use training::objective;

@@ -1,30 +1,90 @@
 //! What a user makes of released shared parameters alone: runs where the user's rows are, and costs nothing.
 
-use dp_fedsgd::{LocalChoice, Minibatch};
+use dp_core::UserSamplesBuilder;
+use dp_fedsgd::{LocalChoice, Minibatch, SharedModel};
+use dp_personalize::{OwnLevel, SharedParts, WeighedFit};
 
 use super::figures::sums;
 use super::training::{RunSettings, objective};
 use crate::error::Result;
-use crate::personal::{Inputs, Intercept, Users};
+use crate::personal::{Inputs, Intercept, Personal, Task, Users};
 
 /// Ridges of an own part that users choose from, in units of a row.
 const L2_PENALTIES: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, f64::INFINITY];
 /// Weights on the shared model that users choose from; 0 is learning alone.
 const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
+/// Rows of a table of one user.
+const MOST_ROWS: usize = 1 << 16;
 /// Rows that an own choice is made from where features are more: it costs the smaller of the two numbers cubed.
 const CHOICE_ROWS: usize = 64;
 
-/// The choice of a round, a weight on it and a ridge of an own part.
+/// Released shared parameters that users choose from: of classes, whose fits have no closed form, those of the last round.
+pub fn offered<'a>(
+    task: Task,
+    kept: impl Iterator<Item = &'a [f64]>,
+    last: &'a [f64],
+) -> Vec<&'a [f64]> {
+    let kept = kept.filter(|&shared| task == Task::Regression && shared != last);
+    kept.chain([last]).collect()
+}
+
+/// The same of a model in memory.
+pub fn offered_by(task: Task, model: &SharedModel) -> Vec<&[f64]> {
+    let kept = model.kept().iter().map(|kept| kept.shared.as_slice());
+    offered(task, kept, model.last())
+}
+
+/// Rows of all users together that a model without privacy is fitted to.
+const POOLED_ROWS: usize = 1 << 14;
+
+/// One model for all users without privacy, to convergence: to compare with. None where there are no rows.
+///
+/// # Errors
+/// When the data do not fit the inputs.
+pub fn pooled(inputs: &Inputs, users: &Users) -> Result<Option<Vec<f64>>> {
+    let n_users = users.samples().users().len();
+    let each = POOLED_ROWS.div_ceil(n_users.max(1));
+    let most = each.min(users.samples().max_rows()) * n_users;
+    if most == 0 || most > MOST_ROWS {
+        return Ok(None);
+    }
+    let mut all = UserSamplesBuilder::new(inputs.dim(), most).map_err(dp_fedsgd::Error::from)?;
+    for rows in users.samples().users() {
+        for (x, y) in rows.iter().take(each) {
+            all.push(0, x, y).map_err(dp_data::Error::from)?;
+        }
+    }
+    let all = all.build().0;
+    let fit = WeighedFit::new(inputs.loss(), OwnLevel::None)?;
+    let nothing = SharedParts::default();
+    let rows = all.users().next();
+    Ok(rows.map(|rows| fit.fit(&nothing, rows).coefficients().to_vec()))
+}
+
+/// Whether users have a model of their own choice, beside the one that the run left them with.
+pub fn users_choose(inputs: &Inputs) -> bool {
+    inputs.users_weigh() || inputs.task == Task::Regression
+}
+
+/// A user's own model around some of what was released, or of own rows alone where that is nothing: weighed by own rows; with penalties in the inputs, of regression, the choice of a round, a weight on it and a ridge.
 ///
 /// # Errors
 /// When settings are out of range or do not go together.
-pub fn with_shared(inputs: &Inputs) -> Result<LocalChoice> {
-    choice(inputs, &WEIGHTS)
-}
-
-/// That, and the choice of a ridge alone.
-pub(super) fn with_and_without_shared(inputs: &Inputs) -> Result<[LocalChoice; 2]> {
-    Ok([with_shared(inputs)?, choice(inputs, &[0.0])?])
+pub fn chosen(inputs: &Inputs, offered: &[&[f64]], users: &Users, user: usize) -> Result<Personal> {
+    if inputs.users_weigh() {
+        let shared = SharedParts {
+            models: offered,
+            ..SharedParts::default()
+        };
+        return Ok(users.weighed(user, &inputs.weighed_fit()?, &shared));
+    }
+    let nothing = vec![0.0; inputs.dim()];
+    let (offered, weights) = match offered {
+        [] => (&[nothing.as_slice()][..], &[0.0][..]),
+        some => (some, &WEIGHTS[..]),
+    };
+    let model = choice(inputs, weights)?.choose(offered, &rows(inputs, users, user));
+    Ok(users.with_coefficients(user, model.coefficients))
 }
 
 /// Rows come less the user's means where the level is the user's own: a row that is left out must not count in them.
@@ -37,7 +97,7 @@ fn choice(inputs: &Inputs, weights: &[f64]) -> Result<LocalChoice> {
 }
 
 /// The rows that a user chooses by.
-pub fn rows(inputs: &Inputs, users: &Users, user: usize) -> Minibatch {
+fn rows(inputs: &Inputs, users: &Users, user: usize) -> Minibatch {
     let most = if inputs.dim() <= CHOICE_ROWS {
         usize::MAX
     } else {

@@ -103,6 +103,16 @@ impl Group {
         self.users.expose()
     }
 
+    /// All rows that a user may learn from when everything is released: those that alphas were compared on too.
+    ///
+    /// # Errors
+    /// When rows do not fit the inputs.
+    pub(super) fn all_rows(&self, inputs: &Inputs) -> Result<Users> {
+        let users = self.users().iter();
+        let all: Vec<SampleUser> = users.map(|of| of.history.and(&of.validation)).collect();
+        Users::new(inputs, all.iter(), self.rows.samples().max_rows())
+    }
+
     /// The histories as models see them.
     pub const fn rows(&self) -> &Users {
         &self.rows

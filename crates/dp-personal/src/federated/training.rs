@@ -53,6 +53,15 @@ impl RunSettings {
         Ok(params.check()?)
     }
 
+    /// How far all users together can move the shared part in the last round, without noise.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
+    pub(crate) fn longest_step(&self, alpha: f64) -> Result<f64> {
+        let (_, global) = self.fit(alpha, 1.0)?.step_sizes(self.n_rounds);
+        Ok(global * self.clip_norm * self.shrink.unwrap_or(1.0))
+    }
+
     /// What a round costs.
     ///
     /// # Errors
@@ -88,6 +97,8 @@ pub struct Trainer<'a> {
     parts: &'a Parts,
     model: AdditiveModel,
     n_users: f64,
+    /// Rows are no longer than this, where public ranges do not see to that.
+    longest_row: Option<f64>,
 }
 
 impl<'a> Trainer<'a> {
@@ -106,6 +117,7 @@ impl<'a> Trainer<'a> {
             parts,
             model: objective(inputs.task, inputs.dim())?,
             n_users,
+            longest_row: (!inputs.has_ranges()).then(|| (inputs.dim() as f64).sqrt()),
         })
     }
 
@@ -159,7 +171,11 @@ impl<'a> Trainer<'a> {
 
     fn rows(&self) -> Result<HeldBatches<'a>> {
         let samples = self.parts.trained.rows().samples();
-        Ok(HeldBatches::new(samples, self.settings.batch_size)?)
+        let rows = HeldBatches::new(samples, self.settings.batch_size)?;
+        Ok(match self.longest_row {
+            Some(norm) => rows.clipped(norm)?,
+            None => rows,
+        })
     }
 }
 

@@ -9,14 +9,16 @@ use dp_page::Table;
 use serde_json::{Value, json};
 
 use super::model_file::{SHARED, shared_bytes};
+use super::personal_report::CLASS_FIGURES;
 use super::release::{counted, internal_of, user_csv};
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunReport, Seconds};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::federated::{
     Convergence, DescribedItems, Figures, RunSettings, UserFigures, alpha_name, alpha_value,
+    users_choose,
 };
-use crate::personal::{Inputs, Task};
+use crate::personal::{ClassFigures, Inputs, Task};
 use crate::quality::{Metric, Quality};
 
 /// What a run releases.
@@ -40,8 +42,10 @@ pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
 /// Names of what users make of the released trajectory, or of their own rows alone.
 const OWN: [(&str, &str); 2] = [
     ("own choice", "users' own choice (free)"),
-    ("own ridge", "own ridge (free, local)"),
+    ("own ridge", "own rows alone (free, local)"),
 ];
+/// Place of the own choice on the run without noise behind them, where users weigh.
+const OWN_WITHOUT_NOISE: usize = 2;
 
 impl FederatedRelease<'_> {
     fn alpha(&self) -> f64 {
@@ -149,11 +153,15 @@ impl FederatedReport<'_> {
         Figures::over(self.inputs(), users, at, name)
     }
 
-    /// The users' own choice, or their own ridge; of regression.
+    /// The users' own choice, or what they make of their own rows alone.
     fn own(&self, users: &[UserFigures], which: usize) -> Option<Figures> {
-        let (at, name) = (2 * self.alphas().len() + which, OWN[which].0);
-        (self.inputs().task == Task::Regression)
-            .then(|| Figures::over(self.inputs(), users, at, name.to_owned()))
+        let at = 2 * self.alphas().len() + which;
+        let name = OWN.get(which).map_or("own choice, no noise", |own| own.0);
+        let is_there = match which {
+            OWN_WITHOUT_NOISE => self.inputs().users_weigh(),
+            _ => users_choose(self.inputs()),
+        };
+        is_there.then(|| Figures::over(self.inputs(), users, at, name.to_owned()))
     }
 
     /// Users trained on, and those held out where there are some.
@@ -170,7 +178,12 @@ impl FederatedReport<'_> {
         let of_alpha = |at: usize| (self.name_of(at), [at, n + at].map(figure).into());
         let own = OWN.into_iter().enumerate();
         let own = own.filter_map(|(which, (_, name))| {
-            Some((name.to_owned(), vec![self.own(users, which)?.over_rows]))
+            let mut figures = vec![self.own(users, which)?.over_rows];
+            if which == 0 {
+                let exact = self.own(users, OWN_WITHOUT_NOISE);
+                figures.extend(exact.map(|figures| figures.over_rows));
+            }
+            Some((name.to_owned(), figures))
         });
         (0..n).map(of_alpha).chain(own).collect()
     }
@@ -205,14 +218,39 @@ impl FederatedReport<'_> {
         })
     }
 
-    /// The figure of the chosen alpha.
+    /// The figure of what users make of the released model: their own choice where they weigh, otherwise that of the chosen alpha.
     fn headline(&self) -> Option<Headline> {
         let over = |at| self.figures(&self.users, at).over_rows;
-        over(self.release.chosen).map(|value| Headline {
+        let own = |which| self.own(&self.users, which)?.over_rows;
+        let (value, non_private) = if self.inputs().users_weigh() {
+            (own(0), own(OWN_WITHOUT_NOISE))
+        } else {
+            let chosen = self.release.chosen;
+            (over(chosen), over(self.alphas().len() + chosen))
+        };
+        value.map(|value| Headline {
             metric: format!("{} on held-out rows", self.inputs().metric()),
             value,
-            non_private: over(self.alphas().len() + self.release.chosen),
+            non_private,
         })
+    }
+
+    /// Lines of what scores of classes are worth: users' own choice, with noise and without, and own rows alone.
+    fn class_lines(&self, users: &[UserFigures]) -> Vec<Vec<String>> {
+        let own = |which| self.own(users, which)?.classes;
+        let [chosen, alone, exact] = [own(0), own(1), own(OWN_WITHOUT_NOISE)];
+        let shown_of = |of: Option<ClassFigures>, figure: fn(&ClassFigures) -> Option<f64>| {
+            of.as_ref().map_or_else(String::new, |of| shown(figure(of)))
+        };
+        let lines = CLASS_FIGURES.into_iter().filter(|_| chosen.is_some());
+        let lines = lines.flat_map(|(name, figure)| {
+            let [choice, own] = OWN.map(|own| format!("{name}, {}", own.1));
+            [
+                vec![choice, shown_of(chosen, figure), shown_of(exact, figure)],
+                vec![own, shown_of(alone, figure), String::new()],
+            ]
+        });
+        lines.collect()
     }
 
     /// The tables as charts, one for each kind of users.
@@ -242,10 +280,10 @@ impl FederatedReport<'_> {
             .iter()
             .map(|name| format!("{metric} alpha {name} no noise"));
         let own = OWN.map(|(name, _)| format!("{metric} {name}"));
-        let own = own
-            .into_iter()
-            .filter(|_| self.inputs().task == Task::Regression);
-        private.chain(without).chain(own).collect()
+        let own = own.into_iter().filter(|_| users_choose(self.inputs()));
+        let exact = self.inputs().users_weigh();
+        let exact = exact.then(|| format!("{metric} own choice no noise"));
+        private.chain(without).chain(own).chain(exact).collect()
     }
 }
 
@@ -319,7 +357,12 @@ impl RunReport for FederatedReport<'_> {
             });
             let metric = format!("{}{kind}", self.inputs().metric());
             let head = vec![metric, "private".to_owned(), "no noise".to_owned()];
-            [head].into_iter().chain(lines).collect::<Vec<_>>()
+            let classes = self.class_lines(users);
+            [head]
+                .into_iter()
+                .chain(lines)
+                .chain(classes)
+                .collect::<Vec<_>>()
         });
         Table::new("", ["", "", ""], rows)
     }
@@ -332,6 +375,7 @@ impl RunReport for FederatedReport<'_> {
                 "by_alpha": self.by_alpha(&self.held_out),
                 "own_choice": self.own(&self.held_out, 0),
                 "own_ridge": self.own(&self.held_out, 1),
+                "own_choice_no_noise": self.own(&self.held_out, OWN_WITHOUT_NOISE),
             })
         });
         let internal = json!({
@@ -339,6 +383,7 @@ impl RunReport for FederatedReport<'_> {
             "by_alpha": self.by_alpha(&self.users),
             "own_choice": self.own(&self.users, 0),
             "own_ridge": self.own(&self.users, 1),
+            "own_choice_no_noise": self.own(&self.users, OWN_WITHOUT_NOISE),
             "held_out": held_out,
             "seconds": self.seconds,
             "n_users": self.users.len() + self.held_out.len(),

@@ -179,7 +179,8 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 
 /// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
 const BASIS: &str = "basis";
-const SUBSPACE_SCHEMA: u32 = 1;
+/// Schema 2 leaves the strength of own fits to the users.
+const SUBSPACE_SCHEMA: u32 = 2;
 
 /// What a reader needs besides the basis. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -193,7 +194,11 @@ struct SubspaceHeader {
 /// The bytes of the file.
 pub(crate) fn subspace_bytes(subspace: &Subspace, inputs: &Inputs) -> Result<Vec<u8>> {
     let header = SubspaceHeader {
-        schema_version: SUBSPACE_SCHEMA,
+        schema_version: if inputs.users_weigh() {
+            SUBSPACE_SCHEMA
+        } else {
+            1
+        },
         provenance: subspace.provenance(),
         rank: subspace.rank(),
         inputs: inputs.clone(),
@@ -221,8 +226,9 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
 }
 
 pub(crate) const SHARED: &str = "shared.safetensors";
-/// Schema 2 has the settings of the run, by which users join.
-const SHARED_SCHEMA: u32 = 2;
+/// Schema 2 has the settings of the run, by which users join. Schema 3 leaves the strength of own fits to the users.
+const SHARED_SCHEMA: u32 = 3;
+const OLDEST_SHARED_SCHEMA: u32 = 2;
 
 /// What a reader needs besides the numbers. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -256,7 +262,11 @@ pub(crate) fn shared_bytes(
     inputs: &Inputs,
 ) -> Result<Vec<u8>> {
     let header = SharedHeader {
-        schema_version: SHARED_SCHEMA,
+        schema_version: if inputs.users_weigh() {
+            SHARED_SCHEMA
+        } else {
+            OLDEST_SHARED_SCHEMA
+        },
         provenance: model.provenance(),
         alpha: alpha_value(alpha),
         rounds: model.kept().iter().map(|kept| kept.round).collect(),
@@ -303,7 +313,7 @@ fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
 
 fn header_of(bytes: &[u8]) -> std::result::Result<SharedHeader, String> {
     let SchemaOnly { schema_version } = read_header(bytes, "dp federate", SHARED_SCHEMA)?;
-    if schema_version < SHARED_SCHEMA {
+    if schema_version < OLDEST_SHARED_SCHEMA {
         return Err(format!(
             "model schema {schema_version} does not say with which settings it was trained, \
              and nobody can join it; train it again, which costs its epsilon again"

@@ -12,8 +12,21 @@ use super::release::{counted, internal_of, user_csv};
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RunReport, Seconds};
 use crate::error::Result;
 use crate::evaluate::shown;
-use crate::personal::{Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors};
+use crate::personal::{
+    ClassFigures, Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors,
+};
 use crate::quality::{Metric, Quality};
+
+type ClassFigure = fn(&ClassFigures) -> Option<f64>;
+
+/// What is said of scores of classes beside the metric.
+pub(super) const CLASS_FIGURES: [(&str, ClassFigure); 5] = [
+    ("AUC", |of| of.auc),
+    ("AUC, mean of users", |of| of.mean_user_auc),
+    ("log loss", |of| of.log_loss),
+    ("recall of yes", |of| of.recall_yes),
+    ("recall of no", |of| of.recall_no),
+];
 
 /// The released part of a run: whole before anything is measured on held-out rows.
 pub(crate) struct PersonalRelease<'a> {
@@ -206,10 +219,17 @@ impl RunReport for PersonalReport<'_> {
         let metric = self.release.inputs.metric();
         let kinds = self.kinds().into_iter();
         let rows = kinds.flat_map(|(users, errors)| {
-            errors.map(|error| {
+            let of_all = errors.map(|error| {
                 let name = format!("{metric} {}{users}", error.method.words());
                 vec![name, shown(error.over_rows)]
-            })
+            });
+            let of_classes = CLASS_FIGURES.into_iter().flat_map(move |(name, figure)| {
+                errors.into_iter().filter_map(move |error| {
+                    let name = format!("{name} {}{users}", error.method.words());
+                    Some(vec![name, shown(figure(error.classes.as_ref()?))])
+                })
+            });
+            of_all.into_iter().chain(of_classes)
         });
         Table::new("", ["", ""], rows).with_text([1])
     }

@@ -2,7 +2,9 @@
 
 use dp_core::{SampleRows, UserSamples, UserSamplesBuilder};
 use dp_data::SampleUser;
-use dp_personalize::{ConvexLoss, LocalFit, PersonalModel, Subspace};
+use dp_personalize::{
+    ConvexLoss, LocalFit, OwnLevel, PersonalModel, SharedParts, Subspace, WeighedFit,
+};
 
 use super::inputs::{Inputs, Intercept, Task};
 use crate::error::Result;
@@ -82,10 +84,36 @@ impl Users {
         personal
     }
 
-    /// The user's own fit in a subspace.
-    pub fn fit(&self, user: usize, local: &LocalFit, subspace: &Subspace) -> Personal {
-        self.personal(user, &local.fit(subspace, self.rows(user)))
+    /// The user's own fit with a subspace.
+    pub fn fit(&self, user: usize, own: &OwnFit, subspace: &Subspace) -> Personal {
+        match own {
+            OwnFit::Penalised(local) => self.personal(user, &local.fit(subspace, self.rows(user))),
+            OwnFit::Weighed(weighed) => {
+                let shared = SharedParts {
+                    subspace: Some(subspace),
+                    ..SharedParts::default()
+                };
+                self.weighed(user, weighed, &shared)
+            }
+        }
     }
+
+    /// The user's own weighing of fits with what is shared and without.
+    pub fn weighed(&self, user: usize, fit: &WeighedFit, shared: &SharedParts<'_>) -> Personal {
+        let model = fit.fit(shared, self.rows(user));
+        let mut personal = self.personal(user, &model);
+        personal.y += model.level();
+        personal
+    }
+}
+
+/// How users fit their own models.
+#[derive(Debug)]
+pub enum OwnFit {
+    /// In the subspace, by penalties that were given.
+    Penalised(LocalFit),
+    /// With the subspace and without, weighed by the likelihood of the own rows.
+    Weighed(WeighedFit),
 }
 
 fn push(builder: &mut UserSamplesBuilder, user: u32, x: &[f32], y: f32) -> Result<()> {
@@ -152,12 +180,41 @@ impl Personal {
 }
 
 impl Inputs {
+    /// Whether users weigh fits of all strengths, with what is shared and without: where no penalties are given.
+    pub const fn users_weigh(&self) -> bool {
+        self.l2_penalties.is_empty()
+    }
+
+    /// The loss of the task.
+    pub(crate) const fn loss(&self) -> ConvexLoss {
+        match self.task {
+            Task::Regression => ConvexLoss::Squared,
+            Task::Classification { .. } => ConvexLoss::Logistic,
+        }
+    }
+
+    /// How they do.
+    ///
+    /// # Errors
+    /// None for the losses of tasks.
+    pub fn weighed_fit(&self) -> Result<WeighedFit> {
+        let level = match self.intercept {
+            Intercept::Own => OwnLevel::Free,
+            Intercept::Shared => OwnLevel::Near,
+            Intercept::None => OwnLevel::None,
+        };
+        Ok(WeighedFit::new(self.loss(), level)?)
+    }
+
     /// How users fit their own models.
     ///
     /// # Errors
     /// When settings are out of range or do not go together.
-    pub fn local_fit(&self) -> Result<LocalFit> {
-        Ok(match self.task {
+    pub fn local_fit(&self) -> Result<OwnFit> {
+        if self.users_weigh() {
+            return Ok(OwnFit::Weighed(self.weighed_fit()?));
+        }
+        Ok(OwnFit::Penalised(match self.task {
             Task::Regression => {
                 let mut fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
                 if self.intercept == Intercept::Own {
@@ -173,6 +230,6 @@ impl Inputs {
                 let penalty = self.l2_penalties.first().copied().unwrap_or(0.0);
                 LocalFit::convex(ConvexLoss::Logistic, penalty)?
             }
-        })
+        }))
     }
 }

@@ -1,9 +1,12 @@
 //! Errors of users, by method.
 
 use dp_data::SplitUser;
+use dp_personalize::ClassScores;
 use serde::Serialize;
 
-use super::inputs::Inputs;
+use super::frame::Personal;
+use super::inputs::{Inputs, Task};
+use dp_data::SampleUser;
 
 /// What a user could predict with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -77,6 +80,59 @@ pub struct UserErrors {
     pub n_test: usize,
     /// None where a method has no model.
     pub errors: [Option<f64>; 7],
+    /// Of classes, the scores behind them.
+    pub scores: [ClassScores; 7],
+}
+
+/// What scores are worth where there are two classes: private.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ClassFigures {
+    /// Area under the ROC curve over the test rows of all users.
+    pub auc: Option<f64>,
+    /// Its mean over users who have test rows of both kinds.
+    pub mean_user_auc: Option<f64>,
+    /// Mean log loss over all test rows, nats.
+    pub log_loss: Option<f64>,
+    /// Share of the rows above the threshold that are found.
+    pub recall_yes: Option<f64>,
+    /// Share of the others.
+    pub recall_no: Option<f64>,
+}
+
+impl ClassFigures {
+    /// Of the scores of these users; none where there are none, as of regression.
+    pub fn of<'a>(users: impl Iterator<Item = &'a ClassScores>) -> Option<Self> {
+        let (mut all, mut areas) = (ClassScores::default(), Vec::new());
+        for scores in users {
+            all.extend(scores);
+            areas.extend(scores.auc());
+        }
+        let log_loss = Some(all.log_loss()?);
+        let mean = areas.iter().sum::<f64>() / areas.len() as f64;
+        Some(Self {
+            auc: all.auc(),
+            mean_user_auc: (!areas.is_empty()).then_some(mean),
+            log_loss,
+            recall_yes: all.recall(true),
+            recall_no: all.recall(false),
+        })
+    }
+}
+
+/// The mean error of a model on a user's rows, and of classes the scores; none without rows.
+pub fn scored(inputs: &Inputs, model: &Personal, rows: &SampleUser) -> (Option<f64>, ClassScores) {
+    let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
+    let mut scores = ClassScores::default();
+    for (x, y) in rows.rows(inputs.features.len()) {
+        inputs.encode(x, &mut encoded);
+        let score = model.score(&encoded);
+        total += inputs.error(score, y);
+        n += 1;
+        if inputs.task != Task::Regression {
+            scores.push(score, inputs.label(y) > 0.0);
+        }
+    }
+    ((n > 0).then(|| total / n as f64), scores)
 }
 
 /// One method over all users of a kind: private.
@@ -88,6 +144,9 @@ pub struct Errors {
     pub over_rows: Option<f64>,
     /// The same for the median user.
     pub median_user: Option<f64>,
+    /// Of classes alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassFigures>,
 }
 
 impl MethodName {
@@ -106,6 +165,7 @@ impl UserErrors {
             n_history: user.history.rows(n_features).len(),
             n_test: user.test.rows(n_features).len(),
             errors: [None; 7],
+            scores: Default::default(),
         }
     }
 }
@@ -123,6 +183,7 @@ impl Errors {
             let weighted = kept
                 .iter()
                 .filter_map(|user| Some(user.errors[at]? * user.n_test as f64));
+            let classes = ClassFigures::of(kept.iter().map(|user| &user.scores[at]));
             let (total, n): (f64, usize) =
                 (weighted.sum(), kept.iter().map(|user| user.n_test).sum());
             at += 1;
@@ -132,6 +193,7 @@ impl Errors {
                 method,
                 over_rows: whole.then(|| inputs.figure(total / n as f64)),
                 median_user: whole.then(|| inputs.figure(each[each.len() / 2])),
+                classes: classes.filter(|_| whole),
             }
         })
     }

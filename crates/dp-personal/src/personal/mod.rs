@@ -15,7 +15,7 @@ mod peers;
 
 pub use columns::{Ranges, columns_of, shares_of, task_of};
 pub use fit::{Fit, Method, MethodSettings};
-pub use frame::{Personal, Users};
+pub use frame::{OwnFit, Personal, Users};
 pub use inputs::{Column, Inputs, Intercept, Task};
-pub use methods::{Errors, MethodName, UserErrors};
+pub use methods::{ClassFigures, Errors, MethodName, UserErrors, scored};
 pub use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart, whole_space};

@@ -5,16 +5,16 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::SplitUser;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    LocalFit, NonPrivateAltMin, PersonalModel, Provenance, SingleModelParams, Subspace, Trainer,
+    NonPrivateAltMin, PersonalModel, Provenance, SharedParts, SingleModelParams, Subspace, Trainer,
     own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 
-use super::frame::{Personal, Users};
+use super::frame::{OwnFit, Personal, Users};
 use super::inputs::Inputs;
-use super::methods::{MethodName, UserErrors};
+use super::methods::{MethodName, UserErrors, scored};
 use crate::error::Result;
 
 /// Steps of alternating minimisation without noise.
@@ -68,14 +68,17 @@ impl Peers {
     }
 
     /// One user's models in the order of [`MethodName::ALL`].
-    fn models(&self, users: &Users, user: usize, local: &LocalFit) -> [Option<Personal>; 7] {
+    fn models(&self, users: &Users, user: usize, local: &OwnFit) -> [Option<Personal>; 7] {
         let dim = self.private.dim();
         let fit = |subspace: &Subspace| users.fit(user, local, subspace);
         MethodName::ALL.map(|method| {
             Some(match method {
                 MethodName::OwnMean => users.own_mean(user, &zero_model(dim)),
                 MethodName::OwnData => users.personal(user, &own_data_model(users.rows(user), dim)),
-                MethodName::OwnRidge => fit(&self.everything),
+                MethodName::OwnRidge => match local {
+                    OwnFit::Penalised(_) => fit(&self.everything),
+                    OwnFit::Weighed(own) => users.weighed(user, own, &SharedParts::default()),
+                },
                 MethodName::RandomSubspace => fit(&self.random),
                 MethodName::SingleModel => users.personal(user, self.single.as_ref()?),
                 MethodName::Private => fit(&self.private),
@@ -141,11 +144,15 @@ pub fn errors_of_users(
     let local = inputs.local_fit()?;
     let n_features = inputs.features.len();
     let of_user = |(at, user): (usize, &SplitUser)| {
+        let mut measured = UserErrors::none(user, n_features);
         let models = peers.models(users, at, &local);
-        UserErrors {
-            errors: models.map(|model| mean_error(inputs, &model?, user)),
-            ..UserErrors::none(user, n_features)
+        for (place, model) in models.iter().enumerate() {
+            if let Some(model) = model {
+                (measured.errors[place], measured.scores[place]) =
+                    scored(inputs, model, &user.test);
+            }
         }
+        measured
     };
     Ok(split.par_iter().enumerate().map(of_user).collect())
 }
@@ -164,7 +171,7 @@ pub fn errors_in_subspace(
     let n_features = inputs.features.len();
     let of_user = |(at, user): (usize, &SplitUser)| {
         let model = users.fit(at, &local, subspace);
-        let error = mean_error(inputs, &model, user);
+        let (error, _) = scored(inputs, &model, &user.test);
         let is_own = |method| method == MethodName::Private;
         UserErrors {
             errors: MethodName::ALL.map(|method| error.filter(|_| is_own(method))),
@@ -172,14 +179,4 @@ pub fn errors_in_subspace(
         }
     };
     Ok(split.par_iter().enumerate().map(of_user).collect())
-}
-
-fn mean_error(inputs: &Inputs, model: &Personal, user: &SplitUser) -> Option<f64> {
-    let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
-    for (x, y) in user.test.rows(inputs.features.len()) {
-        inputs.encode(x, &mut encoded);
-        total += inputs.error(model.score(&encoded), y);
-        n += 1;
-    }
-    (n > 0).then(|| total / n as f64)
 }

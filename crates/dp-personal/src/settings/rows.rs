@@ -110,8 +110,8 @@ settings! {
         method: Option<SubspaceMethod> = { value_name: "METHOD", usual: "residual; classes gradient" },
         /// Steps after the first release
         n_steps: Option<usize> = { long: "steps", value_name: "N", usual: "residual 4, gradient 3, alternating 1" },
-        /// Ridges that a user's own fit chooses from
-        l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "0.001 to 100; of classes: 0.1", range: Range::above(0.0) },
+        /// Ridges that a user's own fit in the shared space chooses from
+        l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "users weigh all strengths", range: Range::above(0.0) },
         /// Most coefficients of a user's own beside the shared space
         sparse: Option<usize> = { value_name: "N", usual: "0" },
         /// With gradient: bound on the norm of a user's mean gradient
@@ -201,7 +201,7 @@ settings! {
         /// Rounds of every run
         n_rounds: usize = { long: "rounds", value_name: "N", default: "50", range: Range::of(1.0, 1_048_576.0) },
         /// The larger of local and global step
-        learning_rate: Option<f64> = { value_name: "X", usual: "1 / number of features", range: Range::above(0.0) },
+        learning_rate: Option<f64> = { value_name: "X", usual: "1 / bound on the curvature", range: Range::above(0.0) },
         /// Bound on the norm of a user's mean gradient
         clip_norm: f64 = { value_name: "X", default: "1", range: Range::above(0.0) },
         /// Factor on clip and global step at the last round

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use dp_data::{SampleColumns, SampleTable, SampleUser};
-use dp_fedsgd::{LocalChoice, Provenance as SharedProvenance};
-use dp_personalize::{LocalFit, Provenance, Subspace};
+use dp_fedsgd::Provenance as SharedProvenance;
+use dp_personalize::{Provenance, Subspace};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::federated::{folded_in, rows_to_choose_by, with_shared};
+use crate::federated::{chosen, folded_in, offered, users_choose};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
-use crate::personal::{Inputs, Personal, Task, Users};
+use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::PredictSettings;
 
 /// A user's own model.
@@ -91,9 +91,9 @@ fn columns(args: &PredictSettings, inputs: &Inputs, with_target: bool) -> Sample
 /// The model of a folder.
 enum Learned {
     /// Of `dp personalize`.
-    Subspace(Box<(Subspace, LocalFit)>),
+    Subspace(Box<(Subspace, OwnFit)>),
     /// Of `dp federate`.
-    Shared(Box<(ReleasedShared, LocalChoice)>),
+    Shared(Box<ReleasedShared>),
 }
 
 impl Learned {
@@ -101,8 +101,7 @@ impl Learned {
         if folder.join(SHARED).exists() && !folder.join(SUBSPACE).exists() {
             let shared = read_shared(folder)?;
             let inputs = shared.inputs.clone();
-            let choice = with_shared(&inputs)?;
-            return Ok((Self::Shared(Box::new((shared, choice))), inputs));
+            return Ok((Self::Shared(Box::new(shared)), inputs));
         }
         if folder.is_dir() && !folder.join(SUBSPACE).exists() {
             let reason = format!(
@@ -115,35 +114,25 @@ impl Learned {
         Ok((Self::Subspace(Box::new((subspace, local))), inputs))
     }
 
-    /// A user's own fit: in the subspace; of classes by the run's local steps, otherwise the own choice of round, weight and ridge.
+    /// A user's own fit: with the subspace, or around the released rounds; of classes in older models by the run's local steps.
     fn fit(&self, inputs: &Inputs, users: &Users, user: usize) -> Result<Personal> {
-        let coefficients = match self {
-            Self::Subspace(model) => return Ok(users.fit(user, &model.1, &model.0)),
-            Self::Shared(model) => {
-                let (shared, choice) = model.as_ref();
-                match inputs.task {
-                    Task::Regression => {
-                        let rows = rows_to_choose_by(inputs, users, user);
-                        choice.choose(&shared.offered(), &rows).coefficients
-                    }
-                    Task::Classification { .. } => folded_in(
-                        inputs,
-                        &shared.settings,
-                        shared.alpha,
-                        &shared.last,
-                        users,
-                        user,
-                    )?,
-                }
+        match self {
+            Self::Subspace(model) => Ok(users.fit(user, &model.1, &model.0)),
+            Self::Shared(shared) if users_choose(inputs) => {
+                chosen(inputs, &shared.offered(inputs.task), users, user)
             }
-        };
-        Ok(users.with_coefficients(user, coefficients))
+            Self::Shared(shared) => {
+                let (settings, last) = (&shared.settings, &shared.last);
+                let own = folded_in(inputs, settings, shared.alpha, last, users, user)?;
+                Ok(users.with_coefficients(user, own))
+            }
+        }
     }
 
     fn provenance(&self) -> Value {
         match self {
             Self::Subspace(model) => json!(model.0.provenance()),
-            Self::Shared(model) => json!(model.0.provenance),
+            Self::Shared(model) => json!(model.provenance),
         }
     }
 
@@ -158,7 +147,7 @@ impl Learned {
                 )
             }
             Self::Shared(model) => {
-                let found = model.0.provenance;
+                let found = model.provenance;
                 // zeros say nothing of anybody
                 let private = [SharedProvenance::Private, SharedProvenance::NotTrained];
                 (
@@ -177,9 +166,9 @@ impl Learned {
 
 impl ReleasedShared {
     /// The shared parts that users choose from.
-    fn offered(&self) -> Vec<&[f64]> {
+    fn offered(&self, task: Task) -> Vec<&[f64]> {
         let kept = self.trajectory.chunks_exact(self.last.len().max(1));
-        kept.chain([self.last.as_slice()]).collect()
+        offered(task, kept, &self.last)
     }
 }
 

@@ -168,7 +168,7 @@ fn somebody_new_predicts_from_the_shared_part() {
     sandbox.write("me.csv", history.lines().next().unwrap());
     let none = predict(&sandbox, &["--rows", "new.csv"]);
     let none = rmse(&answers(&none), &truth);
-    assert!(five < 0.3 && five < 0.5 * none, "{five} {none}");
+    assert!(five < 0.5 && five < 0.75 * none, "{five} {none}");
     assert_eq!(sandbox.names(), names); // nothing is written
     // five rows alone know less than seven slopes and a level
     sandbox.write("me.csv", &history);
@@ -202,7 +202,7 @@ fn one_row_and_an_own_level_leave_the_shared_slopes() {
 }
 
 #[test]
-fn somebody_new_is_classified_by_the_local_steps_of_the_run() {
+fn somebody_new_is_classified_by_own_rows_and_the_shared_part() {
     let sandbox = sandbox();
     let task = ["--task", "classification", "--threshold", "0"];
     let more = ["--insecure-seed", "1", "--learning-rate", "2"];

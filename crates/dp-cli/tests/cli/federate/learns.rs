@@ -50,6 +50,58 @@ fn classes_are_fitted_by_the_logistic_loss() {
     assert_eq!(json["internal"]["metric"], "accuracy");
     let [alone, partly, _] = ALPHAS.map(|alpha| figure(&json, alpha, "private"));
     assert!(partly > 0.7 && partly > alone, "{alone} {partly}");
-    assert!(json["internal"]["own_choice"].is_null());
+    let own = |which: &str| json["internal"][which]["classes"].clone();
+    let auc = |which: &str| own(which)["auc"].as_f64().unwrap();
+    let [chosen, alone] = ["own_choice", "own_ridge"].map(auc);
+    assert!(chosen > 0.8 && chosen > alone - 0.01, "{chosen} {alone}");
+    for name in ["mean_user_auc", "log_loss", "recall_yes", "recall_no"] {
+        assert!(own("own_choice")[name].is_f64(), "{name}");
+    }
     federate(&sandbox, &["--threshold", "0", "--out", "x"]).exits(2);
+}
+
+/// Columns in raw units, of which one is a thousand times as large as the others.
+fn raw_units(rate: &str) -> crate::support::Run {
+    let sandbox = sandbox();
+    let text = sandbox.text("data.csv");
+    let line = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        match (cells[1].parse::<f64>(), cells[2].parse::<f64>()) {
+            (Ok(y), Ok(x)) => {
+                let rest = cells[3..].join(",");
+                format!(
+                    "{},{},{},{rest}\n",
+                    cells[0],
+                    40.0 + 20.0 * y,
+                    1000.0 + 500.0 * x
+                )
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    sandbox.write("data.csv", text.lines().map(line).collect::<String>());
+    let args = "federate data.csv --epsilon 8 --delta 1e-5 --alpha-grid 0.1,1,inf --insecure-seed 3 --json --show-internal";
+    let run = sandbox.dp(&[words(args), words(rate)].concat());
+    // also of a run that diverged, the release is there with its certificate
+    let said = sandbox.dp(&["verify", "dp-model"]).exits(6);
+    said.says(&["intact", "seeded noise"]);
+    run
+}
+
+#[test]
+fn columns_without_ranges_converge() {
+    let json = raw_units("").exits(0).json();
+    let rmse = |which: &str| json["internal"][which]["over_rows"].as_f64().unwrap();
+    assert!(rmse("own_choice") < 1.02 * rmse("own_ridge"));
+    for alpha in ["0.1", "1.0", "inf"] {
+        for kind in ["private", "no_noise"] {
+            assert!(figure(&json, alpha, kind) < 100.0, "{alpha} {kind}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_diverges_names_the_flag_and_keeps_its_certificate() {
+    let run = raw_units("--learning-rate 5").exits(1);
+    run.says(&["diverged", "--learning-rate", "certificate"]);
 }

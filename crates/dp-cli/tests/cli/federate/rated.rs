@@ -31,7 +31,8 @@ fn rated() -> Sandbox {
 #[test]
 fn ratings_are_predicted_from_public_features_of_items() {
     let sandbox = rated();
-    let args = words("--items items.csv --insecure-seed 1 --json --show-internal");
+    let args =
+        words("--items items.csv --insecure-seed 1 --json --show-internal --learning-rate 0.2");
     let run = federate_file(&sandbox, "ratings.csv", &args).exits(0);
     let json = run.json();
     // three genres, four decades, four buckets of popularity
@@ -69,7 +70,7 @@ fn ratings_are_predicted_from_public_features_of_items() {
 #[test]
 fn users_describe_their_own_ratings_and_fit_their_own_models() {
     let sandbox = rated();
-    let args = ["--items", "items.csv"];
+    let args = ["--items", "items.csv", "--learning-rate", "0.2"];
     federate_file(&sandbox, "ratings.csv", &args).exits(0);
     let text = sandbox.text("dp-model/item-features.csv");
     let mut lines = text.lines();

@@ -53,11 +53,16 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
         let json = personalize(&sandbox, more).exits(0).json();
         figure(&json, "trained_on", "private")
     };
-    let args = words("--insecure-seed 3 --json --show-internal --out plain");
+    let args = "--insecure-seed 3 --json --show-internal --out plain --l2-penalty 0.001,0.1,10";
+    let args = words(args);
     let plain = private(&args);
     let args = words("--insecure-seed 3 --json --show-internal --sparse 1");
     let sparse = private(&args);
     assert!(sparse < 0.5 * plain, "{sparse} {plain}");
+    // who weighs is not tied to the subspace
+    let args = words("--insecure-seed 3 --json --show-internal --out weighed");
+    let weighed = private(&args);
+    assert!(weighed < 0.5 * plain, "{weighed} {plain}");
     // who joins fits the same kind of model
     let users = sandbox.dp(&words("predict --model dp-model --history data.csv --json"));
     let users = users.exits(0).json();

@@ -53,7 +53,7 @@ pub struct Inputs {
     pub intercept: Intercept,
     /// Of which kind the target is.
     pub task: Task,
-    /// Ridges that a user chooses from by leaving own rows out; classification has one.
+    /// Ridges that a user chooses from by leaving own rows out; classification has one. With none, users weigh fits of all strengths, with what is shared and without.
     pub l2_penalties: Vec<f64>,
     /// Most coefficients of a user's own beside the subspace; of regression alone.
     #[serde(default)]
@@ -88,6 +88,11 @@ impl Inputs {
         let constant = (self.intercept == Intercept::Shared).then(|| "(constant)".to_owned());
         let names = self.features.iter().map(|column| column.name.clone());
         names.chain(constant)
+    }
+
+    /// Whether public ranges keep all features between -1 and 1.
+    pub fn has_ranges(&self) -> bool {
+        self.features.iter().all(|column| column.range.is_some())
     }
 
     /// Features as models see them.
@@ -189,7 +194,12 @@ impl Inputs {
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
-        if self.l2_penalties.is_empty() || !self.l2_penalties.iter().all(usable) {
+        if self.sparse > 0 && self.l2_penalties.is_empty() {
+            return Err(
+                "coefficients beside the subspace (`sparse`) need ridges (`l2_penalty`)".to_owned(),
+            );
+        }
+        if !self.l2_penalties.iter().all(usable) {
             return Err("every ridge (`l2_penalty`) must be finite and above 0".to_owned());
         }
         Ok(())

@@ -58,7 +58,13 @@ fn what_cannot_be_used_is_refused() {
         bad.features[0].range = Some(range);
         assert!(bad.check().is_err(), "{range:?}");
     }
-    for penalties in [vec![], vec![0.0], vec![1.0, f64::INFINITY]] {
+    // without penalties users weigh, but not coefficients beside the subspace
+    let mut weighed = inputs(Task::Regression, Intercept::Own);
+    weighed.l2_penalties.clear();
+    assert!(weighed.check().is_ok() && weighed.users_weigh());
+    weighed.sparse = 1;
+    assert!(weighed.check().is_err());
+    for penalties in [vec![0.0], vec![1.0, f64::INFINITY]] {
         let mut bad = inputs(Task::Regression, Intercept::Own);
         bad.l2_penalties = penalties;
         assert!(bad.check().is_err());

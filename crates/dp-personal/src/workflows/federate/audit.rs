@@ -49,7 +49,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(&run, &settings, items)?;
     let inputs = source.inputs(&settings)?;
-    spending.settings = settings.run(&run, source.norm_squared(&inputs));
+    spending.settings = settings.run(&run, source.curvature(&inputs, &run));
     let plan = spending.resized(&draft, inputs.dim())?;
     let mut noise = NoiseSource::operating_system();
     let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;

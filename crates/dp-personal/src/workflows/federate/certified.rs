@@ -8,9 +8,10 @@ use super::runs::{AllRuns, Measured, Rows, Runs};
 use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
-use crate::federated::{Convergence, Figures, ItemTable, Spending, UserFigures};
+use crate::federated::{
+    Convergence, Figures, ItemTable, Spending, Turning, UserFigures, users_choose,
+};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
-use crate::personal::Task;
 use crate::quality::Verdict;
 use crate::settings::{DataFormat, FederateSettings};
 use crate::watch::{Watch, Watched, go_on};
@@ -54,7 +55,7 @@ pub(super) fn run(
     go_on(watch)?;
     opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
-    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.resized(&draft, inputs.dim())?;
     let all = AllRuns {
         spending,
@@ -67,9 +68,13 @@ pub(super) fn run(
     let rows = Rows::of(source);
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
+    let mut turning = Turning::default();
     let mut measured = Measured {
         watched: Some(Watched::begin(watch, &plan)?),
         convergence: convergence.as_mut(),
+        turning: &mut turning,
+        settings: &all.spending.settings,
+        alphas: &all.shape.alphas,
         inputs: &all.inputs,
         rows: &rows,
     };
@@ -113,6 +118,11 @@ pub(super) fn run(
             },
         })
     })?;
+    if turning.diverged(chosen) {
+        return Err(Error::Diverged {
+            model: args.output.out.clone(),
+        });
+    }
     Ok(CertifiedOutcome {
         certificate: release.certificate,
         model,
@@ -178,13 +188,14 @@ pub(crate) fn selection(share: f64, epsilon: f64, loss_range: f64) -> Result<Alp
 /// Errors of all runs, and behind them of the users' own choices on the chosen one: of users trained on, and of those held out.
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
-    if runs.of.inputs.task == Task::Regression {
+    if users_choose(&runs.of.inputs) {
         let model = &runs.models.private[chosen];
         for (group, figures) in [
             (&runs.made.parts.trained, &mut users),
             (&runs.made.parts.held_out, &mut held_out),
         ] {
-            Figures::add_own_choices(&runs.of.inputs, group, model, figures)?;
+            let exact = runs.without_noise(chosen);
+            Figures::add_own_choices(&runs.of.inputs, group, model, exact.as_deref(), figures)?;
         }
     }
     Ok([users, held_out])

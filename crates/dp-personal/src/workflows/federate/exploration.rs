@@ -115,7 +115,7 @@ fn measure(
     let source = Source::read(args, settings, items)?;
     let inputs = source.inputs(settings)?;
     let mut spending = one(args, settings, n_items);
-    spending.settings = settings.run(args, source.norm_squared(&inputs));
+    spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.plan(inputs.dim(), target)?;
     let spends = spending.pay_apart(&plan)?;
     let all = AllRuns {

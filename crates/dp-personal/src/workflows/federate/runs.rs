@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::source::{Source, UserRows};
 use crate::error::{Error, Result};
 use crate::federated::{
-    Convergence, DescribedItems, Figures, HoldOut, Parts, Spending, Trainer as AlphaTrainer,
-    UserFigures, coefficients, folded_in, losses_of_users,
+    Convergence, DescribedItems, Figures, HoldOut, Parts, RunSettings, Spending,
+    Trainer as AlphaTrainer, Turning, UserFigures, coefficients, folded_in, losses_of_users,
+    offered_by, pooled,
 };
 use crate::personal::Inputs;
 use crate::watch::Watched;
@@ -204,6 +205,10 @@ pub(super) struct Measured<'a> {
     pub(super) watched: Option<Watched<'a>>,
     /// Where errors after rounds are wanted, for internal files.
     pub(super) convergence: Option<&'a mut Convergence>,
+    pub(super) turning: &'a mut Turning,
+    /// Of every run.
+    pub(super) settings: &'a RunSettings,
+    pub(super) alphas: &'a [f64],
     pub(super) inputs: &'a Inputs,
     pub(super) rows: &'a Rows,
 }
@@ -214,6 +219,13 @@ impl Observer for Measured<'_> {
     }
 
     fn round(&mut self, round: &Round<'_>) {
+        if round.round == 1 {
+            let alpha = self.alphas.get(self.turning.n_runs()).copied();
+            let longest = self.settings.longest_step(alpha.unwrap_or(0.0));
+            self.turning.begin_run(longest.unwrap_or(0.0));
+        }
+        self.turning
+            .note(round.round, self.settings.n_rounds, round.parameters);
         if let (Some(convergence), Some(made)) = (&mut self.convergence, self.rows.made.get()) {
             if round.round == 1 {
                 convergence.begin_run();
@@ -236,6 +248,8 @@ pub(super) struct Runs {
     pub(super) made: Made,
     pub(super) models: AllModels,
     without_noise: Vec<PpSgdModel>,
+    /// One model for all, without noise and to convergence.
+    pooled: Option<Vec<f64>>,
 }
 
 impl Runs {
@@ -246,6 +260,7 @@ impl Runs {
             made: rows.made.into_inner()?,
             models,
             without_noise: Vec::new(),
+            pooled: None,
         })
     }
 
@@ -257,6 +272,7 @@ impl Runs {
         self.without_noise = runs
             .map(|&alpha| trainer.without_noise(alpha))
             .collect::<Result<_>>()?;
+        self.pooled = pooled(&self.of.inputs, self.made.parts.trained.rows())?;
         Ok(())
     }
 
@@ -278,6 +294,14 @@ impl Runs {
             folded_in(inputs, settings, alpha, shared, held_out.rows(), user)
         };
         Figures::of_users(inputs, held_out, all.len(), own)
+    }
+
+    /// What there is to choose from without noise: the run of this alpha, and one model for all.
+    pub(super) fn without_noise(&self, alpha: usize) -> Option<Vec<&[f64]>> {
+        let run = self.without_noise.get(alpha)?;
+        let mut offered = offered_by(self.of.inputs.task, &run.shared);
+        offered.extend(self.pooled.as_deref());
+        Some(offered)
     }
 
     fn all(&self) -> Vec<&PpSgdModel> {

@@ -64,12 +64,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Settings of a run with features of at most this squared length.
-    pub(super) fn run(&self, args: &FederateSettings, norm_squared: f64) -> RunSettings {
+    /// Settings of a run whose users' losses have at most this curvature.
+    pub(super) fn run(&self, args: &FederateSettings, curvature: f64) -> RunSettings {
         let model = &args.run.model;
         RunSettings {
             n_rounds: model.n_rounds,
-            learning_rate: model.learning_rate.unwrap_or(1.0 / norm_squared.max(1.0)),
+            learning_rate: model.learning_rate.unwrap_or(1.0 / curvature),
             clip_norm: model.clip_norm,
             shrink: model.shrink,
             batch_size: model.batch_size.unwrap_or(args.run.columns.max_rows),
@@ -236,7 +236,7 @@ fn draft_of(args: &FederateSettings) -> Result<Inputs> {
         features: Vec::new(),
         intercept: args.run.model.intercept,
         task: task_of(args.run.model.task, args.run.model.threshold)?,
-        l2_penalties: vec![1.0],
+        l2_penalties: Vec::new(),
         sparse: 0,
     };
     draft.check().map_err(Error::Usage)?;

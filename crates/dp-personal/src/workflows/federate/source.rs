@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
-use crate::personal::{Inputs, Intercept};
+use crate::personal::{Inputs, Intercept, Task};
 use crate::settings::{DataFormat, FederateSettings};
 use crate::warnings;
 use crate::workflows::ledger::HasUsers;
@@ -96,16 +96,30 @@ impl Source {
         }
     }
 
-    /// A public bound on the squared length of what models see of a row's features.
-    pub(super) fn norm_squared(&self, inputs: &Inputs) -> f64 {
-        match self {
-            // of features mapped onto -1 to 1
+    /// A public bound on the curvature of a user's loss in any round, by lengths of rows that hold for all data: longer ones are scaled down.
+    pub(super) fn curvature(&self, inputs: &Inputs, args: &FederateSettings) -> f64 {
+        let squared_length = match self {
+            // of features mapped onto -1 to 1, or scaled to this length
             Self::Rows(_) => inputs.dim() as f64,
             Self::Ratings(rated) => {
                 let constant = f64::from(u8::from(inputs.intercept == Intercept::Shared));
                 rated.1.largest() + constant
             }
-        }
+        };
+        let of_loss = match inputs.task {
+            Task::Regression => 1.0,
+            Task::Classification { .. } => 0.25,
+        };
+        let scaled = matches!(self, Self::Rows(_)) && !inputs.has_ranges();
+        let centred = inputs.intercept == Intercept::Own && args.run.model.batch_size.is_some();
+        let together = match (scaled, centred) {
+            // of rows that are all as long as they may be, shared and local steps add up
+            (true, _) => 2.0,
+            // less the mean of all rows, those of a batch may be twice as long
+            (false, true) => 4.0,
+            (false, false) => 1.0,
+        };
+        squared_length.max(1.0) * of_loss * together
     }
 
     /// The rows, and of ratings the items with their features; their popularity is released for it.

@@ -14,10 +14,8 @@ use crate::personal::{
 };
 use crate::settings::{PersonalModelSettings, PersonalizeSettings, TaskKind};
 
-/// Ridges that users choose from.
+/// Ridges that users choose from beside coefficients of their own.
 const L2_PENALTIES: [f64; 6] = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0];
-/// The ridge of a logistic fit: labels of few rows are separable.
-const LOGISTIC_PENALTY: f64 = 0.1;
 
 /// All that is known before the data is read.
 pub(super) struct Settings {
@@ -149,9 +147,16 @@ fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Re
 fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
     let model = &args.run.model;
     let task = task_of(model.task, model.threshold)?;
-    let (intercept, penalties) = match task {
-        Task::Regression => (Intercept::Own, L2_PENALTIES.to_vec()),
-        Task::Classification { .. } => (Intercept::Shared, vec![LOGISTIC_PENALTY]),
+    let intercept = match task {
+        Task::Regression => Intercept::Own,
+        Task::Classification { .. } => Intercept::Shared,
+    };
+    let sparse = model.sparse.unwrap_or(0);
+    // without any, users weigh fits of all strengths
+    let penalties = if sparse > 0 {
+        L2_PENALTIES.to_vec()
+    } else {
+        Vec::new()
     };
     let draft = Inputs {
         target: Column {
@@ -162,7 +167,7 @@ fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
         intercept: model.intercept.unwrap_or(intercept),
         task,
         l2_penalties: model.l2_penalty.clone().unwrap_or(penalties),
-        sparse: model.sparse.unwrap_or(0),
+        sparse,
     };
     if task != Task::Regression && draft.l2_penalties.len() > 1 {
         let text = "`l2_penalty` takes one number with `task` classification";

@@ -20,7 +20,7 @@ impl Measured {
         let chosen = least(&losses_of_users(inputs, group, &all), all.len());
         let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
         let mut users = Figures::of_users(inputs, group, all.len(), own)?;
-        Figures::add_own_choices(inputs, group, all[chosen], &mut users)?;
+        Figures::add_own_choices(inputs, group, all[chosen], None, &mut users)?;
         let figure = |at: usize| {
             let figures = Figures::over(inputs, &users, at, String::new());
             figures.over_rows.unwrap_or(f64::NAN)

@@ -1,0 +1,879 @@
+//! A user's own model as a mean of many fits, weighed by how well each explains the user's own rows.
+
+use dp_core::{ParamError, SampleRows};
+use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
+
+use crate::design::{read_rows, take_off_means};
+use crate::embedding::ConvexLoss;
+use crate::small::inner;
+use crate::{PersonalModel, Result, Subspace};
+
+/// Prior variances of the own part's score at an average row, in units of the noise.
+const SIGNALS: [f64; 9] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
+/// The same for the logistic loss, in logits: of separable classes more would say no more.
+const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
+/// How much less coefficients within the subspace are shrunk than those outside: ratios of standard deviations.
+const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
+/// Weights on a shared model.
+const WEIGHTS: [f64; 2] = [0.5, 1.0];
+/// Prior variance of a level that lies near the shared model's, in units of the noise.
+const LEVEL: f64 = 100.0;
+/// The same for the logistic loss, where 5 is a probability of .993.
+const LOGISTIC_LEVEL: f64 = 25.0;
+/// Rows that are looked at where there are more features than this.
+const MOST_ROWS: usize = 256;
+/// Directions with a smaller share of the largest squared singular value are rounding.
+const NEGLIGIBLE: f64 = 1e-12;
+/// Newton's method stops when a step would lower the objective by less than half of this.
+const DECREMENT: f64 = 1e-10;
+const NEWTON_STEPS: usize = 100;
+
+/// Where a user's level comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnLevel {
+    /// There is none: the rows' features say everything.
+    None,
+    /// Any level is as likely as any other.
+    Free,
+    /// Near that of the shared model, and near 0 without one.
+    Near,
+}
+
+/// What a server released for all users.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SharedParts<'a> {
+    /// Users' coefficients lie near it.
+    pub subspace: Option<&'a Subspace>,
+    /// Coefficients of whole models, such as the rounds of one run; the last is taken as it is where there is nothing to weigh.
+    pub models: &'a [&'a [f64]],
+}
+
+/// A user's own model: the mean of many fits, each weighed by the marginal likelihood of the user's own rows.
+///
+/// ```text
+/// y_i = c <w, x_i> + b + <x_i - mean(x), T v> + noise,    v ~ N(0, I tau^2)
+///
+/// shared part   none, or a weight c of .5 or 1 on each of the released models w
+/// own part      none, or T = I                                         coefficients alike
+///                        T = diag(1 / sd of the feature)               features alike
+///                        T = U                                         within the subspace
+///                        T = I + (r - 1) U U^T, r = 3, 10, 30          near the subspace
+/// strength      tau^2 E||T^T (x - mean(x))||^2 = s noise variances,  s = .01, .1, ..., 10^4, 10^6, 10^8
+/// model         sum_k p_k theta_k,   p_k proportional to prior_k times p(y | X, k)
+/// ```
+///
+/// Half of the prior is for models that use nothing shared, evenly among them, and half for all others. For the squared loss the likelihood is exact, with the noise variance integrated out under its
+/// Jeffreys prior; of a free level too. For the logistic loss it is Laplace's approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the log likelihood;
+/// `s` is in logits then, and 10^4 at most.
+///
+/// # Privacy
+/// Local: a function of the user's own rows and of released values, seen by nobody else. Weighing costs nothing, however many candidates there are.
+///
+/// # Numerics
+/// One eigendecomposition of size `min(m, d)` for each `T`, from which all strengths and shared parts follow in O(m d); for the logistic loss a few Cholesky factors
+/// of that size for each candidate. With more than 256 features the first 256 rows are looked at.
+///
+/// # Examples
+/// ```
+/// use dp_core::UserSamplesBuilder;
+/// use dp_personalize::{ConvexLoss, OwnLevel, SharedParts, WeighedFit};
+/// let mut user = UserSamplesBuilder::new(2, 8)?;
+/// for k in 0..8_u8 {
+///     let x = [f32::from(k % 3), f32::from(k)];
+///     user.push(0, &x, 5.0 + 2.0 * x[0] - x[1])?;
+/// }
+/// let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free)?;
+/// let wrong: [&[f64]; 1] = [&[-40.0, 9.0]];
+/// let shared = SharedParts { models: &wrong, ..SharedParts::default() };
+/// let model = fit.fit(&shared, user.build().0.rows(0));
+/// assert!((model.predict(&[1.0, 1.0]) - 6.0).abs() < 1e-2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WeighedFit {
+    loss: ConvexLoss,
+    level: OwnLevel,
+}
+
+impl WeighedFit {
+    /// # Errors
+    /// [`crate::Error::Param`] for a loss other than the squared and the logistic one.
+    pub fn new(loss: ConvexLoss, level: OwnLevel) -> Result<Self> {
+        if let ConvexLoss::Huber { threshold } = loss {
+            return Err(ParamError {
+                name: "threshold",
+                value: threshold,
+                expected: "the squared or the logistic loss, whose likelihoods can be compared",
+            }
+            .into());
+        }
+        Ok(Self { loss, level })
+    }
+
+    /// The user's model. Where the rows say nothing, the last shared model as it is, or zeros.
+    ///
+    /// # Panics
+    /// When the rows or the shared parts are of different dimensions.
+    #[must_use]
+    pub fn fit(&self, shared: &SharedParts<'_>, rows: SampleRows<'_>) -> PersonalModel {
+        let own = OwnRows::read(rows, shared, *self);
+        let model = own.weighed(shared);
+        let is_finite = |model: &PersonalModel| {
+            model.level().is_finite() && model.coefficients().iter().all(|t| t.is_finite())
+        };
+        let model = model
+            .filter(is_finite)
+            .unwrap_or_else(|| own.as_it_is(shared));
+        if is_finite(&model) {
+            return model;
+        }
+        PersonalModel::of_coefficients(vec![0.0; own.dim])
+    }
+}
+
+/// The rows of a user, less their means where there is a level.
+struct OwnRows {
+    of: WeighedFit,
+    dim: usize,
+    x: Vec<f64>,
+    /// Of the squared loss as they are, of the logistic loss 1 or -1.
+    y: Vec<f64>,
+    means: Vec<f64>,
+    /// Scores of the shared models at every row.
+    scores: Vec<Vec<f64>>,
+}
+
+/// Coefficients `T v` of an own part in as many numbers as there are directions in the rows.
+struct Shape {
+    uses_shared: bool,
+    n_directions: usize,
+    /// Singular values.
+    sizes: Vec<f64>,
+    /// Rows in these directions, one direction after the other: `sizes[i]` times a unit vector.
+    columns: Vec<f64>,
+    /// Coefficients of each direction, one after the other.
+    back: Vec<f64>,
+    /// Mean squared length of a row.
+    length: f64,
+}
+
+/// One model for the user's rows.
+struct Candidate {
+    log_likelihood: f64,
+    /// Which shared model and its weight; none without.
+    base: Option<(usize, f64)>,
+    /// Which shape, and the own part in its directions.
+    own: Option<(usize, Vec<f64>)>,
+    /// What the level adds at the mean row.
+    level: f64,
+}
+
+impl OwnRows {
+    fn read(rows: SampleRows<'_>, shared: &SharedParts<'_>, of: WeighedFit) -> Self {
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        read_rows(rows, &mut x, &mut y);
+        let dims = shared.models.iter().map(|w| w.len());
+        let dims = dims.chain(shared.subspace.map(Subspace::dim));
+        let dim = dims.chain(rows.iter().map(|(x, _)| x.len())).max();
+        let dim = dim.unwrap_or_default();
+        let same = shared.models.iter().all(|w| w.len() == dim)
+            && shared.subspace.is_none_or(|of| of.dim() == dim)
+            && x.len() == y.len() * dim;
+        assert!(same, "rows and shared parts of different dimensions");
+        if dim > MOST_ROWS && y.len() > MOST_ROWS {
+            y.truncate(MOST_ROWS);
+            x.truncate(MOST_ROWS * dim);
+        }
+        if of.loss == ConvexLoss::Logistic {
+            y.iter_mut()
+                .for_each(|y| *y = if *y > 0.0 { 1.0 } else { -1.0 });
+        }
+        let scores = |w: &&[f64]| x.chunks_exact(dim.max(1)).map(|x| inner(x, w)).collect();
+        let scores = shared.models.iter().map(scores).collect();
+        let means = match of.level {
+            OwnLevel::None => vec![0.0; dim],
+            _ => take_off_means(&mut x, dim.max(1)),
+        };
+        Self {
+            of,
+            dim,
+            x,
+            y,
+            means,
+            scores,
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.x.chunks_exact(self.dim.max(1))
+    }
+
+    /// The mean of all candidates; none where there are none.
+    fn weighed(&self, shared: &SharedParts<'_>) -> Option<PersonalModel> {
+        let free = usize::from(self.of.level == OwnLevel::Free);
+        if self.y.len() <= free {
+            return None;
+        }
+        let shapes = self.shapes(shared.subspace);
+        let mut candidates = Vec::new();
+        let is_finite = |at: &usize| shared.models[*at].iter().all(|w| w.is_finite());
+        let models = (0..shared.models.len()).filter(is_finite);
+        let models = models.flat_map(|at| WEIGHTS.map(|c| Some((at, c))));
+        for base in [None].into_iter().chain(models) {
+            match self.of.loss {
+                ConvexLoss::Logistic => self.logistic(base, &shapes, &mut candidates),
+                _ => self.squared(base, &shapes, &mut candidates),
+            }
+        }
+        candidates.retain(|of| of.log_likelihood.is_finite());
+        self.mean_of(shared, &shapes, &candidates)
+    }
+
+    /// Their mean by prior and likelihood.
+    fn mean_of(
+        &self,
+        shared: &SharedParts<'_>,
+        shapes: &[Shape],
+        candidates: &[Candidate],
+    ) -> Option<PersonalModel> {
+        let is_shared = |of: &Candidate| {
+            let own = of.own.as_ref();
+            of.base.is_some() || own.is_some_and(|(shape, _)| shapes[*shape].uses_shared)
+        };
+        let n_shared = candidates.iter().filter(|of| is_shared(of)).count();
+        let n_own = candidates.len() - n_shared;
+        let log = |of: &Candidate| {
+            let n = if is_shared(of) { n_shared } else { n_own };
+            of.log_likelihood - (n as f64).ln()
+        };
+        let best = candidates.iter().map(log).max_by(f64::total_cmp)?;
+        let weights: Vec<f64> = candidates.iter().map(|of| (log(of) - best).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let mut inside: Vec<_> = shapes.iter().map(|of| vec![0.0; of.n_directions]).collect();
+        let (mut coefficients, mut level) = (vec![0.0; self.dim], 0.0);
+        for (of, weight) in candidates.iter().zip(weights) {
+            let weight = weight / total;
+            level += weight * of.level;
+            if let Some((model, c)) = of.base {
+                let w = coefficients.iter_mut().zip(shared.models[model]);
+                w.for_each(|(t, w)| *t += weight * c * w);
+            }
+            if let Some((shape, v)) = &of.own {
+                let sums = inside[*shape].iter_mut().zip(v);
+                sums.for_each(|(sum, v)| *sum += weight * v);
+            }
+        }
+        for (shape, v) in shapes.iter().zip(&inside) {
+            for (direction, v) in shape.back.chunks_exact(self.dim.max(1)).zip(v) {
+                level -= v * inner(direction, &self.means);
+                let both = coefficients.iter_mut().zip(direction);
+                both.for_each(|(t, b)| *t += v * b);
+            }
+        }
+        Some(PersonalModel::of_coefficients(coefficients).at_level(level))
+    }
+
+    /// The last shared model, or zeros; with a free level the one that the rows leave.
+    fn as_it_is(&self, shared: &SharedParts<'_>) -> PersonalModel {
+        let last = shared.models.last();
+        let coefficients = last.map_or_else(|| vec![0.0; self.dim], |w| w.to_vec());
+        let model = PersonalModel::of_coefficients(coefficients);
+        if self.of.level != OwnLevel::Free || self.y.is_empty() {
+            return model;
+        }
+        let scores = self.scores.last();
+        let left = self.y.iter().enumerate();
+        let left = left.map(|(i, y)| y - scores.map_or(0.0, |scores| scores[i]));
+        let level = left.sum::<f64>() / self.y.len() as f64;
+        model.at_level(level)
+    }
+
+    fn shapes(&self, subspace: Option<&Subspace>) -> Vec<Shape> {
+        let (m, d) = (self.y.len() as f64, self.dim);
+        let mut squares = vec![0.0; d];
+        for x in self.rows() {
+            squares.iter_mut().zip(x).for_each(|(s, x)| *s += x * x);
+        }
+        let largest = squares.iter().copied().fold(0.0, f64::max);
+        let scales: Vec<f64> = squares
+            .iter()
+            .map(|&s| {
+                if s > largest * NEGLIGIBLE * NEGLIGIBLE {
+                    (m / s).sqrt()
+                } else {
+                    0.0
+                }
+            })
+            .collect();
+        let scaled = |x: &mut [f64]| x.iter_mut().zip(&scales).for_each(|(x, s)| *x *= s);
+        let mut shapes = vec![self.shape(false, &|_| ()), self.shape(false, &scaled)];
+        if let Some(subspace) = subspace {
+            let rank = subspace.rank();
+            // (a I + b U U^T) x
+            let pulled = |x: &mut [f64], a: f64, b: f64| {
+                let mut inside = vec![0.0; rank];
+                for (x, u) in x.iter().zip(subspace.basis().chunks_exact(rank)) {
+                    inside.iter_mut().zip(u).for_each(|(z, u)| *z += x * u);
+                }
+                for (x, u) in x.iter_mut().zip(subspace.basis().chunks_exact(rank)) {
+                    *x = a * *x + b * inner(&inside, u);
+                }
+            };
+            shapes.push(self.shape(true, &|x| pulled(x, 0.0, 1.0)));
+            let tilted = |r: f64| self.shape(true, &|x| pulled(x, 1.0, r - 1.0));
+            shapes.extend(TILTS.map(tilted));
+        }
+        shapes
+    }
+
+    /// The rows through a symmetric `T`.
+    fn shape(&self, uses_shared: bool, through: &dyn Fn(&mut [f64])) -> Shape {
+        let (m, d) = (self.y.len(), self.dim);
+        let mut a = self.x.clone();
+        a.chunks_exact_mut(d.max(1)).for_each(through);
+        let row = |i: usize| &a[i * d..(i + 1) * d];
+        let in_rows = m < d;
+        let n = m.min(d);
+        let mut products = vec![0.0; n * n];
+        if in_rows {
+            for i in 0..n {
+                for k in i..n {
+                    products[i * n + k] = inner(row(i), row(k));
+                }
+            }
+        } else {
+            for x in a.chunks_exact(d.max(1)) {
+                for (i, &xi) in x.iter().enumerate() {
+                    let line = products[i * n + i..(i + 1) * n].iter_mut().zip(&x[i..]);
+                    line.for_each(|(p, xk)| *p += xi * xk);
+                }
+            }
+        }
+        let trace: f64 = products.iter().step_by(n + 1).sum();
+        let mut shape = Shape {
+            uses_shared,
+            n_directions: 0,
+            sizes: Vec::new(),
+            columns: Vec::new(),
+            back: Vec::new(),
+            length: trace / m as f64,
+        };
+        let eigen = match symmetric_eigen(&products, n) {
+            Ok(eigen) if trace.is_normal() => eigen,
+            _ => return shape,
+        };
+        let found = eigen
+            .values
+            .iter()
+            .zip(eigen.vectors.chunks_exact(n.max(1)));
+        for (&square, vector) in found.filter(|of| *of.0 > NEGLIGIBLE * trace) {
+            let size = square.sqrt();
+            let mut back = vec![0.0; d];
+            if in_rows {
+                shape.columns.extend(vector.iter().map(|u| u * size));
+                for (u, x) in vector.iter().zip(a.chunks_exact(d)) {
+                    back.iter_mut().zip(x).for_each(|(b, x)| *b += u * x / size);
+                }
+            } else {
+                shape.columns.extend((0..m).map(|i| inner(row(i), vector)));
+                back.copy_from_slice(vector);
+            }
+            through(&mut back);
+            shape.back.extend(back);
+            shape.sizes.push(size);
+            shape.n_directions += 1;
+        }
+        shape
+    }
+
+    /// `c X w`.
+    fn offsets(&self, base: Option<(usize, f64)>) -> Vec<f64> {
+        base.map_or_else(
+            || vec![0.0; self.y.len()],
+            |(model, c)| self.scores[model].iter().map(|s| c * s).collect(),
+        )
+    }
+
+    /// All own parts beside this shared one, by Gaussian likelihoods.
+    fn squared(&self, base: Option<(usize, f64)>, shapes: &[Shape], out: &mut Vec<Candidate>) {
+        let m = self.y.len() as f64;
+        let offsets = self.offsets(base);
+        let mut left: Vec<f64> = self.y.iter().zip(&offsets).map(|(y, o)| y - o).collect();
+        // labels are single precision
+        let floor = NEGLIGIBLE * inner(&self.y, &self.y) + f64::MIN_POSITIVE;
+        let as_it_is = -0.5 * m * (inner(&left, &left) + floor).ln();
+        let (mut level, mut quadratic, mut log, mut freedom) = (0.0, floor, 0.0, m);
+        if self.of.level != OwnLevel::None {
+            level = take_off_means(&mut left, 1)[0];
+        }
+        match self.of.level {
+            OwnLevel::None => (),
+            OwnLevel::Free => freedom -= 1.0,
+            OwnLevel::Near => {
+                let shrunk = 1.0 + LEVEL * m;
+                quadratic += m * level * level / shrunk;
+                log = -0.5 * shrunk.ln();
+                level *= LEVEL * m / shrunk;
+            }
+        }
+        quadratic += inner(&left, &left);
+        let mut push = |log_likelihood, own, level| {
+            out.push(Candidate {
+                log_likelihood,
+                base,
+                own,
+                level,
+            });
+        };
+        if self.of.level == OwnLevel::Near && base.is_some() {
+            push(as_it_is, None, 0.0);
+        }
+        if !quadratic.is_finite() {
+            return; // a shared model beyond all numbers
+        }
+        push(log - 0.5 * freedom * quadratic.ln(), None, level);
+        for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
+            let columns = shape.columns.chunks_exact(self.y.len()).zip(&shape.sizes);
+            let pulls: Vec<f64> = columns.map(|(c, size)| inner(c, &left) / size).collect();
+            for signal in SIGNALS {
+                let ridge = shape.length / signal;
+                let (mut explained, mut logs) = (0.0, 0.0);
+                let directions = shape.sizes.iter().zip(&pulls);
+                let own = directions.map(|(size, pull)| {
+                    let square = size * size;
+                    explained += pull * pull * square / (square + ridge);
+                    logs += (square / ridge).ln_1p();
+                    pull * size / (square + ridge)
+                });
+                let own = own.collect();
+                let quadratic = if explained < quadratic {
+                    (quadratic - explained).max(floor)
+                } else {
+                    floor
+                };
+                let likelihood = log - 0.5 * logs - 0.5 * freedom * quadratic.ln();
+                push(likelihood, Some((at, own)), level);
+            }
+        }
+    }
+
+    fn problem<'a>(
+        &'a self,
+        offsets: &'a [f64],
+        columns: &'a [f64],
+        penalties: Vec<f64>,
+    ) -> Logistic<'a> {
+        Logistic {
+            labels: &self.y,
+            offsets,
+            columns,
+            penalties,
+        }
+    }
+
+    /// All own parts beside this shared one, by Laplace's approximation.
+    fn logistic(&self, base: Option<(usize, f64)>, shapes: &[Shape], out: &mut Vec<Candidate>) {
+        let offsets = self.offsets(base);
+        let has_level = self.of.level != OwnLevel::None;
+        let mut push = |fitted: Option<Fitted>, shape: Option<usize>| {
+            let Some(Fitted { mut own, log }) = fitted else {
+                return;
+            };
+            let n = shape.map_or(0, |at| shapes[at].n_directions);
+            out.push(Candidate {
+                log_likelihood: log,
+                base,
+                level: own.get(n).copied().unwrap_or(0.0),
+                own: shape.map(|at| {
+                    own.truncate(n);
+                    (at, own)
+                }),
+            });
+        };
+        if base.is_some() && has_level {
+            push(
+                self.problem(&offsets, &[], Vec::new()).fit(Vec::new()),
+                None,
+            );
+        }
+        let level = has_level.then_some(1.0 / LOGISTIC_LEVEL);
+        let level_column = vec![1.0; if has_level { self.y.len() } else { 0 }];
+        let alone = self.problem(&offsets, &level_column, level.into_iter().collect());
+        push(alone.fit(vec![0.0; alone.penalties.len()]), None);
+        for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
+            let columns = [&shape.columns[..], &level_column].concat();
+            let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
+            for signal in LOGISTIC_SIGNALS {
+                let mut penalties = vec![shape.length / signal; shape.n_directions];
+                penalties.extend(level);
+                let fitted = self.problem(&offsets, &columns, penalties);
+                let fitted = fitted.fit(start.clone());
+                if let Some(fitted) = &fitted {
+                    start.clone_from(&fitted.own);
+                }
+                push(fitted, Some(at));
+            }
+        }
+    }
+}
+
+/// `min over v  sum_i log(1 + exp(-y_i (o_i + <a_i, v>))) + sum_k p_k v_k^2 / 2`.
+struct Logistic<'a> {
+    labels: &'a [f64],
+    offsets: &'a [f64],
+    /// `a`, one coordinate after the other.
+    columns: &'a [f64],
+    penalties: Vec<f64>,
+}
+
+struct Fitted {
+    own: Vec<f64>,
+    /// Laplace's approximation of the log marginal likelihood.
+    log: f64,
+}
+
+impl Logistic<'_> {
+    fn columns(&self) -> impl Iterator<Item = &[f64]> {
+        self.columns.chunks_exact(self.labels.len().max(1))
+    }
+
+    /// Margins `y_i s_i`, and the objective.
+    fn at(&self, own: &[f64]) -> (Vec<f64>, f64) {
+        let mut margins = self.offsets.to_vec();
+        for (column, v) in self.columns().zip(own) {
+            let sums = margins.iter_mut().zip(column);
+            sums.for_each(|(s, a)| *s += a * v);
+        }
+        margins
+            .iter_mut()
+            .zip(self.labels)
+            .for_each(|(s, y)| *s *= y);
+        // log(1 + exp(-s)) without overflow
+        let loss = |s: &f64| (-s.abs()).exp().ln_1p() + (-s).max(0.0);
+        let squares = self.penalties.iter().zip(own).map(|(p, v)| p * v * v);
+        let value = margins.iter().map(loss).sum::<f64>() + 0.5 * squares.sum::<f64>();
+        (margins, value)
+    }
+
+    /// Minus the gradient, and the Hessian's upper triangle.
+    fn slopes(&self, own: &[f64], margins: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let n = self.penalties.len();
+        let misses = margins.iter().map(|s| 1.0 / (1.0 + s.exp()));
+        let misses: Vec<f64> = misses.collect();
+        let pull: Vec<f64> = misses.iter().zip(self.labels).map(|(p, y)| p * y).collect();
+        let curvature: Vec<f64> = misses.iter().map(|p| p * (1.0 - p)).collect();
+        let (mut down, mut hessian) = (Vec::with_capacity(n), vec![0.0; n * n]);
+        for (i, column) in self.columns().enumerate() {
+            down.push(inner(column, &pull) - self.penalties[i] * own[i]);
+            let weighed: Vec<f64> = column.iter().zip(&curvature).map(|(a, w)| a * w).collect();
+            for (k, other) in self.columns().enumerate().skip(i) {
+                hessian[i * n + k] = inner(&weighed, other);
+            }
+            hessian[i * n + i] += self.penalties[i];
+        }
+        (down, hessian)
+    }
+
+    /// Newton's method with halved steps. None where numbers are not finite or the minimum is not reached.
+    fn fit(&self, mut own: Vec<f64>) -> Option<Fitted> {
+        let n = self.penalties.len();
+        let (mut margins, mut value) = self.at(&own);
+        let mut stuck = false;
+        for _ in 0..NEWTON_STEPS {
+            let (down, mut factor) = self.slopes(&own, &margins);
+            if n > 0 {
+                cholesky_in_place(&mut factor, n).ok()?;
+            }
+            let mut step = down.clone();
+            if n > 0 {
+                cholesky_solve_in_place(&factor, n, &mut step).ok()?;
+            }
+            let decrement = inner(&down, &step);
+            if decrement <= DECREMENT || stuck {
+                let pivots = factor.iter().step_by(n + 1).map(|pivot| pivot.ln());
+                let priors = self.penalties.iter().map(|p| 0.5 * p.ln());
+                let log = priors.sum::<f64>() - value - pivots.sum::<f64>();
+                return Some(Fitted { own, log }).filter(|of| of.log.is_finite());
+            }
+            let mut length = 1.0;
+            loop {
+                let along = own.iter().zip(&step).map(|(v, s)| v + length * s);
+                let next: Vec<f64> = along.collect();
+                let (found, lower) = self.at(&next);
+                if lower <= value - 1e-4 * length * decrement {
+                    (own, margins, value) = (next, found, lower);
+                    break;
+                }
+                length *= 0.5;
+                if length < 1e-9 {
+                    // as near as rounding allows, or lost
+                    stuck = decrement < 1e-6;
+                    if stuck {
+                        break;
+                    }
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::cast_possible_truncation, reason = "rows of made data are f32")]
+
+    use dp_core::UserSamplesBuilder;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha20Rng;
+
+    use super::*;
+    use crate::Provenance;
+
+    fn own_rows(
+        rows: &dp_core::UserSamples,
+        loss: ConvexLoss,
+        level: OwnLevel,
+        shared: &SharedParts<'_>,
+    ) -> OwnRows {
+        let of = WeighedFit::new(loss, level).unwrap();
+        OwnRows::read(rows.rows(0), shared, of)
+    }
+
+    fn samples(rows: &[(Vec<f32>, f32)]) -> dp_core::UserSamples {
+        let mut builder = UserSamplesBuilder::new(rows[0].0.len(), rows.len()).unwrap();
+        for (x, y) in rows {
+            builder.push(0, x, *y).unwrap();
+        }
+        builder.build().0
+    }
+
+    /// Rows `y = 3 + <slopes, x> + noise`.
+    fn made(seed: u64, n: usize, slopes: &[f64], noise: f64) -> Vec<(Vec<f32>, f32)> {
+        let rng = &mut ChaCha20Rng::seed_from_u64(seed);
+        let mut row = || {
+            let x: Vec<f64> = slopes.iter().map(|_| rng.random_range(-1.0..1.0)).collect();
+            let y = 3.0 + inner(&x, slopes) + noise * rng.random_range(-1.7..1.7);
+            (x.iter().map(|&x| x as f32).collect(), y as f32)
+        };
+        (0..n).map(|_| row()).collect()
+    }
+
+    fn determinant_and_solution(matrix: &[f64], y: &[f64]) -> (f64, Vec<f64>) {
+        let (mut factor, mut solution) = (matrix.to_vec(), y.to_vec());
+        cholesky_in_place(&mut factor, y.len()).unwrap();
+        cholesky_solve_in_place(&factor, y.len(), &mut solution).unwrap();
+        let log: f64 = factor.iter().step_by(y.len() + 1).map(|p| p.ln()).sum();
+        (2.0 * log, solution)
+    }
+
+    /// For every candidate without a base: `-log det(I + A A^T / l + k 1 1^T) / 2 - m/2 log(y^T (...)^-1 y)`, and `E[v | y]`, from dense matrices.
+    #[test]
+    fn likelihoods_and_means_are_those_of_the_gaussian_prior() {
+        for n in [3, 9] {
+            let data = samples(&made(1, n, &[2.0, -1.0, 0.3, 0.0, 0.8], 0.5));
+            let nothing = SharedParts::default();
+            let own = own_rows(&data, ConvexLoss::Squared, OwnLevel::Near, &nothing);
+            let shapes = own.shapes(None);
+            let mut found = Vec::new();
+            own.squared(None, &shapes, &mut found);
+            assert_eq!(found.len(), 1 + 2 * SIGNALS.len());
+            for (of, &signal) in found[1..].iter().zip(SIGNALS.iter().cycle()) {
+                let (at, v) = of.own.as_ref().unwrap();
+                let shape = &shapes[*at];
+                let ridge = shape.length / signal;
+                let mut kernel = vec![LEVEL; n * n];
+                kernel.iter_mut().step_by(n + 1).for_each(|k| *k += 1.0);
+                for column in shape.columns.chunks_exact(n) {
+                    for (i, line) in kernel.chunks_exact_mut(n).enumerate() {
+                        let line = line.iter_mut().zip(column);
+                        line.for_each(|(k, c)| *k += column[i] * c / ridge);
+                    }
+                }
+                let (log, dual) = determinant_and_solution(&kernel, &own.y);
+                let expected = -0.5 * log - 0.5 * n as f64 * inner(&dual, &own.y).ln();
+                assert!((of.log_likelihood - expected).abs() < 1e-6, "{expected}");
+                for (v, column) in v.iter().zip(shape.columns.chunks_exact(n)) {
+                    assert!((v - inner(column, &dual) / ridge).abs() < 1e-8);
+                }
+                assert!((of.level - LEVEL * dual.iter().sum::<f64>()).abs() < 1e-7);
+            }
+        }
+    }
+
+    /// Through rows and through features, all shapes give back the rows that they were made of.
+    #[test]
+    fn directions_give_the_rows_back() {
+        let u = [1.0, 0.2, 0.4, 1.0, -0.3, 0.5, 0.1, 0.7];
+        let plane = Subspace::spanned_by(4, 2, &u, Provenance::NonPrivate).unwrap();
+        for n in [3, 12] {
+            let data = samples(&made(2, n, &[1.0, 2.0, 3.0, 4.0], 0.1));
+            let shared = SharedParts {
+                subspace: Some(&plane),
+                ..SharedParts::default()
+            };
+            let own = own_rows(&data, ConvexLoss::Squared, OwnLevel::None, &shared);
+            let shapes = own.shapes(Some(&plane));
+            assert_eq!(shapes.len(), 3 + TILTS.len());
+            for shape in &shapes {
+                let directions = shape.back.chunks_exact(4);
+                for (back, column) in directions.zip(shape.columns.chunks_exact(n)) {
+                    for (x, c) in own.rows().zip(column) {
+                        assert!((inner(x, back) - c).abs() < 1e-9);
+                    }
+                }
+            }
+            assert_eq!(shapes[2].n_directions, 2);
+        }
+    }
+
+    #[test]
+    fn a_logistic_fit_has_no_slope_left_and_its_weight_is_that_of_the_normal_around_it() {
+        let rows = made(3, 40, &[2.0, -1.0], 0.5).into_iter();
+        let rows: Vec<_> = rows
+            .map(|(x, y)| (x, if y > 3.2 { 1.0 } else { -1.0 }))
+            .collect();
+        let data = samples(&rows);
+        let nothing = SharedParts::default();
+        let own = own_rows(&data, ConvexLoss::Logistic, OwnLevel::Near, &nothing);
+        let shapes = own.shapes(None);
+        let offsets = vec![0.0; 40];
+        let columns = [&shapes[0].columns[..], &[1.0; 40]].concat();
+        let of = own.problem(&offsets, &columns, vec![0.3, 0.3, 1.0 / LOGISTIC_LEVEL]);
+        let fitted = of.fit(vec![0.0; 3]).unwrap();
+        let (margins, value) = of.at(&fitted.own);
+        let (down, _) = of.slopes(&fitted.own, &margins);
+        assert!(down.iter().all(|s| s.abs() < 1e-4), "{down:?}");
+        // curvature by differences of slopes
+        let mut hessian = Vec::new();
+        for k in 0..3 {
+            let slopes = [1e-5, -1e-5].map(|step| {
+                let mut moved = fitted.own.clone();
+                moved[k] += step;
+                let (margins, _) = of.at(&moved);
+                of.slopes(&moved, &margins).0
+            });
+            let line = slopes[0].iter().zip(&slopes[1]);
+            hessian.extend(line.map(|(up, down)| (down - up) / 2e-5));
+        }
+        let (log, _) = determinant_and_solution(&hessian, &[1.0; 3]);
+        let prior = 0.5 * (0.3_f64 * 0.3 / LOGISTIC_LEVEL).ln();
+        assert!((fitted.log - (prior - value - 0.5 * log)).abs() < 1e-6);
+    }
+
+    fn error(model: &PersonalModel, slopes: &[f64]) -> f64 {
+        let rows = made(99, 200, slopes, 0.0);
+        let squares = rows
+            .iter()
+            .map(|(x, y)| (model.predict(x) - f64::from(*y)).powi(2));
+        (squares.sum::<f64>() / 200.0).sqrt()
+    }
+
+    #[test]
+    fn what_is_shared_helps_when_it_is_right_and_does_no_harm_when_it_is_wrong() {
+        let slopes: Vec<f64> = (0..12).map(|k| f64::from(k) - 6.0).collect();
+        let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
+        let wrong: Vec<f64> = slopes.iter().rev().map(|s| 3.0 * s).collect();
+        let line = |w: &[f64]| Subspace::spanned_by(12, 1, w, Provenance::NonPrivate).unwrap();
+        let (mut alone, mut helped, mut misled) = (0.0, [0.0; 2], [0.0; 2]);
+        for seed in 0..20 {
+            let data = samples(&made(seed, 10, &slopes, 1.0));
+            let of = |shared: &SharedParts<'_>| error(&fit.fit(shared, data.rows(0)), &slopes);
+            let models = |w: &[f64]| {
+                of(&SharedParts {
+                    subspace: None,
+                    models: &[w],
+                })
+            };
+            let subspace = |w: &[f64]| {
+                of(&SharedParts {
+                    subspace: Some(&line(w)),
+                    models: &[],
+                })
+            };
+            alone += of(&SharedParts::default());
+            for (sums, w) in [(&mut helped, &slopes), (&mut misled, &wrong)] {
+                sums[0] += models(w);
+                sums[1] += subspace(w);
+            }
+        }
+        assert!(
+            helped.iter().all(|sum| *sum < 0.5 * alone),
+            "{helped:?} {alone}"
+        );
+        assert!(
+            misled.iter().all(|sum| *sum < 1.1 * alone),
+            "{misled:?} {alone}"
+        );
+    }
+
+    #[test]
+    fn rows_that_say_nothing_leave_the_shared_model_and_huge_ones_stay_finite() {
+        let w: [&[f64]; 2] = [&[9.0, 9.0], &[1.0, 2.0]];
+        let shared = SharedParts {
+            subspace: None,
+            models: &w,
+        };
+        for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
+            for level in [OwnLevel::None, OwnLevel::Free, OwnLevel::Near] {
+                let fit = WeighedFit::new(loss, level).unwrap();
+                let nobody = samples(&[(vec![f32::NAN; 2], 0.0)]);
+                assert_eq!(fit.fit(&shared, nobody.rows(0)).coefficients(), w[1]);
+                let big = f32::MAX;
+                for rows in [
+                    vec![(vec![1.0, 2.0], 8.0)],
+                    vec![(vec![big, -big], big), (vec![big, big], -big)],
+                    vec![(vec![1e-30, 1e30], 1.0); 3],
+                    vec![(vec![1.0, 1.0], 1.0), (vec![1.0, 1.0], 1.0)],
+                ] {
+                    let model = fit.fit(&shared, samples(&rows).rows(0));
+                    assert!(model.level().is_finite());
+                    assert!(model.coefficients().iter().all(|t| t.is_finite()));
+                }
+            }
+        }
+        assert!(WeighedFit::new(ConvexLoss::Huber { threshold: 1.0 }, OwnLevel::Free).is_err());
+    }
+
+    #[test]
+    fn a_shared_model_beyond_all_numbers_is_not_taken() {
+        let slopes = [1.0, -2.0];
+        let data = samples(&made(5, 12, &slopes, 0.3));
+        for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
+            let fit = WeighedFit::new(loss, OwnLevel::Near).unwrap();
+            let alone = fit.fit(&SharedParts::default(), data.rows(0));
+            for w in [
+                [1e300, -1e300],
+                [1e155, 1e155],
+                [f64::INFINITY, 1.0],
+                [f64::NAN, 0.0],
+            ] {
+                let models: [&[f64]; 1] = [&w];
+                let shared = SharedParts {
+                    subspace: None,
+                    models: &models,
+                };
+                let model = fit.fit(&shared, data.rows(0));
+                let pairs = model.coefficients().iter().zip(alone.coefficients());
+                for (with, without) in pairs {
+                    assert!(
+                        (with - without).abs() < 1e-9,
+                        "{loss:?} {w:?} {with} {without}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn separable_classes_are_told_apart() {
+        let rows = (0..20_u8).map(|k| (vec![f32::from(k), 1.0], f32::from(i8::from(k > 7))));
+        let rows: Vec<_> = rows.collect();
+        let fit = WeighedFit::new(ConvexLoss::Logistic, OwnLevel::Near).unwrap();
+        let data = samples(&rows);
+        let model = fit.fit(&SharedParts::default(), data.rows(0));
+        for (x, y) in &rows {
+            assert_eq!(model.predict(x) > 0.0, *y > 0.0);
+        }
+    }
+}
