@@ -1,7 +1,7 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
 use dp_accounting::{Certificate, Plan};
-use dp_core::{Adjacency, ApproxDp};
+use dp_core::Adjacency;
 use dp_data::{CatalogueSource, Ratings};
 use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha
 use crate::settings::{Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
+use crate::workflows::input::{HeldOut, check_items, read, settings_for};
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -33,7 +33,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     }
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let method = args.target.method;
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     // neither noise nor cost depends on the number of items
@@ -80,7 +80,7 @@ pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
     check_items(&args.input)?;
     let catalogue = args.input.items.as_deref();
     Ok(Opening {
-        catalogue: catalogue.map(|items| (items, args.input.user_col.as_ref())),
+        catalogue: catalogue.map(|items| (items, args.input.columns.user_col.as_ref())),
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,
@@ -91,7 +91,7 @@ pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
 
 /// The ratings, and the parts to train and to test on.
 pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
-    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback)?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     Ok((ratings, split))
 }
@@ -184,7 +184,7 @@ pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String
     if ratings.catalogue_source() == CatalogueSource::FromRatings {
         all.push("item ids of the input are public".to_owned());
     }
-    let unit = args.input.user_col.as_ref();
+    let unit = args.input.columns.user_col.as_ref();
     all.extend(unit.map(|name| unit_of(Some(name))));
     all.push(args.ledger.assumption().to_owned());
     all

@@ -275,7 +275,7 @@ impl OutputFolder {
     pub(crate) fn release_list_sha256(&self) -> Result<Option<String>> {
         let list = self.path(RELEASES);
         match fs::read(&list) {
-            Ok(bytes) => Ok(Some(crate::workflows::sha256(&bytes))),
+            Ok(bytes) => Ok(Some(dp_accounting::sha256_hex(&bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::read(&list, error)),
         }
