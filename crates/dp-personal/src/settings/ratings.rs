@@ -293,8 +293,8 @@ settings! {
         item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ...", requires: ["ratings"] },
         /// Name of the rating column
         rating_col: Option<String> = { value_name: "NAME", usual: "`rating`", requires: ["ratings"] },
-        /// Names of all columns, in order, of a file that has no header
-        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', usual: "the first line has them", requires: ["ratings"] },
+        /// Names of all columns, in order, where the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', requires: ["ratings"] },
     }
 
     /// Where the figures go.

@@ -82,8 +82,8 @@ settings! {
         target_col: Option<String> = { value_name: "NAME", usual: "`target`, `label` or `y`" },
         /// Names of the feature columns
         feature_cols: Option<Vec<String>> = { alias: "features", value_name: "NAME,...", delimiter: ',', usual: "all others" },
-        /// Names of all columns, in order, of a file that has no header
-        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', usual: "the first line has them" },
+        /// Names of all columns, in order, where the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// Most rows of a user; later ones are left out
         max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
     }
