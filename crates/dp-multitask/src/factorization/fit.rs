@@ -7,6 +7,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
+use super::axes::spread_alike;
 use super::item_update::ItemUpdate;
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -138,6 +139,11 @@ impl MatrixFactorization {
             }
             weights.clear_others(&mut rounds.factors);
             rounds.show(run);
+        }
+        if let (None, true, Some(pooled)) =
+            (params.fold_in_penalties, dim > 1, rounds.matrices.as_ref())
+        {
+            spread_alike(&mut rounds.factors, dim, pooled)?;
         }
         let model = FactorModel::new(params.scoring(dim), rounds.factors, run.provenance())?;
         Ok(model.with_counts(counts))

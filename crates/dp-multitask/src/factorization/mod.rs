@@ -1,5 +1,6 @@
 //! Private matrix factorisation by alternating minimisation.
 
+mod axes;
 mod fit;
 mod implicit;
 mod item_update;
