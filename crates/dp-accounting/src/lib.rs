@@ -29,7 +29,7 @@ pub use books::filter::{
 };
 pub use books::ledger::{
     Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerEntry, LedgerNote, LedgerSummary,
-    Standing,
+    Standing, hex, sha256_hex,
 };
 pub use books::plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
 pub use books::spend::{ReleaseRecord, Reservation, Spend};

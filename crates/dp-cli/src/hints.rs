@@ -2,7 +2,7 @@
 
 use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
-use dp_data::ColumnRole;
+use dp_data::{ColumnRole, Expected};
 
 use dp_personal::error::{Error as WorkflowError, Shortfall};
 use dp_personal::output::{rounded_down, rounded_up};
@@ -64,6 +64,16 @@ fn hint(error: &WorkflowError) -> Option<String> {
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
         }
+        WorkflowError::Data(dp_data::Error::Malformed {
+            expected: Expected::Header | Expected::Separator,
+            ..
+        }) => NO_HEADER,
+        WorkflowError::Data(dp_data::Error::Malformed {
+            expected: Expected::NoNames,
+            ..
+        }) => {
+            "--header names the columns of a file that has no header: leave it out, and --user-col and the like name columns"
+        }
         WorkflowError::Data(dp_data::Error::NotACatalogue { .. }) => {
             "give a list of items that does not come from the data, each item once; where everybody may know every id in the \
              data, dp train and dp tune take --item-ids-are-public instead"
@@ -101,12 +111,18 @@ fn hint(error: &WorkflowError) -> Option<String> {
     Some(text.to_owned())
 }
 
+const NO_HEADER: &str = "where the file has no header, --header names its columns in order, as in --header user,item,rating (a file \
+                         for --history, --rows or --items needs one of its own)";
+
 /// Which flag names a column that is called otherwise.
 fn column_hint(role: ColumnRole) -> Option<String> {
     let flag = match role {
         ColumnRole::User => "--user-col names it",
         ColumnRole::Item => "of ratings --item-col names it, and in a table of items it is renamed",
-        ColumnRole::Rating => "--rating-col names it (dp federate: --target-col)",
+        ColumnRole::Rating => {
+            "--rating-col names it (dp federate: --target-col); --feedback implicit needs none, unless --min-rating says which \
+             ratings are a yes"
+        }
         ColumnRole::Target => "--target-col names it",
         ColumnRole::Feature => {
             "--feature-cols names them; dp predict wants the names of the training data, of ratings those of the \
@@ -114,7 +130,7 @@ fn column_hint(role: ColumnRole) -> Option<String> {
         }
         _ => return None,
     };
-    Some(format!("where it is called otherwise, {flag}"))
+    Some(format!("where it is called otherwise, {flag}; {NO_HEADER}"))
 }
 
 fn shortfall_hint(shortfall: &Shortfall) -> String {

@@ -219,11 +219,13 @@ pub enum Expected {
         /// Fields in the line.
         found: usize,
     },
-    /// A closing quote before the line ends, with a comma or the line's end after it.
+    /// A closing quote before the line ends, with a separator or the line's end after it.
     ClosedQuote,
     /// Column names where the first line holds values.
     Header,
-    /// Fields separated by `::`, tabs or commas.
+    /// A record where the names of columns stand, and names were given for a file that has none.
+    NoNames,
+    /// Fields separated by `::`, tabs, commas or semicolons.
     Separator,
     /// Ratings of one user only.
     OneUser,
@@ -253,9 +255,12 @@ impl fmt::Display for Expected {
             Self::Utf8 => f.write_str("text in UTF-8"),
             Self::Fields { found, expected } => write!(f, "{expected} fields; found {found}"),
             Self::ThreeOrFourFields { found } => write!(f, "3 or 4 fields; found {found}"),
-            Self::ClosedQuote => f.write_str("a quoted field that closes before the next comma"),
+            Self::ClosedQuote => {
+                f.write_str("a quoted field that closes before the next separator")
+            }
             Self::Header => f.write_str("a header with column names; found a number"),
-            Self::Separator => f.write_str("fields separated by `::`, tabs or commas"),
+            Self::NoNames => f.write_str("a record; found the names of columns"),
+            Self::Separator => f.write_str("fields separated by `::`, tabs, commas or semicolons"),
             Self::Json(what) => f.write_str(what),
             Self::Counts => f.write_str("num_samples to be the numbers of rows of the users"),
             Self::DataOfUser => f.write_str("data of every user in users"),

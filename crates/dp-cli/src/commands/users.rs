@@ -50,16 +50,18 @@ fn ranked(found: &Recommendations) -> Vec<Value> {
 }
 
 fn ranking(found: &Recommendations) -> String {
-    let mut text = match found.n_history {
-        0 => "no own ratings: these are the items that people like in general\n".to_owned(),
-        1 => "from 1 own rating:\n".to_owned(),
-        n => format!("from {n} own ratings:\n"),
+    let own = match found.n_history {
+        1 => "1 own rating".to_owned(),
+        n => format!("{n} own ratings"),
     };
-    if found.orders_alike && found.n_history > 0 {
-        text.push_str(
-            "(this model has no tastes: own ratings move predictions, not the order of items)\n",
-        );
-    }
+    let mut text = match (found.n_history, found.orders_alike) {
+        (0, _) => "no own ratings: these are the items that people like in general\n".to_owned(),
+        (_, false) => format!("from {own}:\n"),
+        (_, true) => format!(
+            "the same order for everybody: this model has no tastes that {own} could tell of; own ratings move predictions and leave \
+             out what was rated\n"
+        ),
+    };
     if found.n_unknown_items > 0 {
         text.push_str(&format!(
             "({} more on items the model does not know)\n",

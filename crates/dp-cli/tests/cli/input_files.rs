@@ -37,6 +37,74 @@ pub(crate) fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// The factors that a repeatable run learns from `ratings.csv`.
+#[track_caller]
+fn learned_from(text: &str, more: &[&str]) -> Vec<u8> {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", text);
+    let args = [&["--insecure-seed", "1", "--dim", "2"], more].concat();
+    sandbox.train(&args).exits(0);
+    sandbox.read("dp-model/item_factors.safetensors")
+}
+
+#[test]
+fn semicolons_decimal_commas_and_files_without_header_give_the_same_model() {
+    let text = ratings(40, 25, 10).replace(",4\n", ",3.5\n");
+    let expected = learned_from(&text, &[]);
+    let semicolons = text.replace(',', ";").replace("3.5", "3,5");
+    assert!(semicolons.contains(";3,5\n"));
+    let headless = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    let header = ["--header", "user,item,rating"].as_slice();
+    for (text, args) in [
+        (semicolons.clone(), [].as_slice()),
+        (headless(&semicolons), header),
+        (headless(&text), header),
+        (headless(&text).replace(',', "\t"), header),
+        (
+            headless(&text),
+            &[
+                "--header",
+                "who,what,stars",
+                "--user-col",
+                "who",
+                "--item-col",
+                "what",
+                "--rating-col",
+                "stars",
+            ],
+        ),
+    ] {
+        assert!(learned_from(&text, args) == expected, "{}", &text[..60]);
+    }
+}
+
+#[test]
+fn implicit_feedback_reads_pairs_of_user_and_item() {
+    let text = ratings(40, 25, 10);
+    let (n_users, implicit) = (40, words("--feedback implicit --split users"));
+    let expected = learned_from(&text, &implicit);
+    let lines = text.lines().map(|line| line.rsplit_once(',').unwrap().0);
+    let pairs: String = lines.flat_map(|line| [line, "\n"]).collect();
+    assert!(learned_from(&pairs, &implicit) == expected);
+
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", &pairs);
+    let json = [&implicit[..], &["--json", "--show-internal"]].concat();
+    let json = sandbox.train(&json).exits(0).json();
+    assert_eq!(json["internal"]["n_users"], n_users);
+    let evaluate = words("evaluate ratings.csv --model dp-model --show-internal");
+    sandbox.dp(&evaluate).exits(0);
+    // one user's own items need no ratings either, nor a column of users
+    let recommend = words("recommend --model dp-model --history me.csv --json");
+    let of = |own: &str| {
+        sandbox.write("me.csv", own);
+        sandbox.dp(&recommend).exits(0).json()
+    };
+    let own = of("item\nitem-3\nitem-4\n");
+    assert_eq!(own["n_history"], 2);
+    assert_eq!(own, of("item,rating\nitem-3,1\nitem-4,1\n"));
+}
+
 #[test]
 fn a_missing_file_is_named() {
     let sandbox = Sandbox::new();

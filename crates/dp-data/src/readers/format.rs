@@ -18,6 +18,8 @@ pub enum Layout {
     Tab,
     /// Commas under a header; fields may be quoted.
     Csv,
+    /// Semicolons under a header; fields may be quoted, and numbers may have a decimal comma.
+    Semicolons,
     /// Tabs under a header; no quoting.
     Tsv,
 }
@@ -28,11 +30,12 @@ impl Layout {
             Self::DoubleColon => Separator::DoubleColon,
             Self::Tab | Self::Tsv => Separator::Tab,
             Self::Csv => Separator::Comma,
+            Self::Semicolons => Separator::Semicolon,
         }
     }
 
     const fn has_header(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
+        matches!(self, Self::Csv | Self::Tsv | Self::Semicolons)
     }
 }
 
@@ -70,7 +73,7 @@ impl RatingsColumns {
 /// 1. three or four fields between `::`, the third a number: [`Layout::DoubleColon`];
 /// 2. a tab: [`Layout::Tab`] if there are three or four fields and the third is a number,
 ///    otherwise [`Layout::Tsv`];
-/// 3. a comma: [`Layout::Csv`];
+/// 3. commas or semicolons, whichever there are more of: [`Layout::Csv`] or [`Layout::Semicolons`];
 /// 4. anything else is an error.
 ///
 /// Naming a column rules out the layouts without header.
@@ -80,6 +83,10 @@ impl RatingsColumns {
 pub struct RatingsFormat {
     layout: Option<Layout>,
     columns: RatingsColumns,
+    #[cfg_attr(feature = "serde", serde(default))]
+    names: Option<Vec<String>>,
+    #[cfg_attr(feature = "serde", serde(default))]
+    without_ratings: bool,
 }
 
 impl RatingsFormat {
@@ -97,6 +104,21 @@ impl RatingsFormat {
         self
     }
 
+    /// Takes these names, in order, for the columns of a file without a header. Fields are separated by whatever cuts the first
+    /// line into as many: `::`, tabs, semicolons or commas; the layout is not looked at.
+    #[must_use]
+    pub fn with_names(mut self, names: Vec<String>) -> Self {
+        self.names = Some(names);
+        self
+    }
+
+    /// Reads pairs of user and item: no column of ratings is needed or looked at, and every record has the value 1.
+    #[must_use]
+    pub const fn without_ratings(mut self) -> Self {
+        self.without_ratings = true;
+        self
+    }
+
     /// Opens a table in this format and finds its columns. The user column may be missing only
     /// where `user_is_optional`.
     pub(super) fn open<'a>(
@@ -105,20 +127,41 @@ impl RatingsFormat {
         name: String,
         user_is_optional: bool,
     ) -> Result<(Table<'a>, Columns)> {
-        let mut layout = self.layout;
-        let mut table = Table::open(input, name, |line| {
-            layout = layout.or_else(|| detect(line, self.columns.any_named()));
-            layout.map(Layout::separator)
-        })?;
-        let columns = if table.has_schema() || layout.is_some_and(Layout::has_header) {
-            Columns::from_header(&table, &self.columns, user_is_optional)?
+        let (mut table, layout) = match &self.names {
+            Some(names) => (Table::with_names(input, name, names)?, None),
+            None => self.detected(input, name, user_is_optional)?,
+        };
+        let mut columns = if table.has_schema() || layout.is_some_and(Layout::has_header) {
+            Columns::from_header(&table, self, user_is_optional)?
         } else {
             table.without_header();
             Columns::by_position(&table)?
         };
-        let wanted = [Some(columns.item), Some(columns.rating), columns.user];
+        if self.without_ratings {
+            columns.rating = None;
+        }
+        let wanted = [Some(columns.item), columns.rating, columns.user];
         table.read_only(wanted.into_iter().flatten())?;
         Ok((table, columns))
+    }
+
+    /// A table in the layout that was given or that the first line shows.
+    fn detected<'a>(
+        &self,
+        input: Input<'a>,
+        name: String,
+        user_is_optional: bool,
+    ) -> Result<(Table<'a>, Option<Layout>)> {
+        let mut layout = self.layout;
+        // items alone need nothing between fields
+        let may_be_one_column = user_is_optional && self.without_ratings;
+        let table = Table::open(input, name, |line| {
+            layout = layout
+                .or_else(|| detect(line, self.columns.any_named()))
+                .or(may_be_one_column.then_some(Layout::Csv));
+            layout.map(Layout::separator)
+        })?;
+        Ok((table, layout))
     }
 }
 
@@ -127,10 +170,17 @@ impl RatingsFormat {
 pub(super) struct Columns {
     pub(super) user: Option<usize>,
     pub(super) item: usize,
-    pub(super) rating: usize,
+    /// Not where records have no ratings.
+    pub(super) rating: Option<usize>,
 }
 
 impl Columns {
+    /// The value of the current record.
+    pub(super) fn value(self, table: &Table<'_>) -> Result<f32> {
+        let rating = self.rating;
+        rating.map_or(Ok(1.0), |at| table.number(at, ColumnRole::Rating))
+    }
+
     fn by_position(table: &Table<'_>) -> Result<Self> {
         let found = table.n_fields();
         if !matches!(found, 3 | 4) {
@@ -139,16 +189,17 @@ impl Columns {
         Ok(Self {
             user: Some(0),
             item: 1,
-            rating: 2,
+            rating: Some(2),
         })
     }
 
     fn from_header(
         table: &Table<'_>,
-        columns: &RatingsColumns,
+        format: &RatingsFormat,
         user_is_optional: bool,
     ) -> Result<Self> {
-        let header = Header::read(table)?;
+        let (header, columns) = (Header::read(table)?, &format.columns);
+        let rating = || header.find(ColumnRole::Rating, columns.rating.as_deref());
         let user = header.find(ColumnRole::User, columns.user.as_deref());
         Ok(Self {
             user: if user_is_optional {
@@ -157,7 +208,7 @@ impl Columns {
                 Some(user?)
             },
             item: header.find(ColumnRole::Item, columns.item.as_deref())?,
-            rating: header.find(ColumnRole::Rating, columns.rating.as_deref())?,
+            rating: (!format.without_ratings).then(rating).transpose()?,
         })
     }
 }
@@ -297,7 +348,10 @@ fn detect(line: &[u8], needs_header: bool) -> Option<Layout> {
             Layout::Tsv
         })
     } else {
-        line.contains(&b',').then_some(Layout::Csv)
+        Some(match Separator::of_header(line)? {
+            Separator::Semicolon => Layout::Semicolons,
+            _ => Layout::Csv,
+        })
     }
 }
 
@@ -316,7 +370,8 @@ mod tests {
             ("userId,movieId,rating,timestamp", Some(Layout::Csv)),
             ("a::b,user,x::y", Some(Layout::Csv)),
             ("user::item::rating", None),
-            ("user;item;rating", None),
+            ("user;item;rating", Some(Layout::Semicolons)),
+            ("user item rating", None),
         ];
         for (line, layout) in table {
             assert_eq!(detect(line.as_bytes(), false), layout, "{line}");

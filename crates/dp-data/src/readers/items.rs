@@ -22,8 +22,8 @@ pub struct ItemAttributes {
     pub year: Option<u16>,
 }
 
-/// Reads what is publicly known of items: a header, then one item a line, separated by tabs if the header has one and by commas
-/// otherwise, plain or gzip.
+/// Reads what is publicly known of items: a header, then one item a line, separated as of [`read_samples`](crate::read_samples), plain or
+/// gzip.
 ///
 /// | column | names | |
 /// |---|---|---|
@@ -142,8 +142,8 @@ fn year_of_title(title: &str) -> Option<u16> {
     year_in(end)
 }
 
-/// Reads a declared catalogue: a header, then one item a line, separated by tabs if the header
-/// has one and by commas otherwise, plain or gzip.
+/// Reads a declared catalogue: a header, then one item a line, separated as of
+/// [`read_samples`](crate::read_samples), plain or gzip.
 ///
 /// The item column is `item`, `itemId`, `item_id`, `movieId` or `movie_id`; a column `title` is
 /// used if there is one, and an empty title is none. Ids given twice count once. `movies.dat` of MovieLens,

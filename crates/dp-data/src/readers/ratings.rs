@@ -121,7 +121,7 @@ impl Collected {
 
     fn push(&mut self, table: &Table<'_>, columns: Columns) -> Result<()> {
         let user_column = columns.user.expect("a table of many users has their ids");
-        let value = table.number(columns.rating, ColumnRole::Rating)?;
+        let value = columns.value(table)?;
         let user_id = table.id(user_column, ColumnRole::User)?;
         let item_id = table.id(columns.item, ColumnRole::Item)?;
         let item = self
@@ -232,14 +232,18 @@ impl UserHistory {
     }
 }
 
-/// Reads one user's own ratings, in any layout [`read_ratings`](crate::read_ratings) detects; under a header the
+/// Reads one user's own ratings, in a format as of [`read_ratings`](crate::read_ratings); under a header the
 /// user column may be missing. Merge rules are those of [`InteractionsBuilder`].
 ///
 /// # Errors
 /// Those of [`read_ratings`](crate::read_ratings), and [`Expected::OneUser`] where a second user begins.
-pub fn read_history(path: impl AsRef<Path>, catalogue: &ItemCatalogue) -> Result<UserHistory> {
+pub fn read_history(
+    path: impl AsRef<Path>,
+    format: &RatingsFormat,
+    catalogue: &ItemCatalogue,
+) -> Result<UserHistory> {
     let (input, name) = open_table(path.as_ref())?;
-    read_own(input, name, catalogue)
+    read_own(input, name, format, catalogue)
 }
 
 /// Reads one user's own ratings from anything; `name` stands for the path in errors.
@@ -249,9 +253,9 @@ pub fn read_history(path: impl AsRef<Path>, catalogue: &ItemCatalogue) -> Result
 ///
 /// # Examples
 /// ```
-/// use dp_data::{ItemCatalogue, read_history_from};
-/// let items = ItemCatalogue::from_ids(["7", "8"]);
-/// let history = read_history_from("item,rating\n8,5\n9,1\n".as_bytes(), "me.csv", &items)?;
+/// use dp_data::{ItemCatalogue, RatingsFormat, read_history_from};
+/// let (items, format) = (ItemCatalogue::from_ids(["7", "8"]), RatingsFormat::default());
+/// let history = read_history_from("item,rating\n8,5\n9,1\n".as_bytes(), "me.csv", &format, &items)?;
 /// assert_eq!(history.records(), [(1, 5.0)]);
 /// assert_eq!(history.n_unknown_items(), 1);
 /// # Ok::<(), dp_data::Error>(())
@@ -259,14 +263,20 @@ pub fn read_history(path: impl AsRef<Path>, catalogue: &ItemCatalogue) -> Result
 pub fn read_history_from(
     reader: impl Read,
     name: impl Into<String>,
+    format: &RatingsFormat,
     catalogue: &ItemCatalogue,
 ) -> Result<UserHistory> {
     let name = name.into();
-    read_own(table_from(reader, &name)?, name, catalogue)
+    read_own(table_from(reader, &name)?, name, format, catalogue)
 }
 
-fn read_own(input: Input<'_>, name: String, catalogue: &ItemCatalogue) -> Result<UserHistory> {
-    let (mut table, columns) = RatingsFormat::default().open(input, name, true)?;
+fn read_own(
+    input: Input<'_>,
+    name: String,
+    format: &RatingsFormat,
+    catalogue: &ItemCatalogue,
+) -> Result<UserHistory> {
+    let (mut table, columns) = format.open(input, name, true)?;
     let mut builder = InteractionsBuilder::new(catalogue.len());
     let mut owner = None;
     let mut n_unknown_items = 0;
@@ -309,7 +319,7 @@ fn read_record(
     columns: Columns,
     catalogue: &ItemCatalogue,
 ) -> Result<Option<(u32, f32)>> {
-    let value = table.number(columns.rating, ColumnRole::Rating)?;
+    let value = columns.value(table)?;
     let id = table.id(columns.item, ColumnRole::Item)?;
     let item = catalogue.index_of_bytes(id);
     if item.is_none() && std::str::from_utf8(id).is_err() {

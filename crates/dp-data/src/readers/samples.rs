@@ -29,12 +29,16 @@ pub struct SampleColumns {
     pub user_is_optional: bool,
     /// The file holds features alone: no target is read, and every label is 0.
     pub without_target: bool,
+    /// The names of all columns, in order, of a file without a header. Fields are separated by whatever cuts the first line
+    /// into as many: `::`, tabs, semicolons or commas.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub names: Option<Vec<String>>,
 }
 
-/// Reads labelled feature vectors: a header, then one row a line, separated by tabs if the header has one and by commas
-/// otherwise, plain or gzip.
+/// Reads labelled feature vectors: a header, then one row a line, separated by tabs if the header has one, otherwise by commas or
+/// semicolons, whichever it has more of; plain or gzip.
 ///
-/// A row in which a number is NaN, infinite or beyond `f32` is left out and counted; its user stays known. A file without
+/// A row in which a number is missing (an empty field), NaN, infinite or beyond `f32` is left out and counted; its user stays known. A file without
 /// rows is an empty table: that the last user is gone must not show.
 ///
 /// # Errors
@@ -75,7 +79,10 @@ pub fn read_samples_from(
 }
 
 fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result<SampleTable> {
-    let mut table = Table::with_header(input, name)?;
+    let mut table = match &columns.names {
+        Some(names) => Table::with_names(input, name, names)?,
+        None => Table::with_header(input, name)?,
+    };
     let header = Header::read(&table)?;
     let (places, features) = Places::find(&header, columns)?;
     let target = places.target.map(|at| header.name(at).to_owned());
@@ -133,10 +140,10 @@ impl Places {
     fn read(&self, table: &Table<'_>, row: &mut Vec<f32>) -> Result<()> {
         row.clear();
         for &column in &self.features {
-            row.push(table.number(column, ColumnRole::Feature)?);
+            row.push(table.number_or_missing(column, ColumnRole::Feature)?);
         }
         row.push(match self.target {
-            Some(column) => table.number(column, ColumnRole::Target)?,
+            Some(column) => table.number_or_missing(column, ColumnRole::Target)?,
             None => 0.0,
         });
         Ok(())
@@ -224,6 +231,76 @@ mod tests {
     }
 
     #[test]
+    fn a_row_with_an_empty_field_is_left_out_and_counted() {
+        let text = "user,x,z,y\na,1,2,3\na,,2,3\nb,1, ,3\nb,1,2,\nb,4,5,6\n";
+        let table = read(text, &SampleColumns::default()).unwrap();
+        assert_eq!(*table.n_not_finite().expose(), 3);
+        let users = table.users().expose();
+        assert_eq!(
+            users[0].rows(2).collect::<Vec<_>>(),
+            [(&[1.0, 2.0][..], 3.0)]
+        );
+        assert_eq!(
+            users[1].rows(2).collect::<Vec<_>>(),
+            [(&[4.0, 5.0][..], 6.0)]
+        );
+    }
+
+    #[test]
+    fn semicolons_decimal_commas_and_columns_without_names_make_the_same_table() {
+        let plain = read(
+            "user,x,y\na,1.5,2\nb,-0.25,3.5\n",
+            &SampleColumns::default(),
+        )
+        .unwrap();
+        let named = |names: &str| SampleColumns {
+            names: Some(names.split(',').map(str::to_owned).collect()),
+            ..SampleColumns::default()
+        };
+        for (text, columns) in [
+            ("user;x;y\na;1,5;2\nb;-0,25;3.5\n", SampleColumns::default()),
+            ("a;1,5;2,0\nb;-0,25;3,5\n", named("user,x,y")),
+            ("a,1.5,2\nb,-0.25,3.5\n", named("user,x,y")),
+            ("2\ta\t1.5\n3.5\tb\t-.25\n", named("y,user,x")),
+        ] {
+            let table = read(text, &columns).unwrap();
+            assert_eq!(table.features(), plain.features(), "{text}");
+            assert_eq!(table.target(), plain.target(), "{text}");
+            for (user, expected) in table.users().expose().iter().zip(plain.users().expose()) {
+                assert_eq!(user.id(), expected.id(), "{text}");
+                assert!(user.rows(1).eq(expected.rows(1)), "{text}");
+            }
+        }
+        // a comma is a decimal one between semicolons alone, and no point stands between thousands
+        for text in ["user\tx\ty\na\t1,5\t2\n", "user;x;y\na;1.000,5;2\n"] {
+            let found = read(text, &SampleColumns::default()).err().unwrap();
+            assert_eq!(
+                found.to_string(),
+                "t.csv:2:2: expected a number for the feature"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_for_files_that_have_none_of_their_own() {
+        let columns = SampleColumns {
+            names: Some(["user", "x", "y"].map(str::to_owned).into()),
+            ..SampleColumns::default()
+        };
+        for (text, expected) in [
+            (
+                "User;x;y\na;1;2\n",
+                "t.csv:1:1: expected a record; found the names of columns",
+            ),
+            ("secret,1\n", "t.csv:1:3: expected 3 fields; found 2"),
+            ("secret,1,2,3\n", "t.csv:1:4: expected 3 fields; found 4"),
+        ] {
+            let found = read(text, &columns).err().unwrap().to_string();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
     fn a_file_without_rows_is_an_empty_table() {
         let table = read("user,x,y\n", &SampleColumns::default()).unwrap();
         assert!(table.users().expose().is_empty() && table.features() == ["x"]);
@@ -257,7 +334,7 @@ mod tests {
             };
             assert_eq!((l, c), (line, column), "{text}");
         }
-        let found = read("user,x,y\na,1,\n", &columns)
+        let found = read("user,x,y\na,1,two\n", &columns)
             .err()
             .unwrap()
             .to_string();

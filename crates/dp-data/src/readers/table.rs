@@ -21,7 +21,9 @@ pub(super) struct Table<'a> {
     n_fields: usize,
     first_is_record: bool,
     /// Names of the columns where the first line does not tell them.
-    names: Option<&'static [&'static str]>,
+    names: Option<Vec<String>>,
+    /// Whether text that is not UTF-8 is Latin-1.
+    may_be_latin1: bool,
     n_records: usize,
 }
 
@@ -34,7 +36,7 @@ enum Rows<'a> {
 }
 
 /// Columns of `movies.dat`, which has no header and is written in Latin-1.
-const MOVIES_DAT: &[&str] = &["item", "title", "genres"];
+const MOVIES_DAT: [&str; 3] = ["item", "title", "genres"];
 
 impl<'a> Table<'a> {
     /// Reads the first line of text and lets `detect` choose the separator from it; or the schema of a Parquet file.
@@ -78,28 +80,51 @@ impl<'a> Table<'a> {
             n_fields,
             first_is_record: false,
             names: None,
+            may_be_latin1: false,
             n_records: 0,
         }
     }
 
-    /// A table with a header, separated by tabs if that has one and by commas otherwise; or
-    /// `movies.dat` of MovieLens, known by its two `::`.
+    /// A table with a header, which says what stands between fields; or `movies.dat` of MovieLens, known by its two `::`.
     pub(super) fn with_header(input: Input<'a>, name: String) -> Result<Self> {
         let mut table = Self::open(input, name, |line| {
-            Some(
-                if line.windows(2).filter(|pair| pair == b"::").count() == 2 {
-                    Separator::DoubleColon
-                } else if line.contains(&b'\t') {
-                    Separator::Tab
-                } else {
-                    Separator::Comma
-                },
-            )
+            let is_movies_dat = line.windows(2).filter(|pair| pair == b"::").count() == 2;
+            Some(match is_movies_dat {
+                true => Separator::DoubleColon,
+                false => Separator::of_header(line).unwrap_or(Separator::Comma),
+            })
         })?;
         if matches!(table.rows, Rows::Text(_, Separator::DoubleColon)) {
-            table.names = Some(MOVIES_DAT);
+            table.names = Some(MOVIES_DAT.map(str::to_owned).into());
+            table.may_be_latin1 = true;
             table.without_header();
         }
+        Ok(table)
+    }
+
+    /// A table of lines without a header, whose columns are called `names`. What stands between fields is what makes as many of
+    /// the first line.
+    pub(super) fn with_names(input: Input<'a>, name: String, names: &[String]) -> Result<Self> {
+        let mut table = Self::open(input, name, |line| {
+            Some(Separator::of_fields(line, names.len()))
+        })?;
+        let (found, expected) = (table.n_fields, names.len());
+        if table.has_schema() {
+            return Err(table.malformed(0, Expected::NoNames));
+        }
+        if found != expected {
+            let column = found.min(expected);
+            return Err(table.malformed(column, Expected::Fields { found, expected }));
+        }
+        let is_name = |(at, name): (usize, &String)| {
+            let field = table.field(at).trim_ascii();
+            field.eq_ignore_ascii_case(name.as_bytes())
+        };
+        if names.iter().enumerate().all(is_name) {
+            return Err(table.malformed(0, Expected::NoNames));
+        }
+        table.names = Some(names.to_vec());
+        table.without_header();
         Ok(table)
     }
 
@@ -158,7 +183,7 @@ impl<'a> Table<'a> {
         match std::str::from_utf8(field) {
             Ok(text) => Ok(Cow::Borrowed(text)),
             // a byte of Latin-1 is the number of its character
-            Err(_) if self.names.is_some() => Ok(field.iter().copied().map(char::from).collect()),
+            Err(_) if self.may_be_latin1 => Ok(field.iter().copied().map(char::from).collect()),
             Err(_) => Err(self.malformed(column, Expected::Utf8)),
         }
     }
@@ -179,16 +204,27 @@ impl<'a> Table<'a> {
         Ok(id)
     }
 
-    /// One field as a number. What is too large for `f32` becomes infinite.
+    /// One field as a number. What is too large for `f32` becomes infinite. Between semicolons a decimal comma is read as well.
     pub(super) fn number(&self, column: usize, role: ColumnRole) -> Result<f32> {
-        parse_number(self.field(column))
+        let field = self.field(column);
+        let may_have_comma = matches!(self.rows, Rows::Text(_, Separator::Semicolon));
+        parse_number(field)
+            .or_else(|| may_have_comma.then(|| parse_decimal_comma(field)).flatten())
             .ok_or_else(|| self.malformed(column, Expected::Number(role)))
+    }
+
+    /// One field as a number; an empty one is a missing value, NaN.
+    pub(super) fn number_or_missing(&self, column: usize, role: ColumnRole) -> Result<f32> {
+        if self.field(column).trim_ascii().is_empty() {
+            return Ok(f32::NAN);
+        }
+        self.number(column, role)
     }
 
     /// The names of columns: the current line's fields, which must be text, unless the layout has its own.
     pub(super) fn names(&self) -> Result<Vec<String>> {
-        if let Some(names) = self.names {
-            return Ok(names.iter().map(ToString::to_string).collect());
+        if let Some(names) = &self.names {
+            return Ok(names.clone());
         }
         #[cfg(feature = "parquet")]
         if let Rows::Parquet(groups) = &self.rows {
@@ -201,7 +237,7 @@ impl<'a> Table<'a> {
 
     /// Whether the names of columns stand apart from the records, so that none of them can be a record.
     pub(super) const fn has_schema(&self) -> bool {
-        !matches!(self.rows, Rows::Text(..))
+        self.names.is_some() || !matches!(self.rows, Rows::Text(..))
     }
 
     /// Declares that only these columns are looked at from now on. Where columns have types, theirs must be of those that are read.
@@ -275,6 +311,13 @@ pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
     }
 }
 
+/// A decimal number with a comma for the point. Points between thousands are not read.
+fn parse_decimal_comma(field: &[u8]) -> Option<f32> {
+    let text = std::str::from_utf8(field).ok()?;
+    let (whole, decimals) = text.split_once(',')?;
+    parse_number(format!("{whole}.{decimals}").as_bytes())
+}
+
 /// What stands between fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Separator {
@@ -284,6 +327,32 @@ pub(super) enum Separator {
     Tab,
     /// A comma; a field may be put in double quotes, a quote inside it written twice.
     Comma,
+    /// A semicolon, with quotes as for the comma.
+    Semicolon,
+}
+
+impl Separator {
+    /// What separates the names of a header: tabs where it has one, otherwise whichever of commas and semicolons it has more of.
+    pub(super) fn of_header(line: &[u8]) -> Option<Self> {
+        let n_of = |separator| line.iter().filter(|&&byte| byte == separator).count();
+        match (n_of(b'\t'), n_of(b','), n_of(b';')) {
+            (0, 0, 0) => None,
+            (0, commas, semicolons) if semicolons > commas => Some(Self::Semicolon),
+            (0, ..) => Some(Self::Comma),
+            _ => Some(Self::Tab),
+        }
+    }
+
+    /// What cuts a line without names into `n_fields`. Semicolons come before commas, which may be decimal ones between them.
+    fn of_fields(line: &[u8], n_fields: usize) -> Self {
+        let candidates = [Self::DoubleColon, Self::Tab, Self::Semicolon, Self::Comma];
+        let mut fields = Vec::new();
+        let fits = |separator: &Self| {
+            cut(&mut line.to_vec(), *separator, &mut fields).is_ok() && fields.len() == n_fields
+        };
+        let header = || Self::of_header(line).unwrap_or(Self::Comma);
+        candidates.into_iter().find(fits).unwrap_or_else(header)
+    }
 }
 
 /// The field whose quotes do not close, counted from 1.
@@ -300,8 +369,8 @@ pub(super) fn cut(
     match separator {
         Separator::DoubleColon => cut_at_double_colons(line, fields),
         Separator::Tab => cut_at(line, b'\t', fields),
-        Separator::Comma if line.contains(&b'"') => return cut_quoted(line, fields),
-        Separator::Comma => cut_at(line, b',', fields),
+        Separator::Comma => return cut_quotable(line, b',', fields),
+        Separator::Semicolon => return cut_quotable(line, b';', fields),
     }
     Ok(())
 }
@@ -333,14 +402,22 @@ fn cut_at_double_colons(line: &[u8], fields: &mut Vec<Range<usize>>) {
 
 /// Moves the text of quoted fields left over their quotes: the write mark never passes the
 /// read mark.
-fn cut_quoted(line: &mut Vec<u8>, fields: &mut Vec<Range<usize>>) -> Result<(), OpenQuote> {
+fn cut_quotable(
+    line: &mut Vec<u8>,
+    separator: u8,
+    fields: &mut Vec<Range<usize>>,
+) -> Result<(), OpenQuote> {
+    if !line.contains(&b'"') {
+        cut_at(line, separator, fields);
+        return Ok(());
+    }
     let (mut read, mut write) = (0, 0);
     loop {
         let start = write;
         if line.get(read) == Some(&b'"') {
             read = unquote(line, read + 1, &mut write).ok_or(OpenQuote(fields.len() + 1))?;
         } else {
-            while line.get(read).is_some_and(|&byte| byte != b',') {
+            while line.get(read).is_some_and(|&byte| byte != separator) {
                 line[write] = line[read];
                 (read, write) = (read + 1, write + 1);
             }
@@ -348,7 +425,7 @@ fn cut_quoted(line: &mut Vec<u8>, fields: &mut Vec<Range<usize>>) -> Result<(), 
         fields.push(start..write);
         match line.get(read) {
             None => break,
-            Some(b',') => read += 1,
+            Some(&byte) if byte == separator => read += 1,
             Some(_) => return Err(OpenQuote(fields.len())),
         }
     }
@@ -608,8 +685,10 @@ mod tests {
 
     #[test]
     fn fields_come_out_as_written() {
-        use Separator::{Comma, DoubleColon, Tab};
-        let table: [(&str, Separator, &[&str]); 11] = [
+        use Separator::{Comma, DoubleColon, Semicolon, Tab};
+        let table: [(&str, Separator, &[&str]); 13] = [
+            ("1;2,5;3", Semicolon, &["1", "2,5", "3"]),
+            (r#""a;b";"2,5""#, Semicolon, &["a;b", "2,5"]),
             ("1,2,3", Comma, &["1", "2", "3"]),
             (",,", Comma, &["", "", ""]),
             ("1::2::3", DoubleColon, &["1", "2", "3"]),
@@ -624,6 +703,34 @@ mod tests {
         ];
         for (line, separator, fields) in table {
             assert_eq!(cut_text(line, separator).unwrap(), fields, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_header_or_the_number_of_fields_says_what_separates_them() {
+        use Separator::{Comma, DoubleColon, Semicolon, Tab};
+        for (line, separator) in [
+            ("user;item;rating", Some(Semicolon)),
+            ("user;item;price, EUR", Some(Semicolon)),
+            ("user,item,a;b", Some(Comma)),
+            ("a;b,c", Some(Comma)),
+            ("a;b\tc,d,e", Some(Tab)),
+            ("user", None),
+        ] {
+            assert_eq!(Separator::of_header(line.as_bytes()), separator, "{line}");
+        }
+        for (line, separator) in [
+            ("a;1,5;2,5", Semicolon),
+            ("a,1.5,2.5", Comma),
+            ("\"a;b;c\",1.5,2.5", Comma),
+            ("a::1::2", DoubleColon),
+            ("a\t1,5\t2,5", Tab),
+        ] {
+            assert_eq!(
+                Separator::of_fields(line.as_bytes(), 3),
+                separator,
+                "{line}"
+            );
         }
     }
 

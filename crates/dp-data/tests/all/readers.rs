@@ -65,6 +65,10 @@ fn every_layout_gives_the_same_table() {
         CSV.replace('\n', "\r\n"),
         format!("\u{feff}{CSV}\n\r\n  \n"),
         "rating,Item_ID,x,USER\n1,30,,2\n3.5,10,,2\n\n5,9,,1\n".to_owned(),
+        CSV.replace(',', ";"),
+        CSV.replace(',', ";").replace("3.5", "3,5"),
+        "\"user\";\"item\";\"rating\"\n\"2\";\"30\";\"1,0\"\n2;\"10\"; 3,5 \n\"1\";9;5\n"
+            .to_owned(),
         "\"user\",\"item\",\"rating\"\n\"2\",\"30\",\"1\"\n2,\"10\", 3.5 \n\"1\",9,5\n".to_owned(),
     ];
     for text in texts {
@@ -100,6 +104,90 @@ fn layout_and_columns_can_be_given() {
     let text = "user,who,what,stars\nx,2,30,1\nx,2,10,3.5\ny,1,9,5\n";
     let ratings = read_ratings_from(text.as_bytes(), "r", &format, None).unwrap();
     assert_eq!(records(&ratings), expected_records());
+}
+
+#[test]
+fn columns_of_a_file_without_header_are_named_in_order() {
+    let names = |names: &str| {
+        RatingsFormat::default().with_names(names.split(',').map(str::to_owned).collect())
+    };
+    let own = RatingsColumns {
+        user: Some("who".into()),
+        ..RatingsColumns::default()
+    };
+    let lines = "0,2,30,1\n0,2,10,3.5\n1,1,9,5\n";
+    for (text, format) in [
+        (lines.to_owned(), names("time,user,movieId,rating")),
+        (
+            lines.to_owned(),
+            names("user,who,item,rating").with_columns(own),
+        ),
+        (
+            lines.replace(',', ";").replace("3.5", "3,5"),
+            names("t,user,item,rating"),
+        ),
+        (lines.replace(',', "\t"), names("t,user,item,rating")),
+        (lines.replace(',', "::"), names("t,user,item,rating")),
+    ] {
+        let ratings = read_ratings_from(text.as_bytes(), "r", &format, None).unwrap();
+        assert_eq!(records(&ratings), expected_records(), "{text}");
+    }
+    let read = |text: &str, format: &RatingsFormat| {
+        message(read_ratings_from(text.as_bytes(), "r", format, None))
+    };
+    let three = names("user,item,rating");
+    for (text, error) in [
+        ("secret,1\n", "r:1:3: expected 3 fields; found 2"),
+        ("secret\n", "r:1:2: expected 3 fields; found 1"),
+        (
+            "USER,item,rating\na,b,1\n",
+            "r:1:1: expected a record; found the names of columns",
+        ),
+        (
+            "a,b,1\nc,secret,x\n",
+            "r:2:3: expected a number for the rating",
+        ),
+    ] {
+        assert_eq!(read(text, &three), error);
+    }
+    let found = read("a,b,1\n", &names("user,1,2"));
+    assert!(found.contains("no column for the item"), "{found}");
+}
+
+#[test]
+fn pairs_of_user_and_item_need_no_ratings() {
+    let pairs = RatingsFormat::default().without_ratings();
+    let expected: Vec<_> = (expected_records().into_iter())
+        .map(|(user, item, _)| (user, item, 1.0))
+        .collect();
+    for text in [
+        "user,item\n2,30\n2,10\n1,9\n".to_owned(),
+        "item;user\n30;2\n10;2\n9;1\n".to_owned(),
+        "user\titem\trating\n2\t30\tnan\n2\t10\t\n1\t9\tplayed\n".to_owned(),
+        CSV.replace(',', "\t"),
+        "2::30::1::0\n2::10::3.5::0\n1::9::5::0\n".to_owned(),
+    ] {
+        let ratings = read_ratings_from(text.as_bytes(), "r", &pairs, None).unwrap();
+        assert_eq!(records(&ratings), expected, "{text}");
+    }
+    let nameless = pairs
+        .clone()
+        .with_names(["user", "item"].map(str::to_owned).into());
+    let ratings = read_ratings_from("2,30\n2,10\n1,9\n".as_bytes(), "r", &nameless, None);
+    assert_eq!(records(&ratings.unwrap()), expected);
+
+    let items = ItemCatalogue::from_ids(["7", "8"]);
+    let read = |text: &str| read_history_from(text.as_bytes(), "me", &pairs, &items);
+    for text in [
+        "item\n8\n9\n",
+        "item,rating\n8,\n9,5\n",
+        "user,item\nu,8\nu,9\n",
+    ] {
+        assert_eq!(read(text).unwrap().records(), [(1, 1.0)], "{text}");
+    }
+    // of many users a single column is no table
+    let alone = read_ratings_from("item\n8\n".as_bytes(), "r", &pairs, None);
+    assert!(message(alone).contains("expected fields separated by"));
 }
 
 #[test]
@@ -196,7 +284,7 @@ fn malformed_lines_are_named_by_place_and_never_quoted() {
         ),
         (
             "secret,\"x,1\n\"a\",y,2\n",
-            "2:2: expected a quoted field that closes before the next comma",
+            "2:2: expected a quoted field that closes before the next separator",
         ),
     ];
     for (body, error) in table {
@@ -297,8 +385,8 @@ fn unknown_columns_are_named_without_showing_the_first_line() {
 #[test]
 fn other_separators_are_not_guessed() {
     assert_eq!(
-        message(auto("user;item;rating\na;b;1\n")),
-        "r.csv:1:1: expected fields separated by `::`, tabs or commas"
+        message(auto("user|item|rating\na|b|1\n")),
+        "r.csv:1:1: expected fields separated by `::`, tabs, commas or semicolons"
     );
     let format = RatingsFormat::default().with_layout(Layout::DoubleColon);
     for (text, error) in [
@@ -400,7 +488,7 @@ fn a_history_is_one_users_merged_ratings() {
         "me.tsv",
         b"movieId\trating\n9\t5\n8\tnan\n7\t1\n7\t2\n100\t3\n",
     );
-    let history = read_history(&path, &items).unwrap();
+    let history = read_history(&path, &RatingsFormat::default(), &items).unwrap();
     assert_eq!(history.records(), [(0, 2.0), (2, 5.0)]);
     assert_eq!(history.n_unknown_items(), 1);
     assert_eq!(history.dropped().not_finite, 1);
@@ -410,7 +498,8 @@ fn a_history_is_one_users_merged_ratings() {
 #[test]
 fn a_history_of_two_users_is_refused() {
     let items = ItemCatalogue::from_ids(["7", "8"]);
-    let read = |text: &str| read_history_from(text.as_bytes(), "me", &items);
+    let read =
+        |text: &str| read_history_from(text.as_bytes(), "me", &RatingsFormat::default(), &items);
     let same = read("user,item,rating\nu,7,1\nu,8,2\n").unwrap();
     assert_eq!(same.records(), [(0, 1.0), (1, 2.0)]);
     let error = read("user,item,rating\nu,7,1\nv,8,2\n").err().unwrap();

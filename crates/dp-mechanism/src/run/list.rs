@@ -4,9 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use dp_accounting::Plan;
+use dp_accounting::{Plan, sha256_hex};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{Error, Grid, Result};
 
@@ -119,7 +118,7 @@ impl ReleaseEntry {
             release: form,
             paid,
             insecure,
-            integers_sha256: hex(&Sha256::digest(to_bytes(&integers))),
+            integers_sha256: sha256_hex(&to_bytes(&integers)),
             previous_hash: previous_hash.to_owned(),
         };
         let hash = hash_of(&head)?;
@@ -628,7 +627,7 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     reader.by_ref().take(expected).read_to_end(&mut bytes)?;
     let mut newline = [0];
     reader.read_exact(&mut newline)?;
-    if newline != *b"\n" || hex(&Sha256::digest(&bytes)) != head.integers_sha256 {
+    if newline != *b"\n" || sha256_hex(&bytes) != head.integers_sha256 {
         return Err(invalid("an entry's integers are not those that it names"));
     }
     let hash = hash_of(&head).map_err(io::Error::other)?;
@@ -643,7 +642,7 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
 fn head_of(line: &[u8]) -> Option<Head> {
     let tab = line.iter().rposition(|&byte| byte == b'\t')?;
     let (text, hash) = line.split_at_checked(tab)?;
-    if hash.get(1..)? != hex(&Sha256::digest(text)).as_bytes() {
+    if hash.get(1..)? != sha256_hex(text).as_bytes() {
         return None;
     }
     serde_json::from_slice(text).ok()
@@ -674,11 +673,7 @@ fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 }
 
 fn hash_of<T: Serialize>(value: &T) -> Result<String> {
-    Ok(hex(&Sha256::digest(json(value)?)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(sha256_hex(&json(value)?))
 }
 
 #[cfg(unix)]

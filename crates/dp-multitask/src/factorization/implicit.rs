@@ -10,7 +10,7 @@ use dp_mechanism::{
 use rayon::prelude::*;
 
 use super::fit::{RoundState, Weighted};
-use super::item_update::{ItemStatistics, bias_coordinate, ridge};
+use super::item_update::{ItemStatistics, add_row, bias_coordinate, ridge};
 use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
 use crate::{Error, Result};
@@ -162,16 +162,9 @@ impl VectorContribution for ImplicitSums<'_> {
     fn contribute(&self, user: UserRow<'_>, own: &mut ImplicitScratch, out: &mut SparseBuffer) {
         self.0.describe(user, own);
         let own = &own.1;
-        let dim = u32::try_from(own.factor.len()).unwrap_or(u32::MAX); // at most 256
         let records = user.items().iter().zip(&own.weights).zip(&own.labels);
         for ((&item, w), y) in records {
-            for (k, f) in (0..).zip(&own.factor) {
-                // the plan refuses catalogues where this would not fit
-                out.push(
-                    item.saturating_mul(dim).saturating_add(k),
-                    INSIDE * w * y * f,
-                );
-            }
+            add_row(out, item, INSIDE * w * y, &own.factor);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The rounds under audit.
 
 use dp_audit::{AuditedRun, AuditedTrainer, Canaries, FeatureRounds, FeatureRoundsOracle};
-use dp_core::ApproxDp;
 use dp_pubfeat::{FeaturePrior, ItemFeatures, ItemFeaturesBuilder};
 
 use super::items::Items;
@@ -10,7 +9,7 @@ use super::settings;
 use crate::error::Result;
 use crate::settings::TrainSettings;
 use crate::watch::{Watch, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, read};
+use crate::workflows::input::{HeldOut, read};
 use crate::workflows::train::ADJACENCY;
 
 /// Items of a planted user, which nobody else has.
@@ -39,13 +38,13 @@ pub(crate) fn audited(
     watch: &mut dyn Watch,
 ) -> Result<AuditedRounds> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let rounds = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
     rounds.plan(1, target, ADJACENCY)?;
     go_on(watch)?;
     let items = Items::read(items_path, &args.features)?;
-    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback)?;
     let features = items.features(ratings.catalogue())?;
     let data = HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train();
     let (dim, rating) = match &rounds {

@@ -1,6 +1,5 @@
 //! The run: ratings and public items in, factors, feature weights and certificate out.
 
-use dp_core::ApproxDp;
 use dp_pubfeat::FeaturePrior;
 use serde_json::json;
 
@@ -13,14 +12,14 @@ use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{Method, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::private_run::{Clock, sha256};
+use crate::workflows::private_run::Clock;
 use crate::workflows::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
 };
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let fit = settings::settings(args, target)?;
     args.output.refuse_metrics("`method` am-ssp")?;
     let items_path = settings::items_path(args)?;
@@ -51,7 +50,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         "settings": fit.settings(),
         "prior_variances": prior.variances(),
         "category_sizes": items.vocabulary.category_sizes(),
-        "features_sha256": sha256(&features_file.1),
+        "features_sha256": dp_accounting::sha256_hex(&features_file.1),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
     let mut assumed = assumptions(args, &ratings);

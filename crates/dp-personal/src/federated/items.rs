@@ -5,7 +5,6 @@ use std::path::Path;
 use dp_data::{ItemAttributes, ItemCatalogue, Ratings, SampleTable};
 
 use crate::error::Result;
-use crate::workflows::sha256;
 
 /// Groups of items of equal size by noisy count.
 const POPULARITY_BUCKETS: usize = 4;
@@ -55,7 +54,7 @@ impl ItemTable {
     /// Stands for the items and what is said of them.
     pub(crate) fn sha256(&self) -> String {
         let said = self.items.iter().map(|item| format!("{item:?}\n"));
-        sha256(said.collect::<String>().as_bytes())
+        dp_accounting::sha256_hex(said.collect::<String>().as_bytes())
     }
 
     /// Names of the features.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{CERTIFICATE, pretty};
 use crate::error::{Error, Result};
-use crate::workflows::sha256;
 
 /// Lists all released files of a folder but itself.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -49,7 +48,8 @@ impl Manifest {
     }
 
     pub(crate) fn add(&mut self, name: &str, bytes: &[u8]) {
-        self.files.insert(name.to_owned(), sha256(bytes));
+        self.files
+            .insert(name.to_owned(), dp_accounting::sha256_hex(bytes));
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
@@ -134,7 +134,7 @@ impl Manifest {
             let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
             let hash = manifest.as_ref().and_then(|of| of.files.get(&name));
             let in_certificate = certificate.artifacts.iter().any(|file| file.name == name);
-            let is_other = hash.is_some_and(|hash| *hash != sha256(&bytes))
+            let is_other = hash.is_some_and(|hash| *hash != dp_accounting::sha256_hex(&bytes))
                 || in_certificate && certificate.verify_artifact(&name, &bytes).is_err();
             if is_other {
                 let reason = "neither certificate nor list of files holds its hash".to_owned();

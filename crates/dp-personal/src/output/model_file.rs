@@ -17,7 +17,6 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, alpha_of, alpha_value};
 use crate::personal::Inputs;
-use crate::workflows::sha256;
 
 pub(crate) const FACTORS: &str = "item_factors.safetensors";
 pub(crate) const ITEMS: &str = "items.csv";
@@ -92,7 +91,9 @@ fn file_of(
 
 /// Stands for the ids of a catalogue and their order.
 pub(crate) fn catalogue_sha256(catalogue: &ItemCatalogue) -> Result<String> {
-    Ok(sha256(&serde_json::to_vec(catalogue.ids())?))
+    Ok(dp_accounting::sha256_hex(&serde_json::to_vec(
+        catalogue.ids(),
+    )?))
 }
 
 fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {

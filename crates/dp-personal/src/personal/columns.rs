@@ -108,6 +108,7 @@ pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
         user: args.user_col.clone(),
         target: args.target_col.clone(),
         features: args.feature_cols.clone(),
+        names: args.header.clone(),
         ..SampleColumns::default()
     })
 }

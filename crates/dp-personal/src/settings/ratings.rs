@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use dp_core::params;
+use dp_core::{ApproxDp, params};
+use dp_data::{RatingsColumns, RatingsFormat};
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
+use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 
 use super::{LedgerSettings, Range, Shapes, choices, settings};
@@ -75,6 +77,12 @@ settings! {
     struct TargetSettings {
         /// pooled (one matrix), adadpals (one an item) or am-ssp (features)
         method: Method = { default: "pooled" },
+        /// The guarantee that it is to have.
+        guarantee: GuaranteeSettings = flatten,
+    }
+
+    /// The guarantee that a run is to have.
+    struct GuaranteeSettings {
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
@@ -91,12 +99,8 @@ settings! {
         },
         /// Publish all item ids of the ratings, in place of `items`
         item_ids_are_public: bool = { conflicts: ["items"] },
-        /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
-        /// Name of the item column
-        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ...", requires: ["ratings"] },
-        /// Name of the rating column
-        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`", requires: ["ratings"] },
+        /// Columns of the ratings.
+        columns: RatingColumnSettings = flatten,
     }
 
     /// What the records mean.
@@ -297,14 +301,16 @@ settings! {
         output: EvaluateOutputSettings = flatten,
     }
 
-    /// Columns under the header of the ratings.
+    /// Columns of the ratings.
     struct RatingColumnSettings under "Input" {
         /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`", requires: ["ratings"] },
         /// Name of the item column
-        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },
+        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ...", requires: ["ratings"] },
         /// Name of the rating column
-        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`" },
+        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`", requires: ["ratings"] },
+        /// Names of all columns, in order, where the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', requires: ["ratings"] },
     }
 
     /// Where the figures go.
@@ -331,6 +337,51 @@ settings! {
         min_rating: Option<f64> = { value_name: "X" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
+    }
+}
+
+impl GuaranteeSettings {
+    pub(crate) fn target(&self) -> Result<ApproxDp> {
+        Ok(ApproxDp::target(self.epsilon, self.delta)?)
+    }
+}
+
+impl RatingColumnSettings {
+    /// The format that they describe; ratings are read where values are needed or their column is named.
+    pub(crate) fn format(&self, needs_values: bool) -> Result<RatingsFormat> {
+        refuse_shared(&[
+            ("user_col", self.user_col.as_ref()),
+            ("item_col", self.item_col.as_ref()),
+            ("rating_col", self.rating_col.as_ref()),
+        ])?;
+        let format = ratings_format(
+            RatingsColumns {
+                user: self.user_col.clone(),
+                item: self.item_col.clone(),
+                rating: self.rating_col.clone(),
+            },
+            self.header.as_deref(),
+        );
+        Ok(match needs_values || self.rating_col.is_some() {
+            true => format,
+            false => format.without_ratings(),
+        })
+    }
+}
+
+/// Ratings under these names, which a file without a header is given.
+pub(crate) fn ratings_format(columns: RatingsColumns, header: Option<&[String]>) -> RatingsFormat {
+    let format = RatingsFormat::default().with_columns(columns);
+    match header {
+        Some(names) => format.with_names(names.to_vec()),
+        None => format,
+    }
+}
+
+impl FeedbackSettings {
+    /// Whether it matters what ratings say, and not only that they are there.
+    pub(crate) const fn needs_values(&self) -> bool {
+        matches!(self.feedback, FeedbackKind::Explicit) || self.min_rating.is_some()
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use dp_data::SampleShares;
 
 use super::{
-    LedgerSettings, OutputSettings, Range, ResumeSettings, Shapes, TrialSettings, choices,
-    settings, words,
+    GuaranteeSettings, LedgerSettings, OutputSettings, Range, ResumeSettings, Shapes,
+    TrialSettings, choices, settings, words,
 };
 use crate::personal::{Intercept, Method as SubspaceMethod};
 
@@ -64,10 +64,8 @@ settings! {
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
-        /// Privacy target epsilon (nats), for adding or removing one user
-        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
-        /// Privacy target delta; choose it well below one over the number of users
-        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// The guarantee that it is to have.
+        guarantee: GuaranteeSettings = flatten,
         /// What is in the file.
         columns: ColumnSettings = flatten,
         /// Ranges that are known without the data.
@@ -84,6 +82,8 @@ settings! {
         target_col: Option<String> = { value_name: "NAME", usual: "`target`, `label` or `y`" },
         /// Names of the feature columns
         feature_cols: Option<Vec<String>> = { alias: "features", value_name: "NAME,...", delimiter: ',', usual: "all others" },
+        /// Names of all columns, in order, where the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// Most rows of a user; later ones are left out
         max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
     }
@@ -250,10 +250,8 @@ settings! {
     struct AuditFederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: PathBuf = { positional: true, shapes: Shapes::Nothing },
-        /// Privacy target epsilon (nats), for adding or removing one user
-        epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
-        /// Privacy target delta; choose it well below one over the number of users
-        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// The guarantee that it is to have.
+        guarantee: GuaranteeSettings = flatten,
         /// What is learned, and how.
         run: FederatedRunSettings = flatten,
         /// What is held out.
@@ -281,8 +279,8 @@ impl AuditFederateSettings {
     pub(crate) fn training(&self) -> FederateSettings {
         FederateSettings {
             data: self.data.clone(),
-            epsilon: vec![self.epsilon],
-            delta: self.delta,
+            epsilon: vec![self.guarantee.epsilon],
+            delta: self.guarantee.delta,
             run: self.run.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },

@@ -423,7 +423,7 @@ impl Value for PathBuf {
 
     fn contents(&self) -> crate::error::Result<serde_json::Value> {
         let bytes = std::fs::read(self).map_err(|e| crate::error::Error::read(self, e))?;
-        Ok(crate::workflows::sha256(&bytes).into())
+        Ok(dp_accounting::sha256_hex(&bytes).into())
     }
 }
 

@@ -68,7 +68,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     }
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let method = args.target.method;
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
     params.clone().check()?.plan(1, target, ADJACENCY)?;
@@ -266,7 +266,7 @@ pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
         let ratings = as_feedback(&args.feedback, ratings)?;
         return Ok(Private::new(ratings.interactions().expose().clone()));
     };
-    let ratings = as_feedback(&args.feedback, read(path, &args.input)?)?;
+    let ratings = read(path, &args.input, &args.feedback)?;
     Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
 }
 

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use dp_core::{ApproxDp, Interactions, Private};
-use dp_data::{RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit};
+use dp_data::{RatingSplit, Ratings, SplitFractions, UserSplit};
 use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
-use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 use crate::settings::{
     FactorSettings, FeedbackKind, FeedbackSettings, InputSettings, Method, ScoreModelName,
@@ -95,20 +94,15 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
     Err(Error::Usage(text.to_owned()))
 }
 
-/// Ratings, with the catalogue that was declared or else the items found in them.
-pub(crate) fn read(path: &Path, args: &InputSettings) -> Result<Ratings> {
-    refuse_shared(&[
-        ("user_col", args.user_col.as_ref()),
-        ("item_col", args.item_col.as_ref()),
-        ("rating_col", args.rating_col.as_ref()),
-    ])?;
+/// Ratings as they are meant, with the catalogue that was declared or else the items found in them.
+pub(crate) fn read(
+    path: &Path,
+    args: &InputSettings,
+    feedback: &FeedbackSettings,
+) -> Result<Ratings> {
+    let format = args.columns.format(feedback.needs_values())?;
     tracing::info!(file = %path.display(), "reading ratings");
-    let format = RatingsFormat::default().with_columns(RatingsColumns {
-        user: args.user_col.clone(),
-        item: args.item_col.clone(),
-        rating: args.rating_col.clone(),
-    });
-    Ok(match &args.items {
+    let ratings = match &args.items {
         Some(items) => {
             let catalogue = dp_data::read_catalogue(items)?;
             let ratings = dp_data::read_ratings_with_catalogue(path, &format, catalogue)?;
@@ -117,7 +111,8 @@ pub(crate) fn read(path: &Path, args: &InputSettings) -> Result<Ratings> {
             ratings
         }
         None => dp_data::read_ratings(path, &format)?,
-    })
+    };
+    as_feedback(feedback, ratings)
 }
 
 /// The records as they are meant: all of them, or those that are a yes.

@@ -17,5 +17,3 @@ pub mod synth;
 pub mod train;
 pub mod tune;
 pub mod verify;
-
-pub(crate) use private_run::sha256;

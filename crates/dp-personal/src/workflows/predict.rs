@@ -59,7 +59,7 @@ pub fn predict(args: &PredictSettings) -> Result<Predictions> {
         Some(path) => {
             let table = dp_data::read_samples(path, &columns(args, &inputs, false))?;
             if *table.n_not_finite().expose() > 0 {
-                let reason = "a row holds a number that is NaN or infinite: nothing can be predicted from it";
+                let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
                 return Err(Error::model(path, reason));
             }
             Some(people.predict(&inputs, &table))
@@ -85,6 +85,7 @@ fn columns(args: &PredictSettings, inputs: &Inputs, with_target: bool) -> Sample
         features: Some(names.collect()),
         user_is_optional: true,
         without_target: !with_target,
+        names: None,
     }
 }
 

@@ -4,19 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Error as AccountingError, Plan};
+use dp_accounting::{Error as AccountingError, Plan, sha256_hex};
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
-use super::ledger::{Account, BoundAccount, HasUsers, data_set_id, random_bits, refuse_unpaid};
+use super::ledger::{
+    Account, BoundAccount, HasUsers, data_set_id, is_paid_by_ledger, random_bits, refuse_unpaid,
+};
 use crate::error::{Error, Result};
 use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
 use crate::quality::Verdict;
-use crate::settings::{
-    LedgerSettings, ONE_LEDGER, OutputSettings, ResumeSettings, Settings, Shapes,
-};
+use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings, Shapes};
 use crate::warnings;
 
 /// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
@@ -270,8 +269,8 @@ pub(crate) fn unit_of(user_col: Option<&String>) -> String {
 /// Refuses to go on with a run that was begun with something else, and names what.
 fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
     let had_ledger = |of: &Value| {
-        let mut assumptions = of["assumptions"].as_array().into_iter().flatten();
-        assumptions.any(|text| text == ONE_LEDGER)
+        let assumptions = of["assumptions"].as_array().into_iter().flatten();
+        is_paid_by_ledger(assumptions.filter_map(Value::as_str))
     };
     if !had_ledger(begun) && had_ledger(now) {
         let reason = "`resume`: the interrupted run had no ledger, so that nothing says what it paid for; leave `resume` out \
@@ -458,13 +457,7 @@ fn name_in_ledger(public: &Value) -> Result<String> {
 
 /// The name of a run in its list of releases: the SHA-256 of everything public that shapes it.
 pub(crate) fn run_name(public: &Value) -> Result<String> {
-    Ok(sha256(&serde_json::to_vec(public)?))
-}
-
-/// SHA-256 in hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(sha256_hex(&serde_json::to_vec(public)?))
 }
 
 #[cfg(test)]
@@ -512,7 +505,7 @@ mod tests {
             output: &args.output,
         };
         let unbound = opening.open(&plan).unwrap();
-        let ratings = crate::workflows::input::read(&data, &args.input);
+        let ratings = crate::workflows::input::read(&data, &args.input, &args.feedback);
         let mut opened = unbound.bind(&ratings.unwrap()).unwrap();
         opened.account.ledger().unwrap().reserve(&plan).unwrap();
         opened.folder.write("model.bin", b"paid").unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
-use dp_data::ItemCatalogue;
+use dp_data::{ItemCatalogue, RatingsFormat};
 use dp_multitask::{Provenance, ScoreModel};
 
 use crate::error::{Error, Result};
@@ -30,7 +30,8 @@ pub struct Recommendations {
     pub implicit: bool,
     /// Whether there is nothing to rank by: the model has no item biases and has learnt none of the items that the user likes.
     pub says_nothing: bool,
-    /// Whether all users have the same order of items: the model has item biases only, and own ratings move the level of predictions.
+    /// Whether own ratings leave the order of items as it is for everybody: the model has item biases only, or no tastes for any item
+    /// that the user rated. They then move the level of predictions alone.
     pub orders_alike: bool,
     /// How private the model is.
     pub provenance: Provenance,
@@ -54,14 +55,20 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
         (model, catalogue) =
             crate::featured::with_new_items(&args.model, (model, catalogue), items)?;
     }
-    let history = read_history(&args.history, &catalogue)?;
-    let row = history.table.user(0);
     let implicit = model.scoring().unobserved_weight.is_some();
+    let format = match implicit && args.min_rating.is_none() {
+        true => RatingsFormat::default().without_ratings(),
+        false => RatingsFormat::default(),
+    };
+    let history = read_history(&args.history, &format, &catalogue)?;
+    let row = history.table.user(0);
     let liked = liked(row, args.min_rating, implicit, catalogue.len())?;
     let personal = model.fold_in(liked.user(0))?;
+    let has_tastes = personal.factor().iter().any(|v| v.abs() > 0.0);
+    let is_plain = model.scoring().score_model == ScoreModel::Plain;
     // without biases, who has nothing of what was learnt gives every item the score 0
-    let says_nothing = model.scoring().score_model == ScoreModel::Plain
-        && personal.factor().iter().all(|v| v.abs() <= 0.0);
+    let says_nothing = is_plain && !has_tastes;
+    let rates_alike = !is_plain && !has_tastes && !liked.user(0).is_empty();
     let count = if says_nothing { 0 } else { args.count };
     let best = model.recommend(&personal, count, row.items())?;
     let recommended = |(item, score): (u32, f64)| Recommended {
@@ -73,7 +80,7 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
         items: best.into_iter().map(recommended).collect(),
         implicit,
         says_nothing,
-        orders_alike: model.dim() == 1,
+        orders_alike: model.dim() == 1 || rates_alike,
         provenance: model.provenance(),
         n_history: row.len(),
         n_unknown_items: history.n_unknown_items,
@@ -107,10 +114,10 @@ struct History {
 }
 
 /// A file without ratings is a user who has not rated yet.
-fn read_history(path: &Path, catalogue: &ItemCatalogue) -> Result<History> {
+fn read_history(path: &Path, format: &RatingsFormat, catalogue: &ItemCatalogue) -> Result<History> {
     let mut builder = InteractionsBuilder::new(catalogue.len());
     let mut n_unknown_items = 0;
-    match dp_data::read_history(path, catalogue) {
+    match dp_data::read_history(path, format, catalogue) {
         Ok(history) => {
             for &(item, value) in history.records() {
                 builder.push(0, item, value).map_err(dp_data::Error::from)?;

@@ -247,7 +247,7 @@ impl Replay<'_> {
         let (catalogue, nobody) = self.catalogue()?;
         let path = self.folder.join(crate::featured::FEATURES);
         let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-        if super::sha256(&bytes) != self.get::<String>("features_sha256")? {
+        if dp_accounting::sha256_hex(&bytes) != self.get::<String>("features_sha256")? {
             return Err(Error::model(
                 &path,
                 "not the features that the run was made on",

@@ -1,7 +1,7 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
 use dp_accounting::{Certificate, Plan, ReleaseRequest, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::{NoiseSource, Run, plan_for};
 use dp_multitask::{
@@ -19,7 +19,7 @@ use crate::quality::{Scored, Verdict};
 use crate::settings::{FeedbackKind, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::input::{HeldOut, as_feedback, check_items, read, settings_for};
+use crate::workflows::input::{HeldOut, check_items, read, settings_for};
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -39,7 +39,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     }
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let method = args.target.method;
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
@@ -141,7 +141,7 @@ pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
     check_items(&args.input)?;
     let catalogue = args.input.items.as_deref();
     Ok(Opening {
-        catalogue: catalogue.map(|items| (items, args.input.user_col.as_ref())),
+        catalogue: catalogue.map(|items| (items, args.input.columns.user_col.as_ref())),
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,
@@ -152,7 +152,7 @@ pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
 
 /// The ratings, and the parts to train and to test on.
 pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
-    let ratings = as_feedback(&args.feedback, read(&args.ratings, &args.input)?)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback)?;
     let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
     Ok((ratings, split))
 }
@@ -239,7 +239,7 @@ fn biases_alone(
     train: &Private<Interactions>,
     noise: &mut NoiseSource,
 ) -> Result<FactorModel> {
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let settings = settings_for(Method::Pooled, &args.feedback, &args.settings, target)?;
     let fit = FactorizationParams {
         dim: Some(1),
@@ -255,7 +255,7 @@ fn counts_alone(
     train: &Private<Interactions>,
     noise: &mut NoiseSource,
 ) -> Result<NoisyCounts> {
-    let target = ApproxDp::target(args.target.epsilon, args.target.delta)?;
+    let target = args.target.guarantee.target()?;
     let n_items = train.expose().n_items();
     let label = "item counts";
     let request = ReleaseRequest::new(label, 1.0, ReplaceFactor::Two, n_items as u64);
@@ -324,7 +324,7 @@ pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String
     if ratings.catalogue_source() == CatalogueSource::FromRatings {
         all.push("item ids of the input are public".to_owned());
     }
-    let unit = args.input.user_col.as_ref();
+    let unit = args.input.columns.user_col.as_ref();
     all.extend(unit.map(|name| unit_of(Some(name))));
     all.push(args.ledger.assumption().to_owned());
     all

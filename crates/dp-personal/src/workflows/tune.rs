@@ -34,7 +34,7 @@ use crate::watch::{Watch, Watched, go_on};
 pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched
     let train = &args.train;
-    let target = ApproxDp::target(train.target.epsilon, train.target.delta)?;
+    let target = train.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let fits = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
@@ -100,7 +100,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     // everything public is checked before the data is touched
     let (run, audited) = (args.run(), &args.audit);
     crate::featured::refuse_flags(&audited.features)?;
-    let target = ApproxDp::target(audited.target.epsilon, audited.target.delta)?;
+    let target = audited.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let fits = candidates(&run, how, target)?;
     Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;

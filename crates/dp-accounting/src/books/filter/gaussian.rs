@@ -88,18 +88,6 @@ impl GaussianFilter {
         }
     }
 
-    /// The guarantee that everything together keeps.
-    #[must_use]
-    pub const fn target(&self) -> ApproxDp {
-        self.target
-    }
-
-    /// The neighbours that it is for.
-    #[must_use]
-    pub const fn adjacency(&self) -> Adjacency {
-        self.adjacency
-    }
-
     /// mu^2 of `event`.
     pub(crate) fn cost(&self, event: &DpEvent) -> Result<f64> {
         mu_squared(event, self.adjacency)
@@ -198,8 +186,6 @@ pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
     reason = "the accounts are private data and must not be printed"
 )]
 pub struct IndividualGaussianFilter {
-    target: ApproxDp,
-    adjacency: Adjacency,
     /// mu^2 that each unit may spend, rounded down.
     allowed: f64,
     /// mu^2 that each unit has spent, rounded up.
@@ -216,8 +202,6 @@ impl IndividualGaussianFilter {
         let budget = largest_mu_squared(target)?;
         let shares = if adjacency.is_replace() { 4.0 } else { 1.0 };
         Ok(Self {
-            target,
-            adjacency,
             allowed: budget / shares,
             spent: vec![0.0; n_units],
         })
@@ -245,18 +229,6 @@ impl IndividualGaussianFilter {
             *answer = charge(account, cost, allowed);
         }
         Private::new(admitted)
-    }
-
-    /// The guarantee that everything together keeps.
-    #[must_use]
-    pub const fn target(&self) -> ApproxDp {
-        self.target
-    }
-
-    /// The neighbours that it is for.
-    #[must_use]
-    pub const fn adjacency(&self) -> Adjacency {
-        self.adjacency
     }
 }
 

@@ -16,5 +16,5 @@ mod rdp;
 pub(crate) use gaussian::largest_mu_squared;
 pub use gaussian::{GaussianFilter, IndividualGaussianFilter};
 pub use odometer::Odometer;
-pub(crate) use rdp::{OrderAccount, best_order, epsilon_for, least_epsilon};
+pub(crate) use rdp::{OrderAccount, best_order, epsilon_for};
 pub use rdp::{OrderBalance, RdpFilter};

@@ -122,12 +122,6 @@ impl Odometer {
         from_mu_squared(self.spent.total())
     }
 
-    /// The neighbours that it is for.
-    #[must_use]
-    pub const fn adjacency(&self) -> Adjacency {
-        self.adjacency
-    }
-
     /// The first rung that holds `total`: its number and its mu^2. The rungs are one fixed list of
     /// numbers, so how their product rounds does not matter.
     fn rung(&self, total: f64) -> (f64, f64) {

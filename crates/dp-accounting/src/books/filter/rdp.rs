@@ -47,8 +47,6 @@ use crate::{Error, Measure, RdpAccountant, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct RdpFilter {
-    target: ApproxDp,
-    adjacency: Adjacency,
     orders: Vec<OrderAccount>,
 }
 
@@ -83,11 +81,7 @@ impl RdpFilter {
         if useful.is_empty() {
             return Err(no_budget(orders.first().copied().unwrap_or(f64::NAN)));
         }
-        Ok(Self {
-            target,
-            adjacency,
-            orders: useful,
-        })
+        Ok(Self { orders: useful })
     }
 
     /// A filter of the one order, out of a fixed grid from 1.01 to 10^6, at which the expected
@@ -127,18 +121,6 @@ impl RdpFilter {
     #[must_use]
     pub fn balances(&self) -> Vec<OrderBalance> {
         self.orders.iter().map(OrderAccount::balance).collect()
-    }
-
-    /// The guarantee that everything together keeps.
-    #[must_use]
-    pub const fn target(&self) -> ApproxDp {
-        self.target
-    }
-
-    /// The neighbours that it is for.
-    #[must_use]
-    pub const fn adjacency(&self) -> Adjacency {
-        self.adjacency
     }
 
     fn refusal(&self, after: &[OrderAccount]) -> Error {
@@ -245,26 +227,6 @@ pub(crate) fn best_order(
         }
     }
     best.1.ok_or_else(|| no_budget(f64::NAN))
-}
-
-/// The order of the grid at which `schedule` needs the least epsilon at `delta`, and that epsilon.
-pub(crate) fn least_epsilon(
-    delta: f64,
-    adjacency: Adjacency,
-    schedule: &[(DpEvent, u64)],
-) -> Result<(f64, f64)> {
-    let mut best = (f64::NAN, f64::INFINITY);
-    for order in grid() {
-        let cost = cost_of_schedule(schedule, adjacency, order)?;
-        let epsilon = epsilon_for(cost, order, delta)?;
-        if epsilon < best.1 {
-            best = (order, epsilon);
-        }
-    }
-    if best.1.is_finite() {
-        return Ok(best);
-    }
-    Err(no_budget(best.0))
 }
 
 /// An epsilon whose budget at `order` and `delta` is positive and at least `rdp`; the least one up to rounding.

@@ -6,7 +6,7 @@ use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};
 use serde::{Deserialize, Serialize};
 
 use crate::books::allowance::usable_delta;
-use crate::books::filter::{GaussianFilter, OrderAccount, best_order, epsilon_for, least_epsilon};
+use crate::books::filter::{GaussianFilter, OrderAccount, best_order, epsilon_for};
 use crate::books::schedule::ideal_guarantee;
 use crate::engines::gdp::{self, from_mu_squared};
 use crate::engines::rounding::UpwardSum;
@@ -93,7 +93,7 @@ impl Budget {
     /// let mut ledger = Ledger::in_memory("ratings", budget)?;
     /// let first = ledger.reserve(&sum)?;
     /// let second = ledger.reserve(&training)?;
-    /// assert!(ledger.epsilon_needed(&sum)? < 4.0 && ledger.affords(&sum).is_ok());
+    /// assert!(ledger.affords(&sum).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rdp_for(
@@ -108,17 +108,6 @@ impl Budget {
         };
         let order = best_order(ideal, adjacency, &schedule_of(expected))?;
         Self::rdp(target, adjacency, order)
-    }
-
-    /// The budget of the least epsilon at `delta` with which a ledger of mixed mechanisms pays for these plans, each as
-    /// often as it says.
-    ///
-    /// # Errors
-    /// As [`rdp_for`](Self::rdp_for).
-    pub fn rdp_needed(delta: f64, adjacency: Adjacency, plans: &[(&Plan, u64)]) -> Result<Self> {
-        let delta = dp_core::params::open_unit("delta", delta)?;
-        let (order, epsilon) = least_epsilon(usable_delta(delta), adjacency, &schedule_of(plans))?;
-        Self::rdp(ApproxDp { epsilon, delta }, adjacency, order)
     }
 
     /// A budget for one plan, reserved whole on an empty ledger.

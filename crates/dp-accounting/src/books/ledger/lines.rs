@@ -142,13 +142,15 @@ pub(super) struct Seal {
     pub(super) previous_hash: String,
 }
 
-/// SHA-256 in lowercase hexadecimal.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+/// SHA-256 in lowercase hexadecimal digits.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Lowercase hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+/// Bytes in lowercase hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

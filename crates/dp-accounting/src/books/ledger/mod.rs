@@ -25,9 +25,8 @@ use budget::Account;
 pub use budget::{Balance, Budget, BudgetKind};
 pub use contents::Standing;
 use contents::{Contents, Entry};
-pub use lines::LEDGER_SCHEMA;
-pub(crate) use lines::sha256_hex;
 use lines::{HOLDING_SCHEMA, NAMING_SCHEMA, Note, Record, Taken, close, is_unborn};
+pub use lines::{LEDGER_SCHEMA, hex, sha256_hex};
 use opening::{check_header, check_version, corrupt, header, mend, now};
 use replay::{Chain, Replayed, Tail, replay};
 use store::Store;
@@ -496,23 +495,6 @@ impl Ledger {
     /// As [`Budget::cost`].
     pub fn cost(&self, plan: &Plan) -> Result<f64> {
         self.budget.cost(plan)
-    }
-
-    /// An epsilon with which a ledger of this kind and delta would have room for everything that was reserved and for `plan`; the
-    /// least one up to rounding.
-    ///
-    /// # Errors
-    /// As [`Budget::cost`]; [`Error::ScheduleReserved`].
-    pub fn epsilon_needed(&self, plan: &Plan) -> Result<f64> {
-        self.check_schedule_is_free()?;
-        if self.budget.kind() == BudgetKind::Schedule {
-            return self.cost(plan);
-        }
-        let mut account = self.chain.account;
-        for cost in account.costs(plan)? {
-            account.count(cost);
-        }
-        self.budget.epsilon_for(account.balance().spent)
     }
 
     /// What each release of `plan` costs, if the budget has room for it.

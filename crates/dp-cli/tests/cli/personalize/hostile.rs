@@ -1,6 +1,6 @@
 //! Rows, flags and files that cannot be used.
 
-use super::{personalize, samples, sandbox};
+use super::{SUBSPACE, personalize, samples, sandbox};
 use crate::support::Sandbox;
 
 #[test]
@@ -34,6 +34,22 @@ fn values_never_decide_an_error() {
             sandbox.dp(&["verify", "dp-model"]).exits(0);
         }
     }
+}
+
+#[test]
+fn a_row_with_an_empty_cell_is_as_if_it_were_not_there() {
+    let whole = samples(60);
+    let holes = "zqx-user-1,,1,2,3,4,5,6\nzqx-user-2,0.5,1,2, ,4,5,6\nzqx-user-3,0.5,1,2,3,4,5,\n";
+    let comma = whole.replace(',', ";").replace('.', ",");
+    let learned = |text: &str| {
+        let sandbox = Sandbox::new();
+        sandbox.write("data.csv", text);
+        personalize(&sandbox, &["--insecure-seed", "3"]).exits(0);
+        sandbox.read(SUBSPACE)
+    };
+    let expected = learned(&whole);
+    assert!(learned(&(whole.clone() + holes)) == expected);
+    assert!(learned(&comma) == expected, "semicolons and decimal commas");
 }
 
 #[test]
@@ -157,7 +173,7 @@ fn bad_files_are_told_by_place_and_nothing_is_spent() {
             "user,target,a\nsecret,secret,1\n",
             "data.csv:2:2: expected a number for the target",
         ),
-        ("user,target,a\nx,1,\n", "a number for the feature"),
+        ("user,target,a\nx,1,two\n", "a number for the feature"),
         ("user,a,b\nx,1,2\n", "no column for the target"),
         ("target,a,b\n1,1,2\n", "no column for the user"),
         ("user,target\nx,1\n", "no column for the feature"),

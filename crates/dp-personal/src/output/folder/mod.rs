@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use dp_accounting::Certificate;
 use dp_mechanism::RunFolder;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::output::{CERTIFICATE, INTERNAL_PREFIX, warn};
@@ -274,8 +275,8 @@ impl OutputFolder {
     /// Of the list of releases, where the run keeps one.
     pub(crate) fn release_list_sha256(&self) -> Result<Option<String>> {
         let list = self.path(RELEASES);
-        match fs::read(&list) {
-            Ok(bytes) => Ok(Some(crate::workflows::sha256(&bytes))),
+        match hash_of(&list) {
+            Ok(hash) => Ok(Some(hash)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::read(&list, error)),
         }
@@ -586,6 +587,18 @@ fn ledger_in(folder: &Path) -> io::Result<Option<PathBuf>> {
         }
     }
     Ok(None)
+}
+
+/// SHA-256 of a file, read piece by piece: a list of releases may be larger than memory.
+fn hash_of(path: &Path) -> io::Result<String> {
+    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(dp_accounting::hex(&hash.finalize())),
+            n => hash.update(&piece[..n]),
+        }
+    }
 }
 
 #[cfg(test)]

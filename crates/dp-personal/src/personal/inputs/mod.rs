@@ -229,23 +229,25 @@ pub(super) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
     let mut lines = (1..)
         .zip(text.lines())
         .filter(|(_, line)| !line.trim().is_empty());
-    let cut = |line: &str| -> Vec<String> {
-        let separator = if line.contains('\t') { '\t' } else { ',' };
+    let cut = |line: &str, separator: char| -> Vec<String> {
         line.split(separator)
             .map(|part| part.trim().trim_matches('"').to_owned())
             .collect()
     };
-    match lines.next() {
-        Some((_, header)) if cut(header) == ["column", "lower", "upper"] => {}
-        _ => return Err(bad(1, "no such header")),
-    }
+    let header = lines.next().map_or("", |(_, header)| header);
+    let is_header = |separator: &char| cut(header, *separator) == ["column", "lower", "upper"];
+    let Some(separator) = ['\t', ',', ';'].into_iter().find(is_header) else {
+        return Err(bad(1, "no such header"));
+    };
     let (mut ranges, mut seen) = (Vec::new(), HashSet::new());
     for (at, line) in lines {
-        let fields = cut(line);
+        let fields = cut(line, separator);
         let [name, low, high] = fields.as_slice() else {
             return Err(bad(at, "not three fields"));
         };
-        let (Ok(low), Ok(high)) = (low.parse(), high.parse()) else {
+        // between semicolons a decimal comma is read as well
+        let number = |text: &String| text.replace(',', ".").parse();
+        let (Ok(low), Ok(high)) = (number(low), number(high)) else {
             return Err(bad(at, "not two numbers"));
         };
         check_range([low, high]).map_err(|reason| bad(at, &reason))?;

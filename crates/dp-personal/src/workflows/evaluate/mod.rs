@@ -103,7 +103,9 @@ fn note(
     let Some(ledger) = output.ledger.clone().or(known) else {
         if !output.show_internal {
             note_exploration_of([internal], KIND);
-        } else if output.no_ledger || !is_paid_by_ledger(certificate) {
+        } else if output.no_ledger
+            || !is_paid_by_ledger(certificate.assumptions.iter().map(|text| &**text))
+        {
             warn(UNNOTED);
         } else {
             let text = "`show_internal`: a ledger paid for this model, and the folder of internal files, which names it, does not say \

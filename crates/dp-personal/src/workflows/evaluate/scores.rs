@@ -5,15 +5,13 @@ use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{
-    ItemCatalogue, PopularityBuckets, RankingMetrics, RankingSums, Ratings, RatingsColumns,
-    RatingsFormat, SplitFractions,
+    ItemCatalogue, PopularityBuckets, RankingMetrics, RankingSums, Ratings, SplitFractions,
 };
 use dp_multitask::{
     FactorModel, LocalBias, NoisyCounts, NonPrivateAls, constant_predictions, user_mean_predictions,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::columns::refuse_shared;
 use crate::error::Result;
 use crate::evaluate::{USER_MEAN_SHRINKAGE, mean};
 use crate::output::HeldOutBy;
@@ -273,20 +271,18 @@ impl Parts {
         implicit: bool,
     ) -> Result<Self> {
         let least = dp_core::params::finite("min_rating", split.min_rating.unwrap_or(f64::MIN))?;
+        let format = args
+            .columns
+            .format(!implicit || split.min_rating.is_some())?;
         let read = |path: &Path| -> Result<Ratings> {
             tracing::info!(file = %path.display(), "reading ratings");
-            let ratings = dp_data::read_ratings_with_catalogue(path, &format(args), items.clone())?;
+            let ratings = dp_data::read_ratings_with_catalogue(path, &format, items.clone())?;
             Ok(if implicit {
                 ratings.to_implicit(least)?
             } else {
                 ratings
             })
         };
-        refuse_shared(&[
-            ("user_col", args.columns.user_col.as_ref()),
-            ("item_col", args.columns.item_col.as_ref()),
-            ("rating_col", args.columns.rating_col.as_ref()),
-        ])?;
         let ratings = read(&args.ratings)?;
         match &args.history {
             Some(path) => Ok(Self::of_two_files(&read(path)?, &ratings)?),
@@ -340,14 +336,6 @@ impl Parts {
             data,
         })
     }
-}
-
-fn format(args: &EvaluateSettings) -> RatingsFormat {
-    RatingsFormat::default().with_columns(RatingsColumns {
-        user: args.columns.user_col.clone(),
-        item: args.columns.item_col.clone(),
-        rating: args.columns.rating_col.clone(),
-    })
 }
 
 /// The records that `keep` lets through, in rows by `users`, and how many it did not.

@@ -163,10 +163,11 @@ fn format_of(args: &FederateSettings) -> Result<DataFormat> {
         }
         DataFormat::Leaf
             if args.run.columns.feature_cols.is_some()
+                || args.run.columns.header.is_some()
                 || named.iter().any(|name| name.is_some()) =>
         {
             usage(
-                "columns have no names in LEAF JSON: leave `user_col`, `target_col` and `feature_cols` out",
+                "columns have no names in LEAF JSON: leave `user_col`, `target_col`, `feature_cols` and `header` out",
             )
         }
         DataFormat::Leaf if args.run.n_features.is_none() => usage(

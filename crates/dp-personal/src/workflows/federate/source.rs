@@ -1,7 +1,7 @@
 //! Where the rows come from.
 
 use dp_core::{Interactions, InteractionsBuilder, Private};
-use dp_data::{LeafRows, Ratings, RatingsColumns, RatingsFormat, SampleTable, SampleUser};
+use dp_data::{LeafRows, Ratings, RatingsColumns, SampleTable, SampleUser};
 use dp_mechanism::Run;
 use dp_multitask::CountContribution;
 
@@ -10,7 +10,7 @@ use crate::columns::refuse_repeated;
 use crate::error::Result;
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept, Task};
-use crate::settings::{DataFormat, FederateSettings};
+use crate::settings::{DataFormat, FederateSettings, ratings_format};
 use crate::warnings;
 use crate::workflows::ledger::HasUsers;
 
@@ -45,11 +45,12 @@ impl Source {
         items: Option<ItemTable>,
     ) -> Result<Self> {
         if let (Some(items), Some(path)) = (items, &args.run.items) {
-            let format = RatingsFormat::default().with_columns(RatingsColumns {
+            let columns = RatingsColumns {
                 user: args.run.columns.user_col.clone(),
                 item: None,
                 rating: args.run.columns.target_col.clone(),
-            });
+            };
+            let format = ratings_format(columns, args.run.columns.header.as_deref());
             let catalogue = items.catalogue().clone();
             let ratings = dp_data::read_ratings_with_catalogue(&args.data, &format, catalogue)?;
             let genres = items.genres().iter().map(String::as_str);

@@ -27,7 +27,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Error as AccountingError, Ledger};
+use dp_accounting::{Error as AccountingError, Ledger, hex, sha256_hex};
 use dp_core::Private;
 use dp_data::{Ratings, SampleTable};
 use hmac::{Hmac, KeyInit, Mac};
@@ -38,7 +38,6 @@ use sha2::Sha256;
 
 use crate::error::{Error, Result};
 use crate::output::{replace_private, warn};
-use crate::workflows::sha256;
 
 use super::users_key;
 
@@ -114,7 +113,10 @@ impl Seen {
     fn of(recorded: &Recorded<'_>) -> Self {
         Self {
             n_releases: recorded.release_ids.len(),
-            last_release: recorded.release_ids.last().map(|id| sha256(id.as_bytes())),
+            last_release: recorded
+                .release_ids
+                .last()
+                .map(|id| sha256_hex(id.as_bytes())),
             n_taken: recorded.n_taken,
             names_key: recorded.key.is_some(),
         }
@@ -127,7 +129,7 @@ impl Seen {
             .release_ids
             .get(self.n_releases.saturating_sub(1)..);
         let is_there = |last: &String| {
-            since.is_some_and(|ids| ids.iter().any(|id| sha256(id.as_bytes()) == *last))
+            since.is_some_and(|ids| ids.iter().any(|id| sha256_hex(id.as_bytes()) == *last))
         };
         self.last_release.as_ref().is_none_or(is_there)
             && self.n_taken <= recorded.n_taken
@@ -468,7 +470,7 @@ impl Key {
     }
 
     fn hash(&self) -> String {
-        sha256(&self.0)
+        sha256_hex(&self.0)
     }
 
     /// The users' hashes, in order, each once.
@@ -528,10 +530,6 @@ impl Sketch {
         let is_enough = largest.is_none() || smaller >= COMPARED;
         is_enough && 2 * n_common >= smaller
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -7,8 +7,8 @@ mod explorations;
 use std::path::Path;
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Certificate, Error as AccountingError, Ledger, LedgerNote, Plan,
-    gdp, usable_delta,
+    Balance, Budget, BudgetKind, Error as AccountingError, Ledger, LedgerNote, Plan, gdp,
+    usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::PaidLine;
@@ -254,10 +254,9 @@ impl BoundAccount {
     }
 }
 
-/// Whether a run says in its certificate that a ledger paid for it.
-pub(crate) fn is_paid_by_ledger(certificate: &Certificate) -> bool {
-    let mut assumptions = certificate.assumptions.iter();
-    assumptions.any(|text| text == ONE_LEDGER)
+/// Whether a run that assumes this says that a ledger paid for it.
+pub(crate) fn is_paid_by_ledger<'a>(assumptions: impl IntoIterator<Item = &'a str>) -> bool {
+    assumptions.into_iter().any(|text| text == ONE_LEDGER)
 }
 
 /// Refuses a model that a killed run left where its ledger does not have all of its releases: the run was paid for, and the file
@@ -269,7 +268,7 @@ pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
     }
     let certificate = read_certificate(&path)?;
     let Some(ledger) = args.file() else {
-        return match is_paid_by_ledger(&certificate) {
+        return match is_paid_by_ledger(certificate.assumptions.iter().map(|text| &**text)) {
             true => Err(Error::Usage(format!(
                 "the model in {} was paid for out of a ledger, which says whether it may be released: give `ledger`",
                 left.display()

@@ -1,7 +1,6 @@
 //! `dp audit-personalize`: the run of `dp personalize`, made many times with planted users.
 
 use dp_audit::{AuditedRun, AuditedTrainer};
-use dp_core::ApproxDp;
 
 use super::ADJACENCY;
 use super::held_out::HeldOut;
@@ -26,7 +25,7 @@ const LABELS: [f32; 2] = [5e3, -3.1e3];
 /// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
 pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.run.epsilon, args.run.delta)?;
+    let target = args.run.guarantee.target()?;
     let run = args.training();
     let settings = Settings::new(&run)?;
     settings.draft_plan(target, ADJACENCY)?;

@@ -5,7 +5,7 @@ mod held_out;
 mod settings;
 
 use dp_accounting::Certificate;
-use dp_core::{Adjacency, ApproxDp};
+use dp_core::Adjacency;
 use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub fn personalize(
     watch: &mut dyn Watch,
 ) -> Result<PersonalizeOutcome> {
     // everything public is checked before the data is touched
-    let target = ApproxDp::target(args.run.epsilon, args.run.delta)?;
+    let target = args.run.guarantee.target()?;
     let settings = Settings::new(args)?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
     let opening = Opening {
