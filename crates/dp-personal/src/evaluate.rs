@@ -3,7 +3,8 @@
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, RankingSums, RatingSplit, UserRanking, UserSplit};
 use dp_multitask::{
-    FactorModel, Fitted, LocalBias, NoisyCounts, constant_predictions, user_mean_predictions,
+    FactorModel, Fitted, LocalBias, NoisyCounts, Scoring, constant_predictions,
+    user_mean_predictions,
 };
 use serde::Serialize;
 
@@ -300,7 +301,12 @@ impl Evaluation {
         let mut values = Vec::with_capacity(rounds.len());
         let last = &fitted.model;
         for factors in rounds {
-            let model = FactorModel::new(*last.scoring(), factors, last.provenance())?;
+            // tastes may have been dropped on the way
+            let scoring = Scoring {
+                dim: factors.len() / last.n_items().max(1),
+                ..*last.scoring()
+            };
+            let model = FactorModel::new(scoring, factors, last.provenance())?;
             values.push(match held_out {
                 HeldOut::Ratings(split) => model_rmse(&model, &split.train, &split.valid)?,
                 HeldOut::Users(split) => RankingFigures::recall(&model, &split.valid)?,

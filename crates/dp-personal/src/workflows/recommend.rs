@@ -66,9 +66,13 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
     let personal = model.fold_in(liked.user(0))?;
     let has_tastes = personal.factor().iter().any(|v| v.abs() > 0.0);
     let is_plain = model.scoring().score_model == ScoreModel::Plain;
-    // without biases, who has nothing of what was learnt gives every item the score 0
-    let says_nothing = is_plain && !has_tastes;
-    let rates_alike = !is_plain && !has_tastes && !liked.user(0).is_empty();
+    // without biases, who has nothing of what was learnt has the popular items, if the model knows them
+    let knows_popular = model
+        .item_factors()
+        .chunks(model.dim())
+        .any(|row| row[0] > 0.0);
+    let says_nothing = is_plain && !has_tastes && !knows_popular;
+    let rates_alike = !has_tastes && !says_nothing && (is_plain || !liked.user(0).is_empty());
     let count = if says_nothing { 0 } else { args.count };
     let best = model.recommend(&personal, count, row.items())?;
     let recommended = |(item, score): (u32, f64)| Recommended {
