@@ -255,6 +255,8 @@ impl Evaluation {
         let (test, counts) = (&split.test, model.counts());
         let buckets = Buckets::of(split.train.expose())?.dealt;
         let sums = RankingSums::new(K, Some(&buckets))?;
+        // a model of the counts alone is no better or worse than they are
+        let counts = counts.filter(|_| !model.ranks_by_counts());
         let released = counts.map(|counts| Baseline::Popularity(POPULARITY, counts));
         let others = others.iter().chain(&released);
         let all = lists(model, test, others, sums.depth())?;
