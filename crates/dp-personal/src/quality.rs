@@ -724,20 +724,13 @@ mod tests {
             of(&[]),
         ];
         let wild = of(&[(f64::NAN, true), (0.0, false)]);
-        let user = |(at, own): (usize, &'_ ClassScores)| {
-            let n_test = [3, 2, 1, 0][at];
-            (n_test, own.clone())
+        let user = |(own, n_test): (_, usize)| TestedUser {
+            n_history: 1,
+            n_test,
+            errors: vec![Some(0.5), Some(0.5)],
+            scores: vec![Some(own), Some(if n_test == 2 { &wild } else { own })],
         };
-        let owned: Vec<_> = scores.iter().enumerate().map(user).collect();
-        let users: Vec<_> = owned
-            .iter()
-            .map(|(n_test, own)| TestedUser {
-                n_history: 1,
-                n_test: *n_test,
-                errors: vec![Some(0.5), Some(0.5)],
-                scores: vec![Some(own), Some(if *n_test == 2 { &wild } else { own })],
-            })
-            .collect();
+        let users: Vec<_> = scores.iter().zip([3, 2, 1, 0]).map(user).collect();
         let methods = ["model", "own"].map(str::to_owned);
         let task = Task::Classification { threshold: 0.5 };
         let quality = Quality::of_rows(Metric::of_task(task), &methods, &users);

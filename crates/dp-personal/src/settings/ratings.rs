@@ -15,7 +15,7 @@ use super::{LedgerSettings, Range, Settings, Shapes, choices, settings};
 choices! {
     /// How the item factors are trained.
     enum Method {
-        /// The default for what the records mean.
+        /// The default: [`Pooled`](Self::Pooled), which learns item biases alone where released statistics show too little signal for tastes.
         Auto = "auto",
         /// One noisy matrix for all items.
         Pooled = "pooled",
@@ -81,7 +81,7 @@ settings! {
 
     /// What is trained, and the guarantee it is to have.
     struct TargetSettings {
-        /// How to train; auto is pooled, and item biases alone where the released statistics show too little signal for tastes
+        /// auto, pooled (one matrix), adadpals (one an item), am-ssp (features), biases or popularity
         method: Method = { default: "auto" },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
@@ -453,7 +453,10 @@ impl FactorSettings {
             _ => None,
         };
         match given {
-            Some(name) => usage(format!("`method` {} has no `{name}`", method.name())),
+            Some(name) => usage(format!(
+                "`{name}` does not go with `method` {}",
+                method.name()
+            )),
             None => Ok(()),
         }
     }

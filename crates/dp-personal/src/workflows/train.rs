@@ -165,7 +165,7 @@ pub(crate) fn finish<S: ReleasedSettings>(
     (args, plan, noise): (&TrainSettings, &Plan, &mut NoiseSource),
     release: &TrainRelease<'_, S>,
     split: &HeldOut,
-    rounds: Vec<Vec<f64>>,
+    rounds: Vec<(Vec<f64>, usize)>,
     (load, mut clock): (f64, Clock),
 ) -> Result<TrainOutcome> {
     let train = clock.lap();
@@ -283,8 +283,8 @@ pub(crate) const fn held_out_by(args: &TrainSettings) -> HeldOutBy {
     }
 }
 
-/// The factors after every round; none where nothing is held out to measure them on.
-struct Rounds(Option<Vec<Vec<f64>>>);
+/// The factors after every round, and their length; none where nothing is held out to measure them on.
+struct Rounds(Option<Vec<(Vec<f64>, usize)>>);
 
 impl Rounds {
     fn for_split(split: &SplitSettings) -> Self {
@@ -295,7 +295,7 @@ impl Rounds {
 impl Observer for Rounds {
     fn round(&mut self, round: &Round<'_>) {
         if let (Some(kept), 1..) = (&mut self.0, round.round) {
-            kept.push(round.parameters.to_vec());
+            kept.push((round.parameters.to_vec(), round.shape.1));
         }
     }
 }
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn rounds_are_kept_only_where_they_can_be_measured() {
-        for (no_split, kept) in [(false, Some(vec![vec![1.5]])), (true, None)] {
+        for (no_split, kept) in [(false, Some(vec![(vec![1.5], 1)])), (true, None)] {
             let mut rounds = Rounds::for_split(&SplitSettings {
                 split_seed: 0,
                 no_split,
