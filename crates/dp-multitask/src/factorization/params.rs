@@ -877,6 +877,37 @@ mod tests {
         assert_eq!(requests(&settings, 10).len() + 1, with);
     }
 
+    #[test]
+    fn no_rounds_are_for_item_counts_alone_and_these_have_the_whole_budget() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let popularity = FactorizationParams::popularity_for_target(target);
+        let found = requests(&popularity, 10);
+        assert_eq!(found.len(), 1);
+        assert!((found[0].budget_share - 1.0).abs() < 1e-15);
+        assert!(popularity.clone().check().is_ok());
+        for wrong in [
+            FactorizationParams {
+                dim: Some(2),
+                ..popularity.clone()
+            },
+            FactorizationParams {
+                dim: None,
+                ..popularity.clone()
+            },
+            FactorizationParams {
+                head_fraction: Some(0.5),
+                ..popularity
+            },
+            FactorizationParams {
+                n_rounds: 0,
+                dim: Some(1),
+                ..FactorizationParams::for_target(target)
+            },
+        ] {
+            assert!(wrong.check().is_err());
+        }
+    }
+
     fn at(epsilon: f64) -> FactorizationParams {
         FactorizationParams::for_target(ApproxDp {
             epsilon,
