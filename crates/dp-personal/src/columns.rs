@@ -28,3 +28,14 @@ pub(crate) fn refuse_repeated(features: &[String], target: &str) -> Result<()> {
     }
     Ok(())
 }
+
+/// Two ends of a range.
+pub(crate) fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
+    match given {
+        None => Ok(None),
+        Some(&[low, high]) if low < high && (high - low).is_finite() => Ok(Some([low, high])),
+        Some(_) => Err(Error::Usage(format!(
+            "`{flag}` takes a number and a larger one, as in -1,1"
+        ))),
+    }
+}

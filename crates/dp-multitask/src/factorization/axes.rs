@@ -1,7 +1,6 @@
 //! Axes of the tastes in which one penalty fits all. Post-processing of releases.
 
 use dp_linalg::symmetric_eigen;
-use dp_mechanism::ReleasedGrams;
 
 use crate::Result;
 
@@ -11,33 +10,90 @@ const LEAST_SPREAD: f64 = 0.02;
 /// Turns and stretches the tastes of all items, rows `[h_i, q_i]` of length `dim`, so that users' tastes spread alike along every axis.
 ///
 /// ```text
-/// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        v_j of norm at most 1, from the released pooled matrix
-/// q_i <- diag(s_k) U^T q_i,     s_k^2 = (max(l_k, 0) + r) / (mean_k max(l_k, 0) + r)
+/// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        the tastes' block of the released pooled `matrix`
+/// q_i <- diag(s_k) U^T q_i / B,     s_k^2 = (max(l_k, 0) + r) / (mean_k max(l_k, 0) + r)
 /// r = 0.02 mean_k max(l_k, 0) + sqrt(d) sigma
 /// ```
 ///
-/// A fit with one penalty for all tastes is then, in the old axes, the one whose prior covariance is `S` up to scale (and `r` on the
+/// with `unit` `B`, the bound on labels: what users weigh is then the same whatever ratings are measured in. A fit with one penalty for all tastes is then, in the old axes, the one whose prior covariance is `S` up to scale (and `r` on the
 /// diagonal): directions in which users differ more are held back less. Scores do not change; where the noise `sigma` drowns the matrix all `s_k` are near 1.
 /// Axes come with the widest first.
-pub(super) fn spread_alike(factors: &mut [f64], dim: usize, pooled: &ReleasedGrams) -> Result<()> {
+pub(super) fn spread_alike(
+    factors: &mut [f64],
+    dim: usize,
+    (matrix, noise_stddev): (&[f64], f64),
+    unit: f64,
+) -> Result<()> {
     let d = dim - 1;
-    let mut matrix = vec![0.0; dim * dim];
-    pooled.write_item(0, &mut matrix, &mut vec![0.0; dim]);
     let tastes: Vec<f64> = (matrix.chunks_exact(dim).skip(1))
         .flat_map(|row| row[1..].to_vec())
         .collect();
     let eigen = symmetric_eigen(&tastes, d)?;
     let spreads: Vec<f64> = eigen.values.iter().map(|l| l.max(0.0)).collect();
     let mean = spreads.iter().sum::<f64>() / d as f64;
-    let ridge = LEAST_SPREAD * mean + (d as f64).sqrt() * pooled.matrix_noise_stddev();
+    let ridge = LEAST_SPREAD * mean + (d as f64).sqrt() * noise_stddev;
     let mut turned = vec![0.0; d];
     for row in factors.chunks_exact_mut(dim) {
         let axes = eigen.vectors.chunks_exact(d).zip(&spreads).rev();
         for (to, (axis, spread)) in turned.iter_mut().zip(axes) {
             let along: f64 = axis.iter().zip(&row[1..]).map(|(u, q)| u * q).sum();
-            *to = ((spread + ridge) / (mean + ridge)).sqrt() * along;
+            *to = ((spread + ridge) / (mean + ridge)).sqrt() * along / unit;
         }
         row[1..].copy_from_slice(&turned);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use approx::assert_relative_eq;
+
+    use super::*;
+
+    /// `[h, q]` of two items, and users' second moments: variance 4 along `(1, 1)/sqrt 2`, 1 across.
+    const FACTORS: [f64; 6] = [0.5, 1.0, 2.0, -0.25, 3.0, -1.0];
+    const MATRIX: [f64; 9] = [9.0, 7.0, 7.0, 7.0, 2.5, 1.5, 7.0, 1.5, 2.5];
+
+    fn inner(rows: &[f64], a: usize, b: usize) -> f64 {
+        (1..3).map(|k| rows[3 * a + k] * rows[3 * b + k]).sum()
+    }
+
+    #[test]
+    fn inner_products_are_those_of_the_users_covariance() {
+        let mut turned = FACTORS;
+        spread_alike(&mut turned, 3, (&MATRIX, 0.0), 1.0).unwrap();
+        // prior covariance (S + r I) / (mean + r), with mean 2.5 and r = 0.02 * 2.5
+        let covariance = |a: usize, b: usize| {
+            let (q, p) = (
+                &FACTORS[3 * a + 1..3 * a + 3],
+                &FACTORS[3 * b + 1..3 * b + 3],
+            );
+            let s = 2.55 * (q[0] * p[0] + q[1] * p[1]) + 1.5 * (q[0] * p[1] + q[1] * p[0]);
+            s / 2.55
+        };
+        for (a, b) in [(0, 0), (0, 1), (1, 1)] {
+            assert_relative_eq!(inner(&turned, a, b), covariance(a, b), max_relative = 1e-12);
+        }
+        assert_relative_eq!(turned[0], 0.5);
+        assert_relative_eq!(turned[3], -0.25);
+        // the widest axis comes first: item 0 is 3/sqrt 2 along it
+        assert_relative_eq!(
+            turned[1].abs(),
+            (4.05_f64 / 2.55).sqrt() * 4.5_f64.sqrt(),
+            max_relative = 1e-12
+        );
+    }
+
+    #[test]
+    fn noise_that_drowns_the_matrix_leaves_lengths_alone() {
+        let mut turned = FACTORS;
+        spread_alike(&mut turned, 3, (&MATRIX, 1e9), 4.0).unwrap();
+        for (a, b) in [(0, 0), (0, 1), (1, 1)] {
+            assert_relative_eq!(
+                inner(&turned, a, b),
+                inner(&FACTORS, a, b) / 16.0,
+                max_relative = 1e-6
+            );
+        }
+    }
 }

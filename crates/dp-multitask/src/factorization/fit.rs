@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::item_update::ItemUpdate;
+use super::item_update::{ItemUpdate, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::checked::taken_on_trust;
@@ -114,7 +114,7 @@ impl MatrixFactorization {
             }
             _ => weights,
         };
-        let dim = self.dim(mu, counts.as_ref());
+        let dim = self.dim(mu, counts.as_ref(), n_items);
         let mut scales = None;
         if params.weight_share().is_some() {
             let totals = WeightTotals {
@@ -194,10 +194,10 @@ impl MatrixFactorization {
     }
 
     /// Length of the factors as set, or by rule from what was released.
-    fn dim(&self, mu: f64, counts: Option<&NoisyCounts>) -> usize {
+    fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
         let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean));
-        params.dim.unwrap_or_else(by_rule)
+        params.limited(params.dim.unwrap_or_else(by_rule), n_items)
     }
 
     /// The factors as they are released, with tastes in the axes of [`spread_alike`] where users weigh penalties.
@@ -205,7 +205,9 @@ impl MatrixFactorization {
         let mut factors = rounds.factors.clone();
         let weighs = self.params().fold_in_penalties.is_none() && rounds.dim > 1;
         if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
-            spread_alike(&mut factors, rounds.dim, pooled)?;
+            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), self.params().label_bound);
+            let noise = pooled.matrix_noise_stddev();
+            spread_alike(&mut factors, rounds.dim, (&matrix, noise), unit)?;
         }
         Ok(factors)
     }

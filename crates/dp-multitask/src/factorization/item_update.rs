@@ -633,7 +633,7 @@ impl FactorContribution for ItemStatistics<'_> {
 }
 
 /// The one matrix of all items; that of users without tastes for `dim` 1.
-fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
+pub(super) fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
     let mut matrix = vec![1.0; dim * dim];
     if dim == released.dim() {
         released.write_item(0, &mut matrix, &mut vec![0.0; dim]);

@@ -95,6 +95,10 @@ pub struct FactorizationParams {
     /// feedback has [`ItemGramian`](super::ItemGramian).
     #[serde(default)]
     pub pooled_matrices: Option<PooledMatrices>,
+    /// At most one taste for so many items, and at least one taste where there are any; 0 sets no such limit. More tastes than that fit what each user
+    /// happens to have.
+    #[serde(default)]
+    pub items_per_taste: usize,
 }
 
 /// Penalties of the fold-in of models of ratings that have the same for all users. Found on the validation part of MovieLens-1M.
@@ -183,6 +187,7 @@ impl FactorizationParams {
             least_head: 0,
             item_update: ItemUpdate::Ssp,
             pooled_matrices: None,
+            items_per_taste: 0,
         }
     }
 
@@ -350,6 +355,7 @@ impl FactorizationParams {
             item_ridge_factor: if noisy { 0.1 } else { 3.0 },
             item_l2_penalty: 1.0,
             init_stddev: 0.1,
+            items_per_taste: 20,
             feedback: Feedback::Implicit(ImplicitFeedback {
                 training_unobserved_weight: if noisy { 0.01 } else { 0.3 },
                 fold_in_unobserved_weight: 0.3,
@@ -429,6 +435,29 @@ impl FactorizationParams {
             }),
             ..Self::implicit_for_target(target)
         }
+    }
+
+    /// The same for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, and a quarter of the range is the unit of
+    /// labels, item factors and penalties, as 1 is for ratings from 1 to 5. Public: a range that was read off the data is not.
+    #[must_use]
+    pub fn with_rating_range(mut self, low: f64, high: f64) -> Self {
+        let unit = (high - low) / 4.0;
+        self.label_center = low.midpoint(high);
+        self.label_bound *= unit;
+        self.init_stddev *= unit;
+        self.training_penalties.factor *= unit * unit;
+        self.training_penalties.factor_per_record *= unit * unit;
+        if let Some(penalties) = &mut self.fold_in_penalties {
+            penalties.factor *= unit * unit;
+            penalties.factor_per_record *= unit * unit;
+        }
+        self
+    }
+
+    /// `dim` as far as [`items_per_taste`](Self::items_per_taste) allows.
+    pub(super) fn limited(&self, dim: usize, n_items: usize) -> usize {
+        let most = n_items.checked_div(self.items_per_taste);
+        dim.min(most.map_or(usize::MAX, |tastes| 1 + tastes.max(1)))
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -788,12 +817,12 @@ impl FactorizationParams {
     /// signal carries above the noise.
     ///
     /// ```text
-    /// tastes = round(log2(mu * mean released count) - 4.2)     with counts
-    /// tastes = round(log2(epsilon) + 0.68)                      without
+    /// tastes = round(0.3 sqrt(mu * mean released count) - 0.6)     with counts
+    /// tastes = round(log2(epsilon) + 0.68)                          without
     /// ```
     ///
     /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
-    /// sixteen there are sixteen. With implicit feedback `tastes = mu * mean released count / 4`
+    /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * mean released count / 4`
     /// (`4 epsilon` without counts), at most 32. Found on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
@@ -949,12 +978,22 @@ mod tests {
             (1.0, 0.2681, 0),
             (2.0, 0.5016, 2),
             (5.0, 1.1212, 3),
-            (10.0, 2.0004, 4),
-            (20.0, 3.4478, 5),
+            (10.0, 2.0004, 5),
+            (20.0, 3.4478, 6),
         ] {
             assert_eq!(at(epsilon).rule_dim(mu, Some(146.5)), tastes + 1);
-            assert_eq!(at(epsilon).rule_dim(mu, None), tastes + 1);
         }
+        for (epsilon, tastes) in [(0.5, 0), (1.0, 0), (2.0, 2), (5.0, 3), (10.0, 4), (20.0, 5)] {
+            assert_eq!(at(epsilon).rule_dim(f64::NAN, None), tastes + 1);
+        }
+    }
+
+    #[test]
+    fn small_catalogues_have_few_tastes() {
+        let target = ApproxDp::target(5.0, 1e-5).unwrap();
+        let params = FactorizationParams::implicit_plain_for_target(target);
+        assert_eq!([5, 100, 3_706].map(|n| params.limited(33, n)), [2, 6, 33]);
+        assert_eq!(at(5.0).limited(25, 5), 25);
     }
 
     #[test]

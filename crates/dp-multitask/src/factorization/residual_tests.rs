@@ -13,8 +13,12 @@ use crate::regression::GradientClip;
 
 const CLIPS: [GradientClip; 2] = [GradientClip::Joint, GradientClip::PerTask];
 
-fn settings(score_model: ScoreModel) -> FactorizationParams {
+fn settings(score_model: ScoreModel, leave_one_out: bool) -> FactorizationParams {
     let mut params = params(1.0);
+    params.item_update = ItemUpdate::Residual(ResidualRounds {
+        leave_one_out,
+        ..ResidualRounds::new()
+    });
     params.score_model = score_model;
     params.dim = Some(4);
     params.clip_norm = 0.6;
@@ -30,7 +34,7 @@ fn for_each_setting(
 ) {
     let counts = noisy_counts(data);
     for (score_model, factor_bound) in [(ScoreModel::Biased, 1.0), (ScoreModel::Plain, 0.6)] {
-        for sampling in [
+        for (sampling, leave_one_out) in [
             RecordSampling::All,
             RecordSampling::Uniform {
                 records_per_user: 5,
@@ -39,9 +43,12 @@ fn for_each_setting(
             RecordSampling::Tail {
                 records_per_user: 5,
             },
-        ] {
+        ]
+        .into_iter()
+        .flat_map(|sampling| [(sampling, false), (sampling, true)])
+        {
             for (clip, size) in CLIPS.into_iter().zip([0.5, 1e9]) {
-                let fit = settings(score_model).check().unwrap();
+                let fit = settings(score_model, leave_one_out).check().unwrap();
                 let weights = TaskWeights::from_counts(&counts, 0.25, 5.0).unwrap();
                 let weights = weights.keeping(sampling.selection(Some(&counts)));
                 let factors = initial_factors(N_ITEMS, 4, size, 3).unwrap();
@@ -103,7 +110,7 @@ fn the_residual_sums_of_neighbours_differ_by_one_users_share() {
 #[test]
 fn without_biases_statistics_stay_within_their_smaller_bounds() {
     let table = users_of_all_kinds(14);
-    let fit = settings(ScoreModel::Plain).check().unwrap();
+    let fit = settings(ScoreModel::Plain, false).check().unwrap();
     let weights = TaskWeights::uniform(N_ITEMS);
     let grids = fit.grids(11.0, 5.5).unwrap();
     // short item factors make long user vectors, which are clipped; long ones make short vectors

@@ -329,7 +329,8 @@ impl UserStep<'_> {
     /// w_(i) = w - A^-1 x_i e_i / (1 - l_i),     e_i = y_i - <x_i, w>,     l_i = x_i^T A^-1 x_i
     /// ```
     ///
-    /// for `A w = sum y_i x_i` (Allen 1974), and the mean without the rating in place of the shrunken mean. Cost O(d^2) a record. Where `A` could not be
+    /// for `A w = sum y_i x_i` (Allen 1974), labels above the shrunken mean of all records; the offset is then above the mean of the others. Cost
+    /// O(d^2) a record and O(d^3) a user. Where `A` could not be
     /// factored all are the zero factor.
     pub(crate) fn leave_one_out(
         &self,
@@ -460,6 +461,65 @@ mod tests {
         let mut scratch = UserScratch::new(dim).unwrap();
         let table = builder.build().0;
         step.solve(table.user(0), &mut scratch).factor.to_vec()
+    }
+
+    #[test]
+    fn leaving_a_record_out_is_solving_without_it() {
+        let dim = 4;
+        let factors: Vec<f64> = (0..dim * 12)
+            .map(|at| f64::from(u8::try_from(at * 37 % 101).unwrap()) / 50.0 - 1.0)
+            .collect();
+        let design = Design::new(&factors, dim, ScoreModel::Biased);
+        let step = |shrinkage| UserStep {
+            design: &design,
+            bias: LocalBias {
+                center: 3.0,
+                shrinkage,
+            },
+            penalties: UserPenalties {
+                offset: 2.0,
+                factor: 0.3,
+                factor_per_record: 0.0,
+            },
+        };
+        let table = |without: Option<u8>| {
+            let mut builder = InteractionsBuilder::new(12);
+            for item in (0..9_u8).filter(|item| Some(*item) != without) {
+                builder
+                    .push(0, item.into(), f32::from(item * 7 % 5 + 1))
+                    .unwrap();
+            }
+            builder.build().0
+        };
+        let mut scratch = UserScratch::new(dim).unwrap();
+        // around the centre, and around means of ratings
+        for shrinkage in [1e12, 30.0] {
+            let all = table(None);
+            step(shrinkage).solve(all.user(0), &mut scratch);
+            let mut found = Vec::new();
+            step(shrinkage).leave_one_out(all.user(0), &mut scratch, |at, offset, w| {
+                found.push((at, offset, w.to_vec()));
+            });
+            assert_eq!(found.len(), 9);
+            for (at, offset, w) in found {
+                let others = table(u8::try_from(at).ok());
+                let mut again = UserScratch::new(dim).unwrap();
+                let alone = step(1e12).solve(others.user(0), &mut again);
+                if shrinkage > 1e6 {
+                    assert!(
+                        (offset - alone.offset).abs() < 1e-6,
+                        "{offset} {}",
+                        alone.offset
+                    );
+                    for (a, b) in w[1..].iter().zip(alone.factor) {
+                        assert!((a - b).abs() < 1e-5, "{a} {b}");
+                    }
+                } else {
+                    let mean = step(shrinkage).bias.of(others.user(0).values());
+                    assert!((offset - w[0] - mean).abs() < 1e-9, "{offset} {mean}");
+                }
+            }
+        }
     }
 
     fn double(rows: &[f64]) -> Rows {

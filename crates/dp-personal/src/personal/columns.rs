@@ -6,7 +6,7 @@ use dp_core::{ParamError, params};
 use dp_data::{SampleColumns, SampleShares, SampleTable};
 
 use super::inputs::{Column, Inputs, Task, ranges_of_file};
-use crate::columns::{refuse_repeated, refuse_shared};
+use crate::columns::{pair, refuse_repeated, refuse_shared};
 use crate::error::{Error, Result};
 use crate::settings::{ColumnSettings, RangeSettings, TaskKind};
 
@@ -72,17 +72,6 @@ impl Ranges {
             return Err(Error::Usage(text));
         }
         Ok(inputs)
-    }
-}
-
-/// Two ends of a range.
-fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
-    match given {
-        None => Ok(None),
-        Some(&[low, high]) if low < high && (high - low).is_finite() => Ok(Some([low, high])),
-        Some(_) => Err(Error::Usage(format!(
-            "`{flag}` takes a number and a larger one, as in -1,1"
-        ))),
     }
 }
 

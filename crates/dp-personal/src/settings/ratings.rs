@@ -139,13 +139,20 @@ settings! {
         n_rounds: Option<usize> = {
             long: "steps",
             value_name: "ROUNDS",
-            usual: "8",
+            usual: "7",
             range: Range::of(1.0, 1000.0),
         },
         /// Weight n^-X of an item with n ratings; 0 releases no counts
         weight_exponent: Option<f64> = { value_name: "X", usual: "0.25", range: Range::of(0.0, 1e6) },
         /// Norm of the taste part of a user's factor, below 1
         clip_norm: Option<f64> = { value_name: "X", usual: "0.95", range: Range::open_unit() },
+        /// Ratings that there can be, for centre and bound
+        rating_range: Option<Vec<f64>> = {
+            value_name: "LO,HI",
+            delimiter: ',',
+            usual: "1,5",
+            conflicts: ["label_center", "label_bound"],
+        },
         /// Centre of the ratings, in rating units
         label_center: Option<f64> = { value_name: "X", usual: "3", range: Range::of(-1e6, 1e6) },
         /// Bound on ratings after centre and user bias, in rating units
@@ -158,7 +165,7 @@ settings! {
             range: Range::of(1e-6, 1e6),
         },
         /// Implicit feedback: item biases (biased) or none (plain)
-        score_model: Option<ScoreModelName> = { value_name: "MODEL", usual: "biased" },
+        score_model: Option<ScoreModelName> = { value_name: "MODEL", usual: "plain" },
         /// Implicit feedback: fraction of items to learn, by noisy counts; 1 is all of them
         head_fraction: Option<f64> = { value_name: "X", range: Range::up_to_one() },
         /// Share of the budget spent on item counts
@@ -412,7 +419,12 @@ impl FeedbackSettings {
 impl FactorSettings {
     /// These settings where they are given, `params` where they are not.
     pub(crate) fn over(&self, mut params: FactorizationParams) -> FactorizationParams {
-        params.dim = self.dim.or(params.dim);
+        if let Some(dim) = self.dim {
+            (params.dim, params.items_per_taste) = (Some(dim), 0);
+        }
+        if let Some([low, high]) = self.rating_range.as_deref() {
+            params = params.with_rating_range(*low, *high);
+        }
         params.n_rounds = self.n_rounds.unwrap_or(params.n_rounds);
         for (setting, given) in [
             (&mut params.weight_exponent, self.weight_exponent),
@@ -467,6 +479,7 @@ impl FactorSettings {
             (self.weight_exponent.is_some(), "weight_exponent"),
             (self.item_ridge_factor.is_some(), "item_ridge_factor"),
             (self.count_share.is_some(), "count_share"),
+            (self.rating_range.is_some(), "rating_range"),
         ];
         let given = own
             .into_iter()

@@ -6,6 +6,7 @@ use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{RatingSplit, Ratings, SplitFractions, UserSplit};
 use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
+use crate::columns::pair;
 use crate::error::{Error, Result};
 use crate::settings::{
     FactorSettings, FeedbackKind, FeedbackSettings, InputSettings, Method, ScoreModelName,
@@ -30,11 +31,16 @@ pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings)
             usage("`feedback` implicit holds out users: use `split` users")
         }
         (FeedbackKind::Implicit, _)
-            if args.label_center.is_some() || args.label_bound.is_some() =>
+            if args.label_center.is_some()
+                || args.label_bound.is_some()
+                || args.rating_range.is_some() =>
         {
-            usage("`label_center` and `label_bound` have no meaning with `feedback` implicit")
+            usage(
+                "`label_center`, `label_bound` and `rating_range` have no meaning with `feedback` implicit",
+            )
         }
         _ => {
+            pair("rating_range", args.rating_range.as_deref())?;
             if let Some(least) = feedback.min_rating {
                 dp_core::params::finite("min_rating", least)?;
             }
@@ -69,11 +75,13 @@ pub(crate) fn settings_for(
         (FeedbackKind::Explicit, _) => FactorizationParams::for_target(target),
         (FeedbackKind::Implicit, _) => {
             let mut defaults = match args.score_model {
-                Some(ScoreModelName::Plain) => {
-                    FactorizationParams::implicit_plain_for_target(target)
-                }
-                Some(ScoreModelName::Biased) | None => {
+                Some(ScoreModelName::Biased) => FactorizationParams::implicit_for_target(target),
+                // settings of the published algorithm are those with biases
+                None if method == Method::Adadpals => {
                     FactorizationParams::implicit_for_target(target)
+                }
+                Some(ScoreModelName::Plain) | None => {
+                    FactorizationParams::implicit_plain_for_target(target)
                 }
             };
             if let (Method::Adadpals, Feedback::Implicit(own)) = (method, &mut defaults.feedback) {

@@ -2,7 +2,7 @@
 
 use dp_core::{Adjacency, ApproxDp, Private};
 use dp_data::{SampleShares, SampleTable, SampleUser, SplitUser};
-use dp_mechanism::{NoiseSource, Run};
+use dp_mechanism::{NoiseSource, Run, Trainer};
 use dp_personalize::ConvexLoss;
 use serde_json::{Map, Value, json};
 
