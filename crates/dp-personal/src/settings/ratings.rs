@@ -15,7 +15,7 @@ use super::{LedgerSettings, Range, Settings, Shapes, choices, settings};
 choices! {
     /// How the item factors are trained.
     enum Method {
-        /// The default: [`Pooled`](Self::Pooled), which learns item biases alone where released statistics show too little signal for tastes.
+        /// The default: [`Pooled`](Self::Pooled), which learns item biases of ratings alone where released statistics show too little signal for tastes.
         Auto = "auto",
         /// One noisy matrix for all items.
         Pooled = "pooled",
