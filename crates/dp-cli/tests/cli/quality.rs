@@ -163,7 +163,7 @@ fn lists_have_released_metrics_too_and_so_has_a_choice_among_candidates() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(300, 40, 12));
     let run = "ratings.csv --epsilon 8 --delta 1e-5 --feedback implicit --release-metrics 0.2 --publish-releases --json";
-    for (command, more) in [("train", ""), ("tune", "--try dim=1 --try dim=2")] {
+    for (command, more) in [("train", ""), ("tune", "--try dim=2 --try dim=3")] {
         let line = format!("{command} {run} --out {command} {more}");
         let json = sandbox.dp(&words(&line)).exits(0).json();
         let metrics = json["released"]["metrics"].as_array().unwrap();

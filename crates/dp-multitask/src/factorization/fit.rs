@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::item_update::{ItemUpdate, pooled_matrix};
+use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
 use crate::checked::taken_on_trust;
@@ -131,7 +131,7 @@ impl MatrixFactorization {
         };
         let mut rounds = RoundState::new(params, n_items, dim)?;
         weights.clear_others(&mut rounds.factors);
-        self.show(&rounds, run)?;
+        self.show(&rounds, counts.as_ref(), run)?;
         while rounds.n_rounds < params.n_rounds {
             match self.round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last whole round
@@ -143,9 +143,9 @@ impl MatrixFactorization {
                 made => made?,
             }
             weights.clear_others(&mut rounds.factors);
-            self.show(&rounds, run)?;
+            self.show(&rounds, counts.as_ref(), run)?;
         }
-        let factors = self.in_axes(&rounds)?;
+        let factors = self.as_released(&rounds, counts.as_ref())?;
         let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
         Ok(model.with_counts(counts))
     }
@@ -196,24 +196,35 @@ impl MatrixFactorization {
     /// Length of the factors as set, or by rule from what was released.
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
-        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean));
-        params.limited(params.dim.unwrap_or_else(by_rule), n_items)
+        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean), n_items);
+        params.dim.unwrap_or_else(by_rule)
     }
 
-    /// The factors as they are released, with tastes in the axes of [`spread_alike`] where users weigh penalties.
-    fn in_axes(&self, rounds: &RoundState) -> Result<Vec<f64>> {
+    /// The factors as a model has them: tastes in the axes of [`spread_alike`] where users weigh penalties, and the popularity of items where likes are scored without
+    /// biases.
+    fn as_released(&self, rounds: &RoundState, counts: Option<&NoisyCounts>) -> Result<Vec<f64>> {
+        let params = self.params();
         let mut factors = rounds.factors.clone();
-        let weighs = self.params().fold_in_penalties.is_none() && rounds.dim > 1;
+        let weighs = params.fold_in_penalties.is_none() && rounds.dim > 1;
         if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
-            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), self.params().label_bound);
+            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), params.label_bound);
             let noise = pooled.matrix_noise_stddev();
             spread_alike(&mut factors, rounds.dim, (&matrix, noise), unit)?;
+        }
+        let is_plain = params.score_model == ScoreModel::Plain;
+        if let (true, Some(_), Some(counts)) = (is_plain, params.feedback.implicit(), counts) {
+            write_popularity(&mut factors, rounds.dim, counts);
         }
         Ok(factors)
     }
 
-    fn show(&self, rounds: &RoundState, run: &mut Run<'_>) -> Result<()> {
-        let factors = self.in_axes(rounds)?;
+    fn show(
+        &self,
+        rounds: &RoundState,
+        counts: Option<&NoisyCounts>,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let factors = self.as_released(rounds, counts)?;
         run.round(&Round {
             round: rounds.n_rounds,
             parameters: &factors,
@@ -292,6 +303,23 @@ impl RoundState {
         let share = precision / self.precision;
         for (average, new) in self.factors.iter_mut().zip(solved) {
             *average += share * (new - *average);
+        }
+    }
+}
+
+/// Scores of the items for users without records, and too small to matter to others: at most this.
+const POPULARITY: f64 = 1e-6;
+
+/// Overwrites the item biases, which scores without biases do not have, of the items that are learnt by the released counts, in units in which the largest is [`POPULARITY`]: a user
+/// without records has no tastes and gets the items that most users have.
+fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
+    let most = counts
+        .values()
+        .iter()
+        .fold(1.0, |most: f64, &n| most.max(n));
+    for (row, n) in factors.chunks_exact_mut(dim).zip(counts.values()) {
+        if row[1..].iter().any(|q| *q != 0.0) {
+            row[0] = POPULARITY * n.max(0.0) / most;
         }
     }
 }

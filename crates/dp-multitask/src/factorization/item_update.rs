@@ -23,7 +23,8 @@ pub enum ScoreModel {
     /// vectors are scaled to norm `clip_norm`, the rest of norm 1 is a constant coordinate.
     #[default]
     Biased,
-    /// `c + <q_i, v_j>`, the model of Krichene et al. 2023: no offset, `h_i = 0`. Users' vectors are shortened to
+    /// `c + <q_i, v_j>`, the model of Krichene et al. 2023: no offset, and `h_i = 0`, or with released counts at most 1e-6, by which users without
+    /// records get the items that most users have. Users' vectors are shortened to
     /// norm `clip_norm` where they are longer; single labels are clipped to `label_bound`. With implicit feedback `c`
     /// is 0.
     Plain,
@@ -443,7 +444,8 @@ impl MatrixFactorization {
             GramLayout::Pooled => {
                 let weights = item_weights.unwrap_or_default();
                 dp_core::params::same_size("item_weights", weights.len(), released.n_items())?;
-                let ridge = ridge(self.params(), released.rhs_noise_stddev(), n_coordinates);
+                let noise = released.rhs_noise_stddev() / self.params().label_bound;
+                let ridge = ridge(self.params(), noise, n_coordinates);
                 let mut matrix = vec![0.0; n_coordinates * n_coordinates];
                 for (item, rhs) in solved.chunks_exact_mut(n_coordinates).enumerate() {
                     released.write_item(item, &mut matrix, rhs);
@@ -936,7 +938,7 @@ impl MatrixFactorization {
         sums: &mut [f64],
     ) -> Result<()> {
         let dim = sums.len() / weights.len();
-        let ridge = ridge(self.params(), noise_stddev, dim);
+        let ridge = ridge(self.params(), noise_stddev / self.params().label_bound, dim);
         for (r, x) in sums.iter_mut().zip(x) {
             *r -= settings.pull * ridge * x;
         }

@@ -95,10 +95,6 @@ pub struct FactorizationParams {
     /// feedback has [`ItemGramian`](super::ItemGramian).
     #[serde(default)]
     pub pooled_matrices: Option<PooledMatrices>,
-    /// At most one taste for so many items, and at least one taste where there are any; 0 sets no such limit. More tastes than that fit what each user
-    /// happens to have.
-    #[serde(default)]
-    pub items_per_taste: usize,
 }
 
 /// Penalties of the fold-in of models of ratings that have the same for all users. Found on the validation part of MovieLens-1M.
@@ -187,7 +183,6 @@ impl FactorizationParams {
             least_head: 0,
             item_update: ItemUpdate::Ssp,
             pooled_matrices: None,
-            items_per_taste: 0,
         }
     }
 
@@ -290,7 +285,8 @@ impl FactorizationParams {
             let what = "no rounds, unless dim is 1 and all items are ranked";
             return Err(Error::Unsupported { what });
         }
-        if self.score_model == ScoreModel::Plain && self.dim.is_none_or(|dim| dim < 2) {
+        let by_rule = implicit && self.dim.is_none();
+        if self.score_model == ScoreModel::Plain && !by_rule && self.dim.is_none_or(|dim| dim < 2) {
             let what = "scores without biases, unless dim is set to 2 or above";
             return Err(Error::Unsupported { what });
         }
@@ -355,7 +351,6 @@ impl FactorizationParams {
             item_ridge_factor: if noisy { 0.1 } else { 3.0 },
             item_l2_penalty: 1.0,
             init_stddev: 0.1,
-            items_per_taste: 20,
             feedback: Feedback::Implicit(ImplicitFeedback {
                 training_unobserved_weight: if noisy { 0.01 } else { 0.3 },
                 fold_in_unobserved_weight: 0.3,
@@ -412,7 +407,6 @@ impl FactorizationParams {
         };
         Self {
             score_model: ScoreModel::Plain,
-            dim: Some(1 + of.tastes),
             n_rounds: of.n_rounds,
             round_growth: of.round_growth,
             weight_exponent: of.weight_exponent,
@@ -452,12 +446,6 @@ impl FactorizationParams {
             penalties.factor_per_record *= unit * unit;
         }
         self
-    }
-
-    /// `dim` as far as [`items_per_taste`](Self::items_per_taste) allows.
-    pub(super) fn limited(&self, dim: usize, n_items: usize) -> usize {
-        let most = n_items.checked_div(self.items_per_taste);
-        dim.min(most.map_or(usize::MAX, |tastes| 1 + tastes.max(1)))
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -738,6 +726,8 @@ fn power(base: f64, exponent: usize) -> f64 {
 const LARGEST_RULE_DIM: usize = 25;
 /// Most tastes that the rule for implicit feedback chooses.
 const IMPLICIT_TASTES: usize = 32;
+/// The rule for implicit feedback has at most one taste for so many items: more fit what each user happens to have.
+const ITEMS_PER_TASTE: usize = 20;
 /// Fewer tastes than this cost more in noise than they tell.
 const LEAST_TASTES: usize = 2;
 
@@ -823,14 +813,18 @@ impl FactorizationParams {
     ///
     /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
     /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * mean released count / 4`
-    /// (`4 epsilon` without counts), at most 32. Found on MovieLens-1M, see `docs/results.md`.
+    /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
     /// Post-processing: looks at released counts and public settings only.
     #[must_use]
-    pub fn rule_dim(&self, mu: f64, mean_count: Option<f64>) -> usize {
+    pub fn rule_dim(&self, mu: f64, mean_count: Option<f64>, n_items: usize) -> usize {
         if self.feedback.implicit().is_some() {
-            return 1 + self.rule_tastes_implicit(mu, mean_count);
+            let tastes = match self.score_model {
+                ScoreModel::Biased => self.rule_tastes_implicit(mu, mean_count),
+                ScoreModel::Plain => ImplicitPlain::at(self.rule_epsilon).tastes,
+            };
+            return 1 + tastes.min((n_items / ITEMS_PER_TASTE).max(1));
         }
         let tastes = match mean_count {
             Some(count) => 0.3 * (mu * count.max(0.0)).sqrt() - 0.6,
@@ -857,6 +851,9 @@ impl FactorizationParams {
     pub(super) fn largest_dim(&self) -> usize {
         self.dim.unwrap_or(match self.feedback {
             Feedback::Explicit => LARGEST_RULE_DIM,
+            Feedback::Implicit(_) if self.score_model == ScoreModel::Plain => {
+                1 + ImplicitPlain::at(self.rule_epsilon).tastes
+            }
             Feedback::Implicit(_) => IMPLICIT_TASTES + 1,
         })
     }
@@ -981,10 +978,10 @@ mod tests {
             (10.0, 2.0004, 5),
             (20.0, 3.4478, 6),
         ] {
-            assert_eq!(at(epsilon).rule_dim(mu, Some(146.5)), tastes + 1);
+            assert_eq!(at(epsilon).rule_dim(mu, Some(146.5), 3_706), tastes + 1);
         }
         for (epsilon, tastes) in [(0.5, 0), (1.0, 0), (2.0, 2), (5.0, 3), (10.0, 4), (20.0, 5)] {
-            assert_eq!(at(epsilon).rule_dim(f64::NAN, None), tastes + 1);
+            assert_eq!(at(epsilon).rule_dim(f64::NAN, None, 3_706), tastes + 1);
         }
     }
 
@@ -992,8 +989,11 @@ mod tests {
     fn small_catalogues_have_few_tastes() {
         let target = ApproxDp::target(5.0, 1e-5).unwrap();
         let params = FactorizationParams::implicit_plain_for_target(target);
-        assert_eq!([5, 100, 3_706].map(|n| params.limited(33, n)), [2, 6, 33]);
-        assert_eq!(at(5.0).limited(25, 5), 25);
+        let rule = |of: &FactorizationParams, n| of.rule_dim(1.1, Some(1e6), n);
+        assert_eq!([5, 100, 3_706].map(|n| rule(&params, n)), [2, 6, 25]);
+        let biased = FactorizationParams::implicit_for_target(target);
+        assert_eq!([5, 100, 3_706].map(|n| rule(&biased, n)), [2, 6, 33]);
+        assert_eq!(rule(&at(5.0), 5), 25);
     }
 
     #[test]
@@ -1006,9 +1006,9 @@ mod tests {
             1e300,
             f64::INFINITY,
         ] {
-            let dim = at(1.0).rule_dim(1.0, Some(count));
+            let dim = at(1.0).rule_dim(1.0, Some(count), 3_706);
             assert!((1..=LARGEST_RULE_DIM).contains(&dim));
         }
-        assert_eq!(at(1.0).rule_dim(1.0, Some(1e300)), LARGEST_RULE_DIM);
+        assert_eq!(at(1.0).rule_dim(1.0, Some(1e300), 3_706), LARGEST_RULE_DIM);
     }
 }

@@ -9,6 +9,10 @@ use dp_multitask::{
     Provenance, Run, Trainer, UserPenalties,
 };
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_distr::{Distribution, StandardNormal};
+
 use crate::support::{ADJACENCY, Steps, error, pay, ratings, target};
 
 fn small_ratings() -> RatingSplit {
@@ -278,4 +282,83 @@ fn an_empty_table_trains_to_noise_without_an_error() {
     params.dim = Some(3);
     let fitted = fit_seeded(&nobody, params, 1);
     assert!(fitted.model.item_factors().iter().all(|v| v.is_finite()));
+}
+
+/// Made ratings `3 + h_i + taste a_j b_i + noise`, 25 of 60 items for each of 1,500 users, as `scale` times the rating and `shift`.
+fn made(taste: f64, (scale, shift): (f64, f64)) -> Private<Interactions> {
+    let mut rng = ChaCha20Rng::seed_from_u64(11);
+    let mut builder = InteractionsBuilder::new(60);
+    for user in 0..1500_u32 {
+        let own: f64 = StandardNormal.sample(&mut rng);
+        for at in 0..25_u32 {
+            let item = (at * 7 + user * 13) % 60;
+            let (h, b) = (
+                f64::from(item % 5) / 4.0 - 0.5,
+                f64::from(item % 7) / 3.0 - 1.0,
+            );
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            let rating = 3.0 + h + taste * own * b + 0.8 * noise;
+            #[allow(clippy::cast_possible_truncation, reason = "ratings are single")]
+            builder
+                .push(user, item, (scale * rating + shift) as f32)
+                .unwrap();
+        }
+    }
+    Private::new(builder.build().0)
+}
+
+#[test]
+fn tastes_are_learnt_where_ratings_show_them() {
+    for (taste, shown) in [(0.0, false), (0.8, true)] {
+        for seed in 0..3 {
+            let params = FactorizationParams::for_target(target(20.0));
+            let fitted = fit_seeded(&made(taste, (1.0, 0.0)), params, seed);
+            // by counts alone the rule would have 13 tastes either way
+            let dim = fitted.model.dim();
+            assert_eq!(
+                dim,
+                if shown { 14 } else { 1 },
+                "taste {taste}, seed {seed}"
+            );
+        }
+        // a length that was asked for stays
+        let mut params = FactorizationParams::for_target(target(20.0));
+        params.dim = Some(3);
+        let fitted = fit_seeded(&made(taste, (1.0, 0.0)), params, 0);
+        assert_eq!(fitted.model.dim(), 3);
+    }
+}
+
+#[test]
+fn the_range_of_ratings_is_a_matter_of_units() {
+    for (taste, dim) in [(0.8, Some(1)), (0.8, Some(3))] {
+        let fitted = |units: (f64, f64)| {
+            let mut params = FactorizationParams::for_target(target(20.0));
+            params.dim = dim;
+            let params = params.with_rating_range(units.0 + units.1, 5.0 * units.0 + units.1);
+            let data = made(taste, units);
+            let model = fit_seeded(&data, params, 5).model;
+            let predicted = model.predict_held_out(&data, &data).unwrap();
+            predicted
+                .into_exposed()
+                .into_iter()
+                .map(move |(p, _)| (p - units.1) / units.0)
+                .collect::<Vec<f64>>()
+        };
+        let (stars, percent) = (fitted((1.0, 0.0)), fitted((20.0, -15.0)));
+        assert_eq!(stars.len(), 37_500);
+        let apart = stars
+            .iter()
+            .zip(&percent)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        let mean = stars
+            .iter()
+            .zip(&percent)
+            .map(|(a, b)| (a - b).abs())
+            .sum::<f64>()
+            / 37500.0;
+        eprintln!("{dim:?} {mean}");
+        assert!(apart < 0.01, "{apart} stars");
+    }
 }

@@ -419,9 +419,7 @@ impl FeedbackSettings {
 impl FactorSettings {
     /// These settings where they are given, `params` where they are not.
     pub(crate) fn over(&self, mut params: FactorizationParams) -> FactorizationParams {
-        if let Some(dim) = self.dim {
-            (params.dim, params.items_per_taste) = (Some(dim), 0);
-        }
+        params.dim = self.dim.or(params.dim);
         if let Some([low, high]) = self.rating_range.as_deref() {
             params = params.with_rating_range(*low, *high);
         }
