@@ -104,6 +104,12 @@ impl NoisyCounts {
         &self.values
     }
 
+    /// Item biases that rank items by their counts: in units of the largest count, or of 1 where that is larger. Post-processing.
+    pub(crate) fn as_biases(&self) -> Vec<f64> {
+        let unit = self.values.iter().fold(1.0, |most: f64, n| most.max(*n));
+        self.values.iter().map(|n| n / unit).collect()
+    }
+
     /// Mean noisy count of an item.
     #[must_use]
     pub fn mean(&self) -> f64 {

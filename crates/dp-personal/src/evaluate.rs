@@ -256,6 +256,9 @@ impl Evaluation {
         let (test, counts) = (&split.test, model.counts());
         let buckets = Buckets::of(split.train.expose())?.dealt;
         let sums = RankingSums::new(K, Some(&buckets))?;
+        // a model of the counts alone is no baseline of itself
+        let is_popularity = model.ranks_by_counts();
+        let counts = counts.filter(|_| !is_popularity);
         let released = counts.map(|counts| Baseline::Popularity(POPULARITY, counts));
         let others = others.iter().chain(&released);
         let all = lists(model, test, others, sums.depth())?;
@@ -284,6 +287,7 @@ impl Evaluation {
             by_items: (0..N_BUCKETS).map(of_bucket).collect(),
         };
         let popular = all.iter().find(|(name, _)| name == POPULARITY);
+        let popular = popular.or(is_popularity.then_some(&all[0]));
         let popular = popular.map(|(_, lists)| lists);
         let figures = RankingFigures::measure(model, split, &all[0].1, popular)?;
         Ok(Self {
@@ -292,18 +296,18 @@ impl Evaluation {
         })
     }
 
-    /// The same figure after every round, on the validation part; `rounds` holds the factors after each.
+    /// The same figure after every round, on the validation part; `rounds` holds the factors after each, and their length, which falls
+    /// where tastes were dropped.
     pub(crate) fn by_round(
         fitted: &Fitted<FactorModel>,
-        rounds: Vec<Vec<f64>>,
+        rounds: Vec<(Vec<f64>, usize)>,
         held_out: &HeldOut,
     ) -> Result<Option<ByRound>> {
         let mut values = Vec::with_capacity(rounds.len());
         let last = &fitted.model;
-        for factors in rounds {
-            // tastes may have been dropped on the way
+        for (factors, dim) in rounds {
             let scoring = Scoring {
-                dim: factors.len() / last.n_items().max(1),
+                dim,
                 ..*last.scoring()
             };
             let model = FactorModel::new(scoring, factors, last.provenance())?;

@@ -18,6 +18,7 @@
 use std::fmt;
 
 use dp_page::Table;
+use dp_personalize::ClassScores;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::shown;
@@ -44,6 +45,12 @@ pub(crate) enum Metric {
     /// Share of the classes that were predicted wrongly.
     #[serde(rename = "error rate")]
     ErrorRate,
+    /// Area under the ROC curve of a user's own rows, the mean over users who have rows of both classes.
+    #[serde(rename = "AUC, mean of users")]
+    Auc,
+    /// Mean log loss over rows, nats.
+    #[serde(rename = "log loss")]
+    LogLoss,
     /// Share of what users went on to like that is in their list of 20.
     #[serde(rename = "Recall@20")]
     Recall,
@@ -53,11 +60,11 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
-    /// Of labelled rows.
-    pub(crate) const fn of_task(task: Task) -> Self {
+    /// Of labelled rows; the first decides the verdict.
+    pub(crate) const fn of_task(task: Task) -> &'static [Self] {
         match task {
-            Task::Regression => Self::Rmse,
-            Task::Classification { .. } => Self::ErrorRate,
+            Task::Regression => &[Self::Rmse],
+            Task::Classification { .. } => &[Self::ErrorRate, Self::Auc, Self::LogLoss],
         }
     }
 
@@ -68,13 +75,15 @@ impl Metric {
             Self::Mse => "MSE",
             Self::Mae => "MAE",
             Self::ErrorRate => "error rate",
+            Self::Auc => "AUC, mean of users",
+            Self::LogLoss => "log loss",
             Self::Recall => "Recall@20",
             Self::Ndcg => "NDCG@20",
         }
     }
 
     pub(crate) const fn larger_is_better(self) -> bool {
-        matches!(self, Self::Recall | Self::Ndcg)
+        matches!(self, Self::Auc | Self::Recall | Self::Ndcg)
     }
 
     /// The metric of a mean.
@@ -114,6 +123,43 @@ impl UserValue {
 pub(crate) struct Scored {
     pub(crate) metric: Metric,
     pub(crate) methods: Vec<(String, Vec<UserValue>)>,
+}
+
+/// What one user's test rows say of several methods, in their order. Private.
+pub(crate) struct TestedUser<'a> {
+    /// Rows that the own model is fitted to.
+    pub(crate) n_history: usize,
+    pub(crate) n_test: usize,
+    /// Mean errors; none where a method has no model of the user.
+    pub(crate) errors: Vec<Option<f64>>,
+    /// Of classes, the scores behind them.
+    pub(crate) scores: Vec<Option<&'a ClassScores>>,
+}
+
+impl TestedUser<'_> {
+    fn error(&self, method: usize) -> Option<f64> {
+        self.errors.get(method).copied().flatten()
+    }
+
+    /// What is tested but has no figure is not a number.
+    fn value(&self, metric: Metric, method: usize) -> UserValue {
+        let scores = self.scores.get(method).copied().flatten();
+        let (mean, weight) = match metric {
+            Metric::Auc => {
+                let has_both = |of: &ClassScores| [true, false].map(|y| of.recall(y).is_some());
+                let is_asked = scores.is_some_and(|of| has_both(of) == [true, true]);
+                (scores.and_then(ClassScores::auc), f64::from(is_asked))
+            }
+            Metric::LogLoss => (scores.and_then(ClassScores::log_loss), self.n_test as f64),
+            _ => (self.error(method), self.n_test as f64),
+        };
+        let total = if weight > 0.0 {
+            mean.unwrap_or(f64::NAN) * weight
+        } else {
+            0.0
+        };
+        UserValue { total, weight }
+    }
 }
 
 /// A number with the ends of its confidence interval; none where there are fewer than two users.
@@ -309,36 +355,30 @@ impl QualityTables {
 }
 
 impl Quality {
-    /// Of labelled rows: users' mean errors by method, the model first. Each user has the number of rows that the own model is fitted to, that of
-    /// test rows, and the errors in the order of `methods`. A baseline that lacks somebody is left out.
-    pub(crate) fn of_errors<'a>(
-        metric: Metric,
+    /// Of labelled rows, by method, the model first. A baseline that lacks somebody is left out.
+    pub(crate) fn of_rows(
+        metrics: &[Metric],
         methods: &[String],
-        users: impl Iterator<Item = (usize, usize, Vec<Option<f64>>)> + Clone + 'a,
+        users: &[TestedUser<'_>],
     ) -> Self {
-        let value = |at: usize, (_, n_test, errors): &(usize, usize, Vec<Option<f64>>)| {
-            let error = errors.get(at).copied().flatten().unwrap_or(f64::NAN);
-            let weight = *n_test as f64;
-            let total = if *n_test > 0 { error * weight } else { 0.0 };
-            UserValue { total, weight }
-        };
         let is_whole = |at: usize| {
-            let mut tested = users.clone().filter(|(_, n_test, _)| *n_test > 0);
-            at == 0 || tested.all(|(_, _, errors)| errors.get(at).is_some_and(Option::is_some))
+            let mut tested = users.iter().filter(|user| user.n_test > 0);
+            at == 0 || tested.all(|user| user.error(at).is_some())
         };
-        let kept = methods.iter().enumerate().filter(|(at, _)| is_whole(*at));
-        let of = |(at, name): (usize, &String)| {
-            (
-                name.clone(),
-                users.clone().map(|user| value(at, &user)).collect(),
-            )
+        let kept: Vec<usize> = (0..methods.len()).filter(|&at| is_whole(at)).collect();
+        let scored = |metric| {
+            let of = |&at: &usize| {
+                let values = users.iter().map(|user| user.value(metric, at));
+                (methods[at].clone(), values.collect())
+            };
+            Scored {
+                metric,
+                methods: kept.iter().map(of).collect(),
+            }
         };
         Self {
-            scored: vec![Scored {
-                metric,
-                methods: kept.map(of).collect(),
-            }],
-            activity: users.clone().map(|(n_history, ..)| n_history).collect(),
+            scored: metrics.iter().copied().map(scored).collect(),
+            activity: users.iter().map(|user| user.n_history).collect(),
             ..Self::default()
         }
     }
@@ -636,26 +676,78 @@ mod tests {
         }
     }
 
+    fn tested(n_history: usize, n_test: usize, errors: &[Option<f64>]) -> TestedUser<'static> {
+        TestedUser {
+            n_history,
+            n_test,
+            errors: errors.to_vec(),
+            scores: Vec::new(),
+        }
+    }
+
     #[test]
     fn errors_of_rows_count_by_their_number_and_a_baseline_that_lacks_somebody_is_left_out() {
         let methods = ["model", "own", "single"].map(str::to_owned);
         let users = [
-            (9, 2, vec![Some(1.0), Some(4.0), Some(0.1)]),
-            (3, 6, vec![Some(2.0), Some(4.0), None]),
-            (5, 0, vec![None, None, None]),
+            tested(9, 2, &[Some(1.0), Some(4.0), Some(0.1)]),
+            tested(3, 6, &[Some(2.0), Some(4.0), None]),
+            tested(5, 0, &[None, None, None]),
         ];
-        let quality = Quality::of_errors(Metric::Rmse, &methods, users.iter().cloned());
+        let quality = Quality::of_rows(&[Metric::Rmse], &methods, &users);
+        assert_eq!(quality.scored.len(), 1);
         let scored = &quality.scored[0];
         assert_eq!(scored.methods.len(), 2);
         assert!((scored.estimate(0).unwrap().value - 1.75_f64.sqrt()).abs() < 1e-12);
         assert_eq!(quality.activity, [9, 3, 5]);
         assert_eq!(quality.verdict().unwrap().baseline, "own");
         let lost = [
-            (1, 1, vec![None, Some(1.0)]),
-            (1, 1, vec![Some(1.0), Some(1.0)]),
+            tested(1, 1, &[None, Some(1.0)]),
+            tested(1, 1, &[Some(1.0), Some(1.0)]),
         ];
-        let quality = Quality::of_errors(Metric::ErrorRate, &methods[..2], lost.iter().cloned());
+        let quality = Quality::of_rows(&[Metric::Rmse], &methods[..2], &lost);
         assert!(quality.verdict().unwrap().is_worse());
+    }
+
+    #[test]
+    fn classes_have_the_mean_auc_of_users_with_both_and_the_log_loss_of_all_rows() {
+        let of = |rows: &[(f64, bool)]| {
+            let mut scores = ClassScores::default();
+            rows.iter()
+                .for_each(|&(logit, yes)| scores.push(logit, yes));
+            scores
+        };
+        // areas 1 and 0; the third user has one class alone, the fourth no rows
+        let scores = [
+            of(&[(2.0, true), (-1.0, false), (0.0, false)]),
+            of(&[(-3.0, true), (1.0, false)]),
+            of(&[(0.0, true)]),
+            of(&[]),
+        ];
+        let wild = of(&[(f64::NAN, true), (0.0, false)]);
+        let user = |(own, n_test): (_, usize)| TestedUser {
+            n_history: 1,
+            n_test,
+            errors: vec![Some(0.5), Some(0.5)],
+            scores: vec![Some(own), Some(if n_test == 2 { &wild } else { own })],
+        };
+        let users: Vec<_> = scores.iter().zip([3, 2, 1, 0]).map(user).collect();
+        let methods = ["model", "own"].map(str::to_owned);
+        let task = Task::Classification { threshold: 0.5 };
+        let quality = Quality::of_rows(Metric::of_task(task), &methods, &users);
+        let metrics: Vec<_> = quality.scored.iter().map(|of| of.metric).collect();
+        assert_eq!(metrics, [Metric::ErrorRate, Metric::Auc, Metric::LogLoss]);
+        let auc = quality.scored[1].estimate(0).unwrap();
+        // half of the difference of two is the standard error of their mean
+        assert!((auc.value - 0.5).abs() < 1e-12);
+        assert!((auc.upper.unwrap() - (0.5 + QUANTILE * 0.5)).abs() < 1e-12);
+        let loss = |margin: f64| (-margin).exp().ln_1p();
+        let sum = loss(2.0) + loss(1.0) + 2.0 * loss(0.0) + loss(-3.0) + loss(-1.0);
+        let found = quality.scored[2].estimate(0).unwrap();
+        assert!((found.value - sum / 6.0).abs() < 1e-12);
+        // scores that are no numbers have no area, and do not drop out of the mean
+        assert_eq!(quality.scored[1].estimate(1), None);
+        let rows = quality.tables().metrics;
+        assert!(rows.iter().any(|row| row.metric == "AUC, mean of users"));
     }
 
     #[test]

@@ -99,7 +99,10 @@ fn values_that_are_no_numbers_are_named_by_their_flag() {
 fn an_unknown_method_is_answered_with_the_known_ones() {
     rejects(
         &["--method", "als"],
-        &["invalid value 'als'", "possible values: pooled, adadpals"],
+        &[
+            "invalid value 'als'",
+            "possible values: auto, pooled, adadpals",
+        ],
     );
 }
 

@@ -99,3 +99,77 @@ fn flags_that_do_not_go_together_are_refused_before_anything_is_read() {
     let args = words("recommend --model dp-model --history me.csv --min-rating 3");
     sandbox.dp(&args).exits(2).says(&["--feedback implicit"]);
 }
+
+/// The whole budget for one release, one ranking for everybody, and every command that takes a model takes it.
+#[test]
+fn popularity_is_the_released_counts_with_the_whole_budget() {
+    let sandbox = Sandbox::with_ratings();
+    let line = "--feedback implicit --method popularity --publish-releases --json --show-internal";
+    let json = sandbox.train(&words(line)).exits(0).json();
+    assert_eq!(
+        (&json["method"], &json["dim"], &json["steps"]),
+        (&"popularity".into(), &1.into(), &0.into())
+    );
+    // no baseline is popularity itself
+    assert!(json["verdict"].is_null());
+    let metrics = &json["internal"]["metrics"];
+    assert_eq!(
+        metrics["test_recall_at_20"],
+        metrics["popularity_recall_at_20"]
+    );
+    let certificate = sandbox.value("dp-model/certificate.json");
+    let releases = certificate["releases"].as_array().unwrap();
+    assert_eq!(
+        (releases.len(), &releases[0]["label"]),
+        (1, &"item counts".into())
+    );
+    assert!(certificate["guarantee"]["epsilon"].as_f64().unwrap() > 0.9999);
+    sandbox
+        .dp(&words("verify dp-model --recompute"))
+        .exits(0)
+        .prints(&["bit for bit"]);
+    let report = sandbox.value("dp-model/report.json");
+    let counts: Vec<f64> = serde_json::from_value(report["counts"]["values"].clone()).unwrap();
+    let catalogue = sandbox.text("dp-model/items.csv");
+    let names = catalogue
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').next().unwrap());
+    let mut ranked: Vec<(&str, f64)> = names.zip(counts).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let own = [ranked[0].0, ranked[2].0];
+    sandbox.write(
+        "me.csv",
+        format!("item,rating\n{},5\n{},1\n", own[0], own[1]),
+    );
+    let line = "recommend --model dp-model --history me.csv -k 30 --json";
+    let found = sandbox.dp(&words(line)).exits(0).json();
+    let items = found["recommendations"].as_array().unwrap().iter();
+    let items: Vec<_> = items.map(|of| of["item"].as_str().unwrap()).collect();
+    let expected = ranked.iter().map(|(name, _)| *name);
+    let expected: Vec<_> = expected.filter(|name| !own.contains(name)).collect();
+    assert_eq!(items, expected);
+    sandbox
+        .dp(&words(
+            "evaluate ratings.csv --model dp-model --show-internal --no-ledger",
+        ))
+        .exits(0);
+    sandbox.dp(&words("report dp-model")).exits(0);
+}
+
+/// The baseline of a verdict has the name, and makes the counts, of the method.
+#[test]
+fn other_methods_are_compared_with_popularity_that_has_the_whole_budget() {
+    let (sandbox, _) = trained(&["--dim", "2"]);
+    let internal = sandbox.value("dp-model-internal/internal.json");
+    let rows = internal["quality"]["metrics"].as_array().unwrap();
+    let named = |name: &str| rows.iter().any(|row| row["method"] == name);
+    assert!(named("popularity (private, whole budget)") && named("popularity (released counts)"));
+}
+
+#[test]
+fn popularity_has_an_audit_of_its_own() {
+    let line = "audit --feedback implicit --method popularity --epsilon 8 --delta 1e-5 --canaries 30 --runs 4 --confidence 0.999999999 --json";
+    let found = Sandbox::new().dp(&words(line)).exits(0).json();
+    assert_eq!(found["verdict"], "holds");
+}

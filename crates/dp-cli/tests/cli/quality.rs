@@ -163,7 +163,7 @@ fn lists_have_released_metrics_too_and_so_has_a_choice_among_candidates() {
     let sandbox = Sandbox::new();
     sandbox.write("ratings.csv", ratings(300, 40, 12));
     let run = "ratings.csv --epsilon 8 --delta 1e-5 --feedback implicit --release-metrics 0.2 --publish-releases --json";
-    for (command, more) in [("train", ""), ("tune", "--try dim=1 --try dim=2")] {
+    for (command, more) in [("train", ""), ("tune", "--try dim=2 --try dim=3")] {
         let line = format!("{command} {run} --out {command} {more}");
         let json = sandbox.dp(&words(&line)).exits(0).json();
         let metrics = json["released"]["metrics"].as_array().unwrap();
@@ -228,20 +228,36 @@ fn rows_have_a_verdict_too() {
         }
     }
     sandbox.write("rows.csv", rows);
-    for (command, more) in [
-        ("personalize", "--rank 1"),
-        ("federate", "--rounds 3 --alpha-grid 1"),
+    // `dp federate` is judged by what users make of its releases, which is no worse than their own rows alone
+    for (command, more, model, code) in [
+        ("personalize", "--rank 1", "private personalization", 9),
+        (
+            "federate",
+            "--rounds 3 --alpha-grid 0,1",
+            "users' own choice (free)",
+            0,
+        ),
     ] {
         let line = format!(
             "{command} rows.csv --epsilon 0.1 --delta 1e-5 {more} --out {command} --fail-if-worse"
         );
-        sandbox
-            .dp(&words(&line))
-            .exits(9)
-            .says(&["do not ship this: own", "is better (RMSE"]);
+        let run = sandbox.dp(&words(&line)).exits(code);
+        if code == 9 {
+            run.says(&["do not ship this: own", "is better (RMSE"]);
+        }
         let internal = sandbox.value(&format!("{command}-internal/internal.json"));
-        assert_eq!(internal["verdict"]["outcome"], "worse");
-        assert_eq!(internal["quality"]["by_activity"][0]["metric"], "RMSE");
+        assert_eq!(internal["verdict"]["outcome"] == "worse", code == 9);
+        let first = &internal["quality"]["by_activity"][0];
+        assert_eq!(
+            (&first["metric"], &first["method"]),
+            (&"RMSE".into(), &model.into())
+        );
+        if command == "federate" {
+            let methods = internal["quality"]["metrics"].as_array().unwrap().iter();
+            let methods: Vec<_> = methods.map(|row| row["method"].as_str().unwrap()).collect();
+            let baselines = ["own rows alone (free, local)", "alpha 0 (free, local)"];
+            assert_eq!(methods[1..3], baselines);
+        }
         sandbox.dp(&["verify", command]).exits(0);
     }
     // errors are clipped to a public range, which somebody has to name
@@ -277,4 +293,51 @@ fn users_without_a_history_are_asked_when_lists_are_measured() {
     let found = sandbox.dp(&words(line)).exits(0).json();
     assert_eq!(found["internal"]["overall"][0]["recall_at_20"], 1.0);
     assert_eq!(found["internal"]["overall"][1]["recall_at_20"], 1.0);
+}
+
+#[test]
+fn classes_have_auc_and_log_loss_with_intervals() {
+    let sandbox = Sandbox::new();
+    let mut rows = "user,a,b,target\n".to_owned();
+    for user in 0..30_u32 {
+        for row in 0..30_u32 {
+            let (a, b) = (f64::from(row % 6) - 2.5, f64::from(row * 7 % 5) - 2.0);
+            let own = f64::from(user % 3) - 1.0;
+            let yes = own * a + b + f64::from((row * 11 + user) % 7) - 3.0 > 0.0;
+            rows += &format!("u{user},{a},{b},{}\n", u8::from(yes));
+        }
+    }
+    sandbox.write("rows.csv", rows);
+    for (command, more) in [
+        ("personalize", "--rank 1"),
+        ("federate", "--rounds 3 --alpha-grid 1"),
+    ] {
+        let line = format!(
+            "{command} rows.csv --task classification --epsilon 5 --delta 1e-5 {more} --out {command} --json --show-internal"
+        );
+        let json = sandbox.dp(&words(&line)).exits(0).json();
+        assert_eq!(json["verdict"]["metric"], "error rate");
+        let metrics = json["internal"]["quality"]["metrics"].as_array().unwrap();
+        let model = &metrics[0]["method"];
+        for (name, key) in [
+            ("AUC, mean of users", "mean_user_auc"),
+            ("log loss", "log_loss"),
+        ] {
+            let own = |row: &&Value| row["metric"] == name && row["method"] == *model;
+            let row = metrics.iter().find(own).unwrap();
+            let figure = |of: &str| row["estimate"][of].as_f64().unwrap();
+            assert!(figure("lower") < figure("value") && figure("value") < figure("upper"));
+            // the figure that the summary has without an interval
+            let internal = &json["internal"];
+            let same = match command {
+                "personalize" => internal["trained_on"].as_array().unwrap().iter(),
+                _ => std::slice::from_ref(&internal["own_choice"]).iter(),
+            };
+            let same = same.filter_map(|of| of["classes"][key].as_f64());
+            assert!(
+                { same }.any(|of| (of - figure("value")).abs() < 1e-9),
+                "{command}: {row}"
+            );
+        }
+    }
 }

@@ -36,6 +36,11 @@ impl Case {
                 false,
             ),
             Self::new(
+                &words("train ratings.csv --feedback implicit --method popularity"),
+                factors,
+                false,
+            ),
+            Self::new(
                 &words("tune ratings.csv --try dim=2 --try dim=3,reg=2"),
                 factors,
                 false,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Sandbox, catalogue};
+use crate::support::{Sandbox, catalogue, words};
 
 /// Every key with the keys above it, lists marked with `[]`.
 fn keys(value: &Value, path: &str, all: &mut Vec<String>) {
@@ -208,4 +208,79 @@ fn epsilon_is_met_from_very_small_to_very_large() {
         assert!(met <= asked && met > 0.9999 * asked, "{met} for {asked}");
         sandbox.dp(&["verify", "dp-model"]).exits(0);
     }
+}
+
+fn factors(sandbox: &Sandbox) -> Vec<u8> {
+    sandbox.read("dp-model/item_factors.safetensors")
+}
+
+#[test]
+fn auto_is_the_default_and_biases_are_the_default_settings_with_factors_of_length_one() {
+    let sandbox = Sandbox::with_ratings();
+    let run = |more: &str| {
+        let line = format!("--insecure-seed 3 --force --json {more}");
+        let json = sandbox.train(&words(&line)).exits(0).json();
+        (
+            factors(&sandbox),
+            json["method"].clone(),
+            json["dim"].clone(),
+        )
+    };
+    let default = run("");
+    assert_eq!(default, run("--method auto"));
+    assert_eq!(default, run("--method pooled"));
+    let (biases, method, dim) = run("--method biases --label-center 2");
+    assert_eq!((method, dim), ("biases".into(), 1.into()));
+    assert_eq!(biases, run("--dim 1 --label-center 2").0);
+    assert_ne!(biases, run("--dim 1").0);
+}
+
+#[test]
+fn methods_that_do_not_fit_the_records_or_the_flags_are_refused_before_anything_is_read() {
+    let sandbox = Sandbox::new();
+    for (more, says) in [
+        ("--method popularity", "--feedback implicit"),
+        ("--method biases --feedback implicit", "--method popularity"),
+        (
+            "--method biases --dim 3",
+            "--dim does not go with --method biases",
+        ),
+        (
+            "--method popularity --feedback implicit --reg 2",
+            "--reg does not go with --method popularity",
+        ),
+    ] {
+        sandbox
+            .train(&words(&format!("{more} --ledger l.ledger")))
+            .exits(2)
+            .says(&[says]);
+        assert!(!sandbox.exists("l.ledger"));
+    }
+}
+
+/// Ratings without tastes: those of the first rounds are dropped, and the rounds before are measured all the same.
+#[test]
+fn a_run_that_drops_its_tastes_is_measured_round_by_round() {
+    let sandbox = Sandbox::new();
+    let mut state = 1_u64;
+    let mut below = |n: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut text = "user,item,rating\n".to_owned();
+    for user in 0..600 {
+        for item in 0..40 {
+            if below(55) < 40 - item {
+                text += &format!("u{user},i{item},{}\n", 1 + below(5));
+            }
+        }
+    }
+    sandbox.write("ratings.csv", text);
+    let line = "train ratings.csv --epsilon 2 --delta 1e-5 --insecure-seed 1 --json";
+    let json = sandbox.dp(&words(line)).exits(0).json();
+    assert_eq!(json["dim"], 1);
+    let internal = sandbox.value("dp-model-internal/internal.json");
+    assert_eq!(internal["by_round"]["values"].as_array().unwrap().len(), 7);
 }

@@ -54,11 +54,20 @@ fn the_summary_lists_candidates_and_their_noise() {
 fn odd_candidates_are_refused_before_the_data_is_read() {
     let sandbox = Sandbox::new();
     for (candidate, says) in [
-        ("taste=3", "taste is not a setting; there are dim, steps"),
+        (
+            "taste=3",
+            "taste is not a setting; there are method, dim, steps",
+        ),
         ("dim", "NAME=VALUE"),
         ("dim=two", "two is not a whole number"),
         ("reg=much", "much is not a number"),
         ("reg=-1", "--reg"),
+        ("method=popularity", "--feedback implicit"),
+        (
+            "method=biases,dim=3",
+            "--dim does not go with --method biases",
+        ),
+        ("method=am-ssp", "am-ssp"),
     ] {
         tune(&sandbox, &["--try", candidate]).exits(2).says(&[says]);
     }
@@ -67,4 +76,27 @@ fn odd_candidates_are_refused_before_the_data_is_read() {
     tune(&sandbox, &["--try", "dim=2", "--resume"])
         .exits(2)
         .says(&["--ledger"]);
+}
+
+#[test]
+fn candidates_may_be_other_methods() {
+    let sandbox = Sandbox::with_ratings();
+    for (feedback, method) in [("explicit", "biases"), ("implicit", "popularity")] {
+        let own = format!("method={method}");
+        let more = ["--feedback", feedback, "--try", "dim=2", "--try", &own];
+        let more = [&more[..], &["--json", "--publish-releases", "--force"]].concat();
+        let json = tune(&sandbox, &more).exits(0).json();
+        let chosen = json["released"]["comparison"]["chosen"].as_u64().unwrap();
+        assert_eq!(
+            json["method"],
+            ["pooled", method][usize::try_from(chosen).unwrap()]
+        );
+        sandbox.dp(&["verify", "dp-model", "--recompute"]).exits(0);
+        let certificate = sandbox.text("dp-model/certificate.json");
+        assert!(certificate.contains("candidate 2: item counts"));
+        assert_eq!(
+            certificate.contains("candidate 2: round 1"),
+            method == "biases"
+        );
+    }
 }

@@ -101,6 +101,11 @@ impl MatrixFactorization {
         if params.releases_counts() {
             counts = Some(NoisyCounts::release(data, params.count_clip_norm, run)?);
         }
+        if let (0, Some(counts)) = (params.n_rounds, &counts) {
+            let (scoring, biases) = (params.scoring(1), counts.as_biases());
+            let model = FactorModel::new(scoring, biases, run.provenance())?;
+            return Ok(model.with_counts(Some(counts.clone())));
+        }
         let weights = self.weights(n_items, counts.as_ref())?;
         #[cfg(privacy_mutants)]
         let weights = match &counts {

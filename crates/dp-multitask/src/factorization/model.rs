@@ -134,6 +134,14 @@ impl FactorModel {
         self.counts.as_ref()
     }
 
+    /// Whether the item biases are the released counts and nothing else, as after
+    /// [`popularity_for_target`](crate::FactorizationParams::popularity_for_target).
+    #[must_use]
+    pub fn ranks_by_counts(&self) -> bool {
+        let counts = self.counts.as_ref().filter(|_| self.dim() == 1);
+        counts.is_some_and(|counts| counts.as_biases() == self.item_factors)
+    }
+
     /// How the factors came about.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {

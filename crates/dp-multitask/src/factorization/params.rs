@@ -26,7 +26,8 @@ pub struct FactorizationParams {
     pub dim: Option<usize>,
     /// Privacy target that the rule for `dim` looks at, nats; finite and above 0.
     pub rule_epsilon: f64,
-    /// Rounds of alternating minimisation `T`, 1 to 1000; each releases the item statistics once.
+    /// Rounds of alternating minimisation `T`, 1 to 1000; each releases the item statistics once. With implicit feedback also 0: the
+    /// counts get the whole budget, and items are ranked by them alone ([`popularity_for_target`](Self::popularity_for_target)).
     pub n_rounds: usize,
     /// Budget share of a round relative to the round before it, above 0.
     pub round_growth: f64,
@@ -34,7 +35,7 @@ pub struct FactorizationParams {
     /// and needs no counts, unless tail sampling, a head or implicit feedback does.
     pub weight_exponent: f64,
     /// Share of the budget (of the squared Gaussian-DP parameter) spent on the counts, strictly
-    /// between 0 and 1; without effect when none are released.
+    /// between 0 and 1; without effect when none are released, or nothing else.
     pub count_share: f64,
     /// Largest L2 norm of one user's votes in the count release, above 0: a user with up to its
     /// square of items counts in full.
@@ -205,13 +206,11 @@ impl FactorizationParams {
             params::in_range("dim", dim, 1, 256, "a whole number from 1 to 256")?;
         }
         params::finite_positive("rule_epsilon", self.rule_epsilon)?;
-        params::in_range(
-            "n_rounds",
-            self.n_rounds,
-            1,
-            1000,
-            "a whole number from 1 to 1000",
-        )?;
+        let (least, expected) = match self.feedback {
+            Feedback::Explicit => (1, "a whole number from 1 to 1000"),
+            Feedback::Implicit(_) => (0, "a whole number from 0 to 1000"),
+        };
+        params::in_range("n_rounds", self.n_rounds, least, 1000, expected)?;
         params::open_unit("count_share", self.count_share)?;
         params::open_unit("matrix_share", self.matrix_share)?;
         params::open_unit("clip_norm", self.clip_norm)?;
@@ -280,6 +279,10 @@ impl FactorizationParams {
             matches!(&self.item_update, ItemUpdate::Residual(of) if of.least_signal > 0.0);
         if drops_tastes && self.pooled_matrices.is_none() {
             let what = "dropping tastes without signal, unless matrices are pooled";
+            return Err(Error::Unsupported { what });
+        }
+        if self.n_rounds == 0 && (self.dim != Some(1) || self.head_fraction.is_some()) {
+            let what = "no rounds, unless dim is 1 and all items are ranked";
             return Err(Error::Unsupported { what });
         }
         let by_rule = implicit && self.dim.is_none();
@@ -356,6 +359,28 @@ impl FactorizationParams {
                 gramian_share: 0.05,
             }),
             ..Self::adadpals_for_target(target)
+        }
+    }
+
+    /// Implicit feedback with the whole budget for the item counts: one ranking for everybody, in which the bias of an item is its
+    /// released count over the largest one. Each user's list leaves out the user's own items.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_multitask::{Adjacency, ApproxDp, FactorizationParams, Trainer};
+    /// let target = ApproxDp::target(1.0, 1e-5)?;
+    /// let fit = FactorizationParams::popularity_for_target(target).check()?;
+    /// let plan = fit.plan(100, target, Adjacency::AddRemoveUser)?;
+    /// assert_eq!(plan.releases().len(), 1);
+    /// assert_eq!(plan.releases()[0].label(), "item counts");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn popularity_for_target(target: ApproxDp) -> Self {
+        Self {
+            dim: Some(1),
+            n_rounds: 0,
+            ..Self::implicit_for_target(target)
         }
     }
 
@@ -569,10 +594,14 @@ fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseReques
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
     let mut left = 1.0;
     if settings.releases_counts() {
-        left -= settings.count_share;
+        let share = match settings.n_rounds {
+            0 => 1.0,
+            _ => settings.count_share,
+        };
+        left -= share;
         requests.push(ReleaseRequest::new(
             "item counts",
-            settings.count_share,
+            share,
             ReplaceFactor::Two,
             n_items as u64,
         ));
@@ -872,6 +901,37 @@ mod tests {
         let with = requests(&settings, 10).len();
         settings.weight_exponent = 0.0;
         assert_eq!(requests(&settings, 10).len() + 1, with);
+    }
+
+    #[test]
+    fn no_rounds_are_for_item_counts_alone_and_these_have_the_whole_budget() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let popularity = FactorizationParams::popularity_for_target(target);
+        let found = requests(&popularity, 10);
+        assert_eq!(found.len(), 1);
+        assert!((found[0].budget_share - 1.0).abs() < 1e-15);
+        assert!(popularity.clone().check().is_ok());
+        for wrong in [
+            FactorizationParams {
+                dim: Some(2),
+                ..popularity.clone()
+            },
+            FactorizationParams {
+                dim: None,
+                ..popularity.clone()
+            },
+            FactorizationParams {
+                head_fraction: Some(0.5),
+                ..popularity
+            },
+            FactorizationParams {
+                n_rounds: 0,
+                dim: Some(1),
+                ..FactorizationParams::for_target(target)
+            },
+        ] {
+            assert!(wrong.check().is_err());
+        }
     }
 
     fn at(epsilon: f64) -> FactorizationParams {

@@ -18,8 +18,8 @@ use crate::federated::{
     Convergence, DescribedItems, Figures, RunSettings, UserFigures, alpha_name, alpha_value,
     users_choose,
 };
-use crate::personal::{ClassFigures, Inputs, Task};
-use crate::quality::{Metric, Quality};
+use crate::personal::{ClassFigures, Inputs};
+use crate::quality::{Metric, Quality, TestedUser};
 
 /// What a run releases.
 pub(crate) struct FederatedRelease<'a> {
@@ -307,30 +307,28 @@ impl RunReport for FederatedReport<'_> {
         }
     }
 
-    /// Of users who were trained on, at the chosen alpha. The baselines learn from a user's own rows alone.
+    /// Of users who were trained on, at their own choice where they weigh, else at the chosen alpha. The baselines learn from a user's own rows alone.
     fn quality(&self) -> Option<Cow<'_, Quality>> {
-        let (n, alphas) = (self.alphas().len(), self.alphas().iter());
-        let alone = alphas
-            .enumerate()
-            .find(|(_, alpha)| **alpha <= 0.0)
-            .map(|(at, _)| at);
-        let alone = alone.filter(|at| *at != self.release.chosen);
-        let own_ridge = self.inputs().task == Task::Regression;
-        let own_ridge = own_ridge.then(|| (2 * n + 1, OWN[1].1.to_owned()));
+        let (inputs, n) = (self.inputs(), self.alphas().len());
+        let model = match inputs.users_weigh() {
+            true => (2 * n, OWN[0].1.to_owned()),
+            false => (self.release.chosen, self.name_of(self.release.chosen)),
+        };
+        let own = users_choose(inputs).then(|| (2 * n + 1, OWN[1].1.to_owned()));
+        let alone = self.alphas().iter().position(|alpha| *alpha <= 0.0);
+        let alone = alone.filter(|at| *at != model.0);
         let alone = alone.map(|at| (at, "alpha 0 (free, local)".to_owned()));
-        let model = (self.release.chosen, self.name_of(self.release.chosen));
-        let methods = [Some(model), own_ridge, alone].into_iter().flatten();
+        let methods = [Some(model), own, alone].into_iter().flatten();
         let (places, names): (Vec<usize>, Vec<String>) = methods.unzip();
-        let users = self.users.iter().map(|user| {
-            let error = |&at: &usize| user.errors.get(at).copied().flatten();
-            (
-                user.n_history,
-                user.n_test,
-                places.iter().map(error).collect(),
-            )
+        let users = self.users.iter().map(|user| TestedUser {
+            n_history: user.n_history,
+            n_test: user.n_test,
+            errors: places.iter().map(|&at| *user.errors.get(at)?).collect(),
+            scores: places.iter().map(|&at| user.scores.get(at)).collect(),
         });
-        let metric = Metric::of_task(self.release.inputs.task);
-        Some(Cow::Owned(Quality::of_errors(metric, &names, users)))
+        let users: Vec<_> = users.collect();
+        let metrics = Metric::of_task(inputs.task);
+        Some(Cow::Owned(Quality::of_rows(metrics, &names, &users)))
     }
 
     fn user_table(&self) -> Result<Option<Vec<u8>>> {

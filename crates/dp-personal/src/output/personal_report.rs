@@ -15,7 +15,7 @@ use crate::evaluate::shown;
 use crate::personal::{
     ClassFigures, Errors, Inputs, Intercept, MethodName, MethodSettings, UserErrors,
 };
-use crate::quality::{Metric, Quality};
+use crate::quality::{Metric, Quality, TestedUser};
 
 type ClassFigure = fn(&ClassFigures) -> Option<f64>;
 
@@ -195,13 +195,16 @@ impl RunReport for PersonalReport<'_> {
         let methods = [Private, OwnMean, OwnData, OwnRidge, SingleModel];
         let places = methods.map(|method| MethodName::ALL.iter().position(|of| *of == method));
         let users = self.users.iter().filter(|user| !user.held_out);
-        let users = users.map(|user| {
-            let errors = places.map(|at| at.and_then(|at| user.errors[at]));
-            (user.n_history, user.n_test, errors.to_vec())
+        let users = users.map(|user| TestedUser {
+            n_history: user.n_history,
+            n_test: user.n_test,
+            errors: places.map(|at| user.errors[at?]).to_vec(),
+            scores: places.map(|at| at.map(|at| &user.scores[at])).to_vec(),
         });
         let names = methods.map(|method| method.words().to_owned());
-        let metric = Metric::of_task(self.release.inputs.task);
-        Some(Cow::Owned(Quality::of_errors(metric, &names, users)))
+        let users: Vec<_> = users.collect();
+        let metrics = Metric::of_task(self.release.inputs.task);
+        Some(Cow::Owned(Quality::of_rows(metrics, &names, &users)))
     }
 
     fn user_table(&self) -> Result<Option<Vec<u8>>> {

@@ -99,6 +99,9 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
             None => String::new(),
         };
+        if n_rounds == 0 {
+            return format!("{n_items} items, ranked by their released counts");
+        }
         format!(
             "{n_items} items, factors of length {} ({length}){head}, {n_rounds} rounds of {}",
             model.dim(),

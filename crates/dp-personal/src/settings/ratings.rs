@@ -10,17 +10,23 @@ use dp_multitask::FactorizationParams;
 use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
 
-use super::{LedgerSettings, Range, Shapes, choices, settings};
+use super::{LedgerSettings, Range, Settings, Shapes, choices, settings};
 
 choices! {
     /// How the item factors are trained.
     enum Method {
+        /// The default: [`Pooled`](Self::Pooled), which learns item biases of ratings alone where released statistics show too little signal for tastes.
+        Auto = "auto",
         /// One noisy matrix for all items.
         Pooled = "pooled",
         /// One noisy matrix for each item.
         Adadpals = "adadpals",
         /// With public features of items.
         AmSsp = "am-ssp",
+        /// Of ratings: item biases alone, with the whole budget.
+        Biases = "biases",
+        /// Of implicit feedback: item counts alone, with the whole budget.
+        Popularity = "popularity",
     }
 
     /// What a score is made of.
@@ -75,8 +81,8 @@ settings! {
 
     /// What is trained, and the guarantee it is to have.
     struct TargetSettings {
-        /// pooled (one matrix), adadpals (one an item) or am-ssp (features)
-        method: Method = { default: "pooled" },
+        /// auto, pooled (one matrix), adadpals (one an item), am-ssp (features), biases or popularity
+        method: Method = { default: "auto" },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
     }
@@ -233,6 +239,14 @@ settings! {
         },
     }
 
+    /// What a candidate has of its own.
+    struct CandidateSettings {
+        /// Its method
+        method: Option<Method> = { usual: "that of the flags" },
+        /// Its settings.
+        settings: FactorSettings = flatten,
+    }
+
     /// An audit: the run that a training would make, made many times with planted users.
     struct AuditSettings {
         /// Ratings to plant users in, as for `dp train`
@@ -347,6 +361,16 @@ settings! {
     }
 }
 
+impl Method {
+    /// The method that is trained under this name.
+    pub(crate) const fn meant(self) -> Self {
+        match self {
+            Self::Auto => Self::Pooled,
+            other => other,
+        }
+    }
+}
+
 impl GuaranteeSettings {
     pub(crate) fn target(&self) -> Result<ApproxDp> {
         Ok(ApproxDp::target(self.epsilon, self.delta)?)
@@ -417,6 +441,34 @@ impl FactorSettings {
             params.least_head = 0;
         }
         params
+    }
+
+    /// Refuses settings that `method` does not have, and records that it does not learn from.
+    pub(crate) fn check_method(&self, method: Method, feedback: FeedbackKind) -> Result<()> {
+        let usage = |text: String| Err(Error::Usage(text));
+        let given = match (method, feedback) {
+            (Method::Biases, FeedbackKind::Implicit) => {
+                return usage("`method` biases is for ratings: with `feedback` implicit use `method` popularity".to_owned());
+            }
+            (Method::Popularity, FeedbackKind::Explicit) => {
+                return usage("`method` popularity needs `feedback` implicit: for ratings use `method` biases".to_owned());
+            }
+            (Method::Biases, _) => self.dim.map(|_| "dim"),
+            (Method::Popularity, _) => {
+                let all = self.shaping()?.into_iter();
+                all.filter(|(_, value)| !value.is_null())
+                    .map(|(name, _)| name)
+                    .next()
+            }
+            _ => None,
+        };
+        match given {
+            Some(name) => usage(format!(
+                "`{name}` does not go with `method` {}",
+                method.name()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The first setting given that `method` am-ssp does not have.

@@ -69,7 +69,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
     let target = args.target.guarantee.target()?;
-    let method = args.target.method;
+    let method = args.target.method.meant();
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
     params.clone().check()?.plan(1, target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;

@@ -57,16 +57,22 @@ pub(crate) fn settings_for(
     target: ApproxDp,
 ) -> Result<FactorizationParams> {
     check_feedback(feedback, args)?;
+    args.check_method(method, feedback.feedback)?;
     let defaults = match (feedback.feedback, method) {
         (_, Method::AmSsp) => {
             let text =
                 "`method` am-ssp trains with public features of items: `dp train` alone has it";
             return Err(Error::Usage(text.to_owned()));
         }
-        (FeedbackKind::Explicit, Method::Pooled) => FactorizationParams::for_target(target),
+        (_, Method::Popularity) => FactorizationParams::popularity_for_target(target),
         (FeedbackKind::Explicit, Method::Adadpals) => {
             FactorizationParams::adadpals_for_target(target)
         }
+        (FeedbackKind::Explicit, Method::Biases) => FactorizationParams {
+            dim: Some(1),
+            ..FactorizationParams::for_target(target)
+        },
+        (FeedbackKind::Explicit, _) => FactorizationParams::for_target(target),
         (FeedbackKind::Implicit, _) => {
             let mut defaults = match args.score_model {
                 Some(ScoreModelName::Biased) => FactorizationParams::implicit_for_target(target),

@@ -1,22 +1,20 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
-use dp_accounting::{Certificate, Plan, ReleaseRequest, Requests};
-use dp_core::{Adjacency, Interactions, Private, ReplaceFactor};
+use dp_accounting::{Certificate, Plan, Requests};
+use dp_core::{Adjacency, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
-use dp_mechanism::{NoiseSource, Run, plan_for};
-use dp_multitask::{
-    FactorModel, FactorizationParams, MatrixFactorization, NoisyCounts, Observer, Round, Trainer,
-};
+use dp_mechanism::NoiseSource;
+use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
 use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::pay_apart;
 use crate::quality::{Scored, Verdict};
-use crate::settings::{FeedbackKind, Method, SplitSettings, TrainSettings};
+use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::input::{HeldOut, check_items, read, settings_for};
@@ -40,7 +38,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     crate::featured::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
     let target = args.target.guarantee.target()?;
-    let method = args.target.method;
+    let method = args.target.method.meant();
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
     let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
@@ -116,8 +114,11 @@ pub(super) fn metric_release(
     }))
 }
 
-/// Whether a run of these settings releases the counts of items.
+/// Whether a run of these settings releases the counts of items, beside a model that is more than these.
 pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
+    if fit.params().n_rounds == 0 {
+        return Ok(false);
+    }
     let requests = fit.requests(1, ADJACENCY)?;
     let Requests::Shares(shares) = requests else {
         return Ok(false);
@@ -164,7 +165,7 @@ pub(crate) fn finish<S: ReleasedSettings>(
     (args, plan, noise): (&TrainSettings, &Plan, &mut NoiseSource),
     release: &TrainRelease<'_, S>,
     split: &HeldOut,
-    rounds: Vec<Vec<f64>>,
+    rounds: Vec<(Vec<f64>, usize)>,
     (load, mut clock): (f64, Clock),
 ) -> Result<TrainOutcome> {
     let train = clock.lap();
@@ -198,8 +199,8 @@ pub(crate) fn finish<S: ReleasedSettings>(
 struct WholeBudget {
     /// Of ratings, unless the model is no more itself.
     biases: Option<FactorModel>,
-    /// Of lists.
-    popularity: Option<NoisyCounts>,
+    /// Of lists, unless the run was no more itself.
+    popularity: Option<FactorModel>,
 }
 
 impl WholeBudget {
@@ -213,58 +214,48 @@ impl WholeBudget {
         let (is_measured, train) = (!args.split.no_split, split.train());
         let is_of_lists = matches!(split, HeldOut::Users(_));
         let biases = is_measured && !is_of_lists && model.dim() > 1;
-        let popularity = is_measured && is_of_lists;
+        let popularity = is_measured && is_of_lists && args.target.method != Method::Popularity;
+        let mut made = |method, is_wanted: bool| {
+            let made = is_wanted.then(|| trained_alone(method, args, train, noise).ok());
+            made.flatten()
+        };
         Self {
-            biases: biases
-                .then(|| biases_alone(args, train, noise).ok())
-                .flatten(),
-            popularity: popularity
-                .then(|| counts_alone(args, train, noise).ok())
-                .flatten(),
+            biases: made(Method::Biases, biases),
+            popularity: made(Method::Popularity, popularity),
         }
     }
 
     fn baselines(&self) -> Vec<Baseline<'_>> {
         let biases = self.biases.as_ref();
         let biases = biases.map(|of| Baseline::Model("item biases (private, whole budget)", of));
-        let counts = self.popularity.as_ref();
+        let counts = self.popularity.as_ref().and_then(FactorModel::counts);
         let counts =
             counts.map(|of| Baseline::Popularity("popularity (private, whole budget)", of));
         biases.into_iter().chain(counts).collect()
     }
 }
 
-fn biases_alone(
+/// The model of a method that has the whole budget, beside the settings of a run.
+fn trained_alone(
+    method: Method,
     args: &TrainSettings,
     train: &Private<Interactions>,
     noise: &mut NoiseSource,
 ) -> Result<FactorModel> {
     let target = args.target.guarantee.target()?;
-    let settings = settings_for(Method::Pooled, &args.feedback, &args.settings, target)?;
-    let fit = FactorizationParams {
-        dim: Some(1),
-        ..settings
+    let settings = match method {
+        Method::Popularity => {
+            let none = Given::default().settings::<FactorSettings>();
+            none.map_err(|error| Error::Usage(error.to_string()))?
+        }
+        _ => FactorSettings {
+            dim: None,
+            ..args.settings.clone()
+        },
     };
-    let fit = fit.check()?;
+    let fit = settings_for(method, &args.feedback, &settings, target)?.check()?;
     let plan = fit.plan(train.expose().n_items(), target, ADJACENCY)?;
     Ok(fit.fit(train, &plan, pay_apart(&plan)?, noise)?.model)
-}
-
-fn counts_alone(
-    args: &TrainSettings,
-    train: &Private<Interactions>,
-    noise: &mut NoiseSource,
-) -> Result<NoisyCounts> {
-    let target = args.target.guarantee.target()?;
-    let n_items = train.expose().n_items();
-    let label = "item counts";
-    let request = ReleaseRequest::new(label, 1.0, ReplaceFactor::Two, n_items as u64);
-    let requests = Requests::Shares(vec![request]);
-    let plan = plan_for(&requests, target, ADJACENCY)?;
-    let mut run = Run::new(&plan, pay_apart(&plan)?, noise)?;
-    run.begin(&requests, 1)?;
-    let clip_norm = FactorizationParams::implicit_for_target(target).count_clip_norm;
-    Ok(NoisyCounts::release(train, clip_norm, &mut run)?)
 }
 
 /// What a training run left, and what it has to say.
@@ -292,8 +283,8 @@ pub(crate) const fn held_out_by(args: &TrainSettings) -> HeldOutBy {
     }
 }
 
-/// The factors after every round; none where nothing is held out to measure them on.
-struct Rounds(Option<Vec<Vec<f64>>>);
+/// The factors after every round, and their length; none where nothing is held out to measure them on.
+struct Rounds(Option<Vec<(Vec<f64>, usize)>>);
 
 impl Rounds {
     fn for_split(split: &SplitSettings) -> Self {
@@ -304,7 +295,7 @@ impl Rounds {
 impl Observer for Rounds {
     fn round(&mut self, round: &Round<'_>) {
         if let (Some(kept), 1..) = (&mut self.0, round.round) {
-            kept.push(round.parameters.to_vec());
+            kept.push((round.parameters.to_vec(), round.shape.1));
         }
     }
 }
@@ -336,7 +327,7 @@ mod tests {
 
     #[test]
     fn rounds_are_kept_only_where_they_can_be_measured() {
-        for (no_split, kept) in [(false, Some(vec![vec![1.5]])), (true, None)] {
+        for (no_split, kept) in [(false, Some(vec![(vec![1.5], 1)])), (true, None)] {
             let mut rounds = Rounds::for_split(&SplitSettings {
                 split_seed: 0,
                 no_split,

@@ -20,7 +20,8 @@ use crate::error::{Error, Result};
 use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{
-    AuditTuneSettings, ChoiceSettings, FactorSettings, Given, Setting, Settings, TuneSettings,
+    AuditTuneSettings, CandidateSettings, ChoiceSettings, FeedbackKind, Given, Method, Setting,
+    Settings, TrainSettings, TuneSettings,
 };
 use crate::watch::{Watch, Watched, go_on};
 
@@ -36,7 +37,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let train = &args.train;
     let target = train.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
-    let fits = candidates(args, how, target)?;
+    let (methods, fits) = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
     let bounds = fits.iter().map(|fit| fit.params().label_bound);
     let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
@@ -61,7 +62,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     go_on(watch)?;
     let candidates: Vec<_> = tuning.candidates().iter().map(|fit| fit.params()).collect();
     let mut own = json!({
-        "method": train.target.method.name(),
+        "method": train.target.method.meant().name(),
         "candidates": candidates,
         "tuning": tuning.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
@@ -81,7 +82,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let fitted = tuned.map(|tuned| tuned.model);
     let release = TrainRelease {
         fitted: &fitted,
-        method: train.target.method,
+        method: methods[chosen],
         params: tuning.candidates()[chosen].params(),
         ratings: &ratings,
         held_out: held_out_by(train),
@@ -102,7 +103,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     crate::featured::refuse_flags(&audited.features)?;
     let target = audited.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
-    let fits = candidates(&run, how, target)?;
+    let (_, fits) = candidates(&run, how, target)?;
     Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
     let of_each = Tuning::target_of_each(fits.len(), how, target, ADJACENCY)?;
     let trials = Trials::new(&audited.trials, USUAL_CANARIES)?;
@@ -136,25 +137,21 @@ fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {
     }
 }
 
-/// Settings of every candidate: defaults for its part of the budget, then flags, then its own.
+/// Method and settings of every candidate: defaults for its part of the budget, then flags, then its own.
 fn candidates(
     args: &TuneSettings,
     how: TuningParams,
     target: ApproxDp,
-) -> Result<Vec<MatrixFactorization>> {
+) -> Result<(Vec<Method>, Vec<MatrixFactorization>)> {
     let own = &args.choice.candidates;
     let of_each = Tuning::target_of_each(own.len(), how, target, ADJACENCY)?;
     let train = &args.train;
-    let base = settings_for(
-        train.target.method,
-        &train.feedback,
-        &train.settings,
-        of_each,
-    )?;
-    let check = |text: &String| -> Result<MatrixFactorization> {
-        let checked = with_settings(base.clone(), text)?
-            .check()
-            .map_err(Error::from);
+    let method = train.target.method.meant();
+    settings_for(method, &train.feedback, &train.settings, of_each)?;
+    let check = |text: &String| -> Result<(Method, MatrixFactorization)> {
+        let (method, params) = with_settings(train, text, of_each)?;
+        let checked = params.check().map_err(Error::from);
+        let checked = checked.map(|fit| (method, fit));
         checked.map_err(|error| match error {
             Error::Param(param) => {
                 let name = format!("`{}`", param.name);
@@ -164,9 +161,10 @@ fn candidates(
             other => other,
         })
     };
-    let fits = own.iter().map(check).collect::<Result<Vec<_>>>()?;
+    let all = own.iter().map(check).collect::<Result<Vec<_>>>()?;
+    let (methods, fits): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     refuse_alike(own, &fits)?;
-    Ok(fits)
+    Ok((methods, fits))
 }
 
 /// Two candidates of the same settings would share a budget for nothing.
@@ -189,12 +187,16 @@ fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
 /// The settings that a candidate may have of its own. The model of the scores decides defaults of others, so that all
 /// candidates have the same.
 fn own_settings() -> impl Iterator<Item = Setting> {
-    let all = FactorSettings::table().into_iter();
+    let all = CandidateSettings::table().into_iter();
     all.filter(|setting| setting.name != "score_model")
 }
 
-/// Settings `key=value,...` by the keys of the table.
-fn with_settings(params: FactorizationParams, text: &str) -> Result<FactorizationParams> {
+/// Method and settings of a candidate `key=value,...` by the keys of the table.
+fn with_settings(
+    train: &TrainSettings,
+    text: &str,
+    of_each: ApproxDp,
+) -> Result<(Method, FactorizationParams)> {
     let wrong = |what: &str| Error::Usage(format!("`candidates` {text}: {what}"));
     let mut own = Given::default();
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
@@ -211,13 +213,21 @@ fn with_settings(params: FactorizationParams, text: &str) -> Result<Factorizatio
             let text = format!("{key} stands there twice; expected each setting once");
             return Err(wrong(&text));
         }
-        if known.name == "head_fraction" && params.feedback.implicit().is_none() {
+        let feedback = train.feedback.feedback;
+        if known.name == "head_fraction" && feedback == FeedbackKind::Explicit {
             return Err(wrong(&format!("{key} needs `feedback` implicit")));
         }
         own = own.with(known.name, value.trim());
     }
-    let own: FactorSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
-    Ok(own.over(params))
+    let own: CandidateSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
+    let method = own.method.unwrap_or(train.target.method).meant();
+    let flags = settings_for(method, &train.feedback, &train.settings, of_each);
+    let checked = own.settings.check_method(method, train.feedback.feedback);
+    match flags.and_then(|params| checked.map(|()| own.settings.over(params))) {
+        Ok(params) => Ok((method, params)),
+        Err(Error::Usage(reason)) => Err(wrong(&reason)),
+        Err(error) => Err(error),
+    }
 }
 
 fn comparison(choice: &ChoiceSettings, tuned: &TunedModel) -> Comparison {

@@ -12,7 +12,7 @@ use crate::personal::{
     Errors, Inputs, MethodName, Peers, Task, UserErrors, Users, errors_in_subspace,
     errors_of_users, shares_of, whole_space,
 };
-use crate::quality::{Metric, Quality, Scored};
+use crate::quality::{Metric, Quality, Scored, TestedUser};
 use crate::rounds::MeasuredRounds;
 use crate::settings::PersonalizeSettings;
 
@@ -106,13 +106,19 @@ impl HeldOut {
             .position(|of| *of == MethodName::Private);
         let error = |user: &UserErrors| at.and_then(|at| user.errors[at]);
         let pairs = own.iter().zip(&alone);
-        let pairs = pairs.map(|(a, b)| (a.n_history, a.n_test, vec![error(a), error(b)]));
+        let users = pairs.map(|(a, b)| TestedUser {
+            n_history: a.n_history,
+            n_test: a.n_test,
+            errors: vec![error(a), error(b)],
+            scores: Vec::new(),
+        });
+        let users: Vec<_> = users.collect();
         let names = [MethodName::Private, MethodName::OwnRidge].map(|of| of.words().to_owned());
         let metric = match inputs.task {
             Task::Regression => Metric::Mse,
             Task::Classification { .. } => Metric::ErrorRate,
         };
-        Ok(Quality::of_errors(metric, &names, pairs).scored)
+        Ok(Quality::of_rows(&[metric], &names, &users).scored)
     }
 
     /// Errors of all users; without held-out rows their numbers of rows alone.
