@@ -116,20 +116,6 @@ impl NoisyCounts {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Mean count of the item of a record, `sum_i n_i^2 / sum_i n_i`, from noisy counts less what noise adds on average; at least 0. Items
-    /// that hardly anybody has, and those that nobody has, do not matter to it.
-    #[must_use]
-    pub fn mean_of_records(&self) -> f64 {
-        let total: f64 = self.values.iter().sum();
-        let noise = self.values.len() as f64 * self.noise_stddev.powi(2);
-        let squares = self.values.iter().map(|n| n * n).sum::<f64>() - noise;
-        if total > 0.0 {
-            squares.max(0.0) / total
-        } else {
-            0.0
-        }
-    }
-
     /// The `k` items with the largest noisy counts for every user who has `held_out` records, best first, without those of the
     /// user's `own` records: the popularity baseline. An empty list for every other user. Private, like the records it leaves out.
     ///

@@ -216,7 +216,7 @@ impl Trainer for Tuning {
             )
             .assumption(
                 "neither the candidates nor any other setting was made by looking at this data set (the \
-                 rules behind the defaults come from MovieLens sets)",
+                 rules behind the defaults come from MovieLens, Jester and InstEval)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)")
             .tuning_included(true);

@@ -92,7 +92,15 @@ fn implicit_feedback_is_audited_as_it_is_trained() {
     let sandbox = Sandbox::new();
     let found = close_to_the_claim(audit(
         &sandbox,
-        &["--feedback", "implicit", "--dim", "2", "--json"],
+        &[
+            "--feedback",
+            "implicit",
+            "--score-model",
+            "biased",
+            "--dim",
+            "2",
+            "--json",
+        ],
     ));
     let labels: Vec<&str> = (found["releases"].as_array().unwrap().iter())
         .map(|release| release["label"].as_str().unwrap())

@@ -75,7 +75,7 @@ impl Trainer for MatrixFactorization {
             .released_output("item factors, every release listed below, settings", "anyone")
             .assumption(
                 "settings were not chosen by looking at this data set (the rules behind the defaults come from \
-                 MovieLens sets)",
+                 MovieLens, Jester and InstEval)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)")
             .tuning_included(false);

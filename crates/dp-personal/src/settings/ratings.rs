@@ -81,7 +81,7 @@ settings! {
 
     /// What is trained, and the guarantee it is to have.
     struct TargetSettings {
-        /// auto, pooled (one matrix), adadpals (one an item), am-ssp (features), biases or popularity
+        /// auto, pooled, adadpals, am-ssp (features), biases or popularity
         method: Method = { default: "auto" },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
@@ -203,7 +203,7 @@ settings! {
             conflicts: ["no_split"],
             range: Range::open_unit(),
         },
-        /// Public bound on a user's RMSE in released metrics
+        /// Bound on a user's RMSE in released metrics
         metric_bound: Option<f64> = {
             value_name: "X",
             usual: "twice the label bound",

@@ -19,7 +19,7 @@ use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings, 
 use crate::warnings;
 
 /// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
-const RUN_SCHEMA: u32 = 3;
+const RUN_SCHEMA: u32 = 4;
 /// Under which name the values of the settings stand.
 const GIVEN: &str = "given";
 

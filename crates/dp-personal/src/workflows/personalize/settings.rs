@@ -153,7 +153,7 @@ fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
     };
     let sparse = model.sparse.unwrap_or(0);
     // without any, users weigh fits of all strengths
-    let penalties = if sparse > 0 {
+    let penalties = if sparse > 0 && task == Task::Regression {
         L2_PENALTIES.to_vec()
     } else {
         Vec::new()
