@@ -111,7 +111,7 @@ settings! {
         /// Steps after the first release
         n_steps: Option<usize> = { long: "steps", value_name: "N", usual: "residual 4, gradient 3, alternating 1" },
         /// Ridges that a user's own fit in the shared space chooses from
-        l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "users weigh all strengths", range: Range::above(0.0) },
+        l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "weighed", range: Range::above(0.0) },
         /// Most coefficients of a user's own beside the shared space
         sparse: Option<usize> = { value_name: "N", usual: "0" },
         /// With gradient: bound on the norm of a user's mean gradient
