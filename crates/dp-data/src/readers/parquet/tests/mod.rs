@@ -270,7 +270,12 @@ fn the_other_tables_are_read_too() {
         ("required int64 rating", wholes([5, 1])),
     ]);
     let (_folder, path) = own.file();
-    let history = read_history(&path, &ItemCatalogue::from_ids(["7", "8"])).unwrap();
+    let history = read_history(
+        &path,
+        &RatingsFormat::default(),
+        &ItemCatalogue::from_ids(["7", "8"]),
+    )
+    .unwrap();
     assert_eq!(history.records(), [(1, 5.0)]);
     assert_eq!(history.n_unknown_items(), 1);
 }
