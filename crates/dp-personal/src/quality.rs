@@ -13,7 +13,7 @@
 //! independent. Ends of the 95 % interval lie 1.96 standard errors away.
 //!
 //! # Privacy
-//! Computed from private data: internal, unless it was paid for ([`crate::metric_release`]).
+//! Computed from private data: internal, unless it was paid for (`metric_release`).
 
 use std::fmt;
 

@@ -207,6 +207,8 @@ pub struct UserScratch {
     labels: Vec<f64>,
     matrix: Vec<f64>,
     solution: Vec<f64>,
+    /// Whether `matrix` holds the factor that `solution` was solved by.
+    is_factored: bool,
     inverse: Vec<f64>,
     row: Vec<f64>,
     change: Vec<f64>,
@@ -235,6 +237,7 @@ impl UserScratch {
             labels: Vec::new(),
             matrix: vec![0.0; dim * dim],
             solution: vec![0.0; dim],
+            is_factored: false,
             inverse: vec![0.0; dim * dim],
             row: vec![0.0; dim],
             change: vec![0.0; dim],
@@ -246,6 +249,9 @@ impl UserScratch {
     /// Overwrites `inverse` by that of the matrix whose factor is in `matrix`; by 0 where there is none.
     fn invert(&mut self, dim: usize) {
         self.inverse.fill(0.0);
+        if !self.is_factored {
+            return;
+        }
         for (k, column) in self.inverse.chunks_exact_mut(dim).enumerate() {
             column[k] = 1.0;
             if cholesky_solve_in_place(&self.matrix, dim, column).is_err() {
@@ -313,7 +319,8 @@ impl UserStep<'_> {
                 .map(|(item, y)| value(y) - start - self.design.item_bias[item as usize]),
         );
         let nothing_known = implicit && user.is_empty();
-        if nothing_known || self.solve_normal_equations(user, scratch).is_err() {
+        scratch.is_factored = !nothing_known && self.solve_normal_equations(user, scratch).is_ok();
+        if !scratch.is_factored {
             scratch.solution.fill(0.0);
         }
         UserSolution {
