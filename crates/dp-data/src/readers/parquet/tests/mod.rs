@@ -172,14 +172,23 @@ fn a_null_is_an_empty_field() {
     let [a, b] = [Some("a"), Some("b")];
     let x = [Some(0.5), Some(1.5), None];
     let [parquet, text] = samples(&made([a, b, a], x), &["a,0.5,1", "b,1.5,2", "a,,3"]);
-    let number = Expected::Number(ColumnRole::Feature);
-    assert_eq!(malformed(parquet), (3, 2, number));
-    // a header is a line of its own
-    assert_eq!(malformed(text), (4, 2, number));
+    // either way the row is left out and counted
+    for table in [parquet.unwrap(), text.unwrap()] {
+        assert_eq!(*table.n_not_finite().expose(), 1);
+        let users = table.users().expose();
+        assert_eq!(
+            users
+                .iter()
+                .map(|user| user.rows(1).count())
+                .collect::<Vec<_>>(),
+            [1, 1]
+        );
+    }
     let x = [Some(0.5), Some(1.5), Some(2.5)];
     let [parquet, text] = samples(&made([a, None, a], x), &["a,0.5,1", ",1.5,2", "a,2.5,3"]);
     let id = Expected::Id(ColumnRole::User);
     assert_eq!(malformed(parquet), (2, 1, id));
+    // a header is a line of its own
     assert_eq!(malformed(text), (3, 1, id));
     // what is not used may hold anything
     let only_y = SampleColumns {
