@@ -53,6 +53,38 @@ const MOMENT_WEIGHT: f64 = 0.5;
 /// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
 const INSIDE: f64 = 1.0 - 1e-12;
 
+/// What one user's held-out records say, computed from that user's records and from earlier releases alone. Private.
+///
+/// A released sum is made of these and of nothing that compares users: whatever is missing of one user changes that user's values only.
+#[derive(Clone)]
+pub(crate) struct OwnMetrics {
+    /// The metrics of the release, of the model; none where there is no figure.
+    pub(crate) model: Vec<Option<f64>>,
+    /// The first of them, of the baseline.
+    pub(crate) baseline: Option<f64>,
+}
+
+impl OwnMetrics {
+    /// User by user, from the model's metrics in their order and the first metric's baseline; none for users with nothing held out.
+    pub(crate) fn of_columns(scored: &[Scored]) -> Vec<Option<Self>> {
+        let value = |metric: &Scored, method: usize, user: usize| {
+            let users = &metric.methods.get(method)?.1;
+            users.get(user)?.mean()
+        };
+        let n_users = scored.first().and_then(|of| of.methods.first());
+        let n_users = n_users.map_or(0, |(_, users)| users.len());
+        let of_user = |user: usize| {
+            let model: Vec<_> = scored.iter().map(|of| value(of, 0, user)).collect();
+            let is_tested = model.iter().any(Option::is_some);
+            is_tested.then(|| Self {
+                model,
+                baseline: scored.first().and_then(|of| value(of, 1, user)),
+            })
+        };
+        (0..n_users).map(of_user).collect()
+    }
+}
+
 /// What is released of held-out metrics: public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,42 +164,38 @@ impl MetricRelease {
         }
     }
 
-    /// The values of every user who has held-out records. Private.
-    fn table(&self, scored: &[Scored]) -> Result<Private<Interactions>> {
+    /// The values of one user, each finite: what is missing or not a number is the worst of its range.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "kept finite, and clipped again in the sum"
+    )]
+    fn values(&self, own: &OwnMetrics) -> Vec<f32> {
         let ranges = self.ranges();
-        let mut builder = InteractionsBuilder::new(1).with_feature_dim(ranges.len());
-        let n_users = scored.first().and_then(|of| of.methods.first());
-        let n_users = n_users.map_or(0, |(_, users)| users.len());
-        for user in 0..n_users {
-            let mean = |of: &Scored, method: usize| of.methods.get(method)?.1.get(user)?.mean();
-            let own: Option<Vec<f64>> = scored.iter().map(|of| mean(of, 0)).collect();
-            let Some(mut values) = own else {
-                continue; // nothing of this user is held out
-            };
-            if self.baseline.is_some() {
-                let sign = if self.metrics[0].0.larger_is_better() {
-                    1.0
-                } else {
-                    -1.0
-                };
-                let other = scored.first().and_then(|of| mean(of, 1));
-                values.push(sign * (values[0] - other.unwrap_or(f64::NAN)));
+        let model = |at: usize| own.model.get(at).copied().flatten();
+        let gain = self.baseline.as_ref().map(|_| {
+            let larger_is_better = self.metrics[0].0.larger_is_better();
+            let sign = if larger_is_better { 1.0 } else { -1.0 };
+            let pair = model(0).zip(own.baseline);
+            pair.map(|(model, baseline)| sign * (model - baseline))
+        });
+        let worst = |at: usize| {
+            let larger = at >= self.metrics.len() || self.metrics[at].0.larger_is_better();
+            ranges[at][usize::from(!larger)]
+        };
+        let values = (0..self.metrics.len()).map(model).chain(gain).enumerate();
+        let values = values.map(|(at, x)| x.filter(|x| x.is_finite()).unwrap_or_else(|| worst(at)));
+        values.map(|x| x.clamp(-1e30, 1e30) as f32).collect()
+    }
+
+    /// The values of every user who has held-out records: a row is a function of its own user. Private.
+    fn table(&self, users: &[Option<OwnMetrics>]) -> Result<Private<Interactions>> {
+        let mut builder = InteractionsBuilder::new(1).with_feature_dim(self.ranges().len());
+        for (user, own) in (0..).zip(users) {
+            if let Some(own) = own {
+                builder
+                    .set_features(user, &self.values(own))
+                    .map_err(dp_data::Error::from)?;
             }
-            let worst = |at: usize| {
-                let larger = at >= self.metrics.len() || self.metrics[at].0.larger_is_better();
-                ranges[at][usize::from(!larger)]
-            };
-            let cells = values.iter().enumerate();
-            let cells = cells.map(|(at, &x)| if x.is_finite() { x } else { worst(at) });
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "kept finite, and clipped again in the sum"
-            )]
-            let cells: Vec<f32> = cells.map(|x| x.clamp(-1e30, 1e30) as f32).collect();
-            let user = u32::try_from(user).unwrap_or(u32::MAX); // users are numbered in 32 bits
-            builder
-                .set_features(user, &cells)
-                .map_err(dp_data::Error::from)?;
         }
         Ok(Private::new(builder.build().0))
     }
@@ -304,11 +332,11 @@ pub(crate) const fn with_metrics<'a, T>(
     }
 }
 
-/// The users' data: what is trained on, and what users of a model score on what they held out, in the metrics of the release: the model,
-/// then the baseline.
+/// The users' data: what is trained on, and what users of a model score on what they held out.
 pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) train: &'a D,
-    pub(crate) scored: &'a dyn Fn(&M) -> Result<Vec<Scored>>,
+    /// Users with nothing held out have none.
+    pub(crate) scored: &'a dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>>,
 }
 
 /// A model, and its released metrics; none where the run releases none or ended before.
@@ -429,7 +457,7 @@ mod tests {
     }
 
     /// Squared and absolute errors of the model, and squared errors of a baseline.
-    fn scored(users: &[[f64; 3]]) -> Vec<Scored> {
+    fn scored(users: &[[f64; 3]]) -> Vec<Option<OwnMetrics>> {
         let column = |name: &str, at: usize| {
             let value = |user: &[f64; 3]| UserValue {
                 total: 2.0 * user[at],
@@ -441,10 +469,48 @@ mod tests {
         };
         let squared = vec![column("model", 0), column("user mean", 2)];
         let of = |metric, methods| Scored { metric, methods };
-        vec![
+        OwnMetrics::of_columns(&[
             of(Metric::Mse, squared),
             of(Metric::Mae, vec![column("model", 1)]),
-        ]
+        ])
+    }
+
+    /// Whatever one user's records make of the own figures, nobody else's row moves, and the user has the worst values.
+    #[test]
+    fn figures_that_one_user_lacks_are_the_worst_of_that_user_and_change_nobody_else() {
+        let release = release(0.1);
+        let own = |model: [Option<f64>; 2], baseline| OwnMetrics {
+            model: model.to_vec(),
+            baseline,
+        };
+        let honest = |at: u32| {
+            let x = 0.1 * f64::from(at);
+            Some(own([Some(1.0 + x), Some(0.5 + x)], Some(1.5)))
+        };
+        let rows = |users: &[Option<OwnMetrics>]| -> Vec<Vec<f32>> {
+            let table = release.table(users).unwrap().into_exposed();
+            table.users().map(|row| row.features().to_vec()).collect()
+        };
+        let others: Vec<_> = (0..5).map(honest).collect();
+        let alone = rows(&others);
+        assert!((alone[0][2] - 0.5).abs() < 1e-6);
+        let of_error = [Some(0.3), Some(0.2)];
+        for (hostile, expected) in [
+            (own(of_error, None), [0.3, 0.2, -4.0]),
+            (own(of_error, Some(f64::NAN)), [0.3, 0.2, -4.0]),
+            (own([None, Some(0.2)], Some(0.1)), [4.0, 0.2, -4.0]),
+            (own([Some(0.3), None], Some(0.3)), [0.3, 2.0, 0.0]),
+            (own([None, None], None), [4.0, 2.0, -4.0]),
+            (own([Some(f64::INFINITY); 2], Some(1.0)), [4.0, 2.0, -4.0]),
+        ] {
+            for at in 0..=others.len() {
+                let mut users = others.clone();
+                users.insert(at, Some(hostile.clone()));
+                let mut found = rows(&users);
+                assert_eq!(found.remove(at), expected, "user {at}");
+                assert_eq!(found, alone);
+            }
+        }
     }
 
     /// The bound is the one that the noise is scaled to; a user beyond it would be dropped by the kernel, and not counted.

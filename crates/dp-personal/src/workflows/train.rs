@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
+use crate::metric_release::{Measured, MetricRelease, OwnMetrics, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::pay_apart;
-use crate::quality::{Scored, Verdict};
+use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
@@ -128,13 +128,17 @@ pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
 }
 
 /// What users score by the model, and by what they have without it: from released values and each user's own records alone.
-pub(super) fn scored_by_releases(model: &FactorModel, split: &HeldOut) -> Result<Vec<Scored>> {
+pub(crate) fn scored_by_releases(
+    model: &FactorModel,
+    split: &HeldOut,
+) -> Result<Vec<Option<OwnMetrics>>> {
     let baseline = match (split, model.counts()) {
         (HeldOut::Ratings(_), _) => Some(Baseline::UserMean(model.scoring().bias.center)),
         (HeldOut::Users(_), counts) => counts.map(|of| Baseline::Popularity(POPULARITY, of)),
     };
     let baseline: Vec<Baseline<'_>> = baseline.into_iter().collect();
-    evaluate::scored(model, split, &baseline)
+    let scored = evaluate::scored(model, split, &baseline)?;
+    Ok(OwnMetrics::of_columns(&scored))
 }
 
 /// What a training on ratings opens.
