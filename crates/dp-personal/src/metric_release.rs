@@ -44,6 +44,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::quality::{CONFIDENCE, Metric, QUANTILE, Scored, Verdict};
+use crate::settings::{MetricSettings, TaskKind};
 use crate::workflows::evaluate::MODEL;
 
 /// The label of the release.
@@ -126,17 +127,37 @@ impl MetricRelease {
         }
     }
 
-    /// Of labelled rows: a user's root mean squared error counts up to `bound`, and a share of errors in full.
-    pub(crate) fn of_rows(share: f64, bound: Option<f64>, baseline: String) -> Self {
-        let metric = match bound {
-            Some(bound) => (Metric::Mse, [0.0, bound * bound]),
-            None => (Metric::ErrorRate, [0.0, 1.0]),
+    /// Of labelled rows, where any are asked for: a user's root mean squared error counts up to the bound, by default half of the public range of
+    /// the target, and a share of errors in full.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or nothing public bounds an error.
+    pub(crate) fn of_rows(
+        settings: &MetricSettings,
+        task: TaskKind,
+        target_range: Option<[f64; 2]>,
+        baseline: &str,
+    ) -> Result<Option<Self>> {
+        let Some(share) = settings.share()? else {
+            return Ok(None);
         };
-        Self {
+        let half_range = target_range.map(|[low, high]| 0.5 * (high - low));
+        let metric = match task {
+            TaskKind::Classification => (Metric::ErrorRate, [0.0, 1.0]),
+            TaskKind::Regression => {
+                let bound = settings.metric_bound.or(half_range);
+                let bound = bound.filter(|bound| *bound > 0.0).ok_or_else(|| {
+                    let text = "`release_metrics` needs the public `metric_bound` or `target_range`: errors are clipped";
+                    Error::Usage(text.to_owned())
+                })?;
+                (Metric::Mse, [0.0, bound * bound])
+            }
+        };
+        Ok(Some(Self {
             share,
             metrics: vec![metric],
-            baseline: Some(baseline),
-        }
+            baseline: Some(baseline.to_owned()),
+        }))
     }
 
     /// Of lists, whose metrics are shares.
@@ -162,6 +183,14 @@ impl MetricRelease {
         ClippedMetrics {
             ranges: self.ranges(),
         }
+    }
+
+    /// Its place in a plan whose other releases have noise of their own: a share of mu^2 of the target.
+    fn planned(&self, target: ApproxDp) -> Result<PlannedRelease> {
+        let mu = gdp::mu_for(target)?;
+        let event = DpEvent::gaussian(1.0 / (self.share.sqrt() * mu));
+        let n_draws = self.contribution().n_coordinates() as u64;
+        Ok(PlannedRelease::new(LABEL, event, n_draws))
     }
 
     /// The values of one user, each finite: what is missing or not a number is the worst of its range.
@@ -332,6 +361,41 @@ pub(crate) const fn with_metrics<'a, T>(
     }
 }
 
+/// What a run asks for, and the metrics after it where there are some to release.
+///
+/// Gaussian releases on all users leave the metrics their share. Beside releases of other kinds, such as rounds on samples of the users, the metrics have
+/// a fixed Gaussian of mu^2 = share × mu^2 of the target; the noise of the others is what the accountant finds for the exact composition of all.
+pub(crate) fn and_metrics(
+    own: Requests,
+    release: Option<&MetricRelease>,
+    target: ApproxDp,
+) -> Result<Requests> {
+    let Some(release) = release else {
+        return Ok(own);
+    };
+    let fixed = release.planned(target)?;
+    Ok(match own {
+        Requests::Shares(mut all) => {
+            let total: f64 = all.iter().map(|request| request.budget_share).sum();
+            for request in &mut all {
+                request.budget_share *= (1.0 - release.share) / total;
+            }
+            let (factor, n_draws) = (ReplaceFactor::Two, fixed.n_draws());
+            all.push(ReleaseRequest::new(LABEL, release.share, factor, n_draws));
+            Requests::Shares(all)
+        }
+        Requests::Schedule(releases) => Requests::schedule(move |z| {
+            let mut all = releases(z);
+            all.push(fixed.clone());
+            all
+        }),
+        Requests::Fixed(mut all) => {
+            all.push(fixed);
+            Requests::Fixed(all)
+        }
+    })
+}
+
 /// The users' data: what is trained on, and what users of a model score on what they held out.
 pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) train: &'a D,
@@ -374,33 +438,7 @@ where
     /// Those of the trainer, and one with its share of mu^2 of the target.
     fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
         let own = self.trainer.requests(width, adjacency)?;
-        let Some(release) = self.release else {
-            return Ok(own);
-        };
-        let (share, n_draws) = (release.share, release.contribution().n_coordinates() as u64);
-        let mu = gdp::mu_for(self.target)?;
-        let event = DpEvent::gaussian(1.0 / (share.sqrt() * mu));
-        let fixed = PlannedRelease::new(LABEL, event, n_draws);
-        Ok(match own {
-            Requests::Shares(mut all) => {
-                let total: f64 = all.iter().map(|request| request.budget_share).sum();
-                for request in &mut all {
-                    request.budget_share *= (1.0 - share) / total;
-                }
-                let factor = ReplaceFactor::Two;
-                all.push(ReleaseRequest::new(LABEL, share, factor, n_draws));
-                Requests::Shares(all)
-            }
-            Requests::Schedule(releases) => Requests::schedule(move |z| {
-                let mut all = releases(z);
-                all.push(fixed.clone());
-                all
-            }),
-            Requests::Fixed(mut all) => {
-                all.push(fixed);
-                Requests::Fixed(all)
-            }
-        })
+        and_metrics(own, self.release, self.target)
     }
 
     fn n_accounts(&self) -> usize {

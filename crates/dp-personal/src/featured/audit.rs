@@ -41,7 +41,7 @@ pub(crate) fn audited(
     let target = args.target.guarantee.target()?;
     let rounds = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
-    rounds.plan(1, target, ADJACENCY)?;
+    rounds.plan(1, (None, target), ADJACENCY)?;
     go_on(watch)?;
     let items = Items::read(items_path, &args.features)?;
     let ratings = read(&args.ratings, &args.input, &args.feedback)?;

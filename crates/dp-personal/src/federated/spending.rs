@@ -6,6 +6,7 @@ use dp_fedsgd::AlphaSelection;
 
 use super::training::RunSettings;
 use crate::error::Result;
+use crate::metric_release::{MetricRelease, and_metrics};
 
 /// What a guarantee is for.
 pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -51,7 +52,20 @@ impl Spending {
     /// # Errors
     /// When the target cannot be met.
     pub fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
-        let requests = self.requests(n_shared, target.delta)?;
+        self.plan_with(n_shared, target, None)
+    }
+
+    /// The same of a run that releases metrics after everything else, where there are some to release.
+    ///
+    /// # Errors
+    /// When the target cannot be met.
+    pub(crate) fn plan_with(
+        &self,
+        n_shared: usize,
+        target: ApproxDp,
+        metrics: Option<&MetricRelease>,
+    ) -> Result<Plan> {
+        let requests = and_metrics(self.requests(n_shared, target.delta)?, metrics, target)?;
         Ok(requests.calibrate(target, ADJACENCY)?)
     }
 
@@ -78,19 +92,21 @@ impl Spending {
     ///
     /// # Errors
     /// When the plan is not one of these releases.
-    pub fn resized(&self, plan: &Plan, n_shared: usize) -> Result<Plan> {
+    pub(crate) fn resized(
+        &self,
+        plan: &Plan,
+        n_shared: usize,
+        metrics: Option<&MetricRelease>,
+    ) -> Result<Plan> {
         let target = plan.target();
-        match Self::round_noise(plan) {
-            Some(noise) if !self.is_gaussian() => {
-                let choice = self.chosen(target.delta)?;
-                let releases = self.releases(n_shared, noise, choice.as_ref());
-                Ok(Plan::with_noise_multipliers(
-                    target.delta,
-                    ADJACENCY,
-                    releases,
-                )?)
-            }
-            _ => self.plan(n_shared, target),
+        let requests = and_metrics(self.requests(n_shared, target.delta)?, metrics, target)?;
+        match (requests, Self::round_noise(plan)) {
+            (Requests::Schedule(releases), Some(noise)) => Ok(Plan::with_noise_multipliers(
+                target.delta,
+                ADJACENCY,
+                releases(noise),
+            )?),
+            (requests, _) => Ok(requests.calibrate(target, ADJACENCY)?),
         }
     }
 

@@ -159,7 +159,7 @@ pub(crate) trait RunReport {
 
     /// The last line of a summary: the verdict, or where it is.
     fn verdict_line(&self, output: &OutputSettings) -> (String, String) {
-        let is_paid = output.release_metrics.is_some();
+        let is_paid = output.metrics.release_metrics.is_some();
         let words = match self.verdict(output) {
             Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
             Some(verdict) => format!("{verdict}: internal, do not publish"),

@@ -95,17 +95,21 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 }
 
 /// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
-pub(super) fn metric_release(
+pub(crate) fn metric_release(
     args: &TrainSettings,
     label_bound: f64,
     counts_items: bool,
 ) -> Result<Option<MetricRelease>> {
-    let Some(share) = args.output.metric_share()? else {
+    let Some(share) = args.output.metrics.share()? else {
         return Ok(None);
     };
     Ok(Some(match args.feedback.feedback {
         FeedbackKind::Explicit => {
-            let bound = args.output.metric_bound.unwrap_or(2.0 * label_bound);
+            let bound = args
+                .output
+                .metrics
+                .metric_bound
+                .unwrap_or(2.0 * label_bound);
             MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
         }
         FeedbackKind::Implicit => {

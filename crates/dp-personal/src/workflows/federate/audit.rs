@@ -43,14 +43,15 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let items = items_of(&run)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(&run, &settings, n_items)?;
-    let draft = spending.plan(1, target).map_err(by_setting)?;
+    let metrics = settings.metrics.as_ref();
+    let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;
     tracing::info!(file = %args.data.display(), "reading rows");
     let source = Source::read(&run, &settings, items)?;
     let inputs = source.inputs(&settings)?;
     spending.settings = settings.run(&run, source.curvature(&inputs, &run));
-    let plan = spending.resized(&draft, inputs.dim())?;
+    let plan = spending.resized(&draft, inputs.dim(), metrics)?;
     let mut noise = NoiseSource::operating_system();
     let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;
     counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;

@@ -43,7 +43,6 @@ pub enum FederateOutcome {
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
-    args.output.refuse_metrics("`dp federate`")?;
     let opening = Opening {
         data: &args.data,
         catalogue: args
