@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::settings::RoundSettings;
 use crate::error::Result;
 use crate::metric_release::{
-    Measured, MetricRelease, OwnMetrics, TrainedAndHeldOut, and_metrics, with_metrics,
+    Measured, MetricRelease, Scorer, TrainedAndHeldOut, and_metrics, with_metrics,
 };
 use crate::workflows::input::HeldOut;
 use crate::workflows::private_run::PrivateRun;
@@ -127,7 +127,7 @@ const UNRELEASED: Provenance = Provenance::NonPrivate;
 fn trained<T>(
     rounds: &T,
     split: &HeldOut,
-    scored: &dyn Fn(&T::Model) -> Result<Vec<Option<OwnMetrics>>>,
+    scored: &Scorer<'_, T::Model>,
     (metrics, target): Released<'_>,
     run: PrivateRun<'_>,
     noise: &mut NoiseSource,

@@ -71,6 +71,9 @@ pub fn losses_of_users(
     group.users().par_iter().enumerate().map(of_user).collect()
 }
 
+/// A user's mean error on the own test rows, and of classes the scores behind it.
+type OwnScore = (Option<f64>, ClassScores);
+
 impl Figures {
     /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
     ///
@@ -137,7 +140,7 @@ impl Figures {
         inputs: &Inputs,
         group: &Group,
         offers: &[&[&[f64]]],
-    ) -> Result<Vec<Vec<(Option<f64>, ClassScores)>>> {
+    ) -> Result<Vec<Vec<OwnScore>>> {
         let all_rows = inputs.users_weigh().then(|| group.all_rows(inputs));
         let all_rows = all_rows.transpose()?;
         let rows = all_rows.as_ref().unwrap_or_else(|| group.rows());

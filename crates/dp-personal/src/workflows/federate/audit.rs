@@ -2,7 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_audit::{
-    AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+    AuditedRun, AuditedTrainer, Canaries, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
 };
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
@@ -13,6 +13,7 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::Result;
 use crate::federated::{ADJACENCY, Parts, RunSettings, Spending, objective};
+use crate::metric_release::{AuditedMetrics, MetricRelease};
 use crate::output::SampledAuditReport;
 use crate::personal::Task;
 use crate::settings::AuditFederateSettings;
@@ -30,7 +31,7 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 
 /// Makes the rounds of `dp federate` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
 ///
-/// The claim that is audited is that of the rounds of all alphas, with the noise that they have in the run. Noisy counts and the choice among the
+/// The claim that is audited is that of the rounds of all alphas and of released metrics, with the noise that they have in the run. Noisy counts and the choice among the
 /// alphas, which the run pays for too, are not looked at.
 ///
 /// # Errors
@@ -77,6 +78,10 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
         (Spending::round_noise(&plan).unwrap_or(1.0), target.delta),
         max_rows,
     )?;
+    let rounds = match metrics {
+        Some(release) => rounds.releasing(release, &plan, &planted.canaries)?,
+        None => rounds,
+    };
     let what = format!(
         "{} rounds of each of {} ratios in {} features, {} of them of planted users alone",
         spending.settings.n_rounds,
@@ -137,7 +142,9 @@ type AuditedPpSgd<'a> =
 /// The runs of all alphas as one.
 struct Rounds<'a> {
     runs: Vec<AuditedPpSgd<'a>>,
-    /// Of all rounds together.
+    /// What is released after them.
+    metrics: Option<AuditedMetrics>,
+    /// Of all rounds together, and of the metrics.
     plan: Plan,
     noise_multiplier: f64,
 }
@@ -161,8 +168,24 @@ impl<'a> Rounds<'a> {
         Ok(Self {
             plan: Plan::with_noise_multipliers(delta, ADJACENCY, releases)?,
             noise_multiplier,
+            metrics: None,
             runs,
         })
+    }
+
+    /// The same with the metrics that the run of this plan releases at its end.
+    fn releasing(
+        mut self,
+        release: &MetricRelease,
+        plan: &Plan,
+        canaries: &Canaries,
+    ) -> Result<Self> {
+        let (own, whole) = (self.plan.releases(), plan.releases());
+        let releases = own.iter().chain(whole.last()).cloned().collect();
+        let delta = self.plan.target().delta;
+        self.metrics = Some(AuditedMetrics::new(release, plan, canaries)?);
+        self.plan = Plan::with_noise_multipliers(delta, ADJACENCY, releases)?;
+        Ok(self)
     }
 
     /// Lower bounds on epsilon of sampled rounds: planted users are there in every other run.
@@ -182,14 +205,17 @@ impl<'a> Rounds<'a> {
             let present: Vec<bool> = (0..n_canaries).map(|canary| side(canary) == 1).collect();
             let data = planted.canaries.with(&present)?;
             let noise = &mut NoiseSource::operating_system();
-            let views = self.train(&data, planted.canaries.users(), noise)?;
-            for canary in 0..n_canaries {
+            let mut views = self.train(&data, planted.canaries.users(), noise)?;
+            let metrics = self.metrics.as_ref().and_then(|_| views.pop());
+            for (canary, &is_here) in present.iter().enumerate() {
                 let score = views.iter().map(|view| {
                     // the gradient points away from the label
                     let y = view.integers[first + canary] as f64 + 0.5;
                     self.score(probability, -y / view.layout.sigma() as f64)
                 });
-                scores[side(canary)].push(score.sum());
+                let of_metrics = metrics.as_ref();
+                let of_metrics = of_metrics.map_or(0.0, |view| whole_score(view, canary, is_here));
+                scores[side(canary)].push(score.sum::<f64>() + of_metrics);
             }
         }
         let thresholds: Vec<f64> = (-20..=20).map(|k| 0.4 * f64::from(k)).collect();
@@ -212,6 +238,17 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// Log-likelihood ratio of a release on all users, of a canary who is there over nobody, given everybody else.
+fn whole_score(view: &View, canary: usize, is_here: bool) -> f64 {
+    let (sigma, residuals) = (view.layout.sigma() as f64, view.residuals());
+    let of_entry = |&(at, z): &(usize, i64)| {
+        let mu = z as f64 / sigma;
+        let x = residuals[at] + if is_here { mu } else { 0.0 };
+        mu * x - 0.5 * mu * mu
+    };
+    view.canaries[canary].iter().map(of_entry).sum()
+}
+
 impl AuditedRun for Rounds<'_> {
     fn claim(&self) -> (ApproxDp, Gdp) {
         let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
@@ -227,6 +264,9 @@ impl AuditedRun for Rounds<'_> {
         let mut views = Vec::new();
         for run in &self.runs {
             views.extend(run.train(data, canaries, noise)?);
+        }
+        if let Some(metrics) = &self.metrics {
+            views.extend(metrics.views(data, canaries, noise)?);
         }
         Ok(views)
     }

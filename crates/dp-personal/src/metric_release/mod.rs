@@ -28,6 +28,8 @@
 //! (adaptive composition). The number of users is among the noisy sums. It is planned, paid for and listed with the training. Sums go to anyone; the metrics,
 //! intervals and verdict made of them are post-processing. Personal models stay with their users (joint DP).
 
+mod audit;
+
 use dp_accounting::{
     CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, ReleasedMetric, Requests, gdp,
 };
@@ -36,12 +38,12 @@ use dp_core::{
     UserRow,
 };
 use dp_mechanism::{
-    Error as KernelError, Fitted, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution,
-    plan_for,
+    Error as KernelError, Fitted, Run, SparseBuffer, Trainer, VectorContribution, plan_for,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::audit::{AuditedMetrics, with_audited_metrics};
 use crate::error::{Error, Result};
 use crate::quality::{CONFIDENCE, Metric, QUANTILE, Scored, Verdict};
 use crate::settings::{MetricSettings, TaskKind};
@@ -218,6 +220,8 @@ impl MetricRelease {
 
     /// The values of every user who has held-out records: a row is a function of its own user. Private.
     fn table(&self, users: &[Option<OwnMetrics>]) -> Result<Private<Interactions>> {
+        #[cfg(privacy_mutants)]
+        let users = &mutants::baseline_of_everybody(users);
         let mut builder = InteractionsBuilder::new(1).with_feature_dim(self.ranges().len());
         for (user, own) in (0..).zip(users) {
             if let Some(own) = own {
@@ -229,9 +233,31 @@ impl MetricRelease {
         Ok(Private::new(builder.build().0))
     }
 
-    /// Metrics with their intervals, from the released sums. Post-processing.
-    fn estimates(&self, released: &ReleasedVector) -> Vec<ReleasedMetric> {
+    /// Releases the sum over the users of a table of [values](Self::values), and what follows from it.
+    fn of_table(
+        &self,
+        table: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> dp_mechanism::Result<Vec<ReleasedMetric>> {
+        let contribution = self.contribution();
+        let shape = (contribution.n_coordinates(), contribution.clip_norm());
+        let released = run.vector(table, shape, &contribution)?;
         let (sums, noise) = (released.values(), released.noise_stddev());
+        #[cfg(privacy_mutants)]
+        let sums = mutants::true_sums(sums, table, &contribution);
+        Ok(self.estimates(&sums, noise))
+    }
+
+    /// What the certificate says of it.
+    fn describe(certificate: CertificateBuilder) -> CertificateBuilder {
+        certificate.released_output(
+            "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
+            "anyone",
+        )
+    }
+
+    /// Metrics with their intervals, from the released sums. Post-processing.
+    fn estimates(&self, sums: &[f64], noise: f64) -> Vec<ReleasedMetric> {
         let metrics = self.metrics.iter();
         let mut named: Vec<(Metric, String)> = metrics
             .map(|&(metric, _)| (metric, MODEL.to_owned()))
@@ -242,7 +268,7 @@ impl MetricRelease {
         let ranges = self.ranges();
         let each = named.into_iter().zip(&ranges).enumerate();
         let each = each.map(|(at, ((metric, method), &[low, high]))| {
-            let found = interval(&sums, noise, at);
+            let found = interval(sums, noise, at);
             let own = found.map(|v| low + (v + 1.0) / 2.0 * (high - low));
             // of means of squares, the root is what people know; gains stay as they are
             let is_root = metric == Metric::Mse && method == MODEL;
@@ -320,7 +346,10 @@ impl ClippedMetrics {
     /// The bound `C` on a user's norm.
     fn clip_norm(&self) -> f64 {
         let n = self.ranges.len() as f64;
-        (1.0 + n * MOMENT_WEIGHT.mul_add(MOMENT_WEIGHT, 1.0)).sqrt()
+        let norm = (1.0 + n * MOMENT_WEIGHT.mul_add(MOMENT_WEIGHT, 1.0)).sqrt();
+        #[cfg(privacy_mutants)]
+        let norm = dp_core::mutants::pick("released-metrics-charged-by-half", norm, 0.5 * norm);
+        norm
     }
 }
 
@@ -333,7 +362,11 @@ impl VectorContribution for ClippedMetrics {
         out.push(0, INSIDE);
         let n = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX); // a handful
         for (at, (&x, &[low, high])) in (1_u32..).zip(user.features().iter().zip(&self.ranges)) {
-            let v = 2.0 * (f64::from(x).clamp(low, high) - low) / (high - low) - 1.0;
+            let clipped = f64::from(x).clamp(low, high);
+            #[cfg(privacy_mutants)]
+            let clipped =
+                dp_core::mutants::pick("released-metrics-unclipped", clipped, f64::from(x));
+            let v = 2.0 * (clipped - low) / (high - low) - 1.0;
             out.push(at, INSIDE * v);
             out.push(at + n, INSIDE * MOMENT_WEIGHT * v * v);
         }
@@ -373,6 +406,10 @@ pub(crate) fn and_metrics(
     let Some(release) = release else {
         return Ok(own);
     };
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("released-metrics-unplanned") {
+        return Ok(own);
+    }
     let fixed = release.planned(target)?;
     Ok(match own {
         Requests::Shares(mut all) => {
@@ -399,9 +436,11 @@ pub(crate) fn and_metrics(
 /// The users' data: what is trained on, and what users of a model score on what they held out.
 pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) train: &'a D,
-    /// Users with nothing held out have none.
-    pub(crate) scored: &'a dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>>,
+    pub(crate) scored: &'a Scorer<'a, M>,
 }
+
+/// What users score by a model, user by user; none of users with nothing held out.
+pub(crate) type Scorer<'a, M> = dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>> + 'a;
 
 /// A model, and its released metrics; none where the run releases none or ended before.
 pub(crate) struct Measured<M> {
@@ -448,10 +487,7 @@ where
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = self.trainer.describe(certificate);
         match self.release {
-            Some(_) => certificate.released_output(
-                "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
-                "anyone",
-            ),
+            Some(_) => MetricRelease::describe(certificate),
             None => certificate,
         }
     }
@@ -467,10 +503,8 @@ where
         let mut metrics = Vec::new();
         if let Some(release) = self.release {
             let table = release.table(&(data.scored)(&model)?)?;
-            let contribution = release.contribution();
-            let shape = (contribution.n_coordinates(), contribution.clip_norm());
-            match run.vector(&table, shape, &contribution) {
-                Ok(released) => metrics = release.estimates(&released),
+            match release.of_table(&table, run) {
+                Ok(found) => metrics = found,
                 // a run that ends with the rounds already made has no metrics
                 Err(KernelError::EndOfList) if run.is_at_end()? => {}
                 Err(error) => return Err(error.into()),
@@ -480,8 +514,50 @@ where
     }
 }
 
+/// Deliberate bugs, in `--cfg privacy_mutants` builds only; see `docs/audits.md`.
+#[cfg(privacy_mutants)]
+mod mutants {
+    use dp_core::mutants::active;
+
+    use super::*;
+
+    /// Metrics from the true sums: their release pays for nothing that is used.
+    pub(super) fn true_sums(
+        released: Vec<f64>,
+        table: &Private<Interactions>,
+        contribution: &ClippedMetrics,
+    ) -> Vec<f64> {
+        if !active("released-metrics-of-the-true-sums") {
+            return released;
+        }
+        let (n, mut sums) = (released.len(), vec![0.0; released.len()]);
+        let Ok(grid) = dp_mechanism::Grid::new(1.0, contribution.clip_norm()) else {
+            return released;
+        };
+        for user in table.expose().users() {
+            for (at, z) in dp_mechanism::vector_contribution(&grid, n, contribution, user) {
+                sums[at] += z as f64 * grid.step();
+            }
+        }
+        sums
+    }
+
+    /// One user without a baseline takes it from all.
+    pub(super) fn baseline_of_everybody(users: &[Option<OwnMetrics>]) -> Vec<Option<OwnMetrics>> {
+        let mut users = users.to_vec();
+        let lacks = |user: &OwnMetrics| user.baseline.is_none();
+        if active("released-metrics-baseline-of-everybody") && users.iter().flatten().any(lacks) {
+            users
+                .iter_mut()
+                .flatten()
+                .for_each(|user| user.baseline = None);
+        }
+        users
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use dp_accounting::{Budget, Ledger};
     use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
     use rand::{RngExt, SeedableRng};
@@ -490,7 +566,7 @@ mod tests {
     use super::*;
     use crate::quality::{Outcome, UserValue};
 
-    fn release(share: f64) -> MetricRelease {
+    pub(super) fn release(share: f64) -> MetricRelease {
         MetricRelease::of_ratings(share, 2.0, Some("user mean".to_owned()))
     }
 
@@ -587,7 +663,7 @@ mod tests {
     }
 
     /// A trainer of one count.
-    struct Counting;
+    pub(super) struct Counting;
 
     impl Trainer for Counting {
         type Data = Private<Interactions>;
