@@ -424,7 +424,7 @@ fn users_without_a_history_are_asked_when_lists_are_measured() {
 }
 
 #[test]
-fn classes_have_auc_and_log_loss_with_intervals() {
+fn classes_have_auc_log_loss_and_recalls_with_intervals() {
     let sandbox = Sandbox::new();
     let mut rows = "user,a,b,target\n".to_owned();
     for user in 0..30_u32 {
@@ -450,6 +450,8 @@ fn classes_have_auc_and_log_loss_with_intervals() {
         for (name, key) in [
             ("AUC, mean of users", "mean_user_auc"),
             ("log loss", "log_loss"),
+            ("recall of yes", "recall_yes"),
+            ("recall of no", "recall_no"),
         ] {
             let own = |row: &&Value| row["metric"] == name && row["method"] == *model;
             let row = metrics.iter().find(own).unwrap();

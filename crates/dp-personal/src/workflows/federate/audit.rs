@@ -13,7 +13,7 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::Result;
 use crate::federated::{ADJACENCY, Parts, RunSettings, Spending, objective};
-use crate::metric_release::{AuditedMetrics, MetricRelease};
+use crate::metric_release::{AuditedMetrics, MetricRelease, and_metrics};
 use crate::output::SampledAuditReport;
 use crate::personal::Task;
 use crate::settings::AuditFederateSettings;
@@ -55,7 +55,8 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let plan = spending.resized(&draft, inputs.dim(), metrics)?;
     let mut noise = NoiseSource::operating_system();
     let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;
-    counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;
+    let requests = spending.requests(inputs.dim(), target.delta)?;
+    counts.begin(&and_metrics(requests, metrics, target)?, 1)?;
     let rows = source.into_rows(&mut counts)?;
     let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
     let max_rows = args.run.columns.max_rows;
