@@ -221,7 +221,14 @@ fn json_has_the_documented_members() {
     let internal = &found["internal"];
     assert_eq!(
         members(internal),
-        ["by_popularity", "data", "feedback", "metrics", "overall"]
+        [
+            "by_popularity",
+            "data",
+            "feedback",
+            "metrics",
+            "overall",
+            "quality"
+        ]
     );
     assert_eq!(members(&internal["overall"][0]), ["mae", "method", "rmse"]);
     assert_eq!(
