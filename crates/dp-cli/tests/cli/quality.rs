@@ -315,6 +315,14 @@ fn what_users_make_of_federated_releases_has_released_metrics() {
     for z in &noise {
         assert!((z / noise[0] - 1.0).abs() < 1e-6, "{noise:?}");
     }
+    // users with rows beyond any range are as wrong as can be, and change nobody else
+    let hostile = (0..30).map(|row| format!("h{},1e38,-3e38,{}e38\n", row % 3, row % 5 - 2));
+    let rows = lines_of_users() + &hostile.collect::<String>();
+    sandbox.write("rows.csv", rows);
+    for more in [of_shares, of_choice] {
+        let (first, _) = measured(&sandbox, &format!("{run} {more}"), &names("RMSE"));
+        assert!(first["value"].as_f64().unwrap() < 0.8 * 8.0, "{first}");
+    }
     // nobody looked at anything that was not paid for
     let ledger = "--ledger l.ledger --ledger-epsilon 50";
     let line = format!("{run} --delta 1e-5 {of_shares} {ledger} --fail-if-worse --out first");
