@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 # cheapest first
-groups="shares sampling scalars metric_release workers resume accounts kernel selections quantiles rounds discrete private_sgd::server private_sgd::rounds private_sgd::everybody private_sgd::samples public_features::neighbours public_features::rounds public_features::statistics public_features::gradients regressions personalized runs"
+groups="shares sampling scalars workers resume accounts kernel selections quantiles rounds discrete private_sgd::server private_sgd::rounds private_sgd::everybody private_sgd::samples public_features::neighbours public_features::rounds public_features::statistics public_features::gradients regressions personalized runs"
 all=false
 if [ "${1:-}" = --all ]; then all=true; shift; fi
 target="${CARGO_TARGET_DIR:-target}/mutants"
@@ -33,10 +33,13 @@ fi
 survivors=0
 for name in "$@"; do
     red=""
-    for group in $groups; do
-        of=$bin
-        if [ "$group" = metric_release ]; then of=$personal; fi
-        found=$(DP_MUTANT="$name" "$of" "$group::" 2>/dev/null |
+    # the other audits do not contain the library that the commands are made of
+    case $name in
+        released-metrics-*) its_groups=metric_release tests=$personal ;;
+        *) its_groups=$groups tests=$bin ;;
+    esac
+    for group in $its_groups; do
+        found=$(DP_MUTANT="$name" "$tests" "$group::" 2>/dev/null |
             sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')
         red="$red$found"
         if [ -n "$red" ] && ! $all; then break; fi
