@@ -10,7 +10,7 @@ use dp_audit::{
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, InteractionsBuilder, Private, UserRow};
 use dp_mechanism::{NoiseSource, Observed, ObservedSums, Run, Trainer};
 
-use super::MetricRelease;
+use super::{LABEL, MetricRelease};
 use crate::error::{Error, Result};
 
 /// Beyond every range.
@@ -198,6 +198,10 @@ impl<R: AuditedRun> AndMetrics<R> {
 }
 
 impl<R: AuditedRun> AuditedRun for AndMetrics<R> {
+    fn is_shared(&self, label: &str) -> bool {
+        label == LABEL || self.run.is_shared(label)
+    }
+
     fn claim(&self) -> (ApproxDp, Gdp) {
         let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
         (self.plan.guarantee(), gdp)
@@ -238,8 +242,8 @@ mod tests {
     use super::super::with_metrics;
     use super::*;
 
-    /// Planted users among fifty in runs that release a count and metrics, half of mu^2 each, audited against this plan.
-    fn audited(claims: impl FnOnce(Plan) -> Plan) -> RunAudit {
+    /// Planted users among fifty in runs that release a count and, for this share of mu^2, metrics, audited against this plan.
+    fn audited(share: f64, confidence: f64, claims: impl FnOnce(Plan) -> Plan) -> RunAudit {
         let (target, adjacency) = (
             ApproxDp::target(4.0, 1e-5).unwrap(),
             Adjacency::AddRemoveUser,
@@ -248,7 +252,7 @@ mod tests {
         (0..50).for_each(|user| users.push(user, 0, 1.0).unwrap());
         let users = Private::new(users.build().0);
         let canaries = Canaries::new(users, 10, 1, 1.0).unwrap();
-        let release = release(0.5);
+        let release = release(share);
         let plan = with_metrics(&Counting, Some(&release), target);
         let plan = plan.plan(1, target, adjacency).unwrap();
         let own = plan.part(0..plan.releases().len() - 1).unwrap();
@@ -259,6 +263,7 @@ mod tests {
         // eighty draws measure the noise of the count
         let settings = RunSettings {
             n_runs: 80,
+            confidence,
             ..RunSettings::default()
         };
         audit_run(&run, &canaries, &settings, NoiseSource::operating_system).unwrap()
@@ -266,17 +271,28 @@ mod tests {
 
     #[test]
     fn figures_at_the_ends_of_their_ranges_are_worth_all_that_is_paid_for() {
-        let audit = audited(|plan| plan);
+        let audit = audited(0.5, 1.0 - 1e-9, |plan| plan);
         assert!(audit.verdict.holds(), "{audit}");
         let labels: Vec<&str> = audit.releases.iter().map(|of| of.label.as_str()).collect();
         assert_eq!(labels, ["count", super::super::LABEL]);
         assert!(audit.canary_mu / audit.claimed_mu > 0.999, "{audit}");
     }
 
+    /// The noise of the metrics is common to all ten planted users of a run: as if it were not, 800 outputs would bound mu by about .7. The count alone is worth
+    /// .13; its bound at .45 is five standard deviations away.
+    #[test]
+    fn noise_that_all_planted_users_share_does_not_count_as_many_outputs() {
+        let audit = audited(0.98, 0.9, |plan| plan);
+        assert!(
+            audit.canary_mu > 0.9 && audit.black_box.lower_bound_mu < 0.45,
+            "{audit}"
+        );
+    }
+
     /// Claimed: noise of three times what there is. The planted users' mu is 2.2 times the claim, with two releases measured to within two thirds.
     #[test]
     fn a_claim_that_leaves_most_of_the_metrics_unpaid_is_refuted() {
-        let audit = audited(|plan| {
+        let audit = audited(0.5, 1.0 - 1e-9, |plan| {
             let releases = plan.releases().iter().map(|of| {
                 let z = of.noise_multiplier().unwrap();
                 let event = dp_core::DpEvent::gaussian(3.0 * z);

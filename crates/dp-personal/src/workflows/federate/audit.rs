@@ -13,7 +13,7 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::Result;
 use crate::federated::{ADJACENCY, Parts, RunSettings, Spending, objective};
-use crate::metric_release::{AuditedMetrics, MetricRelease, and_metrics};
+use crate::metric_release::{AuditedMetrics, LABEL, MetricRelease, and_metrics};
 use crate::output::SampledAuditReport;
 use crate::personal::Task;
 use crate::settings::AuditFederateSettings;
@@ -214,7 +214,8 @@ impl<'a> Rounds<'a> {
                     let y = view.integers[first + canary] as f64 + 0.5;
                     self.score(probability, -y / view.layout.sigma() as f64)
                 });
-                let of_metrics = metrics.as_ref();
+                // their noise is common to all planted users: one of them a run, in turn here and not
+                let of_metrics = metrics.as_ref().filter(|_| canary == run / 2 % n_canaries);
                 let of_metrics = of_metrics.map_or(0.0, |view| whole_score(view, canary, is_here));
                 scores[side(canary)].push(score.sum::<f64>() + of_metrics);
             }
@@ -251,6 +252,10 @@ fn whole_score(view: &View, canary: usize, is_here: bool) -> f64 {
 }
 
 impl AuditedRun for Rounds<'_> {
+    fn is_shared(&self, label: &str) -> bool {
+        self.metrics.is_some() && label == LABEL
+    }
+
     fn claim(&self) -> (ApproxDp, Gdp) {
         let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
         (self.plan.guarantee(), gdp)
