@@ -8,6 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
+use super::item_biases::BiasEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -24,6 +25,8 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
+    /// What residual rounds say about item biases, where there are no tastes.
+    pub(super) biases: BiasEvidence,
 }
 
 /// What every round of a run works on: users, and the weights of their records.
@@ -280,6 +283,7 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
+            biases: BiasEvidence::default(),
         })
     }
 

@@ -730,6 +730,8 @@ const IMPLICIT_TASTES: usize = 32;
 const ITEMS_PER_TASTE: usize = 20;
 /// Fewer tastes than this cost more in noise than they tell.
 const LEAST_TASTES: usize = 2;
+/// Below this many by released counts, before rounding, item biases alone are better.
+const LEAST_BY_COUNTS: f64 = 1.75;
 
 /// Fewest items in the head of the model without biases: lists of smaller catalogues need all of them.
 const LEAST_HEAD: usize = 250;
@@ -811,7 +813,7 @@ impl FactorizationParams {
     /// tastes = round(log2(epsilon) + 0.68)                          without
     /// ```
     ///
-    /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
+    /// `mu` is the Gaussian-DP parameter of the training. Below two tastes, with counts below 1.75 before rounding, there are none, above
     /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * mean released count / 4`
     /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
     ///
@@ -827,7 +829,10 @@ impl FactorizationParams {
             return 1 + tastes.min((n_items / ITEMS_PER_TASTE).max(1));
         }
         let tastes = match mean_count {
-            Some(count) => 0.3 * (mu * count.max(0.0)).sqrt() - 0.6,
+            Some(count) => match 0.3 * (mu * count.max(0.0)).sqrt() - 0.6 {
+                tastes if tastes < LEAST_BY_COUNTS => 0.0,
+                tastes => tastes,
+            },
             None => self.rule_epsilon.log2() + 0.68,
         };
         let tastes = tastes.round();
@@ -973,6 +978,7 @@ mod tests {
         for (epsilon, mu, tastes) in [
             (0.5, 0.1422, 0),
             (1.0, 0.2681, 0),
+            (1.5, 0.3872, 0),
             (2.0, 0.5016, 2),
             (5.0, 1.1212, 3),
             (10.0, 2.0004, 5),
