@@ -170,7 +170,7 @@ impl MatrixFactorization {
             None => TaskWeights::uniform(n_items),
         };
         let weights = weights.keeping(params.record_sampling.selection(counts));
-        match (params.n_head(n_items), counts) {
+        match (params.n_head(n_items, counts), counts) {
             (Some(n_head), Some(counts)) => weights.with_head(counts, n_head),
             _ => Ok(weights),
         }
@@ -199,7 +199,7 @@ impl MatrixFactorization {
     /// Length of the factors as set, or by rule from what was released.
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
-        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean), n_items);
+        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
         params.dim.unwrap_or_else(by_rule)
     }
 
