@@ -8,6 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
+use super::item_biases::BiasEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -24,6 +25,8 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
+    /// What residual rounds say about item biases, where there are no tastes.
+    pub(super) biases: BiasEvidence,
 }
 
 /// What every round of a run works on: users, and the weights of their records.
@@ -167,7 +170,7 @@ impl MatrixFactorization {
             None => TaskWeights::uniform(n_items),
         };
         let weights = weights.keeping(params.record_sampling.selection(counts));
-        match (params.n_head(n_items), counts) {
+        match (params.n_head(n_items, counts), counts) {
             (Some(n_head), Some(counts)) => weights.with_head(counts, n_head),
             _ => Ok(weights),
         }
@@ -196,7 +199,7 @@ impl MatrixFactorization {
     /// Length of the factors as set, or by rule from what was released.
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
-        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean), n_items);
+        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
         params.dim.unwrap_or_else(by_rule)
     }
 
@@ -280,6 +283,7 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
+            biases: BiasEvidence::default(),
         })
     }
 
