@@ -673,13 +673,11 @@ const WIDTH: usize = size_of::<i64>();
 /// SHA-256 of the integers as they stand in a file, without a copy of all of them.
 fn sha256_of(integers: &[i64]) -> String {
     let mut hash = Sha256::new();
-    let mut piece = [0; 1024 * WIDTH];
+    let mut piece = Vec::new();
     for some in integers.chunks(1024) {
-        let (words, _) = piece.as_chunks_mut::<WIDTH>();
-        for (word, z) in words.iter_mut().zip(some) {
-            *word = z.to_le_bytes();
-        }
-        hash.update(piece.get(..some.len() * WIDTH).unwrap_or_default());
+        piece.clear();
+        piece.extend(some.iter().flat_map(|z| z.to_le_bytes()));
+        hash.update(&piece);
     }
     hex(&hash.finalize())
 }

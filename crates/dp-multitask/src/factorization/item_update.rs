@@ -776,36 +776,19 @@ impl MatrixFactorization {
         })
     }
 
-    /// Releases the residual sums around the factors of `rounds`.
+    /// Releases the residual sums around these coefficients of the items; users are described by the factors of `rounds`.
     fn release_residuals(
         &self,
+        coefficients: &[f64],
         on: &Weighted<'_>,
         rounds: &RoundState,
         (bound, clip): (f64, GradientClip),
         run: &mut Run<'_>,
-    ) -> Result<(Vec<f64>, ReleasedVector)> {
-        self.release_residuals_around(
-            self.coefficients(&rounds.factors, rounds.dim),
-            on,
-            rounds,
-            (bound, clip),
-            run,
-        )
-    }
-
-    fn release_residuals_around(
-        &self,
-        coefficients: Vec<f64>,
-        on: &Weighted<'_>,
-        rounds: &RoundState,
-        (bound, clip): (f64, GradientClip),
-        run: &mut Run<'_>,
-    ) -> Result<(Vec<f64>, ReleasedVector)> {
+    ) -> Result<ReleasedVector> {
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
-        let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
+        let residuals = self.residuals(&statistics, coefficients, bound, clip)?;
         let shape = (coefficients.len(), self.params().factor_bound() * bound);
-        let released = run.vector(on.data, shape, &residuals)?;
-        Ok((coefficients, released))
+        Ok(run.vector(on.data, shape, &residuals)?)
     }
 
     /// One round of [`ItemUpdate::NoisyGd`](super::ItemUpdate::NoisyGd).
@@ -819,7 +802,8 @@ impl MatrixFactorization {
     ) -> Result<()> {
         let bound = settings.residual_bound;
         let clipped = (bound, settings.clip);
-        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let mut x = self.coefficients(&rounds.factors, rounds.dim);
+        let released = self.release_residuals(&x, on, rounds, clipped, run)?;
         let n_coordinates = self.params().score_model.coordinates(rounds.dim);
         let descent = Descent {
             step: rounds.n_rounds + 1,
@@ -855,13 +839,13 @@ impl MatrixFactorization {
         let afresh =
             settings.leave_one_out && is_first && dim > 1 && params.score_model.is_biased();
         let mut bound = settings.bound(params.label_bound, rounds.n_rounds);
-        let mut start = self.coefficients(&rounds.factors, dim);
+        let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {
             bound = params.label_bound;
-            start.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
+            x.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
         }
         let clipped = (bound, settings.clip);
-        let (mut x, released) = self.release_residuals_around(start, on, rounds, clipped, run)?;
+        let released = self.release_residuals(&x, on, rounds, clipped, run)?;
         let Some(matrices) = &rounds.matrices else {
             return Err(crate::Error::Unsupported {
                 what: "residual rounds before any round of statistics",

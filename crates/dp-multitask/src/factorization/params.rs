@@ -811,7 +811,7 @@ impl FactorizationParams {
     /// tastes = round(log2(epsilon) + 0.68)                          without
     /// ```
     ///
-    /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
+    /// `mu` is the Gaussian-DP parameter of the training's own releases. Below two tastes there are none, above
     /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * mean released count / 4`
     /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
     ///
