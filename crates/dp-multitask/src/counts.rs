@@ -106,8 +106,13 @@ impl NoisyCounts {
 
     /// Item biases that rank items by their counts: in units of the largest count, or of 1 where that is larger. Post-processing.
     pub(crate) fn as_biases(&self) -> Vec<f64> {
-        let unit = self.values.iter().fold(1.0, |most: f64, n| most.max(*n));
+        let unit = self.unit();
         self.values.iter().map(|n| n / unit).collect()
+    }
+
+    /// The largest count, or 1 where that is larger.
+    pub(crate) fn unit(&self) -> f64 {
+        self.values.iter().fold(1.0, |most: f64, n| most.max(*n))
     }
 
     /// Mean noisy count of an item.

@@ -816,7 +816,7 @@ impl FactorizationParams {
     /// tastes = round(log2(epsilon) + 0.68)             without
     /// ```
     ///
-    /// `mu` is the Gaussian-DP parameter of the training, `count` the mean released count of the [items in use](NoisyCounts::mean_in_use). Below two tastes, with counts below 1.75 before rounding, there are none, above
+    /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released count of the [items in use](NoisyCounts::mean_in_use). Below two tastes, with counts below 1.75 before rounding, there are none, above
     /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * count / 4`
     /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
     ///

@@ -180,6 +180,10 @@ impl Replay<'_> {
     /// The run that takes its releases from the list.
     fn run<'p>(&self, plan: &'p Plan) -> Result<Run<'p>> {
         let list = ReleaseList::read(&self.list, &run_name(&self.public)?, plan)?;
+        if list.is_cut_off() {
+            let what = "it does not end with a whole release".to_owned();
+            return Err(KernelError::List { what }.into());
+        }
         Ok(Run::replay(plan, list)?)
     }
 
