@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use dp_accounting::Certificate;
 use dp_data::Ratings;
-use dp_multitask::{FactorModel, FactorizationParams, Fitted, NoisyCounts, ScoreModel};
+use dp_multitask::{FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, ScoreModel};
 use dp_page::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,6 +36,11 @@ pub(crate) trait TrainSettings: Serialize {
         None
     }
 
+    /// The bound on labels that are ratings.
+    fn label_bound(&self) -> Option<f64> {
+        None
+    }
+
     /// What the model has besides factors and catalogue: names and bytes.
     fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
         Vec::new()
@@ -53,6 +58,11 @@ impl TrainSettings for FactorizationParams {
 
     fn n_head(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Option<usize> {
         Self::n_head(self, n_items, counts)
+    }
+
+    fn label_bound(&self) -> Option<f64> {
+        let is_rated = matches!(self.feedback, Feedback::Explicit);
+        is_rated.then_some(self.label_bound)
     }
 }
 

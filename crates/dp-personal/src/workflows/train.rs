@@ -179,6 +179,9 @@ pub(crate) fn finish<S: ReleasedSettings>(
     let train = clock.lap();
     opened.write(release)?;
     opened.found(warnings::of_ratings(release.ratings));
+    if let Some(bound) = release.params.label_bound() {
+        opened.found(warnings::of_scale(release.ratings, bound));
+    }
     let fitted = release.fitted;
     let (json, summary, verdict) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");
