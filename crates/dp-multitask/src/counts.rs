@@ -121,6 +121,19 @@ impl NoisyCounts {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
+    /// Takes over another release of the same sums: the mean of `scale` times it and of these counts, by the precision of the noise. Post-processing.
+    pub(crate) fn refine(&mut self, released: &ReleasedVector, scale: f64) {
+        let (own, other) = (
+            self.noise_stddev.powi(-2),
+            (scale * released.noise_stddev()).powi(-2),
+        );
+        let share = other / (own + other);
+        for (count, sum) in self.values.iter_mut().zip(released.values()) {
+            *count += share * (scale * sum - *count);
+        }
+        self.noise_stddev = (own + other).sqrt().recip();
+    }
+
     /// How many of the items are in use, for rules that shall not change with items that nobody holds: at most four times as many as would have counts as concentrated
     /// as these if they were alike in popularity.
     ///

@@ -122,6 +122,9 @@ impl MatrixFactorization {
             let model = FactorModel::new(scoring, biases, run.provenance())?;
             return Ok(model.with_counts(Some(counts.clone())));
         }
+        if let Some(counts) = counts.take_if(|of| self.falls_back_to_popularity(mu, of)) {
+            return self.popularity(counts, data, run);
+        }
         let weights = self.weights(n_items, counts.as_ref())?;
         #[cfg(privacy_mutants)]
         let weights = match &counts {
@@ -241,12 +244,7 @@ impl MatrixFactorization {
         run: &mut Run<'_>,
     ) -> Result<()> {
         let factors = self.as_released(rounds, counts)?;
-        run.round(&Round {
-            round: rounds.n_rounds,
-            parameters: &factors,
-            shape: (factors.len() / rounds.dim, rounds.dim),
-            local: None,
-        });
+        run.round(&shown(rounds.n_rounds, &factors, rounds.dim));
         Ok(())
     }
 
@@ -321,6 +319,16 @@ impl RoundState {
         for (average, new) in self.factors.iter_mut().zip(solved) {
             *average += share * (new - *average);
         }
+    }
+}
+
+/// What an observer is shown of the factors after a round.
+pub(super) const fn shown(round: usize, factors: &[f64], dim: usize) -> Round<'_> {
+    Round {
+        round,
+        parameters: factors,
+        shape: (factors.len() / dim, dim),
+        local: None,
     }
 }
 

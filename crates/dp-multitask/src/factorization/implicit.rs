@@ -1,19 +1,21 @@
 //! Implicit feedback: its settings, the Gramian of all users, and the solve with it.
 
-use dp_core::{UserRow, params};
+use dp_core::{Interactions, Private, UserRow, params};
 use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer, VectorContribution,
+    Error as RunError, FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer,
+    VectorContribution,
 };
 use rayon::prelude::*;
 
 use super::fit::{RoundState, Weighted};
-use super::item_update::{ItemStatistics, add_row, bias_coordinate, ridge};
+use super::item_update::{ItemStatistics, ScoreModel, add_row, bias_coordinate, ridge};
+use super::model::{FactorModel, Scoring};
 use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
-use crate::{Error, Result};
+use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
 
 /// Off-diagonal entries carry this in the isometric coordinates of symmetric matrices.
 const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
@@ -169,6 +171,20 @@ impl VectorContribution for ImplicitSums<'_> {
     }
 }
 
+/// In place of a Gramian that has no use: noise alone is released.
+struct NoGramian;
+
+impl VectorContribution for NoGramian {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
+}
+
+/// Likes show tastes where `mu` times the mean released count of the items in use is at least this; below, popularity alone makes better lists.
+const LEAST_LIKES: f64 = 2.25;
+
 /// What one round released.
 struct Round {
     dim: usize,
@@ -178,6 +194,48 @@ struct Round {
 }
 
 impl MatrixFactorization {
+    /// Whether the counts show too few likes for tastes, so that all rounds refine the popularity of items. For scores without biases, where the length of the
+    /// factors is by rule and rounds release no matrices of items. Post-processing.
+    pub(super) fn falls_back_to_popularity(&self, mu: f64, counts: &NoisyCounts) -> bool {
+        let params = self.params();
+        let pooled = params.feedback.implicit();
+        let pooled = pooled.is_some_and(|of| of.releases_gramian() && !of.releases_matrices());
+        let by_rule = params.dim.is_none() && params.score_model == ScoreModel::Plain;
+        by_rule && pooled && mu * counts.mean_in_use() < LEAST_LIKES
+    }
+
+    /// Spends the rounds on popularity: in place of sums of factors, a round releases `sum_j w_ij` with `w_ij = n_j^-1/2`, which has norm 1 for every user as
+    /// `C w_ij` has norm `C` in the counts. The model ranks items by the mean of both by their precision.
+    pub(super) fn popularity(
+        &self,
+        mut counts: NoisyCounts,
+        data: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> Result<FactorModel> {
+        let n_items = counts.values().len();
+        let scoring = Scoring {
+            score_model: ScoreModel::Biased,
+            ..self.params().scoring(1)
+        };
+        let weights = TaskWeights::uniform(n_items);
+        let totals = WeightTotals {
+            dim: 1,
+            weights: &weights,
+        };
+        for round in 1..=self.params().n_rounds {
+            let released = (run.vector(data, (1, 1.0), &NoGramian))
+                .and_then(|_| run.vector(data, (n_items, 1.0), &totals));
+            match released {
+                // the model of a list that ends early is that of its last whole round
+                Err(RunError::EndOfList) if run.is_at_end()? => break,
+                released => counts.refine(&released?, self.params().count_clip_norm),
+            }
+            run.round(&super::fit::shown(round, &counts.as_biases(), 1));
+        }
+        let model = FactorModel::new(scoring, counts.as_biases(), run.provenance())?;
+        Ok(model.with_counts(Some(counts)))
+    }
+
     /// One round of implicit feedback: users, sums, noise, items.
     pub(super) fn implicit_round(
         &self,

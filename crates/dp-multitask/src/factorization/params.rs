@@ -380,6 +380,7 @@ impl FactorizationParams {
         Self {
             dim: Some(1),
             n_rounds: 0,
+            count_clip_norm: 3.0,
             ..Self::implicit_for_target(target)
         }
     }

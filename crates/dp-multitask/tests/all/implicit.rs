@@ -154,6 +154,34 @@ fn one_matrix_for_all_items_does_without_biases_too() {
 }
 
 #[test]
+fn too_few_likes_for_tastes_refine_the_popularity_of_items_in_all_rounds() {
+    let split = split();
+    let by_rule = |epsilon: f64| {
+        let params = FactorizationParams::implicit_plain_for_target(target(epsilon));
+        let check = params.clone().check().unwrap();
+        let plan = check.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+        let multiplier = |label: &str| -> f64 {
+            let mut releases = plan.releases().iter();
+            let found = releases.find(|of| of.label() == label).unwrap();
+            found.noise_multiplier().unwrap()
+        };
+        // the votes of users with n likes are C / sqrt(n) in the counts, 1 / sqrt(n) in the rounds
+        let precision: f64 = std::iter::once(multiplier("item counts"))
+            .chain(
+                (1..=params.n_rounds).map(|t| multiplier(&format!("round {t}: item right-hand sides"))),
+            )
+            .map(|z| (params.count_clip_norm * z).powi(-2))
+            .sum();
+        (fit(&split, params, epsilon), precision.sqrt().recip())
+    };
+    let (fitted, stddev) = by_rule(0.05);
+    assert!(fitted.model.ranks_by_counts());
+    let counts = fitted.model.counts().unwrap();
+    assert!((counts.noise_stddev() / stddev - 1.0).abs() < 1e-6);
+    assert!(!by_rule(5.0).0.model.ranks_by_counts());
+}
+
+#[test]
 fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
     let split = split();
     let mut params = plain(20.0);
