@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from . import accounting, errors
+from ._load import load
 from ._native import __version__
+from .certificate import Certificate
 from .errors import (
     BadInput,
     BadSetting,
@@ -16,20 +18,27 @@ from .errors import (
     PrivacyWarning,
 )
 from .ledger import NO_LEDGER, Ledger
+from .plan import Plan
+from .recommender import PrivatePopularity, PrivateRecommender
 
 __all__ = [
     "NO_LEDGER",
     "BadInput",
     "BadSetting",
     "BudgetExceeded",
+    "Certificate",
     "DpError",
     "DpWarning",
     "Ledger",
     "LedgerError",
     "LedgerInUse",
     "NotFittedError",
+    "Plan",
     "PrivacyWarning",
+    "PrivatePopularity",
+    "PrivateRecommender",
     "__version__",
     "accounting",
     "errors",
+    "load",
 ]

@@ -97,7 +97,7 @@ class PrivacyWarning(DpWarning):
 
 def not_fitted(name: str) -> NotFittedError:
     """The error to raise; where scikit-learn is loaded it is an instance of its class of that name too."""
-    import sys  # noqa: PLC0415
+    import sys
 
     text = f"this {name} is not fitted: call `fit` first"
     if "sklearn.exceptions" not in sys.modules:

@@ -111,3 +111,15 @@ fn place(error: &DataError) -> Option<(&str, Option<usize>, Option<usize>)> {
         _ => return None,
     })
 }
+
+/// A table that cannot be read before the facade sees it.
+pub(crate) fn bad_input(py: Python<'_>, source: &str, reason: &str) -> PyErr {
+    let raised = || {
+        let class = py.import("dp_personal.errors")?.getattr("BadInput")?;
+        let class = class.cast_into::<PyType>()?;
+        let raised = PyErr::from_type(class, (format!("{source}: {reason}"),));
+        raised.value(py).setattr("source", source)?;
+        Ok::<_, PyErr>(raised)
+    };
+    raised().unwrap_or_else(|failed| failed)
+}

@@ -4,6 +4,10 @@
 mod accounting;
 mod errors;
 mod ledger;
+mod recommender;
+mod run;
+mod settings;
+mod tables;
 
 use pyo3::prelude::*;
 
@@ -11,5 +15,8 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     accounting::register(module)?;
-    ledger::register(module)
+    ledger::register(module)?;
+    recommender::register(module)?;
+    settings::register(module)?;
+    tables::register(module)
 }

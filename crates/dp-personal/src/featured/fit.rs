@@ -1,5 +1,6 @@
 //! The run: ratings and public items in, factors, feature weights and certificate out.
 
+use dp_accounting::Plan;
 use dp_pubfeat::FeaturePrior;
 use serde_json::json;
 
@@ -16,6 +17,15 @@ use crate::workflows::private_run::Clock;
 use crate::workflows::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
 };
+
+/// What it will release, before any data is read.
+pub(crate) fn plan(args: &TrainSettings) -> Result<Plan> {
+    let target = args.target.guarantee.target()?;
+    let fit = settings::settings(args, target)?;
+    args.output.refuse_metrics("`method` am-ssp")?;
+    settings::items_path(args)?;
+    fit.plan(1, target, ADJACENCY)
+}
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     // everything public is checked before the data is touched

@@ -56,11 +56,11 @@ pub fn predict(args: &PredictSettings) -> Result<Predictions> {
     let history = dp_data::read_samples(&args.history, &columns(args, &inputs, true))?;
     let people = People::fit(&inputs, &learned, &history)?;
     let rows = match &args.rows {
-        Some(path) => {
-            let table = dp_data::read_samples(path, &columns(args, &inputs, false))?;
+        Some(source) => {
+            let table = dp_data::read_samples(source, &columns(args, &inputs, false))?;
             if *table.n_not_finite().expose() > 0 {
                 let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
-                return Err(Error::model(path, reason));
+                return Err(Error::model(Path::new(&source.to_string()), reason));
             }
             Some(people.predict(&inputs, &table))
         }

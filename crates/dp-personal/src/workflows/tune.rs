@@ -122,7 +122,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let oracle = TuningOracle::new(tuning.clone());
     let trainer = AuditedTrainer::new(tuning, canaries.n_items(), target, ADJACENCY)?;
     let what = Audited {
-        data: audited.ratings.as_deref(),
+        data: audited.ratings.as_ref(),
         dim,
         run: format!("candidates with factors of length {lengths}, and the choice among them"),
     };

@@ -1,0 +1,52 @@
+//! Settings as names and texts, and plans as JSON.
+
+use dp_personal::accounting::{Certificate, Plan};
+use dp_personal::error::Error;
+use dp_personal::settings::Given as Settings;
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::errors::Raise;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(certificate_verify, module)?)
+}
+
+/// Names and values; of a list, one entry each.
+pub(crate) type Given = Vec<(String, String)>;
+
+pub(crate) fn given(settings: Given) -> Settings {
+    let settings = settings.into_iter();
+    settings.fold(Settings::default(), |all, (name, value)| {
+        all.with(&name, value)
+    })
+}
+
+/// What will be released, with its noise, and the guarantee of the whole.
+pub(crate) fn plan_json(plan: &Plan) -> String {
+    let releases = plan.releases().iter().map(|release| {
+        json!({
+            "label": release.label(),
+            "mechanism": release.event(),
+            "noise_multiplier": release.noise_multiplier().ok(),
+        })
+    });
+    json!({
+        "target": plan.target(),
+        "guarantee": plan.guarantee(),
+        "adjacency": plan.adjacency(),
+        "releases": releases.collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+/// Recomputes the figures of a certificate from its releases.
+#[pyfunction]
+fn certificate_verify(py: Python<'_>, json: &str) -> PyResult<()> {
+    let verified = py.detach(|| Certificate::from_json(json).and_then(|of| of.verify()));
+    let broken = |source| Error::Certificate {
+        path: "certificate".into(),
+        source,
+    };
+    verified.map_err(broken).raise(py).map(drop)
+}
