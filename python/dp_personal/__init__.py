@@ -18,6 +18,12 @@ from .errors import (
     PrivacyWarning,
 )
 from .ledger import NO_LEDGER, Ledger
+from .linear import (
+    PrivateFederatedClassifier,
+    PrivateFederatedRegressor,
+    PrivatePersonalClassifier,
+    PrivatePersonalRegressor,
+)
 from .plan import Plan
 from .recommender import PrivatePopularity, PrivateRecommender
 
@@ -35,6 +41,10 @@ __all__ = [
     "NotFittedError",
     "Plan",
     "PrivacyWarning",
+    "PrivateFederatedClassifier",
+    "PrivateFederatedRegressor",
+    "PrivatePersonalClassifier",
+    "PrivatePersonalRegressor",
     "PrivatePopularity",
     "PrivateRecommender",
     "__version__",

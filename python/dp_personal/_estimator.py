@@ -45,6 +45,8 @@ class Estimator:
     """Settings of the command line that are called otherwise here."""
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Parameters that may be public tables in memory, and the columns of plain lists."""
+    _not_settings: ClassVar[frozenset[str]] = frozenset({"ledger", "data_set"})
+    """Parameters that are said otherwise."""
 
     ledger: Any
     insecure_seed: int | None
@@ -84,9 +86,8 @@ class Estimator:
         """The parameters as settings of a workflow."""
         texts: Given = []
         for name, value in {**self.get_params(), **more}.items():
-            if name in ("ledger", "data_set") and name not in more:
-                continue
-            texts += ((self._settings.get(name, name), text) for text in _texts(value))
+            if name in more or name not in self._not_settings:
+                texts += ((self._settings.get(name, name), text) for text in _texts(value))
         return texts
 
     def _account(self, *, in_memory: bool) -> dict[str, Any]:
@@ -112,13 +113,17 @@ class Estimator:
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
             files = {}
             for name, columns in self._public_tables.items():
-                value = getattr(self, name)
+                value = self._public_value(name)
                 if value is None or isinstance(value, str | os.PathLike):
                     continue
                 path = Path(folder) / f"{name}.csv"
                 path.write_bytes(tables.to_csv(value, columns))
                 files[name] = os.fspath(path)
             yield files
+
+    def _public_value(self, name: str) -> Any:
+        """A parameter that may be a table."""
+        return getattr(self, name)
 
     def _plan(self, plan: Callable[[Given], str], **more: Any) -> Plan:
         with self._public_files() as files:
@@ -127,20 +132,20 @@ class Estimator:
     def _run(
         self,
         fit: Callable[[Given, str | _native.Table, Listener], str],
-        data: str | _native.Table,
+        table: str | _native.Table,
         *,
         progress: Progress,
         resume: str | os.PathLike[str] | None,
         **more: Any,
     ) -> None:
         """One run on data, in a folder that stays where `resume` names one."""
-        account = self._account(in_memory=not isinstance(data, str))
+        account = self._account(in_memory=not isinstance(table, str))
         listener = Listener(progress)
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder, self._public_files() as files:
             out = Path(folder) / "model" if resume is None else Path(resume)
             goes_on = resume is not None and "ledger" in account
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=goes_on)
-            logger.info("%s", fit(given, data, listener))
+            logger.info("%s", fit(given, table, listener))
             self._take(out)
         if self.insecure_seed is not None:
             warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)

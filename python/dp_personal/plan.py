@@ -44,9 +44,7 @@ class Plan:
         return f"<Plan: {self._head()}>"
 
     def _repr_html_(self) -> str:
-        rows = (
-            f"<tr><td>{escape(release['label'])}</td><td>{escape(_noise(release))}</td></tr>" for release in self.releases
-        )
+        rows = (f"<tr><td>{escape(release['label'])}</td><td>{escape(_noise(release))}</td></tr>" for release in self.releases)
         return f"<table><caption>{escape(self._head())}</caption>{''.join(rows)}</table>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -61,15 +62,27 @@ class Personalized:
         raise TypeError("a user's own part of a model is private and is not pickled: make it anew from the history")
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _Ratings(Estimator):
     """Item factors learned from ratings."""
 
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    ledger: Any = None
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    catalogue: Any = None
+    item_ids_are_public: bool = False
+    min_rating: float | None = None
+    split_seed: int | None = None
+    no_split: bool = False
+    publish_releases: bool = False
+    data_set: str | None = None
+    insecure_seed: int | None = None
+
     _settings: ClassVar[dict[str, str]] = {**Estimator._settings, "catalogue": "items"}
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {"catalogue": ("item",)}
-
-    user: str | None
-    item: str | None
-    rating: str | None
 
     def _names(self) -> tuple[str, str, str]:
         return self.user or "user", self.item or "item", self.rating or "rating"
@@ -131,6 +144,7 @@ class _Ratings(Estimator):
         return Personalized(factors.personalize(own, list(named), min_rating))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateRecommender(_Ratings):
     """Recommend items, with user-level differential privacy for everybody whose ratings are learned from.
 
@@ -141,112 +155,31 @@ class PrivateRecommender(_Ratings):
     `item_ids_are_public=True` says that everybody may know every id in the ratings.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        ledger: Any = None,
-        feedback: str = "explicit",
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        catalogue: Any = None,
-        item_ids_are_public: bool = False,
-        method: str = "auto",
-        min_rating: float | None = None,
-        features: Sequence[str] | None = None,
-        min_items: int | None = None,
-        dim: int | None = None,
-        n_rounds: int | None = None,
-        rating_range: Sequence[float] | None = None,
-        weight_exponent: float | None = None,
-        clip_norm: float | None = None,
-        label_center: float | None = None,
-        label_bound: float | None = None,
-        item_ridge_factor: float | None = None,
-        score_model: str | None = None,
-        head_fraction: float | None = None,
-        count_share: float | None = None,
-        split_seed: int | None = None,
-        no_split: bool = False,
-        release_metrics: float | None = None,
-        metric_bound: float | None = None,
-        publish_releases: bool = False,
-        data_set: str | None = None,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.ledger = ledger
-        self.feedback = feedback
-        self.user = user
-        self.item = item
-        self.rating = rating
-        self.catalogue = catalogue
-        self.item_ids_are_public = item_ids_are_public
-        self.method = method
-        self.min_rating = min_rating
-        self.features = features
-        self.min_items = min_items
-        self.dim = dim
-        self.n_rounds = n_rounds
-        self.rating_range = rating_range
-        self.weight_exponent = weight_exponent
-        self.clip_norm = clip_norm
-        self.label_center = label_center
-        self.label_bound = label_bound
-        self.item_ridge_factor = item_ridge_factor
-        self.score_model = score_model
-        self.head_fraction = head_fraction
-        self.count_share = count_share
-        self.split_seed = split_seed
-        self.no_split = no_split
-        self.release_metrics = release_metrics
-        self.metric_bound = metric_bound
-        self.publish_releases = publish_releases
-        self.data_set = data_set
-        self.insecure_seed = insecure_seed
+    feedback: str = "explicit"
+    method: str = "auto"
+    features: Sequence[str] | None = None
+    min_items: int | None = None
+    dim: int | None = None
+    n_rounds: int | None = None
+    rating_range: Sequence[float] | None = None
+    weight_exponent: float | None = None
+    clip_norm: float | None = None
+    label_center: float | None = None
+    label_bound: float | None = None
+    item_ridge_factor: float | None = None
+    score_model: str | None = None
+    head_fraction: float | None = None
+    count_share: float | None = None
+    release_metrics: float | None = None
+    metric_bound: float | None = None
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivatePopularity(_Ratings):
     """How popular items are, with user-level differential privacy: the whole budget goes into the counts.
 
     Parameters are those of `PrivateRecommender` with implicit feedback and the method `popularity`.
     """
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        ledger: Any = None,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        catalogue: Any = None,
-        item_ids_are_public: bool = False,
-        min_rating: float | None = None,
-        split_seed: int | None = None,
-        no_split: bool = False,
-        publish_releases: bool = False,
-        data_set: str | None = None,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.ledger = ledger
-        self.user = user
-        self.item = item
-        self.rating = rating
-        self.catalogue = catalogue
-        self.item_ids_are_public = item_ids_are_public
-        self.min_rating = min_rating
-        self.split_seed = split_seed
-        self.no_split = no_split
-        self.publish_releases = publish_releases
-        self.data_set = data_set
-        self.insecure_seed = insecure_seed
 
     def _given(self, **more: Any) -> list[tuple[str, str]]:
         return super()._given(**more, feedback="implicit", method="popularity")

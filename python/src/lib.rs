@@ -4,6 +4,7 @@
 mod accounting;
 mod errors;
 mod ledger;
+mod linear;
 mod recommender;
 mod run;
 mod settings;
@@ -16,6 +17,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     accounting::register(module)?;
     ledger::register(module)?;
+    linear::register(module)?;
     recommender::register(module)?;
     settings::register(module)?;
     tables::register(module)

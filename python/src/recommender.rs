@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::Raise;
 use crate::run::{Listener, run};
-use crate::settings::{Given, given};
+use crate::settings::{Given, given, matrix_interface, plan_json};
 use crate::tables::AnyTable;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -26,7 +26,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn train_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
     let settings: TrainSettings = given(settings).settings().raise(py)?;
     let plan = py.detach(|| plan(&settings)).raise(py)?;
-    Ok(crate::settings::plan_json(&plan))
+    Ok(plan_json(&plan))
 }
 
 /// Trains on a table and writes the release folder; the summary in words.
@@ -61,19 +61,8 @@ impl Factors {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let factors = self.0.factors();
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("shape", (factors.n_items(), factors.dim()))?;
-        interface.set_item(
-            "typestr",
-            if cfg!(target_endian = "little") {
-                "<f8"
-            } else {
-                ">f8"
-            },
-        )?;
-        interface.set_item("data", (factors.item_factors().as_ptr().addr(), true))?;
-        Ok(interface)
+        let shape = (factors.n_items(), factors.dim());
+        matrix_interface(py, factors.item_factors(), shape)
     }
 
     fn items(&self) -> Vec<&str> {

@@ -4,6 +4,7 @@ use dp_personal::accounting::{Certificate, Plan};
 use dp_personal::error::Error;
 use dp_personal::settings::Given as Settings;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use serde_json::json;
 
 use crate::errors::Raise;
@@ -38,6 +39,25 @@ pub(crate) fn plan_json(plan: &Plan) -> String {
         "releases": releases.collect::<Vec<_>>(),
     })
     .to_string()
+}
+
+/// Released numbers where they are, for numpy: an array made of what has this keeps it alive and cannot be written to.
+pub(crate) fn matrix_interface<'py>(
+    py: Python<'py>,
+    numbers: &[f64],
+    shape: (usize, usize),
+) -> PyResult<Bound<'py, PyDict>> {
+    let interface = PyDict::new(py);
+    let kind = if cfg!(target_endian = "little") {
+        "<f8"
+    } else {
+        ">f8"
+    };
+    interface.set_item("version", 3)?;
+    interface.set_item("shape", shape)?;
+    interface.set_item("typestr", kind)?;
+    interface.set_item("data", (numbers.as_ptr().addr(), true))?;
+    Ok(interface)
 }
 
 /// Recomputes the figures of a certificate from its releases.

@@ -189,9 +189,7 @@ def test_ctrl_c_reaches_a_run(tmp_path: Path, recommender: dp.PrivateRecommender
 
 def test_two_fits_at_once_and_other_threads_run_meanwhile(ratings: Ratings) -> None:
     def model() -> dp.PrivateRecommender:
-        return dp.PrivateRecommender(
-            ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, n_rounds=2, insecure_seed=3
-        )
+        return dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, n_rounds=2, insecure_seed=3)
 
     found: list[Any] = []
 

@@ -40,8 +40,6 @@ def in_batches(ratings: Ratings) -> pa.Table:
 
 
 def dataframe_alone(ratings: Ratings) -> Any:
-    frame = pl.DataFrame(ratings)
-
     class Frame:
         def __dataframe__(self, **_: Any) -> Any:
             return arrow(ratings).__dataframe__()
