@@ -55,7 +55,7 @@ def from_opacus(history: Any, *, unit: Unit = "record", method: Method = "tighte
 def from_dp_accounting(
     event: Any, *, neighboring_relation: Any = None, unit: Unit = "record", method: Method = "tightest"
 ) -> Accountant:
-    """An accountant of a `DpEvent` of `dp_accounting`, which JAX-Privacy and TensorFlow Privacy use, or of an accountant's ledger.
+    """An accountant of a `DpEvent` of `dp_accounting`, which JAX-Privacy and TensorFlow Privacy use, or of its accountants.
 
     `neighboring_relation` is that library's, or the name of one: ADD_OR_REMOVE_ONE, REPLACE_ONE or REPLACE_SPECIAL (a record
     exchanged for an empty one, which compares the same distributions as its removal). By default it is the accountant's, or

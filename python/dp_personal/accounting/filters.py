@@ -49,8 +49,8 @@ class RdpFilter:
     """A filter for any mechanism with a Renyi divergence.
 
     The orders are fixed before the first spend: those given, else the one at which `schedule` (events with counts, public and
-    only a guess) would use the smallest part of the budget. With several orders each has an equal part of delta, and one within its
-    budget is enough.
+    only a guess) would use the smallest part of the budget. With several orders each has an equal part of delta, and one within
+    its budget is enough.
     """
 
     def __init__(

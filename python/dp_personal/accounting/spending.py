@@ -93,8 +93,8 @@ class OpenLedger:
     def spend(self, event: Event, *, label: str, n_draws: int = 0) -> Spend:
         """Pays for one release, or raises `BudgetExceeded` and pays nothing.
 
-        It is durable when this returns; draw the noise after that. `n_draws` counts draws of this package's own sampler, for which
-        a part of delta is set aside; noise from elsewhere has none.
+        It is durable when this returns; draw the noise after that. `n_draws` counts draws of this package's own sampler, for
+        which a part of delta is set aside; noise from elsewhere has none.
         """
         return self._pay([(label, event, n_draws)])[0]
 
