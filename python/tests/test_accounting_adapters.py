@@ -147,6 +147,10 @@ def test_the_mean_number_of_runs_is_kept() -> None:
         assert weighted / total == pytest.approx(mean, rel=1e-9)
 
 
+def test_one_run_is_no_selection() -> None:
+    assert one(like("RepeatAndSelectDpEvent", event=gaussian(9.0), mean=1, shape=0.5)) == ev.Gaussian(9.0)
+
+
 def test_what_has_no_counterpart_is_named() -> None:
     cases = {
         "UnsupportedDpEvent": like("UnsupportedDpEvent"),

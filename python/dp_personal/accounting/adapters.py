@@ -169,7 +169,10 @@ def _zcdp(event: Any, replaces: bool) -> Event:
 def _repeat_and_select(event: Any, replaces: bool) -> Event:
     parts = _parts(event.event, 1, replaces)
     one = parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else compose(part.repeat(count) for part, count in parts)
-    return RepeatAndSelect(one, _stopping(float(event.mean), float(event.shape)))
+    mean, shape = float(event.mean), float(event.shape)
+    if mean == 1.0 and shape < math.inf:
+        return one  # it runs exactly once
+    return RepeatAndSelect(one, _stopping(mean, shape))
 
 
 def _stopping(mean: float, shape: float) -> Stopping:
