@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-
 from . import _arrays, _native, tables
 from ._estimator import Estimator, Given, Progress
+from ._numpy import Array, np
 from .errors import BadInput, BadSetting
 from .plan import Plan
 
@@ -23,7 +22,6 @@ __all__ = [
     "PrivatePersonalRegressor",
 ]
 
-Array = np.ndarray[Any, Any]
 _L = TypeVar("_L", bound="_Linear")
 
 
