@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package and tests it in a fresh virtual environment: tests, types, lints, stable ABI.
-# Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index.
-# With PROFILE=dev the wheel is built without optimisation.
+# Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index. Other interpreters that pyenv has, or that are on the
+# path, run the tests that need numpy alone. With PROFILE=dev the wheel is built without optimisation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,4 +32,17 @@ cargo build --quiet -p dp-cli
   "$venv/bin/mypy"
 )
 cd python/tests
-DP_BINARY="$target/debug/dp" "$venv/bin/python" -m pytest --quiet -c ../pyproject.toml .
+export DP_BINARY="$target/debug/dp"
+"$venv/bin/python" -m pytest --quiet -c ../pyproject.toml .
+
+own="$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+for version in 3.10 3.11 3.12 3.13 3.14; do
+  [ "$version" = "$own" ] && continue
+  other="$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version".*/bin/python 2>/dev/null | tail -n 1)"
+  [ -n "$other" ] || other="$(command -v "python$version" || true)"
+  [ -n "$other" ] && "$other" -c 'import venv, ensurepip' 2>/dev/null || continue
+  echo "Python $version, with numpy alone"
+  "$other" -m venv "$venv/$version"
+  "$venv/$version/bin/python" -m pip --disable-pip-version-check install --quiet "${wheel[0]}" pytest
+  "$venv/$version/bin/python" -m pytest --quiet -c ../pyproject.toml test_accounting.py test_ledger.py test_recommender.py
+done
