@@ -68,6 +68,8 @@ class _Linear(Estimator):
     held_out_users: float | None = None
     split_seed: int | None = None
     no_split: bool = False
+    release_metrics: float | None = None
+    metric_bound: float | None = None
     publish_releases: bool = False
     data_set: str | None = None
     insecure_seed: int | None = None
@@ -275,8 +277,6 @@ class _Personal(_Linear):
     method: str | None = None
     n_steps: int | None = None
     gradient_clip: float | None = None
-    release_metrics: float | None = None
-    metric_bound: float | None = None
 
     def _plan_json(self, given: Given) -> str:
         return _native.personalize_plan(given)
