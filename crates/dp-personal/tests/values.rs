@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use dp_personal::accounting::{Certificate, Plan, PlannedRelease};
 use dp_personal::data::{Column, MemoryTable, RatingsColumns};
 use dp_personal::settings::{
     FederateSettings, Given, PersonalizeSettings, PredictSettings, RecommendSettings, TrainSettings,
@@ -14,12 +15,21 @@ use dp_personal::workflows::predict::{LinearModel, predict};
 use dp_personal::workflows::recommend::{Recommender, recommend};
 use dp_personal::workflows::{federate, personalize, train};
 
-const SEEDED: [(&str, &str); 4] = [
+const SEEDED: [(&str, &str); 5] = [
     ("no_ledger", "true"),
     ("epsilon", "2"),
     ("delta", "1e-5"),
     ("insecure_seed", "3"),
+    ("release_metrics", "0.1"),
 ];
+
+/// A plan is what was released.
+fn assert_planned(plan: &Plan, certificate: &Certificate) {
+    let planned = plan.releases().iter().map(PlannedRelease::label);
+    let made = certificate.releases.iter();
+    assert!(planned.eq(made.map(|release| release.label.as_str())));
+    assert_eq!(plan.target(), certificate.target);
+}
 
 fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
@@ -85,10 +95,7 @@ fn a_table_in_memory_trains_the_model_of_its_file() {
     for settings in [&from_file, &from_memory] {
         let plan = train::plan(settings).unwrap();
         let outcome = train::train(settings, &mut Silent).unwrap();
-        let planned = plan.releases().iter().map(|release| release.label());
-        let made = outcome.certificate.releases.iter();
-        assert!(planned.eq(made.map(|release| release.label.as_str())));
-        assert_eq!(plan.target(), outcome.certificate.target);
+        assert_planned(&plan, &outcome.certificate);
     }
     for name in ["item_factors.safetensors", "items.csv", "certificate.json"] {
         let read = |folder: &str| fs::read(dir.path().join(folder).join(name)).unwrap();
@@ -157,7 +164,7 @@ fn linear_models_read_once_say_what_dp_predict_says() {
     let fitted = personalize::personalize(&personal, &mut Silent)
         .unwrap()
         .fitted;
-    assert_eq!(plan.target(), fitted.certificate.target);
+    assert_planned(&plan, &fitted.certificate);
     let federated = given(&of(&shared))
         .with("n_rounds", "2")
         .with("alpha_grid", "1");
@@ -167,7 +174,7 @@ fn linear_models_read_once_say_what_dp_predict_says() {
     let federate::FederateOutcome::Certified(outcome) = outcome else {
         panic!("one epsilon");
     };
-    assert_eq!(plan.releases().len(), outcome.certificate.releases.len());
+    assert_planned(&plan, &outcome.certificate);
 
     for folder in [subspace, shared] {
         let flags = Given::default()
